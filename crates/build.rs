@@ -1,4 +1,4 @@
-//! What `--version` says of the build of a program: commit, profile, architecture and compiler.
+//! The build information that `--version` prints: commit, profile, architecture and compiler.
 
 use std::env;
 use std::process::Command;
@@ -10,14 +10,14 @@ fn main() {
     let compiler = first_line(&variable("RUSTC"), &["--version"]).unwrap_or_default();
     // Without the commit and the day of the compiler.
     let compiler = compiler.split(" (").next().unwrap_or_default();
-    // A debug build is made again and again between two commits, and need not be for each of them.
+    // Debug builds omit the commit: they are built often between two commits and should not be rebuilt for each.
     let commit = (profile == "release").then(commit).flatten();
     let commit = commit.map_or_else(String::new, |commit| format!("commit {commit}, "));
     let target = variable("CARGO_CFG_TARGET_ARCH");
     println!("cargo::rustc-env=BUILD={commit}{profile} build, {target}, {compiler}");
 }
 
-/// The commit of the source, with a + if the crates differ from it. A source without its repository has none.
+/// The commit of the source, with a + if the crates differ from it. `None` outside a repository.
 fn commit() -> Option<String> {
     let log = first_line("git", &["rev-parse", "--git-path", "logs/HEAD"])?;
     for changed in [

@@ -1,18 +1,18 @@
-//! The two text formats of a page of metrics, OpenMetrics 1.0 and the older one of Prometheus, and which of
-//! them a request prefers. A part of both programs, which share no crate that it would belong to.
+//! The two text formats of a metrics page, OpenMetrics 1.0 and the older Prometheus format, and content negotiation
+//! between them. Part of both programs, which have no common crate for it.
 
-/// A format of a page of metrics.
+/// A format of a metrics page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// That of Prometheus, version 0.0.4: what browsers show and every collector reads.
+    /// Prometheus text format, version 0.0.4: browsers display it and every collector reads it.
     Text,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
 }
 
 impl Format {
-    /// The format that the value of a field `Accept` prefers (RFC 9110 section 12.5.1), or the texts of several
-    /// such fields, joined by commas. Without a preference, and without a match, the older one.
+    /// The format that the value of an `Accept` field prefers (RFC 9110 section 12.5.1); several fields are joined by
+    /// commas. The default is the Prometheus format.
     pub(crate) fn preferred(accept: &str) -> Self {
         let text = weight(accept, "text", "plain", "0.0.4");
         match weight(accept, "application", "openmetrics-text", "1.0.0") {
@@ -29,7 +29,7 @@ impl Format {
         }
     }
 
-    /// A page in OpenMetrics in this format.
+    /// Converts a page from OpenMetrics to this format.
     pub(crate) fn page(self, open_metrics: String) -> String {
         match self {
             Self::Text => to_text(&open_metrics),
@@ -38,7 +38,7 @@ impl Format {
     }
 }
 
-/// The weight, 0 to 1, that the most specific matching range gives a media type of this version.
+/// The weight, 0 to 1, that the most specific matching range assigns to a media type of this version.
 fn weight(accept: &str, kind: &str, subtype: &str, version: &str) -> f32 {
     let ranges = accept.split(',').filter_map(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -66,8 +66,8 @@ fn weight(accept: &str, kind: &str, subtype: &str, version: &str) -> f32 {
     best.map_or(0.0, |(_, weight)| weight)
 }
 
-/// From OpenMetrics to the older format: it knows no type `info`, and counters have their suffix in the name
-/// of the family too.
+/// Converts OpenMetrics to the Prometheus format, which has no type `info` and whose counters have the suffix in the
+/// family name too.
 fn to_text(open_metrics: &str) -> String {
     let mut text = String::new();
     let mut lines = open_metrics.lines().peekable();
@@ -88,7 +88,7 @@ fn to_text(open_metrics: &str) -> String {
             {
                 Some((name, "info")) => format!("# TYPE {name}_info gauge"),
                 Some((name, shape)) => format!("# TYPE {name}{} {shape}", suffix(shape)),
-                // Neither units nor an end.
+                // Neither units nor the end marker.
                 None if line.starts_with('#') => continue,
                 None => line.to_owned(),
             },
@@ -99,7 +99,7 @@ fn to_text(open_metrics: &str) -> String {
     text
 }
 
-/// What names of samples of a type end with.
+/// The suffix of sample names of a type.
 fn suffix(shape: &str) -> &'static str {
     match shape {
         "counter" => "_total",
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_most_specific_range_with_the_highest_weight_is_preferred() {
-        // As Prometheus 2.42 and 3.0 send it.
+        // As sent by Prometheus 2.42 and 3.0.
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
             text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         let newer = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_format_has_gauges_for_information_and_names_counters_in_full() {
+    fn the_prometheus_format_has_gauges_for_info_and_full_counter_names() {
         let page = "# HELP a_build Version of a\n# TYPE a_build info\na_build_info{version=\"1 # TYPE\"} 1\n\
             # HELP a_queries Queries taken\n# TYPE a_queries counter\na_queries_total 5\n\
             # HELP a_time_seconds Time\n# TYPE a_time_seconds histogram\n# UNIT a_time_seconds seconds\n\

@@ -1,5 +1,5 @@
-//! Pages that a program prints about itself, from the definitions that parse its command line: man pages and
-//! a page of the book. A part of both programs, which share no crate that it would belong to.
+//! Generates pages from the definition of a command line: man pages and a page of the book. Part of both programs,
+//! which have no common crate for it.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 
-/// What all man pages of a program have in common.
+/// Common parts of all man pages of a program.
 pub(crate) struct Manual {
     /// Section of the manual.
     pub section: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Manual {
     pub file: (Reference, &'static [&'static str]),
 }
 
-/// Name and section of a page of the manual.
+/// Name and section of a man page.
 pub(crate) type Reference = (&'static str, &'static str);
 
 /// The man page of a command.
@@ -37,7 +37,7 @@ pub(crate) fn man(command: Command, manual: &Manual, out: &mut impl Write) -> io
         .get_display_name()
         .unwrap_or(command.get_name())
         .to_owned();
-    // Of `dns64d-ctl` and `dns64d` alike.
+    // The same for `dns64d-ctl` and `dns64d`.
     let program = name.split('-').next().unwrap_or_default().to_owned();
     let synopsis = synopsis(&command);
     writeln!(out, ".TH {name} {section} \"\" \"\" {program}")?;
@@ -77,7 +77,7 @@ pub(crate) fn man(command: Command, manual: &Manual, out: &mut impl Write) -> io
     write!(out, "{}", see_also(&others))
 }
 
-/// The section that leads to these pages; none without pages.
+/// The section that refers to these pages; empty without pages.
 pub(crate) fn see_also(pages: &[(&str, &str)]) -> String {
     let reference =
         |(name, section): &(&str, &str)| format!(".BR {} ({section})", name.replace('-', "\\-"));
@@ -90,7 +90,7 @@ pub(crate) fn see_also(pages: &[(&str, &str)]) -> String {
     }
 }
 
-/// The man pages of a command that was built and of all below it that are not hidden, in a directory.
+/// Writes the man pages of a built command and of all its subcommands that are not hidden to a directory.
 pub(crate) fn man_pages(command: Command, manual: &Manual, directory: &Path) -> io::Result<()> {
     let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
     for below in shown.filter(|it| it.get_name() != "help").cloned() {
@@ -103,13 +103,13 @@ pub(crate) fn man_pages(command: Command, manual: &Manual, directory: &Path) -> 
     std::fs::write(path, text)
 }
 
-/// A line of a page as roff takes it.
+/// Escapes a line for roff.
 pub(crate) fn roff(line: &str) -> String {
     // A dot or an apostrophe at the beginning of a line would be a request.
     format!("\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))
 }
 
-/// How a command is called, with the values of its options.
+/// The synopsis of a command, with the values of its options.
 fn synopsis(command: &Command) -> String {
     if let Some(usage) = command.get_overridden_usage() {
         return usage.to_string();
@@ -165,7 +165,7 @@ pub(crate) fn markdown(command: Command, out: &mut impl Write) -> io::Result<()>
     chapter(&mut command, out)
 }
 
-/// The help of a command and of all below it, each under a heading of its own. Hidden commands are left out.
+/// The help of a command and of all its subcommands, each under its own heading. Hidden commands are omitted.
 fn chapter(command: &mut Command, out: &mut impl Write) -> io::Result<()> {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let name = name.to_owned();
@@ -181,5 +181,5 @@ fn chapter(command: &mut Command, out: &mut impl Write) -> io::Result<()> {
     subcommands.try_for_each(|subcommand| chapter(subcommand, out))
 }
 
-/// Columns of the text, whatever the terminal.
+/// Columns of the text, independent of the terminal.
 const WIDTH: usize = 100;

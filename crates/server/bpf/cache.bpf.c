@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// dns64d's cache in the driver: sends answers again that dns64d has put into the maps, and passes
-// everything else to the kernel, whose sockets then answer.
+// dns64d's cache in the driver: sends responses that dns64d has put into the maps, and passes everything else to the
+// kernel and its sockets.
 //
-// dns64d writes the maps and knows their layout: crates/server/src/driver/layout.rs. A frame is
-// answered only if the kernel would have taken it and the socket path would have sent this very
-// answer; whatever is doubtful goes up. `.ci/bpf --write` compiles it.
+// dns64d writes the maps; their layout is in crates/server/src/driver/layout.rs. A frame is answered only if the kernel
+// would have accepted it and the socket path would have sent exactly this response; in case of doubt it is passed to
+// the kernel. `.ci/bpf --write` compiles it.
 
 #include "program.h"
 
@@ -16,11 +16,12 @@ static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coars
 static long (*bpf_xdp_store_bytes)(struct xdp_md *ctx, __u32 at, void *from, __u32 len) =
     (void *)BPF_FUNC_xdp_store_bytes;
 
-// The compiler forgets what it knows of a value, so that it checks and uses the same one: the verifier wants to see that.
+// Makes the compiler forget the known bounds of a value, so that it checks and uses the same register, as the verifier
+// requires.
 #define FORGET(x) asm volatile("" : "+r"(x))
 
-// The value stays; the verifier forgets what it knows of it. Otherwise it looks at the rest of the program once for each
-// way that leads here, which are too many.
+// Keeps the value, but makes the verifier forget its bounds. Otherwise the verifier checks the rest of the program once
+// for each path to this point, which exceeds its limit.
 #define MERGE(x, any)                                                                                                  \
     do {                                                                                                               \
         __u32 other = (any);                                                                                           \
@@ -45,7 +46,7 @@ static long (*bpf_xdp_store_bytes)(struct xdp_md *ctx, __u32 at, void *from, __u
 #define PLAIN_UDP_LEN_MAX 512
 #define PROTO_UDP 17
 
-// Bounds of what is answered here; layout.rs has the same.
+// Limits of the program, the same as in layout.rs.
 #define QUESTION_WORDS 17
 #define QUESTION_MAX (8 * QUESTION_WORDS)
 #define QUESTION_MIN 8
@@ -61,7 +62,7 @@ static long (*bpf_xdp_store_bytes)(struct xdp_md *ctx, __u32 at, void *from, __u
 #define RANGES_BITS 6
 #define RANGES (1 << RANGES_BITS)
 
-// Flags of a query that the guard does not look at, or copies: RD, AD and CD.
+// Flags of a query that the guard ignores or copies: RD, AD and CD.
 #define FLAG_RD HTONS(0x0100)
 #define FLAG_AD HTONS(0x0020)
 #define FLAG_CD HTONS(0x0010)
@@ -69,9 +70,9 @@ static long (*bpf_xdp_store_bytes)(struct xdp_md *ctx, __u32 at, void *from, __u
 #define BIT_CD 2
 #define EDNS_DO HTONS(0x8000)
 
-// What is in force: written in one go, last.
+// The active configuration: written in one operation, after everything else.
 struct state {
-    __u32 active; // which of the two configurations
+    __u32 active; // index of the active configuration
     __u32 generation;
 };
 
@@ -79,14 +80,14 @@ struct state {
 struct link {
     __u32 ifindex;
     __u8 mac[6];
-    // Frames come from this machine, with the sum of the pseudo-header where the UDP checksum stands.
+    // Frames come from this machine, with the pseudo-header sum in place of the UDP checksum.
     __u16 partial;
 };
 
 // An address that dns64d listens at. IPv4: the first four octets.
 struct local {
     __u64 address[2];
-    __u32 ifindex; // 0: whatever the interface
+    __u32 ifindex; // 0: any interface
     __u16 port;    // network order
     __u16 family;  // 4 or 6; 0: none
 };
@@ -104,13 +105,13 @@ struct config {
     __u32 policy;
     __u64 seed;
     __u16 udp_size;
-    // Half of the ranges of each family, as a power of two; 0: one or none.
+    // Half of the number of ranges of each family, as a power of two; 0: one or none.
     __u16 half4, half6;
     __u16 pad;
     struct link links[LINKS];
     struct local locals[LOCALS];
-    // Clients that are answered here, in order; unused ones hold nothing. No address of this host is
-    // among them, and none that the kernel takes for no source.
+    // Clients that are answered here, sorted; unused ranges are empty. They contain no address of this host, and none
+    // that the kernel refuses as a source.
     struct range4 ranges4[RANGES];
     struct range6 ranges6[RANGES];
 };
@@ -118,12 +119,12 @@ struct config {
 struct ttl {
     __u32 seconds;
     __u16 at;  // in the message
-    __u16 odd; // whether that is odd
+    __u16 odd; // whether the offset is odd
 };
 
-// A rendered answer. It does not change while it is in the index, nor for a second after that.
+// A rendered response. It does not change while it is in the index, nor for a second after that.
 struct answer {
-    __u64 stamp; // no two contents have the same
+    __u64 stamp; // unique for each content
     __u32 generation;
     __u32 policy;
     __u32 rendered_s;
@@ -142,15 +143,15 @@ struct answer {
     __u8 kind;
     __u8 ttls;
     __u8 rcode;
-    __u32 rest_sum; // of `rest`, its TTLs as 0
+    __u32 rest_sum; // of `rest`, with TTLs of 0
     __u32 pad[3];
-    __u64 question[QUESTION_WORDS]; // in lower case, zeros behind
+    __u64 question[QUESTION_WORDS]; // in lower case, zero-padded
     struct ttl ttl[TTLS_MAX];
     __u8 rest[REST_MAX]; // the records
     __u64 stamp_again;
 };
 
-// Places of answers by hash: the upper half of the hash, and the number of the answer plus 1.
+// Places of responses by hash: the upper half of the hash, and the number of the response plus 1.
 struct bucket {
     __u64 way[WAYS];
 };
@@ -166,19 +167,19 @@ struct bpf_map_def SEC("maps") state = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct sta
 struct bpf_map_def SEC("maps") config = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct config), 2, 0};
 struct bpf_map_def SEC("maps") buckets = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct bucket), BUCKETS, 0};
 struct bpf_map_def SEC("maps") answers = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct answer), ANSWERS, 0};
-// One octet for each answer: whether it was sent since dns64d last looked.
+// One octet for each response: whether it was sent since dns64d last cleared the mark.
 struct bpf_map_def SEC("maps") used = {BPF_MAP_TYPE_ARRAY, 4, USED_PAGE, ANSWERS / USED_PAGE, 0};
 struct bpf_map_def SEC("maps") counts = {BPF_MAP_TYPE_PERCPU_ARRAY, 4, sizeof(struct counts), 1, 0};
 
-// A query, and what its answer needs of it.
+// The parts of a query that its response needs.
 struct query {
-    __u64 words[QUESTION_WORDS]; // the question, zeros behind
+    __u64 words[QUESTION_WORDS]; // the question, zero-padded
     __u64 last;                  // its last eight octets
     __u64 source[2], target[2];  // as in `local`
     __u64 hash;
     __u64 question_sum;
-    __u64 address_sum; // and ports
-    // Words of their own, or the verifier forgets the bounds.
+    __u64 address_sum; // including ports
+    // Separate words, because the verifier forgets the bounds of narrower fields.
     __u64 headers; // octets before the message
     __u64 question_len;
     __u32 type_class;
@@ -205,12 +206,12 @@ INLINE __u32 fold(__u64 sum) {
     return (sum & 0xffff) + (sum >> 16);
 }
 
-// The sum of octets of which the first stands at an odd place: in 16 bits, octets change places by a factor of 256.
+// The sum of octets that start at an odd offset: in 16 bits, a factor of 256 swaps the octets.
 INLINE __u64 turned(__u64 sum, __u32 odd) {
     return sum << (8 * (odd & 1));
 }
 
-// Eight octets at once, letters in lower case.
+// Eight octets at once, with letters in lower case.
 INLINE __u64 lower(__u64 word) {
     const __u64 ones = 0x0101010101010101ULL;
     __u64 low = word & (0x7f * ones);
@@ -227,7 +228,7 @@ INLINE __u64 mix(__u64 hash, __u64 word) {
     return hash ^ hash >> 32;
 }
 
-// Whether the frame is a datagram as the kernel would take it, without the checksum of UDP.
+// Whether the kernel would accept the frame as a datagram; the UDP checksum is checked later.
 INLINE int read_ipv4(struct query *q, void *data, void *end) {
     __u32 *ip = data + ETH_LEN;
     if ((void *)ip + IPV4_LEN + UDP_LEN + DNS_LEN > end)
@@ -235,7 +236,7 @@ INLINE int read_ipv4(struct query *q, void *data, void *end) {
     __u8 *octets = (void *)ip;
     __u16 *halves = (void *)ip;
     __u64 sum = (__u64)ip[0] + ip[1] + ip[2] + ip[3] + ip[4];
-    // Without options, whole, still alive.
+    // Without options, complete, TTL not 0.
     if (octets[0] != 0x45 || halves[3] & HTONS(0xbfff) || octets[8] == 0 || octets[9] != PROTO_UDP ||
         fold(sum) != 0xffff)
         return 0;
@@ -257,7 +258,7 @@ INLINE int read_ipv6(struct query *q, void *data, void *end) {
     if ((void *)ip + IPV6_LEN + UDP_LEN + DNS_LEN > end)
         return 0;
     __u16 *udp = (void *)ip + IPV6_LEN;
-    // Without extension headers, still alive.
+    // Without extension headers, hop limit not 0.
     if (ip[0] >> 4 != 6 || ip[6] != PROTO_UDP || ip[7] == 0 || *(__u16 *)(ip + 4) != udp[2] || udp[3] == 0)
         return 0;
     q->family = 6;
@@ -271,7 +272,7 @@ INLINE int read_ipv6(struct query *q, void *data, void *end) {
     return 1;
 }
 
-// Whether the frame is for an interface of ours alone; *partial: as in `link`.
+// Whether the frame is addressed to one of our interfaces only; *partial: as in `link`.
 INLINE int read_ethernet(struct config *config, __u32 ifindex, void *data, __u32 *partial) {
     __u32 *high = data;
     __u16 *low = data + 4;
@@ -336,7 +337,8 @@ INLINE int is_allowed6(struct config *config, __u64 high, __u64 low) {
            at_most(high, low, range->last_high, range->last_low);
 }
 
-// Loads the question, with its hash and its sum. The hash does not tell letters of either case apart, nor a few other octets.
+// Loads the question, with its hash and its sum. The hash is equal for both cases of letters, and for a few other
+// octets.
 INLINE int read_question(struct query *q, void *question, void *end, __u64 seed) {
     __u32 whole = q->question_len >> 3, left = q->question_len & 7;
     __u64 hash = seed, sum = 0;
@@ -355,7 +357,7 @@ INLINE int read_question(struct query *q, void *question, void *end, __u64 seed)
                 return 0;
             word = *at;
         } else if (i == whole && left > 0) {
-            // Of the last eight octets those that were not in the word before.
+            // The last octets that do not fill a word, from the last eight octets of the question.
             word = q->last >> (8 * (8 - left));
         } else {
             break;
@@ -369,15 +371,15 @@ INLINE int read_question(struct query *q, void *question, void *end, __u64 seed)
     return 1;
 }
 
-// Reads the message as the guard does, and less: what it would refuse, or may treat otherwise, is none. That the question
-// is a name with type and class is known only when it is that of an answer, octet by octet.
-// The sum of header and OPT is added to `sum`.
+// Parses the message like the guard, but accepts less: anything that the guard would refuse or may treat differently is
+// not answered. Whether the question is a name with type and class is known only when it equals that of a response,
+// octet by octet. Adds the sum of header and OPT to `sum`.
 INLINE int read_message(struct query *q, void *dns, void *end, __u64 *sum) {
     __u64 front = *(__u64 *)dns;
     __u32 back = *(__u32 *)(dns + 8);
     q->id = front;
     q->flags = front >> 16;
-    // A query with RD, one question and no record but an OPT.
+    // A query with RD, one question and no record except OPT.
     if ((front >> 16 & ~(__u64)(FLAG_AD | FLAG_CD)) != (FLAG_RD | (__u64)HTONS(1) << 16) ||
         (back & ~((__u32)HTONS(1) << 16)) != 0)
         return 0;
@@ -402,7 +404,7 @@ INLINE int read_message(struct query *q, void *dns, void *end, __u64 *sum) {
     FORGET(opt);
     if (opt + OPT_LEN > end)
         return 0;
-    // At the root, version 0, empty.
+    // Owner root, version 0, no options.
     __u64 word = *(__u64 *)opt;
     if ((word & 0x00ff000000ffffff) != 41 << 16 || *(__u16 *)(opt + 9) != 0)
         return 0;
@@ -442,7 +444,7 @@ INLINE struct answer *find(struct query *q, __u32 *number) {
     return bpf_map_lookup_elem(&answers, number);
 }
 
-// Whether the answer is one to this question, octet by octet.
+// Whether the response has this question, octet by octet.
 INLINE int is_for(struct answer *answer, struct query *q) {
     if (answer->bits != q->bits || answer->question_len != q->question_len || answer->type_class != q->type_class)
         return 0;
@@ -456,14 +458,14 @@ INLINE int is_for(struct answer *answer, struct query *q) {
     return 1;
 }
 
-// Makes the frame as long as the answer; *is_moved: what was in it is behind where it was. Nearly every driver has room
-// in front, and few behind.
+// Resizes the frame to the length of the response; *is_moved: the content is now at a later offset. Nearly every driver
+// has space at the front, few at the end.
 INLINE int resize(struct xdp_md *ctx, int more, int *is_moved) {
     *is_moved = more > 0 && bpf_xdp_adjust_head(ctx, -more) == 0;
     return *is_moved || more == 0 || bpf_xdp_adjust_tail(ctx, more) == 0;
 }
 
-// Writes the question, a word at a time; the last eight octets by themselves.
+// Writes the question word by word; the last eight octets separately.
 INLINE int write_question(void *to, void *end, struct query *q) {
     __u32 last = q->question_len - 8;
     for (__u32 i = 0; i < QUESTION_WORDS; i++) {
@@ -484,7 +486,7 @@ INLINE int write_question(void *to, void *end, struct query *q) {
 
 INLINE void write_ipv4(void *ip, struct query *q, __u32 udp_len) {
     __u32 *words = ip;
-    // Version and length of the header; no ID, not to be fragmented (RFC 6864 section 4.1); 64 hops.
+    // Version and length of the header; no ID, don't fragment (RFC 6864 section 4.1); TTL 64.
     words[0] = HTONL(0x45000000 | (IPV4_LEN + udp_len));
     words[1] = HTONL(0x00004000);
     words[2] = HTONL(64 << 24 | PROTO_UDP << 16);
@@ -503,7 +505,7 @@ INLINE void write_ipv6(void *ip, struct query *q, __u32 udp_len) {
     *(__u64 *)(ip + 32) = q->source[1];
 }
 
-// Counts the TTLs down, and adds them to `sum`.
+// Writes the remaining TTLs, and adds them to `sum`.
 INLINE int write_ttls(void *dns, void *end, struct answer *answer, __u32 age_s, __u64 *sum) {
     for (__u32 i = 0; i < TTLS_MAX; i++) {
         if (i >= answer->ttls)
@@ -568,13 +570,13 @@ INLINE void count(struct answer *answer, __u32 number, int torn) {
     __u8 *octets = bpf_map_lookup_elem(&used, &page);
     if (!octets)
         return;
-    // A write only if there is something new: the line stays shared by all processors.
+    // Writes only a changed value, so that the cache line stays shared by all processors.
     __u8 *octet = octets + number % USED_PAGE;
     if (*octet == 0)
         *octet = 1;
 }
 
-// Writes the answer over the query; 0: it is not a whole one.
+// Writes the response over the query; returns 0 if the response is incomplete.
 INLINE int write(struct xdp_md *ctx, struct query *q, struct answer *answer, int is_moved, __u32 len, __u32 age_s,
                  __u16 udp_size) {
     __u32 question_len = q->question_len, rest_len = answer->rest_len, headers = q->headers;
@@ -693,7 +695,7 @@ SEC("xdp") int cache(struct xdp_md *ctx) {
     if (len > limit || len > MESSAGE_MAX + OPT_LEN + ERROR_LEN)
         return XDP_PASS;
 
-    // The frame is not the query's any more from here on.
+    // From here on the frame no longer contains the query.
     __u64 macs = *(__u64 *)data;
     __u32 macs_end = *(__u32 *)(data + 8);
     int is_moved;
@@ -708,7 +710,7 @@ SEC("xdp") int cache(struct xdp_md *ctx) {
     end = (void *)(long)ctx->data_end;
     if (data + ETH_LEN > end)
         return XDP_DROP;
-    // Target and source change places.
+    // Swaps source and destination.
     *(__u32 *)data = macs >> 48 | (__u64)macs_end << 16;
     *(__u16 *)(data + 4) = macs_end >> 16;
     *(__u32 *)(data + 6) = macs;

@@ -1,8 +1,8 @@
 //! The control socket: one request and one answer, each a line of JSON, over a Unix socket.
 //!
-//! - [`Request`], [`Answer`], [`Status`]: what is said;
+//! - [`Request`], [`Answer`], [`Status`]: the messages;
 //! - [`Socket`]: the listening socket, and its file;
-//! - [`serve`]: the server's side, [`ask`]: the other.
+//! - [`serve`]: the server side, [`ask`]: the client side.
 
 mod status;
 
@@ -28,95 +28,95 @@ use tokio::time::timeout;
 #[doc(inline)]
 pub use status::{DriverStatus, InterfaceStatus, Status, UpstreamStatus};
 
-/// Where the socket is unless another path is given (FHS 3.0 section 3.15).
+/// Default path of the socket (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
 
-/// Octets of a request that are read: a name of 255 octets, each of which may be written `\DDD` with the
-/// backslash escaped in JSON, and the words around it.
+/// Maximum length of a request in octets: a name of 255 octets, each of which may be written `\DDD` with the backslash
+/// escaped in JSON, and the rest of the line.
 pub const REQUEST_LEN_MAX: u64 = 2048;
 
-/// Octets of an answer: all figures and all notes on a configuration.
+/// Maximum length of an answer in octets: all figures and all notes on a configuration.
 const ANSWER_LEN_MAX: u64 = 1 << 20;
 
-/// Requests that are worked on at once; others wait for their turn.
+/// Maximum number of requests in progress; others wait.
 const REQUESTS_MAX: usize = 8;
 
-/// Connections whose request has not come, or waits for its turn: as many as scrapes of the metrics page. A
-/// further one closes the oldest.
+/// Maximum number of connections whose request is incomplete or waits: as many as scrapes of the metrics page. A
+/// further connection closes the oldest.
 const WAITING_MAX: usize = 64;
 
-/// Requests that wait in the kernel: as many as the Rust library asks for.
+/// Maximum number of requests that wait in the kernel: the default of the Rust library.
 const BACKLOG: i32 = 128;
 
-/// How long the request may take to come.
+/// Timeout for receiving the request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
-/// How long the answer may take, on either side; a reload reads one file.
+/// Timeout for the answer, on either side; a reload reads one file.
 const ANSWER_TIME: Duration = Duration::from_secs(15);
 
-/// How long no request is accepted after the kernel refused one.
+/// Pause after the kernel refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the server is asked to do.
+/// A request to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Say how it is.
+    /// Report the state.
     Status,
-    /// Say what has been counted.
+    /// Report the counters.
     Stats,
-    /// Forget what is cached.
+    /// Flush the cache.
     Flush {
-        /// Only what stands at this name and below it.
+        /// Flush only this name and the names below it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-    /// Read the configuration again.
+    /// Reload the configuration.
     Reload,
 }
 
 impl Request {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
     ///
-    /// Why a line is no request.
+    /// The reason why the line is not a request.
     pub fn parse(line: &str) -> Result<Self, String> {
         serde_json::from_str(line).map_err(|error| format!("no such request: {error}"))
     }
 }
 
-/// What the server says.
+/// The server's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// How it is.
+    /// The state.
     Status(Status),
-    /// What has been counted, by name.
+    /// The counters, by name.
     Stats {
-        /// The figures.
+        /// The counters.
         figures: BTreeMap<String, u64>,
     },
-    /// How many cached answers were forgotten.
+    /// The cache was flushed.
     Flushed {
-        /// Their number.
+        /// Number of removed entries.
         entries: usize,
     },
-    /// The configuration was read and is in force.
+    /// The configuration was reloaded.
     Reloaded {
-        /// What there is to say about it.
+        /// Notes on the configuration.
         notes: Vec<String>,
-        /// Keys whose new values count only after a restart.
+        /// Keys whose new values take effect only after a restart.
         needs_restart: Vec<String>,
     },
-    /// It was not done.
+    /// The request was refused.
     Refused {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
-/// As text for people and scripts: a line `NAME=VALUE` for each value.
+/// Text for people and scripts: a line `NAME=VALUE` for each value.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -142,28 +142,28 @@ impl fmt::Display for Answer {
     }
 }
 
-/// A control socket that could not be opened.
+/// Reason why a control socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Somebody answers there.
+    /// Another server answers at this path.
     #[error(
         "the control socket {} is in use by another server; stop that server, or set another path",
         .0.display()
     )]
     InUse(PathBuf),
-    /// Something else is there.
+    /// A file of another kind exists at this path.
     #[error("{} is not a socket; remove it, or set another path for the control socket", .0.display())]
     NoSocket(PathBuf),
-    /// The system does not allow it.
+    /// The system refuses.
     #[error(
         "cannot open the control socket {}: {reason}; create its directory and make it writable for dns64d, or \
          set another path",
         path.display()
     )]
     System {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         reason: io::Error,
     },
 }
@@ -181,22 +181,22 @@ pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // The directory may not be ours any more; the next start removes the file.
+        // The process may have lost access to the directory; the next start removes the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Socket {
-    /// Listens at `path`, for its owner and group only, if the umask leaves them their rights. A file
-    /// that an earlier server left is removed, and the directory is made if only that is missing.
+    /// Listens at `path`, with access for owner and group only, as far as the umask permits. Removes the file of an
+    /// earlier server, and creates the directory if only its last component is missing.
     ///
     /// # Errors
     ///
-    /// Another server has the path, something else is there, or the system refuses.
+    /// Another server uses the path, a file of another kind exists there, or the system refuses.
     pub fn open(path: &Path) -> Result<Self, SocketError> {
         remove_stale(path)?;
         let directory = path.parent().unwrap_or(path);
-        // If it is missing still, the next call says so.
+        // If it is still missing, the next call reports it.
         let _ = DirBuilder::new().mode(0o750).create(directory);
         let listener = listen(path).map_err(|reason| SocketError::System {
             path: path.to_owned(),
@@ -208,14 +208,14 @@ impl Socket {
         })
     }
 
-    /// The socket and its file apart.
+    /// Splits this into the socket and its file.
     pub fn into_parts(self) -> (UnixListener, SocketFile) {
         (self.listener, self.file)
     }
 }
 
-/// The mode is given before there is a file, which gets it less the umask (unix(7)): a call that
-/// names the file could find another one there.
+/// Sets the mode before the file exists, so that the file gets it less the umask (unix(7)): a later call with the path
+/// could affect another file.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -225,7 +225,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Removes the socket of a server that is gone.
+/// Removes the socket file of a server that no longer runs.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     let system = |reason| SocketError::System {
         path: path.to_owned(),
@@ -248,12 +248,12 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// Serves requests for as long as the runtime turns; `sink` has each of them answered by whoever
-/// can. Needs a [`tokio::task::LocalSet`].
+/// Serves requests as long as the runtime runs; `sink` forwards each request to the thread that answers it. Needs a
+/// [`tokio::task::LocalSet`].
 ///
 /// # Errors
 ///
-/// A socket that tokio does not take.
+/// Tokio cannot use the socket.
 pub async fn serve(
     listener: UnixListener,
     sink: impl Fn(Request, oneshot::Sender<Answer>) + 'static,
@@ -264,7 +264,7 @@ pub async fn serve(
     let mut waiting = VecDeque::<AbortHandle>::new();
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
-            // Mostly for want of descriptors.
+            // Usually no descriptors are left.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
@@ -279,13 +279,13 @@ pub async fn serve(
             let Ok(Ok(line)) = timeout(REQUEST_TIME, read(&mut stream)).await else {
                 return;
             };
-            // Fails only once it is closed, which nobody does.
+            // Fails only if the semaphore is closed, which never happens.
             let Ok(place) = places.acquire_owned().await else {
                 return;
             };
-            // A task of its own, which nobody aborts.
+            // A task of its own, which is never aborted.
             tokio::task::spawn_local(async move {
-                // Whoever is gone does not get the answer.
+                // The client may have disconnected.
                 let _ = answer(stream, &line, &*sink).await;
                 drop(place);
             });
@@ -294,7 +294,7 @@ pub async fn serve(
     }
 }
 
-/// Reads a line, or as much as is read of one.
+/// Reads a line, or its first part up to the maximum length.
 async fn read(stream: &mut tokio::net::UnixStream) -> io::Result<String> {
     let mut line = String::new();
     let mut reader = tokio::io::BufReader::new(stream.take(REQUEST_LEN_MAX));
@@ -323,17 +323,17 @@ async fn answer(
     timeout(ANSWER_TIME, stream.write_all(&line)).await?
 }
 
-/// A request that is not carried out.
+/// The answer to a refused request.
 pub fn refused(message: impl Into<String>) -> Answer {
     Answer::Refused {
         message: message.into(),
     }
 }
 
-/// No answer came from a server.
+/// Reason why no answer was received from a server.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody is there.
+    /// No server listens at the path.
     #[error(
         "no server answers at {}: {reason}; start dns64d, or name its socket with --socket",
         path.display()
@@ -341,16 +341,16 @@ pub enum AskError {
     NoServer {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         reason: io::Error,
     },
-    /// The user may not connect to it.
+    /// The user has no permission to connect.
     #[error(
         "no permission to use {}; use sudo, or become a member of the socket's group (`ls -l` shows it)",
         .0.display()
     )]
     Denied(PathBuf),
-    /// It said something else.
+    /// The answer is invalid.
     #[error(
         "the server at {} gave no answer: {reason}; see its log",
         path.display()
@@ -358,16 +358,16 @@ pub enum AskError {
     NoAnswer {
         /// The socket.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: io::Error,
     },
 }
 
-/// Asks the server whose socket is at `path`.
+/// Sends a request to the server whose socket is at `path`.
 ///
 /// # Errors
 ///
-/// Nobody is there, the user may not ask, or the answer is none.
+/// No server answers, the user has no permission, or the answer is invalid.
 pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
     let stream = UnixStream::connect(path).map_err(|reason| {
         let path = path.to_owned();
@@ -383,7 +383,7 @@ pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
 }
 
 fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Answer> {
-    // The server's own limit comes first.
+    // The server's own timeout expires first.
     stream.set_read_timeout(Some(2 * ANSWER_TIME))?;
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     let mut line = serde_json::to_vec(request)?;
@@ -403,7 +403,7 @@ mod tests {
 
     use super::*;
 
-    /// Serves one socket in a thread of its own, which ends with the process of the tests.
+    /// Serves one socket in a separate thread, which ends with the test process.
     fn served(path: &Path) -> SocketFile {
         let (listener, file) = Socket::open(path).unwrap().into_parts();
         thread::spawn(move || {
@@ -415,7 +415,7 @@ mod tests {
                 let said = match request {
                     Request::Flush { name: None } => Answer::Flushed { entries: 3 },
                     Request::Flush { name: Some(name) } => refused(name),
-                    // Nobody answers.
+                    // Sends no answer.
                     _ => return,
                 };
                 answer.send(said).unwrap();
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_lines_that_people_can_write() {
+    fn requests_can_be_written_by_hand() {
         let parse = |text: &str| serde_json::from_str::<Request>(text).map_err(|e| e.to_string());
         assert_eq!(parse(r#"{"command":"status"}"#), Ok(Request::Status));
         let flush = |name: Option<&str>| {
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_by_people_and_programs() {
+    fn answers_are_readable_by_people_and_programs() {
         let stats = Answer::Stats {
             figures: [("queries.udp".to_owned(), 3), ("coalesced".to_owned(), 0)].into(),
         };
@@ -472,11 +472,11 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_asked_and_answers() {
+    fn request_over_the_socket_is_answered() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let file = served(&path);
-        // The umask of whoever runs this may leave less.
+        // The umask of the test may remove more permissions.
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o117, 0, "{mode:o}");
         let flush = |name: Option<&str>| {
@@ -487,7 +487,7 @@ mod tests {
         let long = "x".repeat(3000);
         assert_eq!(flush(Some("a.b")), refused("a.b"));
         let Answer::Refused { message } = flush(Some(&long)) else {
-            panic!("a request without end was taken");
+            panic!("an unterminated request was accepted");
         };
         assert!(message.starts_with("no such request"), "{message}");
         let dropped = ask(&path, &Request::Status).unwrap();
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_peers_hold_up_nobody() {
+    fn idle_connections_delay_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let _file = served(&path);
@@ -509,7 +509,7 @@ mod tests {
         let flush = Request::Flush { name: None };
         let flushed = Answer::Flushed { entries: 3 };
         assert_eq!(ask(&path, &flush).unwrap(), flushed);
-        // The oldest one made room; others may still send their requests.
+        // The oldest connection was closed; the others may still send their requests.
         assert_eq!((&silent[0]).read(&mut [0]).unwrap(), 0);
         for peer in &silent[1..] {
             assert_eq!(exchange(peer, &flush).unwrap(), flushed);
@@ -517,14 +517,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_taken_over_only_from_the_dead() {
+    fn socket_file_is_replaced_only_if_no_server_listens() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let error = ask(&path, &Request::Status).unwrap_err().to_string();
         assert!(error.contains("start dns64d"), "{error}");
         let denied = AskError::Denied(path.clone()).to_string();
         assert!(denied.ends_with("control.sock; use sudo, or become a member of the socket's group (`ls -l` shows it)"), "{denied}");
-        // Binds and goes, and leaves its file.
+        // Binds and closes, and leaves the file.
         drop(UnixListener::bind(&path).unwrap());
         let first = Socket::open(&path).unwrap();
         let second = Socket::open(&path);

@@ -1,5 +1,5 @@
-//! What a thread counts: plain counters and histograms that only it writes and others may read at
-//! any time.
+//! Counters and histograms of a thread: only that thread writes them, and other threads may read
+//! them at any time.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use crate::settings::UPSTREAMS_MAX;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it. Only the worker that owns it may.
+    /// Adds `n`. Only the worker that owns the counter may call this.
     pub fn add(&self, n: u64) {
-        // A load and a store, not an atomic addition: there is one writer.
+        // A load and a store instead of an atomic addition: there is only one writer.
         self.0
             .store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
@@ -25,7 +25,7 @@ impl Counter {
         self.add(1);
     }
 
-    /// Sets it, for what goes up and down or is counted elsewhere.
+    /// Sets the value, for gauges and values that are counted elsewhere.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl Counter {
 }
 
 /// Upper bounds of the buckets of a [`Histogram`], inclusive, in nanoseconds: 1, 2 and 5 of each
-/// decade, from what a worker needs for a turn to twice the 5 s after which stub resolvers give up
+/// decade, from the duration of a worker's turn to twice the 5 s timeout of stub resolvers
 /// (resolv.conf(5)).
 pub const BOUNDS_NS: [Nanos; 16] = {
     let mut bounds = [0; 16];
@@ -52,8 +52,8 @@ pub const BOUNDS_NS: [Nanos; 16] = {
     bounds
 };
 
-/// Times by their length, with one writer: a count for each of [`BOUNDS_NS`] and one for longer
-/// times, and the sum.
+/// A histogram of durations with one writer: a count for each of [`BOUNDS_NS`], one for longer
+/// durations, and the sum.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [Counter; BOUNDS_NS.len() + 1],
@@ -61,19 +61,19 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Adds a time. Only the worker that owns the histogram may.
+    /// Adds a duration. Only the worker that owns the histogram may call this.
     pub fn observe(&self, time_ns: Nanos) {
         self.buckets[BOUNDS_NS.partition_point(|&bound| bound < time_ns)].tick();
         self.sum_ns.add(time_ns);
     }
 
-    /// Forgets all times. Only the worker that owns the histogram may.
+    /// Clears the histogram. Only the worker that owns the histogram may call this.
     fn clear(&self) {
         self.buckets.iter().for_each(|bucket| bucket.set(0));
         self.sum_ns.set(0);
     }
 
-    /// The counts now. Times that are added meanwhile may be in it partly.
+    /// The current counts. Durations that are added concurrently may be included partly.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             buckets: std::array::from_fn(|at| self.buckets[at].get()),
@@ -82,12 +82,12 @@ impl Histogram {
     }
 }
 
-/// What a [`Histogram`] has counted.
+/// The counts of a [`Histogram`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Times in each bucket, not in those before it; the last has no bound.
+    /// Number of durations in each bucket, not cumulative; the last bucket has no bound.
     pub buckets: [u64; BOUNDS_NS.len() + 1],
-    /// Their sum in nanoseconds.
+    /// Sum in nanoseconds.
     pub sum_ns: u64,
 }
 
@@ -99,14 +99,13 @@ impl Snapshot {
         self.sum_ns += other.sum_ns;
     }
 
-    /// The number of times.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// An estimate of the time below which so many of 1,000 times are, in nanoseconds: within its
-    /// bucket times count as spread evenly, and beyond the last bound as equal to it. 0 if there
-    /// are no times.
+    /// Estimates a quantile, given per mille, in nanoseconds. Durations are assumed to be spread
+    /// evenly within a bucket, and equal to the last bound beyond it. 0 if there are no durations.
     pub fn quantile_ns(&self, per_mille: u64) -> Nanos {
         let mut rank = (self.count() * per_mille).div_ceil(1000);
         let mut lower = 0;
@@ -122,12 +121,12 @@ impl Snapshot {
     }
 }
 
-/// Whether a figure only grows.
+/// Kind of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// It only grows.
+    /// Only increases.
     Counter,
-    /// It goes up and down.
+    /// Increases and decreases.
     Gauge,
 }
 
@@ -138,22 +137,22 @@ pub struct Figure {
     pub name: &'static str,
     /// Label and its value, empty if there is none.
     pub label: (&'static str, &'static str),
-    /// What it tells.
+    /// Description.
     pub help: &'static str,
-    /// Whether it only grows.
+    /// Kind.
     pub shape: Shape,
     /// Its value.
     pub value: u64,
 }
 
-/// Makes a struct of counters with a method `figures`, and of what else it counts.
+/// Defines a struct of counters with a method `figures`, and with other fields.
 macro_rules! counts {
     ($(#[$doc:meta])* $name:ident: $($shape:ident $metric:literal $help:literal {
         $($field:ident $(= $label:literal : $value:literal)?,)*
     })* $(+ $(#[$plain_doc:meta])* $vis:vis $plain:ident: $type:ty,)*) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
-        #[expect(missing_docs, reason = "the texts stand in the table, for `figures`")]
+        #[expect(missing_docs, reason = "the descriptions are in the table, for `figures`")]
         pub struct $name {
             $($(pub $field: $crate::counts::Counter,)*)*
             $($(#[$plain_doc])* $vis $plain: $type,)*
@@ -288,12 +287,13 @@ counts! {
 }
 
 impl Counts {
-    /// Round-trip times of an upstream, by its number in the settings, below [`UPSTREAMS_MAX`].
+    /// Round-trip times of an upstream, by its index in the settings, below [`UPSTREAMS_MAX`].
     pub fn upstream_rtt(&self, server: usize) -> &Histogram {
         &self.upstream_rtts[server]
     }
 
-    /// Forgets the round-trip times of all upstreams, whose numbers others have from now on.
+    /// Clears the round-trip times of all upstreams: after a reload, other upstreams have their
+    /// indices.
     pub fn forget_upstreams(&self) {
         self.upstream_rtts.iter().for_each(Histogram::clear);
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_in_the_bucket_that_it_does_not_exceed() {
+    fn duration_counts_in_the_first_bucket_that_it_does_not_exceed() {
         let histogram = Histogram::default();
         for time_ns in [0, MS / 10, MS / 10 + 1, 10_000 * MS, 10_001 * MS] {
             histogram.observe(time_ns);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_spread_evenly_within_a_bucket() {
+    fn quantiles_are_interpolated_within_a_bucket() {
         let histogram = Histogram::default();
         assert_eq!(histogram.snapshot().quantile_ns(990), 0);
         (0..10).for_each(|_| histogram.observe(15 * MS));
@@ -347,7 +347,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quantile_is_in_the_bucket_of_the_time_of_its_rank(
+        fn quantile_is_in_the_bucket_of_its_rank(
             mut times in prop::collection::vec(0_u64..20_000 * MS, 1..50),
             per_mille in 1_u64..=1000,
         ) {
@@ -363,17 +363,17 @@ mod tests {
     }
 }
 
-/// Why a query was answered SERVFAIL.
+/// Reason of a SERVFAIL response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Servfail {
-    /// There was no room for the query or its question.
+    /// No space for the query or its upstream query.
     Full,
-    /// The upstreams had not answered when its time was over.
+    /// The upstreams did not answer before the query's deadline.
     Deadline,
-    /// No upstream answered the question, now or within the 5 s for which that is kept.
+    /// No upstream answered the query, now or within the last 5 s, for which a failure is cached.
     NoAnswer,
-    /// All upstreams answered with an error, now or within the 5 s for which that is kept, or with
-    /// aliases that go round or are too many.
+    /// All upstreams answered with an error or with a loop or too long a chain of aliases, now or
+    /// within the last 5 s, for which a failure is cached.
     Rcode,
 }
 
@@ -389,7 +389,7 @@ impl fmt::Display for Servfail {
 }
 
 impl Counts {
-    /// Counts a response with SERVFAIL by its reason.
+    /// Counts a SERVFAIL response by its reason.
     pub fn count_servfail(&self, why: Servfail) {
         let counter = match why {
             Servfail::Full => &self.servfail_full,

@@ -1,19 +1,19 @@
-//! Answers on their way to clients of connections, within one bound for all of them together.
+//! Responses queued for client connections, within one memory limit for all connections.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Octets of answers between the workers and clients that have not read them. Clones are the same
-/// bound.
+/// Number of octets of responses between the workers and clients that have not read them. Clones
+/// share the limit.
 #[derive(Clone, Debug, Default)]
 pub struct Held(Arc<AtomicUsize>);
 
-/// Most octets that are held at once: a thousand answers of the greatest length. Without it, each
-/// connection could hold as many as its pipeline is long.
+/// Maximum number of octets held: a thousand responses of maximum length. Without it, each
+/// connection could hold as many responses as its pipeline allows.
 pub const HELD_MAX: usize = 64 << 20;
 
-/// An answer behind its length, counted for as long as it is held; empty if there is none.
+/// A response with its length prefix, counted while it is held; empty for no response.
 #[derive(Debug)]
 pub struct Framed {
     octets: Vec<u8>,
@@ -21,8 +21,9 @@ pub struct Framed {
 }
 
 impl Held {
-    /// Takes an answer in. `None`: there is no room for it. An empty message always has room, and
-    /// what is too long for a length counts as one; workers cut theirs.
+    /// Adds a response. `None`: the limit is reached. An empty message is always accepted, and so
+    /// is one that is too long for its length prefix, as empty; workers truncate responses to
+    /// prevent this.
     pub fn frame(&self, message: &[u8]) -> Option<Framed> {
         let octets = framed(message).unwrap_or_default();
         let before = self.0.fetch_add(octets.len(), Ordering::Relaxed);
@@ -49,7 +50,8 @@ impl Drop for Framed {
     }
 }
 
-/// A message behind its length; empty stays empty. `None`: it is longer than a length can say.
+/// A message with its length prefix; an empty message stays empty. `None`: it is too long for the
+/// prefix.
 pub fn framed(message: &[u8]) -> Option<Vec<u8>> {
     if message.is_empty() {
         return Some(Vec::new());
@@ -63,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_held_within_the_bound_and_make_room_when_they_leave() {
+    fn held_responses_are_limited_and_free_space_on_drop() {
         let held = Held::default();
         let large = vec![0; 65_535];
         let mut answers = Vec::new();
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_length_can_say_is_no_answer() {
+    fn message_too_long_for_its_prefix_becomes_empty() {
         let held = Held::default();
         assert!(held.frame(&vec![0; 65_536]).is_some_and(|f| f.is_empty()));
         assert!(held.frame(&[]).is_some_and(|f| f.is_empty()));

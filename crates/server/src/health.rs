@@ -1,8 +1,7 @@
-//! The state of the upstreams: each worker publishes what it knows, others read the state of all
-//! workers together. Nobody waits for a lock.
+//! The state of the upstreams: each worker publishes its own view, others read the combined state. No locks.
 //!
-//! - [`UpstreamState`], [`UpstreamState::of_all`]: what is known, of one worker and of all;
-//! - [`Health`]: where it is published, and which changes have been logged;
+//! - [`UpstreamState`], [`UpstreamState::of_all`]: the state, of one worker and of all;
+//! - [`Health`]: published states, and the changes that have been logged;
 //! - [`InForce`]: the settings with the health of their upstreams.
 
 use std::net::SocketAddr;
@@ -14,23 +13,23 @@ use dns64_transport::clock::Nanos;
 use crate::counts::Counter;
 use crate::settings::Settings;
 
-/// What is known of an upstream. Moments are of the monotonic clock, the same for all workers.
+/// The state of an upstream. Times are of the monotonic clock, which all workers share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamState {
     /// Smoothed round-trip time; `None` until the first answer.
     pub rtt_ns: Option<Nanos>,
-    /// Share of the questions that were not answered in time, smoothed, in millionths.
+    /// Smoothed share of queries without a timely response, in millionths.
     pub loss_ppm: u32,
-    /// When its last answer came.
+    /// Time of its last response.
     pub heard_at: Option<Nanos>,
-    /// Since when it has been down, if it is.
+    /// Start of its outage, if it is down.
     pub down_since: Option<Nanos>,
 }
 
 impl UpstreamState {
-    /// The state as all workers together know it: the means of the round-trip times and of the losses
-    /// that workers have measured. The upstream is down if a worker holds it to be down, and no worker
-    /// has received an answer since then: a worker without queries does not notice either change.
+    /// The combined state of all workers: the means of the measured round-trip times and losses. The upstream is down
+    /// if a worker considers it down, and no worker has received a response since then: a worker without queries
+    /// notices neither change.
     pub fn of_all(states: &[Self]) -> Self {
         let asked = states
             .iter()
@@ -40,7 +39,7 @@ impl UpstreamState {
         let down = states.iter().filter_map(|state| state.down_since);
         Self {
             rtt_ns: mean(states.iter().filter_map(|state| state.rtt_ns)),
-            // A mean of u32 is one.
+            // A mean of u32 values fits u32.
             loss_ppm: mean(losses).map_or(0, |mean| u32::try_from(mean).unwrap_or(u32::MAX)),
             heard_at,
             down_since: down.filter(|&since| heard_at <= Some(since)).min(),
@@ -53,7 +52,7 @@ fn mean(values: impl Iterator<Item = u64>) -> Option<u64> {
     u64::checked_div(sum, count)
 }
 
-/// The upstreams of one configuration, as the workers know them.
+/// The upstreams of one configuration, with their states.
 #[derive(Debug)]
 pub struct Health {
     upstreams: Vec<Upstream>,
@@ -62,13 +61,13 @@ pub struct Health {
 #[derive(Debug)]
 struct Upstream {
     address: SocketAddr,
-    /// By number of the worker.
+    /// Indexed by worker.
     workers: Vec<Published>,
-    /// Since when it is down according to the log; 0: it is not.
+    /// Start of the logged outage; 0: up.
     logged: AtomicU64,
 }
 
-/// The state that one worker has published. A reader may get fields of two moments, a second apart.
+/// The state published by one worker. A concurrent reader may get fields of two updates, a second apart.
 #[derive(Debug, Default)]
 struct Published {
     rtt_ns: Moment,
@@ -77,7 +76,7 @@ struct Published {
     down_since: Moment,
 }
 
-/// A time or nothing, which is 0.
+/// An optional time; 0 is `None`.
 #[derive(Debug, Default)]
 struct Moment(Counter);
 
@@ -95,7 +94,7 @@ impl Published {
     fn get(&self) -> UpstreamState {
         UpstreamState {
             rtt_ns: self.rtt_ns.get(),
-            // Set from a u32.
+            // The counter was set from a u32.
             loss_ppm: u32::try_from(self.loss_ppm.get()).unwrap_or(u32::MAX),
             heard_at: self.heard_at.get(),
             down_since: self.down_since.get(),
@@ -104,7 +103,7 @@ impl Published {
 }
 
 impl Health {
-    /// Of the upstreams of these settings nothing is known yet.
+    /// Creates the health of these upstreams, in unknown state.
     pub fn new(settings: &Settings) -> Self {
         let upstreams = settings.upstreams.iter().map(|upstream| Upstream {
             address: upstream.address,
@@ -118,8 +117,7 @@ impl Health {
         }
     }
 
-    /// A worker tells what it knows of an upstream, by their numbers. Numbers that do not exist are
-    /// ignored.
+    /// Publishes a worker's view of an upstream, by their indices. Unknown indices are ignored.
     pub fn publish(&self, worker: usize, server: usize, state: UpstreamState) {
         let upstream = self.upstreams.get(server);
         let Some(published) = upstream.and_then(|upstream| upstream.workers.get(worker)) else {
@@ -131,20 +129,20 @@ impl Health {
         published.down_since.set(state.down_since);
     }
 
-    /// Each upstream, and its state as all workers together know it, in the order of the settings.
+    /// Each upstream and its combined state, in the order of the settings.
     pub fn states(&self) -> impl Iterator<Item = (SocketAddr, UpstreamState)> {
         let upstreams = self.upstreams.iter();
         upstreams.map(|upstream| (upstream.address, upstream.state()))
     }
 
-    /// Whether a worker that has found an upstream down is to log it: no other has.
+    /// Whether the worker that found an upstream down must log it: no other worker has.
     pub fn went_down(&self, server: usize, since: Nanos) -> bool {
         let upstream = self.upstreams.get(server);
         upstream.is_some_and(|upstream| upstream.log_as(0, since.max(1)))
     }
 
-    /// The upstreams whose outage is in the log and over by what has been published, and how long it
-    /// took. Each outage is returned to one caller only, who is to log it.
+    /// The upstreams with a logged outage that is over according to the published states, and the duration of the
+    /// outage. Each outage is returned to one caller only, which must log it.
     pub fn back_up(&self) -> impl Iterator<Item = (SocketAddr, Nanos)> {
         self.upstreams.iter().filter_map(|upstream| {
             let since = upstream.logged.load(Ordering::Relaxed);
@@ -164,7 +162,7 @@ impl Upstream {
         UpstreamState::of_all(&states)
     }
 
-    /// Changes what the log says; whether nobody was faster.
+    /// Changes the logged state; returns whether no other worker was faster.
     fn log_as(&self, before: u64, after: u64) -> bool {
         let logged = &self.logged;
         let changed = logged.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
@@ -182,7 +180,7 @@ pub struct InForce {
 }
 
 impl InForce {
-    /// Settings of whose upstreams nothing is known.
+    /// Settings with upstreams in unknown state.
     pub fn new(settings: Settings) -> Self {
         Self {
             health: Arc::new(Health::new(&settings)),
@@ -190,7 +188,7 @@ impl InForce {
         }
     }
 
-    /// Other settings, with as many workers. What is known of the upstreams stays if they do.
+    /// Replaces the settings, for the same number of workers. The state of upstreams that remain is kept.
     pub fn reload(&mut self, settings: Settings) {
         if settings.upstreams == self.settings.upstreams {
             self.settings = Arc::new(settings);
@@ -224,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Down, after an answer.
+    /// Down, after a response.
     fn down(heard_at: Nanos, since: Nanos) -> UpstreamState {
         UpstreamState {
             down_since: Some(since),
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_losses_are_means_over_the_workers_that_have_asked() {
+    fn times_and_losses_are_means_over_the_workers_with_measurements() {
         let asked = |rtt_ns, loss_ppm| UpstreamState {
             rtt_ns,
             loss_ppm,
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_is_down_if_a_worker_says_so_and_none_has_had_an_answer_since() {
+    fn upstream_is_down_if_a_worker_reports_it_and_no_worker_has_a_response_since() {
         let idle = UpstreamState::default();
         let since = |states: &[UpstreamState]| UpstreamState::of_all(states).down_since;
         assert_eq!(since(&[heard(10), heard(20)]), None);
@@ -298,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_that_two_workers_find_is_logged_once() {
+    fn outage_found_by_two_workers_is_logged_once() {
         let health = health();
         health.publish(0, 1, down(5 * SECOND, 10 * SECOND));
         assert!(health.went_down(1, 10 * SECOND));
         health.publish(1, 1, down(7 * SECOND, 11 * SECOND));
         assert!(!health.went_down(1, 11 * SECOND));
         assert_eq!(all_back_up(&health), []);
-        // The other worker hears it first.
+        // The other worker receives the first response.
         health.publish(1, 1, heard(22 * SECOND));
         assert_eq!(
             all_back_up(&health),
@@ -313,12 +311,12 @@ mod tests {
         );
         health.publish(0, 1, heard(23 * SECOND));
         assert_eq!(all_back_up(&health), []);
-        // The next outage is another one.
+        // The next outage is a new one.
         assert!(health.went_down(1, 30 * SECOND));
     }
 
     #[test]
-    fn a_worker_that_forgets_does_not_end_an_outage() {
+    fn reset_worker_state_does_not_end_an_outage() {
         let health = health();
         health.publish(0, 0, down(5, 10));
         assert!(health.went_down(0, 10));
@@ -329,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_forgets_what_is_known_only_of_other_upstreams() {
+    fn reload_resets_the_state_of_new_upstreams_only() {
         let mut in_force = InForce::new(settings("\"192.0.2.1\""));
         in_force.health.publish(0, 0, heard(5));
         let mut same = Settings::clone(&in_force.settings);

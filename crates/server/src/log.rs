@@ -1,8 +1,7 @@
-//! Where the log goes: standard error, the journal or the system log.
+//! The log and its destinations: standard error, the journal or the system log.
 //!
-//! Lines for standard error are written by a thread of their own, so that a terminal that has
-//! stopped, a full disk or a pipe that nobody reads never holds a worker up. A line that finds its
-//! queue full is lost.
+//! A separate thread writes lines to standard error, so that a stopped terminal, a full disk or an
+//! unread pipe never blocks a worker. A line is lost if the queue is full.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,46 +18,46 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
 use crate::settings::{LogLevel, LogSettings, LogTarget};
 
-/// Lines that wait to be written; at 200 octets each, half a megabyte.
+/// Capacity of the queue in lines; at 200 octets each, half a megabyte.
 const LINES_MAX: usize = 2500;
 
-/// How long the last lines may take to leave when the server ends.
+/// Time to write the last lines when the server ends.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// The log cannot be started.
+/// Reason why the log cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// There is no journal.
+    /// The journal is not available.
     #[error("cannot log to journald: {0}; choose the target stderr or syslog")]
     Journald(io::Error),
-    /// There is a log already.
+    /// The log was started before.
     #[error("the log was started twice: {0}")]
     Twice(#[from] TryInitError),
-    /// There is a system log already.
+    /// The system log is not available.
     #[error("the system log is in use already; choose the target stderr or journald")]
     Syslog,
-    /// There is no thread for it.
+    /// The thread cannot be started.
     #[error("cannot start the thread of the log: {0}")]
     Thread(io::Error),
 }
 
-/// The log. Dropping it waits shortly until the last lines have left.
+/// The log. Dropping it waits briefly until the last lines are written.
 #[derive(Debug, Default)]
 #[must_use = "the last lines leave when it is dropped"]
 pub struct LogGuard {
-    /// To the thread that writes, if there is to be one.
+    /// Queue to the writing thread, if one is needed.
     lines: Option<SyncSender<Line>>,
-    /// What it will read, as long as it has not begun.
+    /// The other end of the queue until the thread starts.
     unwritten: Option<Receiver<Line>>,
 }
 
 impl LogGuard {
-    /// Starts the thread that writes lines for standard error; until then they wait. A thread keeps
-    /// the rights that it was started with, so it has to be started after they were given up.
+    /// Starts the thread that writes lines to standard error; until then they wait. A thread keeps
+    /// the privileges with which it was started, so this must be called after they were dropped.
     ///
     /// # Errors
     ///
-    /// The system has no thread for it.
+    /// The system refuses to start the thread.
     pub fn begin(&mut self) -> Result<(), LogError> {
         let Some(lines) = self.unwritten.take() else {
             return Ok(());
@@ -71,23 +70,23 @@ impl LogGuard {
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        // If it cannot begin, nobody reads.
+        // Without a thread, nothing reads the queue.
         let begun = self.begin();
         if let Some(lines) = self.lines.as_ref().filter(|_| begun.is_ok()) {
             let (done, last) = sync_channel(1);
             if lines.try_send(Line::Last(done)).is_ok() {
-                // Too late is lost.
+                // Lines that are not written in time are lost.
                 let _ = last.recv_timeout(LAST_LINES);
             }
         }
     }
 }
 
-/// Sends everything that is logged from now on to where the settings say.
+/// Sends all log messages from now on to the destination of the settings.
 ///
 /// # Errors
 ///
-/// That place does not exist, or the log was started before.
+/// The destination does not exist, or the log was started before.
 pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
     let mut guard = LogGuard::default();
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match settings.target {
@@ -127,7 +126,7 @@ fn stderr_layer(lines: Lines, timed: bool) -> Box<dyn Layer<Registry> + Send + S
         .with_writer(lines)
         .with_ansi(false)
         .with_target(false)
-        // What it says about errors goes to standard error, and ends the process if that is closed.
+        // Its error messages go to standard error, and end the process if that is closed.
         .log_internal_errors(false);
     if timed {
         layer.boxed()
@@ -145,26 +144,26 @@ fn level(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// To the thread that writes.
+/// A message to the writing thread.
 #[derive(Debug)]
 enum Line {
-    /// To be written.
+    /// A line to write.
     Text(Vec<u8>),
-    /// What came before it has been written.
+    /// A request to confirm that all earlier lines are written.
     Last(SyncSender<()>),
 }
 
 fn write_lines<W: Write>(lines: &Receiver<Line>, open: impl Fn() -> W) {
     for line in lines {
         match line {
-            // A full disk or a closed pipe loses lines, and nothing else.
+            // A full disk or a closed pipe only loses lines.
             Line::Text(text) => drop(open().write_all(&text)),
             Line::Last(done) => drop(done.try_send(())),
         }
     }
 }
 
-/// Gives each event a buffer, which becomes a line when it is dropped.
+/// Gives each event a buffer, which is queued as a line on drop.
 #[derive(Clone, Debug)]
 struct Lines(SyncSender<Line>);
 
@@ -198,7 +197,7 @@ impl Write for Buffer<'_> {
 
 impl Drop for Buffer<'_> {
     fn drop(&mut self) {
-        // A queue that is full loses the line.
+        // If the queue is full, the line is lost.
         let _ = self
             .lines
             .try_send(Line::Text(std::mem::take(&mut self.text)));
@@ -213,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// What an event with `layer` leaves in the queue.
+    /// The lines in the queue after an event with `layer`.
     fn logged(timed: bool, log: impl FnOnce()) -> Vec<String> {
         let (sender, receiver) = sync_channel(2);
         let layer = stderr_layer(Lines(sender), timed).with_filter(level(LogLevel::Info));
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_their_level_and_no_time_for_the_journal() {
+    fn lines_have_a_level_and_no_time_for_the_journal() {
         let lines = logged(false, || {
             tracing::warn!("disk of {} is full", "x");
             tracing::debug!("not this");
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_loses_lines_and_holds_nobody_up() {
+    fn full_queue_loses_lines_and_does_not_block() {
         let lines = logged(false, || {
             for number in 0..5 {
                 tracing::info!("{number}");
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_lost() {
+    fn lines_that_cannot_be_written_are_lost() {
         struct Full;
         impl Write for Full {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

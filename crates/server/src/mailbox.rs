@@ -1,5 +1,5 @@
-//! What workers and the rest of the server say to each other: connections, control, reload, and
-//! answers to questions that another worker asked. Off the way of any other UDP query.
+//! Messages between workers and the rest of the server: connections, control, reload, and outcomes
+//! of upstream queries that another worker sent. Other UDP queries need none of them.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,84 +10,84 @@ use crate::cache::Outcome;
 use crate::framed::{Framed, Held};
 use crate::health::InForce;
 
-/// To a worker.
+/// A message to a worker.
 #[derive(Debug)]
 pub enum ToWorker {
-    /// A query came over a connection.
+    /// A query from a connection.
     Query {
-        /// The connection, and which of its queries this is: given back with the answer.
+        /// The connection and the query's number on it: returned with the response.
         connection: u64,
-        /// Who asks.
+        /// The client.
         client: SocketAddr,
-        /// The message, without its length.
+        /// The message, without its length prefix.
         message: Vec<u8>,
     },
-    /// What became of a question that was to be asked over a connection.
+    /// The outcome of an upstream query over a connection.
     Answer {
         /// As in [`ToGateway::Ask`].
         exchange: u64,
-        /// The message, without its length; or that there is none.
+        /// The message, without its length prefix; or an error.
         message: Result<Vec<u8>, ConnectionFailed>,
     },
-    /// What became of a question that another worker asked.
+    /// The outcome of an upstream query that another worker sent.
     Outcome(Arc<Outcome>),
-    /// New settings are in force.
+    /// New settings take effect.
     Reload(InForce),
-    /// Take no more queries, finish what is under way within the time it has, and end.
+    /// Accept no more queries, finish the queries in flight within their time limit, and end.
     Drain,
 }
 
-/// A connection to an upstream was not established in time.
+/// A connection to an upstream could not be established in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionFailed;
 
-/// From a worker to the gateway that holds the connections.
+/// A message from a worker to the gateway, which owns the connections.
 #[derive(Debug)]
 pub enum ToGateway {
-    /// What becomes of [`ToWorker::Query`].
+    /// The response to [`ToWorker::Query`].
     Reply {
         /// As in the query.
         connection: u64,
-        /// The answer.
+        /// The response.
         answer: Framed,
     },
-    /// Ask an upstream over a connection.
+    /// A query to an upstream over a connection.
     Ask {
-        /// Number of the worker that asks.
+        /// Index of the sending worker.
         worker: usize,
-        /// Given back with the answer.
+        /// Returned with the response.
         exchange: u64,
-        /// Whom to ask.
+        /// The upstream.
         server: SocketAddr,
-        /// How long it may take, in nanoseconds.
+        /// Timeout in nanoseconds.
         timeout_ns: u64,
-        /// The message, without its length.
+        /// The message, without its length prefix.
         message: Vec<u8>,
     },
 }
 
-/// Messages that a worker's mailbox holds: several turns' worth. Queries beyond it wait in their
+/// Capacity of a worker's mailbox: messages of several turns. Further queries wait in their
 /// connections.
 const WORKER_MAILBOX_MAX: usize = 1024;
 
-/// Messages that the gateway's mailbox holds: more than twice the answers that 256 connections with
-/// 100 queries each, the defaults, can wait for. Room is taken as it is needed.
+/// Capacity of the gateway's mailbox: more than twice the responses that 256 connections with 100
+/// queries each, the defaults, can wait for. Memory is allocated on demand.
 const GATEWAY_MAILBOX_MAX: usize = 65_536;
 
-/// The way to a worker. Never blocks.
+/// Sends messages to a worker. Never blocks.
 #[derive(Clone)]
 pub struct WorkerHandle {
     sender: SyncSender<ToWorker>,
     wake: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// The mailbox of a worker is full, or the worker has ended: the message comes back.
+/// The mailbox of a worker is full, or the worker has ended. Contains the message.
 #[derive(Debug, thiserror::Error)]
 #[error("the mailbox of a worker is full at {WORKER_MAILBOX_MAX} messages")]
 pub struct Full(pub ToWorker);
 
 impl WorkerHandle {
-    /// A mailbox and the way to it; `wake` ends the sleep of the worker that reads it.
+    /// Creates a mailbox and a handle to it; `wake` wakes the worker that reads it.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> (Self, Receiver<ToWorker>) {
         let (sender, receiver) = sync_channel(WORKER_MAILBOX_MAX);
         (Self { sender, wake }, receiver)
@@ -97,10 +97,10 @@ impl WorkerHandle {
     ///
     /// # Errors
     ///
-    /// The message, if there is no room for it.
+    /// The mailbox is full: returns the message.
     pub fn send(&self, message: ToWorker) -> Result<(), Full> {
         let sent = self.sender.try_send(message);
-        // A worker whose mailbox is full has to wake up as well.
+        // A worker with a full mailbox must wake up too.
         (self.wake)();
         sent.map_err(|error| match error {
             TrySendError::Full(message) | TrySendError::Disconnected(message) => Full(message),
@@ -114,26 +114,26 @@ impl fmt::Debug for WorkerHandle {
     }
 }
 
-/// The way to the gateway. Never blocks. When all of them are gone the gateway ends.
+/// Sends messages to the gateway, which ends when all handles are dropped. Never blocks.
 #[derive(Clone, Debug)]
 pub struct GatewayHandle {
     sender: tokio::sync::mpsc::Sender<ToGateway>,
     held: Held,
 }
 
-/// Where the gateway reads what [`GatewayHandle`]s send.
+/// The receiving end of [`GatewayHandle`]s.
 pub type GatewayMailbox = tokio::sync::mpsc::Receiver<ToGateway>;
 
 impl GatewayHandle {
-    /// A mailbox and the way to it.
+    /// Creates a mailbox and a handle to it.
     pub fn new() -> (Self, GatewayMailbox) {
         let (sender, receiver) = tokio::sync::mpsc::channel(GATEWAY_MAILBOX_MAX);
         let held = Held::default();
         (Self { sender, held }, receiver)
     }
 
-    /// Gives an answer to a connection; empty: there is none. `false`: clients have not read too
-    /// much already, and the connection gets none.
+    /// Sends a response to a connection; empty for no response. `false`: clients have left too many
+    /// responses unread, and the connection gets none.
     pub fn reply(&self, connection: u64, message: &[u8]) -> bool {
         let framed = self.held.frame(message);
         let taken = framed.is_some();

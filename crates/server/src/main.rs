@@ -1,4 +1,4 @@
-//! dns64d: what each command does is in `cli::run`.
+//! dns64d: the commands are implemented in `cli::run`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     match run::run(Cli::parse(), &mut std::io::stdout()) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            // If standard error is closed, the exit code has to do.
+            // If standard error is closed, the exit code must suffice.
             let _ = writeln!(std::io::stderr(), "dns64d: {:#}", failure.error);
             ExitCode::from(failure.code)
         }

@@ -1,4 +1,4 @@
-//! The figures of all threads together.
+//! The combined counters of all threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use crate::settings::Upstream;
 /// The counters of all threads.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// Of each worker.
+    /// Counters of each worker.
     pub workers: Vec<Arc<Counts>>,
-    /// Of the program in the driver, at most a second old, if there is one.
+    /// Counters of the program in the driver, at most a second old, if there is one.
     pub driver: Option<Arc<Counts>>,
-    /// What the workers share.
+    /// The cache, which the workers share.
     pub cache: Arc<Cache>,
-    /// Of the gateway.
+    /// Counters of the gateway.
     pub gateway: Arc<GatewayCounts>,
 }
 
 impl Stats {
-    /// The counters of all that answer.
+    /// The counters of the workers and of the driver.
     fn answering(&self) -> impl Iterator<Item = &Arc<Counts>> {
         self.workers.iter().chain(&self.driver)
     }
 
-    /// All figures, those of the workers and of the driver summed up. Figures of one name follow each other.
+    /// All figures, with the sums over the workers and the driver. Figures of one name are consecutive.
     pub fn figures(&self) -> Vec<Figure> {
         let mut sums = Counts::default().figures();
         for worker in self.answering() {
@@ -40,8 +40,8 @@ impl Stats {
         sums
     }
 
-    /// All distributions of times, those of the workers summed up, for a server with these
-    /// upstreams. Distributions of one name follow each other.
+    /// All distributions of durations, with the sums over the workers, for a server with these upstreams. Distributions
+    /// of one name are consecutive.
     pub fn distributions(&self, upstreams: &[Upstream]) -> Vec<Distribution> {
         let mut cached = Snapshot::default();
         let at_once = self.answering().map(|counts| counts.at_once.get());
@@ -66,7 +66,7 @@ impl Stats {
         queries.into_iter().chain(upstreams).collect()
     }
 
-    /// The times of all workers.
+    /// The sum of a histogram over all workers.
     fn sum(&self, histogram: impl Fn(&Counts) -> &Histogram) -> Snapshot {
         let mut sum = Snapshot::default();
         for counts in &self.workers {
@@ -75,8 +75,8 @@ impl Stats {
         sum
     }
 
-    /// All figures by name; those with a label as `NAME.VALUE`. Distributions of times have a
-    /// count, a sum and estimates of three quantiles, all in microseconds.
+    /// All figures by name; those with a label as `NAME.VALUE`. Distributions have a count, a sum and estimates of
+    /// three quantiles, all times in microseconds.
     pub fn by_name(&self, upstreams: &[Upstream]) -> BTreeMap<String, u64> {
         let name = |figure: &Figure| match figure.label {
             (_, "") => figure.name.to_owned(),
@@ -101,16 +101,16 @@ impl Stats {
     }
 }
 
-/// Times of one kind.
+/// A distribution of durations.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     /// Metric name, without prefix and without the unit.
     pub name: &'static str,
     /// Label and its value.
     pub label: (&'static str, String),
-    /// What it tells.
+    /// Description.
     pub help: &'static str,
-    /// The times.
+    /// The durations.
     pub times: Snapshot,
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use crate::config;
 
     #[test]
-    fn workers_are_summed_up_and_names_are_told_apart() {
+    fn workers_are_summed_and_names_are_distinct() {
         let settings = config::parse(config::template(), "template").unwrap();
         let stats = Stats {
             workers: vec![Arc::default(), Arc::default()],

@@ -1,9 +1,8 @@
-//! One thread that turns one engine over its sockets. It never waits for an answer, only for
-//! something to do.
+//! A thread that runs one engine over its sockets. It never waits for a particular response.
 //!
-//! - [`spawn`], [`Worker`]: the thread, and what it turns;
-//! - [`supervise`]: what follows a panic;
-//! - `notes`: what is logged about single responses.
+//! - [`spawn`], [`Worker`]: the thread and its state;
+//! - [`supervise`]: the restart after a panic;
+//! - `notes`: log messages about single responses.
 
 mod notes;
 pub mod supervise;
@@ -25,62 +24,61 @@ use crate::settings::Settings;
 use notes::Notes;
 use supervise::WorkerError;
 
-/// An engine, its sockets, and its ways to the rest of the server.
+/// An engine, its sockets, and its connections to the rest of the server.
 pub struct Worker<R> {
-    /// Number of the worker.
+    /// Index of the worker.
     index: usize,
-    /// What it turns.
+    /// The engine.
     pub engine: Engine,
     /// Its sockets.
     pub relay: R,
-    /// What others say to it.
+    /// Messages from other threads.
     mailbox: Receiver<ToWorker>,
-    /// All workers that share their questions, by number.
+    /// All workers that share their upstream queries, by index.
     workers: Arc<[WorkerHandle]>,
-    /// Who holds the connections.
+    /// The gateway, which owns the connections.
     gateway: GatewayHandle,
-    /// Where it publishes what it knows of the upstreams.
+    /// Where it publishes its view of the upstreams.
     health: Arc<Health>,
-    /// Questions for connections that the gateway had no room for.
+    /// Upstream queries over connections that did not fit into the gateway's mailbox.
     unsent: Vec<u64>,
-    /// What it writes into the log about single queries.
+    /// Its log messages about single queries.
     notes: Notes,
-    /// When the sockets are asked next what they have lost, and the upstreams published.
+    /// Time of the next reading of the sockets' loss counters and of the next publication of the upstreams' state.
     look_at: Nanos,
 }
 
-/// Queries taken in one turn, before the answers of upstreams have their turn again.
+/// Queries accepted in one turn, before responses of upstreams are processed again.
 const QUERIES_PER_TURN: usize = 64;
 
-/// Messages of others read in one turn. Each can lead to an answer of 64 KiB.
+/// Messages of other threads read in one turn. Each can lead to a response of 64 KiB.
 const LETTERS_PER_TURN: usize = 64;
 
-/// Longest sleep of a worker without a deadline: it also renews its ports, and asks its sockets what
-/// they have lost.
+/// Longest sleep of a worker without a deadline: it also renews its ports, and reads the loss counters of its sockets.
 const SLEEP_NS: Nanos = SECOND;
 
-/// How long queries under way have to end when the server stops: none is held longer.
+/// Time for queries in flight to finish when the server stops: none is held longer.
 const DRAIN_NS: Nanos = DEADLINE_NS + SECOND / 10;
 
-/// How a worker goes on.
+/// Stage of a worker's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It takes queries.
+    /// Accepts queries.
     Serving,
-    /// It takes no more, and ends at this moment at the latest.
+    /// Accepts no more queries, and ends at this time at the latest.
     Draining(Nanos),
 }
 
-/// What the names of the threads begin with.
+/// Prefix of the names of the threads.
 pub const THREAD: &str = "worker-";
 
-/// Starts the thread of a worker over sockets that are open already. Its mailbox, and the waker of
-/// `relay`, are how others reach it; `workers` are those with which its engine shares questions
-/// ([`Engine::share`]), by number; `renew` makes its engine, and another one after a panic.
+/// Starts the thread of a worker over open sockets. Other threads reach it by its mailbox and the waker of `relay`;
+/// `workers` are those with which its engine shares upstream queries ([`Engine::share`]), by index; `renew` creates its
+/// engine, and another one after a panic.
 ///
 /// # Errors
 ///
-/// The system has no thread for it.
+/// The system refuses to start the thread.
 pub fn spawn(
     index: usize,
     in_force: InForce,
@@ -109,8 +107,8 @@ pub fn spawn(
 }
 
 impl<R: Relay> Worker<R> {
-    /// A worker that has not done anything yet. `workers`: those with which its engine shares questions
-    /// ([`Engine::share`]), by number.
+    /// Creates an idle worker. `workers`: those with which its engine shares upstream queries ([`Engine::share`]), by
+    /// index.
     pub fn new(
         index: usize,
         engine: Engine,
@@ -134,11 +132,11 @@ impl<R: Relay> Worker<R> {
         }
     }
 
-    /// Turns until it is told to drain and has, or a socket fails.
+    /// Runs until it has drained on request, or a socket fails.
     ///
     /// # Errors
     ///
-    /// What the relay says.
+    /// An error of the relay.
     pub fn run(&mut self, stage: &mut Stage, clock: &impl Clock) -> Result<(), LinkError> {
         let mut actions = Actions::default();
         loop {
@@ -161,11 +159,11 @@ impl<R: Relay> Worker<R> {
         }
     }
 
-    /// Does what the relay's last look has found; whether there is more to do without another.
+    /// Processes what the relay's last wait found; returns whether there is more to process without another wait.
     ///
     /// # Errors
     ///
-    /// What the relay says.
+    /// An error of the relay.
     pub fn turn(
         &mut self,
         now: Nanos,
@@ -211,7 +209,7 @@ impl<R: Relay> Worker<R> {
         Ok(more || !self.unsent.is_empty())
     }
 
-    /// Asks the sockets, some system calls each, what never reached the engine or the network.
+    /// Counts the datagrams that the sockets lost; costs some system calls per socket.
     fn count_lost(&mut self) -> Result<(), LinkError> {
         let clients = self.relay.clients().counters()?;
         let upstreams = self.relay.upstreams().counters()?;
@@ -224,7 +222,7 @@ impl<R: Relay> Worker<R> {
         Ok(())
     }
 
-    /// Reads what others have said; whether there may be more.
+    /// Processes messages of other threads; returns whether there may be more.
     fn open_mail(
         &mut self,
         now: Nanos,
@@ -254,7 +252,7 @@ impl<R: Relay> Worker<R> {
                 }
                 ToWorker::Outcome(outcome) => self.engine.on_outcome(&outcome, now, actions),
                 ToWorker::Reload(InForce { settings, health }) => {
-                    // What the engine wants to send, it wants to send to the old servers.
+                    // The engine's pending actions refer to the old upstreams.
                     self.act(actions)?;
                     actions.clear();
                     set_servers(self.relay.upstreams(), &settings)?;
@@ -271,7 +269,7 @@ impl<R: Relay> Worker<R> {
         Ok(true)
     }
 
-    /// Does what the engine wants.
+    /// Executes the engine's actions.
     fn act(&mut self, actions: &Actions) -> Result<(), LinkError> {
         let log_queries = self.engine.settings().log.queries;
         for action in actions.list() {
@@ -320,7 +318,7 @@ impl<R: Relay> Worker<R> {
                 }
                 Action::Tell { worker, outcome } => {
                     if let Some(other) = self.workers.get(*worker) {
-                        // One whose mailbox is full, or which has ended, does without.
+                        // A worker with a full mailbox, or one that has ended, does not get the outcome.
                         let _ = other.send(ToWorker::Outcome(Arc::clone(outcome)));
                     }
                 }
@@ -336,7 +334,7 @@ impl<R: Relay> Worker<R> {
         Ok(())
     }
 
-    /// Tells what it knows of the upstreams, and logs those that are up again.
+    /// Publishes its view of the upstreams, and logs those that are up again.
     fn publish(&self) {
         for server in 0..self.engine.settings().upstreams.len() {
             if let Some(state) = self.engine.upstream(server) {
@@ -349,7 +347,7 @@ impl<R: Relay> Worker<R> {
         }
     }
 
-    /// An upstream is down, which is logged unless another worker has.
+    /// Logs that an upstream is down, unless another worker has.
     fn tell_down(&self, server: usize, timeouts: u32) {
         self.publish();
         let state = self.engine.upstream(server);
@@ -369,7 +367,7 @@ impl<R: Relay> Worker<R> {
             worker: self.index,
             exchange,
             server: upstream.address,
-            // One for the handshake, one for the answer.
+            // One timeout for the handshake, one for the response.
             timeout_ns: 2 * upstream.timeout_ns,
             message,
         };
@@ -379,18 +377,18 @@ impl<R: Relay> Worker<R> {
     }
 }
 
-/// Has a relay ask the upstreams of these settings.
+/// Sets the upstreams of a relay to those of these settings.
 ///
 /// # Errors
 ///
-/// What the relay says.
+/// An error of the relay.
 pub fn set_servers(relay: &mut impl UpstreamSide, settings: &Settings) -> Result<(), LinkError> {
     let addresses: Vec<_> = settings.upstreams.iter().map(|u| u.address).collect();
     relay.set_servers(&addresses, settings.ports_per_upstream())
 }
 
-/// Writes a message to the start of a frame; returns its length. One that does not fit is none: the
-/// relay counts it as not sent.
+/// Copies a message to the start of a frame; returns its length. A message that does not fit has length 0: the relay
+/// counts it as not sent.
 fn copy(message: &[u8], frame: &mut [u8]) -> usize {
     match frame.get_mut(..message.len()) {
         Some(room) => {
@@ -401,7 +399,7 @@ fn copy(message: &[u8], frame: &mut [u8]) -> usize {
     }
 }
 
-/// An address with its port where that is not the one of DNS.
+/// An address, with its port unless it is 53.
 fn plain(address: SocketAddr) -> String {
     match address.port() {
         53 => address.ip().to_string(),

@@ -1,9 +1,9 @@
-//! Frames of AF_XDP, many times: `frames frame COUNT`. For callgrind (`.ci/budget`): it counts instructions and takes no
-//! times.
+//! Benchmark of AF_XDP frames, repeated: `frames frame COUNT`. For callgrind (`.ci/budget`): it counts instructions and
+//! measures no time.
 
 use std::hint::black_box;
 
-// The module is private to the crate, and its tests come with it.
+// The module is private to the crate, and its tests are included.
 #[path = "../src/xdp/frame.rs"]
 #[allow(
     dead_code,
@@ -13,7 +13,7 @@ use std::hint::black_box;
 )]
 mod frame;
 
-/// Octets of a query of the Tester without EDNS, and of its synthesised answer.
+/// Octets of a query of the Tester without EDNS, and of its synthesised response.
 const QUERY_BYTES: usize = 48;
 const ANSWER_BYTES: usize = 76;
 
@@ -23,13 +23,13 @@ fn main() {
     let count = count.and_then(|count| count.parse().ok());
     match (stage.as_deref(), count) {
         (Some("frame"), Some(count)) => frames(count),
-        // `cargo bench` alone names no stage.
+        // `cargo bench` without arguments passes no stage.
         (None | Some("--bench"), _) => {}
-        (stage, _) => panic!("frames frame COUNT, and not {stage:?}"),
+        (stage, _) => panic!("expected: frames frame COUNT, got {stage:?}"),
     }
 }
 
-/// The frame of a query is read, and that of its answer written.
+/// Parses the frame of a query and builds that of its response.
 fn frames(count: u64) {
     let ip = |text: &str| text.parse().expect("an address");
     let addresses = frame::addresses(ip("2001:db8::2"), ip("2001:db8::1"));

@@ -1,9 +1,10 @@
-//! What answers in the driver, without a load generator in its way: the kernel makes the queries of one frame, and programs at
-//! both ends of a veth link do the rest, all on the cores that this may run on: each asks, answers and counts by itself, if the
-//! far end of the link has a queue for each.
+//! Measures a server in the driver without a load generator in user space: the kernel copies the queries from one
+//! frame, and programs at both ends of a veth link do the rest, on all cores that this process may use. Each core
+//! sends, answers and counts independently, if the far end of the link has a queue for each.
 //!
-//! `live INTERFACE OWN-ADDRESS SERVER SERVER-MAC NAMES SECONDS`: AAAA queries with EDNS for the names 010-000-000-000 and so
-//! on of dns64perf.test, over IPv4, as fast as it goes. Prints what was sent and what came back, per second. As root.
+//! `live INTERFACE OWN-ADDRESS SERVER SERVER-MAC NAMES SECONDS`: AAAA queries with EDNS for the names 010-000-000-000
+//! and so on of dns64perf.test, over IPv4, at the maximum rate. Prints the sent queries and received responses per
+//! second. Needs root.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use dns64_transport::cpu;
 use dns64_transport::xdp::program::{Mode, Object, XdpError};
 
-// The module is private to the crate, and its tests come with it.
+// The module is private to the crate, and its tests are included.
 #[path = "../src/xdp/frame.rs"]
 #[allow(
     dead_code,
@@ -28,16 +29,16 @@ const QUERY: &[u8] =
     b"\0\0\x01\0\0\x01\0\0\0\0\0\x01\x0f010-000-000-000\x09dns64perf\x04test\0\0\x1c\0\x01\
     \0\0\x29\x04\xd0\0\0\0\0\0\0";
 
-/// As `live.bpf.c` has them.
+/// As in `live.bpf.c`.
 const UDP_AT: usize = 34;
 const CHECKSUM_AT: usize = UDP_AT + 6;
 const DIGITS_AT: usize = 62;
 const FRAME_BYTES: usize = 101;
 
-/// Frames for one system call, of which each takes some microseconds.
+/// Frames per system call; each takes a few microseconds.
 const AT_ONCE: u32 = 1 << 16;
 
-/// One after the other, and far from the ports of others.
+/// First source port; the ports are consecutive, and far from those of other programs.
 const PORT: u16 = 40_000;
 
 fn main() {
@@ -49,10 +50,10 @@ fn main() {
             let told = load.run().expect("XDP");
             let _unheard = writeln!(std::io::stdout(), "{told}");
         }
-        // `cargo bench` alone says where nothing.
+        // `cargo bench` without arguments passes no interface.
         [] => {}
         [only] if only == "--bench" => {}
-        other => panic!("six arguments, and not {other:?}"),
+        other => panic!("expected six arguments, got {other:?}"),
     }
 }
 
@@ -131,7 +132,7 @@ impl<'a> Load<'a> {
         let mut frame = self.frame.clone();
         frame[CHECKSUM_AT..][..2].fill(0);
         frame[DIGITS_AT..][..8].fill(0);
-        // Both addresses, the protocol, the length, and what it is the length of.
+        // The pseudo-header: both addresses, the protocol, the length; then the UDP header and the message.
         let length = u64::from(u16::from_ne_bytes([frame[UDP_AT + 4], frame[UDP_AT + 5]]));
         let protocol = u64::from(u16::from_ne_bytes([0, 17]));
         let words = frame[UDP_AT - 8..].chunks(2);

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 //
-// The load of a benchmark without a program in user space: `gun` makes queries of frames that the kernel provides, as many
-// as it is told (BPF_F_TEST_XDP_LIVE_FRAMES), and sends them out of the interface that they seem to have come from; `count`
-// takes what comes back there. `benches/live.rs` writes the map `query` and reads `counts`.
+// Load of a benchmark without a load generator in user space: `gun` turns frames that the kernel provides into queries
+// (BPF_F_TEST_XDP_LIVE_FRAMES), in the requested number, and sends them by the interface at which they seem to have
+// arrived; `count` counts and drops the responses. `benches/live.rs` writes the map `query` and reads `counts`.
 //
-// Compiled by .ci/bpf; the object lies beside this file.
+// Compiled by .ci/bpf; the object is in this directory.
 
 #include "program.h"
 
 static void *(*const map_lookup)(const void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 
-// Octets of the headers of Ethernet, IPv4 without options and UDP.
+// Size of the headers of Ethernet, IPv4 without options and UDP in octets.
 #define HEADERS 42
-// Where the query has its ID, and the words of its name that change, "-000-000".
+// Offsets of the ID and of the variable part of the name, "-000-000".
 #define ID_AT HEADERS
 #define DIGITS_AT (HEADERS + 20)
 #define CHECKSUM_AT (HEADERS - 2)
-// Of a query for a name of the form in dns64perf.test, with OPT.
+// Size of the frame of a query for such a name in dns64perf.test, with OPT.
 #define FRAME 101
 
 struct query {
     // A frame without the digits, ID 0, checksum 0.
     __u8 frame[FRAME + 3];
-    // Of pseudo-header, UDP header and message without these.
+    // Checksum of pseudo-header, UDP header and message without these fields.
     __u64 sum;
     __u64 names;
 };
 
 struct counts {
     __u64 sent;
-    // RCODE 0 with an answer, and anything else from port 53.
+    // Responses with RCODE 0 and an answer, and other datagrams from port 53.
     __u64 answers;
     __u64 others;
 };
@@ -54,7 +54,7 @@ INLINE __u64 digits(__u32 number)
     return 0x303030 + number / 100 + (number / 10 % 10 << 8) + (number % 10 << 16);
 }
 
-// A frame that was sent before may be what the server made of it, so all of it is written.
+// The kernel reuses frames, which the server may have changed, so the whole frame is written.
 SEC("xdp") int gun(struct xdp_md *ctx)
 {
     __u8 *data = (__u8 *)(long)ctx->data, *end = (__u8 *)(long)ctx->data_end;
@@ -77,7 +77,7 @@ SEC("xdp") int gun(struct xdp_md *ctx)
     sum = (sum & 0xffff) + (sum >> 16);
     AT(__u64, data + DIGITS_AT) = changed;
     AT(__u16, data + ID_AT) = (__u16)count->sent;
-    // 0 would be none.
+    // 0 would mean no checksum.
     AT(__u16, data + CHECKSUM_AT) = sum == 0xffff ? 0xffff : (__u16)~sum;
     count->sent++;
     return XDP_TX;

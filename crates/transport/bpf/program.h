@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 //
-// What all BPF programs of this project begin with.
+// Common definitions of all BPF programs of this project.
 
 #pragma once
 
@@ -19,7 +19,7 @@ struct bpf_map_def {
     __u32 flags;
 };
 
-// Packets are not aligned: the machines that this runs on load and store there all the same.
+// Packets are not aligned: the supported machines allow unaligned loads and stores.
 #define AT(type, pointer) (*(volatile type *)(pointer))
 
 // The sum of the halves of a word: sums of the internet checksum (RFC 1071) are kept in 64 bits.

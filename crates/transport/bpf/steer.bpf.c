@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 //
-// Steers the UDP datagrams that an AF_XDP link wants to its socket; everything else goes the kernel's way.
+// Steers the UDP datagrams that an AF_XDP link wants to its socket; passes everything else to the kernel.
 //
-// Compiled by .ci/bpf; the object lies beside this file.
+// Compiled by .ci/bpf; the object is in this directory.
 
 #include "program.h"
 
@@ -11,7 +11,7 @@ static long (*const redirect_map)(const void *map, __u64 key, __u64 flags) = (vo
 static long (*const adjust_meta)(struct xdp_md *ctx, int delta) = (void *)BPF_FUNC_xdp_adjust_meta;
 static __u64 (*const ktime)(void) = (void *)BPF_FUNC_ktime_get_ns;
 
-// The end of a flow that a link knows: the address and port at which it listens, or those of the server that it asks.
+// The known end of a flow: the address and port at which a link listens, or those of the server that it queries.
 struct end {
     // IPv4 as ::ffff:a.b.c.d.
     __u8 address[16];
@@ -24,7 +24,7 @@ struct end {
 #define LISTENS 1
 #define ASKS 2
 
-// Of each local port, in host order: its roles, and of which queues the socket has that asks from it: every of-th, from
+// For each local port, in host order: its roles, and the queues of the socket that queries from it: every of-th, from
 // index on (of << 8 | index << 20).
 struct bpf_map_def SEC("maps") ports = {
     .type = BPF_MAP_TYPE_ARRAY,
@@ -110,7 +110,7 @@ int steer(struct xdp_md *ctx)
         ip += VLAN_BYTES;
     }
     if (kind == IPV4) {
-        // With options or in fragments it is the kernel's.
+        // Packets with options and fragments are left to the kernel.
         if (ip + 28 > data_end || ip[0] != 0x45 || ip[9] != PROTOCOL_UDP
             || (big(ip + 6) & MORE_FRAGMENTS_AND_OFFSET))
             return XDP_PASS;
@@ -124,17 +124,18 @@ int steer(struct xdp_md *ctx)
     } else {
         return XDP_PASS;
     }
-    // When it arrived, before the frame. Without room for it the reader takes the time of its own look.
+    // Writes the arrival time before the frame. Without space for it the reader uses the time at which it reads the
+    // frame.
     if (adjust_meta(ctx, -(int)sizeof(__u64)) == 0) {
         __u64 *stamp = (__u64 *)(long)ctx->data_meta;
         if ((void *)(stamp + 1) <= (void *)(long)ctx->data)
             *stamp = ktime();
     }
-    // A queue without a socket: the kernel's.
+    // Datagrams at a queue without a socket are passed to the kernel.
     return (int)redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
 }
 
-// Passes everything. A veth device takes what its peer sends back by XDP_TX only if it has a program itself.
+// Passes everything. A veth device receives frames that its peer sends back by XDP_TX only if it has a program itself.
 SEC("xdp")
 int pass(struct xdp_md *ctx)
 {

@@ -1,28 +1,28 @@
-//! Which implementation of [`Link`](crate::Link) is to carry datagrams.
+//! Selects the implementation of [`Link`](crate::Link) that carries datagrams.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What carries datagrams between a program and the network.
+/// The transport between a program and the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// Kernel sockets: [`crate::socket`].
     #[default]
     Socket,
-    /// AF_XDP sockets, past the network stack of the kernel: [`crate::xdp`].
+    /// AF_XDP sockets, which bypass the network stack of the kernel: [`crate::xdp`].
     Xdp {
-        /// Also at an interface with a default route.
+        /// Whether to use an interface with a default route too.
         force: bool,
     },
-    /// AF_XDP where it can be had, kernel sockets elsewhere.
+    /// AF_XDP where it is available, kernel sockets elsewhere.
     Auto {
-        /// AF_XDP also at an interface with a default route.
+        /// Whether to use AF_XDP at an interface with a default route too.
         force: bool,
     },
 }
 
 impl Backend {
-    /// The same, also at an interface with a default route.
+    /// The same backend, also at an interface with a default route.
     #[must_use]
     pub fn forced(self) -> Self {
         match self {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parsing_reverses_printing() {
         for text in ["socket", "xdp", "xdp,force", "auto", "auto,force"] {
             assert_eq!(
                 text.parse::<Backend>().map(|b| b.to_string()).as_deref(),

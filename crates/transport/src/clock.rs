@@ -1,29 +1,29 @@
-//! The only door to time.
+//! All access to time.
 //!
 //! All times are [`Nanos`]: nanoseconds on the monotonic clock of this machine, or on a
-//! [`ManualClock`] that a simulation turns by hand.
+//! [`ManualClock`] that a simulation advances.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A moment or a span in nanoseconds on a link's clock. 2^64 ns are 584 years.
+/// A time or a duration in nanoseconds on a link's clock. 2^64 ns are 584 years.
 pub type Nanos = u64;
 
 /// Nanoseconds in a second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// Something that tells the time.
+/// A source of time.
 pub trait Clock {
-    /// Now, in nanoseconds since an arbitrary moment. Never runs backwards.
+    /// The current time, in nanoseconds since an arbitrary origin. Never decreases.
     fn now(&self) -> Nanos;
 
     /// Real time (`CLOCK_REALTIME`) minus this clock, in nanoseconds: constant, because both are
-    /// slewed alike, unless somebody steps the real-time clock.
+    /// slewed alike, unless the real-time clock is stepped.
     fn realtime_offset(&self) -> i64;
 }
 
-/// `CLOCK_MONOTONIC` of the kernel, read through the vDSO (about 25 ns a reading).
+/// `CLOCK_MONOTONIC` of the kernel, read through the vDSO (about 25 ns per reading).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MonotonicClock;
 
@@ -34,9 +34,9 @@ impl Clock for MonotonicClock {
         ))
     }
 
-    /// Kernel receive stamps are real time; this moves them onto the monotonic clock. Of several
-    /// readings the one with the narrowest bracket is taken, so that an interrupt in between does
-    /// not pass for a step.
+    /// Converts kernel receive timestamps, which are real time, to the monotonic clock. Takes the
+    /// reading with the narrowest bracket of several, so that an interrupt between two readings is
+    /// not taken for a step.
     fn realtime_offset(&self) -> i64 {
         let mut best = (Nanos::MAX, 0);
         for _ in 0..READINGS {
@@ -55,7 +55,7 @@ impl Clock for MonotonicClock {
 impl MonotonicClock {
     /// Sleeps for at least `span`. For set-up and supervision, never within a trial.
     pub fn sleep(self, span: Nanos) {
-        #[expect(clippy::disallowed_methods, reason = "this is the door")]
+        #[expect(clippy::disallowed_methods, reason = "the wrapper for all other code")]
         std::thread::sleep(Duration::from_nanos(span));
     }
 }
@@ -66,8 +66,8 @@ fn nanos(t: rustix::time::Timespec) -> Nanos {
     t.tv_sec.cast_unsigned() * SECOND + t.tv_nsec.cast_unsigned()
 }
 
-/// A clock that moves only when told to. Clones share the time. Real time is the same until it is
-/// stepped.
+/// A clock that moves only when it is advanced. Clones share the time. Real time is equal to it
+/// until it is stepped.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Rc<Hands>);
 
@@ -78,17 +78,17 @@ struct Hands {
 }
 
 impl ManualClock {
-    /// Moves the time forward by `span`.
+    /// Advances the time by `span`.
     pub fn advance(&self, span: Nanos) {
         self.advance_to(self.now() + span);
     }
 
-    /// Moves the time forward to `moment`; a moment in the past changes nothing.
+    /// Advances the time to `moment`; a moment in the past has no effect.
     pub fn advance_to(&self, moment: Nanos) {
         self.0.now.set(self.now().max(moment));
     }
 
-    /// Steps real time by so many nanoseconds, as an administrator does.
+    /// Steps real time by this many nanoseconds, as an administrator does.
     pub fn step_realtime(&self, by_ns: i64) {
         let offset = &self.0.realtime_offset;
         offset.set(offset.get() + by_ns);

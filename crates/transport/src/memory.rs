@@ -1,7 +1,7 @@
-//! A simulated network: links that carry datagrams through memory on a [`ManualClock`], with
-//! delay, jitter (and so reordering), loss and duplication decided by a seed.
+//! A simulated network: links that carry datagrams through memory on a [`ManualClock`], with delay,
+//! jitter (and therefore reordering), loss and duplication determined by a seed.
 //!
-//! A whole system on such links takes no real time and runs the same way every time.
+//! A whole system on such links needs no real time and every run is identical.
 
 mod relay;
 
@@ -16,20 +16,20 @@ use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
 
 pub use relay::MemoryRelay;
 
-/// What happens to the datagrams that a link sends.
+/// Impairment of the datagrams that a link sends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Impairment {
-    /// Every datagram travels at least this long.
+    /// Minimum delay of every datagram.
     pub delay_ns: Nanos,
-    /// And up to this much longer, evenly spread; datagrams overtake each other by it.
+    /// Maximum additional delay, uniformly distributed; it reorders datagrams.
     pub jitter_ns: Nanos,
-    /// Datagrams lost, in a million.
+    /// Lost datagrams per million.
     pub loss_ppm: u32,
-    /// Datagrams that arrive twice, in a million.
+    /// Duplicated datagrams per million.
     pub duplicate_ppm: u32,
 }
 
-/// A network in memory. Clones are the same network.
+/// A network in memory. Clones share the network.
 #[derive(Clone)]
 pub struct Network(Rc<RefCell<Wire>>);
 
@@ -43,23 +43,23 @@ struct Wire {
 
 #[derive(Default)]
 struct Queue {
-    /// By arrival, then by order of sending.
+    /// Ordered by arrival, then by send order.
     waiting: BTreeMap<(Nanos, u64), (SocketAddr, Vec<u8>)>,
     drops: u64,
     foreign: u64,
     foreign_from: Option<SocketAddr>,
-    /// A connected port hears only this address.
+    /// A connected port receives only from this address.
     peer: Option<SocketAddr>,
 }
 
-/// Datagrams that one port holds; more are dropped, as a socket buffer does.
+/// Capacity of a port's queue in datagrams; more are dropped, as by a socket buffer.
 const QUEUE_CAPACITY: usize = 65_536;
 
-/// First of the ports that clients get (RFC 6335 section 6, dynamic ports).
+/// First of the ports assigned to clients (RFC 6335 section 6, dynamic ports).
 const FIRST_PORT: u16 = 49_152;
 
 impl Network {
-    /// An empty network. Equal seeds give equal losses, delays and duplicates.
+    /// Creates an empty network. Equal seeds give equal losses, delays and duplicates.
     pub fn new(clock: &ManualClock, seed: u64) -> Self {
         Self(Rc::new(RefCell::new(Wire {
             clock: clock.clone(),
@@ -70,7 +70,7 @@ impl Network {
         })))
     }
 
-    /// A link of `ports` connected ports at `local` toward `server`.
+    /// Creates a link of `ports` connected ports at `local` to `server`.
     pub fn client(
         &self,
         local: IpAddr,
@@ -84,13 +84,13 @@ impl Network {
         MemoryLink::new(self.clone(), addresses, Some(server), impairment)
     }
 
-    /// A link that listens at `listen`.
+    /// Creates a link that listens at `listen`.
     pub fn server(&self, listen: SocketAddr, impairment: Impairment) -> MemoryLink {
         self.0.borrow_mut().queues.insert(listen, Queue::default());
         MemoryLink::new(self.clone(), vec![listen], None, impairment)
     }
 
-    /// When the next datagram arrives anywhere, if one travels.
+    /// Time of the next arrival anywhere, if a datagram is in transit.
     pub fn next_arrival(&self) -> Option<Nanos> {
         let wire = self.0.borrow();
         wire.queues
@@ -102,7 +102,7 @@ impl Network {
 }
 
 impl Wire {
-    /// Opens a port at `local` that hears only `server`.
+    /// Opens a port at `local` that receives only from `server`.
     fn connected(&mut self, local: IpAddr, server: SocketAddr) -> SocketAddr {
         let address = loop {
             let address = SocketAddr::new(local, self.next_port);
@@ -177,7 +177,7 @@ pub struct MemoryLink {
     frame: Vec<u8>,
 }
 
-/// As for sockets: longest datagram of a link.
+/// Maximum length of a datagram, as for sockets.
 const FRAME_BYTES: usize = 4096;
 
 impl MemoryLink {
@@ -200,7 +200,7 @@ impl MemoryLink {
         }
     }
 
-    /// Changes what happens to the datagrams sent from now on.
+    /// Changes the impairment of datagrams sent from now on.
     pub fn set_impairment(&mut self, impairment: Impairment) {
         self.impairment = impairment;
     }
@@ -213,7 +213,7 @@ impl MemoryLink {
             .send(self.addresses[0], to, payload, self.impairment);
     }
 
-    /// The next datagram that has arrived, ports taken in turn.
+    /// The next datagram that has arrived; the ports take turns.
     fn next(&mut self) -> Option<(usize, Nanos, SocketAddr, Vec<u8>)> {
         for _ in 0..self.addresses.len() {
             let port = self.cursor;
@@ -230,7 +230,7 @@ impl MemoryLink {
         None
     }
 
-    /// So many replies have left now.
+    /// Records that `replies` replies were sent now.
     fn departed(&mut self, replies: usize) {
         let at = self.now();
         let departure = (replies > 0).then_some(Departure { replies, at });
@@ -239,7 +239,7 @@ impl MemoryLink {
     }
 }
 
-/// Closes the ports: what still travels to them is lost.
+/// Closes the ports: datagrams in transit to them are lost.
 impl Drop for MemoryLink {
     fn drop(&mut self) {
         let mut wire = self.network.0.borrow_mut();
@@ -337,7 +337,7 @@ impl Link for MemoryLink {
         &self.departures
     }
 
-    /// Does nothing: on a manual clock, time passes only when the simulation says so.
+    /// Does nothing: on a manual clock, only the simulation advances the time.
     fn wait(&mut self, _timeout: Nanos) -> Result<(), LinkError> {
         Ok(())
     }
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_perfect_network_returns_each_datagram_to_its_port_after_the_delay() {
+    fn unimpaired_network_returns_each_datagram_to_its_port_after_the_delay() {
         let got = exchange(
             1,
             Impairment {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_seeds_give_equal_runs_and_others_differ() {
+    fn equal_seeds_give_equal_runs_and_different_seeds_do_not() {
         let bad = Impairment {
             delay_ns: 1000,
             jitter_ns: 5000,
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_reorders_and_loss_and_duplication_take_their_share() {
+    fn jitter_reorders_and_loss_and_duplication_have_their_rates() {
         let jitter = Impairment {
             jitter_ns: 1_000_000,
             ..Impairment::default()
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connected_port_counts_strangers_and_does_not_hand_them_over() {
+    fn connected_port_counts_and_drops_foreign_datagrams() {
         let clock = ManualClock::default();
         let network = Network::new(&clock, 0);
         let server = SERVER.parse().unwrap();
@@ -454,7 +454,7 @@ mod tests {
         network
             .server(stranger, none)
             .send_to(client.addresses[0], b"boo");
-        assert_eq!(client.receive(10, |_| panic!("handed over")).unwrap(), 0);
+        assert_eq!(client.receive(10, |_| panic!("unwanted")).unwrap(), 0);
         let counters = client.counters().unwrap();
         assert_eq!(
             (counters.foreign, counters.foreign_from),
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_is_counted_only_when_every_port_was_empty() {
+    fn sweep_is_counted_only_if_every_port_was_empty() {
         let clock = ManualClock::default();
         let network = Network::new(&clock, 0);
         let server = SERVER.parse().unwrap();

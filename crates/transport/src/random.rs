@@ -1,11 +1,11 @@
-//! Numbers that look drawn by lot and are the same every time: SplitMix64 (Steele, Lea and Flood, "Fast
-//! splittable pseudorandom number generators", 2014). And one that is another every time.
+//! Reproducible pseudorandom numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+//! generators", 2014). Also random numbers from the system.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// What the generator's state grows by with each draw.
+/// Increment of the generator's state for each number.
 pub const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The generator, with its seed.
@@ -13,33 +13,33 @@ pub const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    /// The next number.
+    /// Draws the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(INCREMENT);
         mix(self.0)
     }
 }
 
-/// The generator's finalizer: the number that it makes of a state.
+/// The generator's finalizer: maps a state to a number.
 pub fn mix(state: u64) -> u64 {
     let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// A number below `bound` from one of 64 bits, each as likely.
+/// Maps a random number of 64 bits to a number below `bound`, uniformly.
 pub fn below(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
 
-/// A number from the system's random source: what no two processes should have in common.
+/// Returns a number from the system's random source, different in each process.
 ///
 /// # Errors
 ///
-/// The system has none.
+/// The system has no random source.
 pub fn from_system() -> io::Result<u64> {
     let mut bytes = [0; 8];
-    // So few octets are got whole (getrandom(2)).
+    // A read of this size is never partial (getrandom(2)).
     getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
 }
@@ -49,13 +49,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_gives_another_number_each_time() {
+    fn system_random_numbers_differ() {
         assert_ne!(from_system().unwrap(), from_system().unwrap());
     }
 
     #[test]
     fn the_generator_is_splitmix64() {
-        // First outputs for the seed 1234567, as implementations of it are checked.
+        // First outputs for the seed 1234567: the usual test vector of implementations.
         let mut random = SplitMix64(1_234_567);
         let first: Vec<u64> = (0..3).map(|_| random.draw()).collect();
         let expected: [u64; 3] = [

@@ -1,9 +1,8 @@
 //! [`Link`] over kernel UDP sockets.
 //!
-//! [`UdpLink::client`] opens many connected sockets, one for each source port, toward one server;
-//! [`UdpLink::server`] one unconnected socket that answers whoever asks. Both take datagrams in
-//! by `recvmmsg` with kernel receive stamps. Runs of equal length travel segmented, or each datagram
-//! by itself: see [`Segmentation`].
+//! [`UdpLink::client`] opens many connected sockets, one for each source port, to one server; [`UdpLink::server`] opens
+//! one unconnected socket that replies to any client. Both receive datagrams by `recvmmsg` with kernel receive
+//! timestamps. Datagrams of equal length may travel segmented: see [`Segmentation`].
 
 mod descriptors;
 mod errors;
@@ -33,11 +32,11 @@ pub(crate) use segmentation::gather;
 use segmentation::stamp;
 use source::bind_freely;
 
-/// Kernel sockets, of a client or of a server.
+/// Kernel sockets of a client or of a server.
 pub struct UdpLink {
     sockets: Vec<OwnedFd>,
-    /// For each client socket one at the same port, of any address, that is not connected: it gets what
-    /// comes from anybody but the server.
+    /// For each client socket, an unconnected socket at the same port of any address: it receives datagrams from all
+    /// addresses except the server's.
     catchers: Vec<OwnedFd>,
     peer: Option<SocketAddr>,
     receive: ReceiveBatch,
@@ -50,28 +49,28 @@ pub struct UdpLink {
     counted: Counters,
 }
 
-/// Datagrams of one `recvmmsg`: a batch of 16 does as well as 64 or 256 (measured) and keeps the
-/// loop quick to return to its schedule.
+/// Datagrams per `recvmmsg`: batches of 16, 64 and 256 perform equally (measured), and a small one lets the loop return
+/// to its schedule quickly.
 pub(crate) const RECEIVE_BATCH: usize = 16;
 
-/// Messages of one `sendmmsg`; each can hold a run of segments.
+/// Messages per `sendmmsg`; each can contain a run of segments.
 pub(crate) const SEND_BATCH: usize = 64;
 
-/// Receive buffer asked for per socket. The kernel charges about 1 KiB for a small datagram, so
-/// this is some 8,000 of them: 25 ms at 300 k/s. The default of 208 KiB holds a twentieth.
+/// Receive buffer requested for each socket. The kernel charges about 1 KiB for a small datagram, so this holds about
+/// 8,000 of them: 25 ms at 300 k/s. The default of 208 KiB holds a twentieth.
 pub(crate) const BUFFER_BYTES: usize = 8 << 20;
 
-/// Batches of replies that one call of [`Link::answer`] sends at most: to [`RECEIVE_BATCH`] datagrams of 128
+/// Maximum number of batches of replies that one call of [`Link::answer`] sends: to [`RECEIVE_BATCH`] datagrams of 128
 /// segments each (`UDP_MAX_SEGMENTS` of Linux 6.9), in messages of one reply.
 const DEPARTURES_MAX: usize = RECEIVE_BATCH * 128 / SEND_BATCH + 1;
 
-/// A socket that is only counted at the end of a trial needs no more.
+/// Sufficient for a socket that is only counted at the end of a trial.
 const CATCHER_BUFFER_BYTES: usize = 64 << 10;
 
-/// Sockets of a client's source port: the one that is connected to the server, and its catcher.
+/// Sockets per source port of a client: the one that is connected to the server, and its catcher.
 pub const SOCKETS_A_PORT: usize = 2;
 
-/// No address in particular, of the IP version of `server`.
+/// The unspecified address of the IP version of `server`.
 pub(crate) fn unspecified(server: SocketAddr) -> IpAddr {
     match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -80,12 +79,13 @@ pub(crate) fn unspecified(server: SocketAddr) -> IpAddr {
 }
 
 impl UdpLink {
-    /// Opens `ports` sockets, each with a source port of its own, toward `server`. Their source addresses are
-    /// those of `local`, in turn; without any the routing table chooses them.
+    /// Opens `ports` sockets to `server`, each with its own source port. Their source addresses are those of `local`,
+    /// in turn; without any the routing table selects them.
     ///
     /// # Errors
     ///
-    /// An address of `local` is not this host's, the ports cannot be had, no way leads to the server.
+    /// An address of `local` does not belong to this host, the ports are not available, or there is no route to the
+    /// server.
     pub fn client(
         server: SocketAddr,
         local: &[IpAddr],
@@ -98,9 +98,9 @@ impl UdpLink {
         let mut sockets = Vec::with_capacity(ports);
         let mut catchers = Vec::with_capacity(ports);
         for i in 0..ports {
-            // At all addresses, so that no other port of this host has the number, whatever its address.
+            // At all addresses, so that no other port of this host has the same number at any address.
             let catcher = open(SocketAddr::new(unspecified, 0), false)?;
-            // Only now may the port be shared: asked for earlier, the kernel could hand out the
+            // The port may be shared only from now on: if sharing were requested earlier, the kernel could assign the
             // same port twice.
             share_port(&catcher)?;
             let small = sockopt::set_socket_recv_buffer_size(&catcher, CATCHER_BUFFER_BYTES);
@@ -123,10 +123,10 @@ impl UdpLink {
         Ok(Self::over(sockets, catchers, Some(server), segmentation))
     }
 
-    /// Opens one socket that listens at `listen`. With `share`, several links may listen at the
-    /// same address and the kernel spreads the clients over them (`SO_REUSEPORT`).
+    /// Opens one socket that listens at `listen`. With `share`, several links may listen at the same address and the
+    /// kernel distributes the clients to them (`SO_REUSEPORT`).
     ///
-    /// At an unspecified address, answers leave from the address that was asked.
+    /// At an unspecified address, responses are sent from the address that was queried.
     pub fn server(
         listen: SocketAddr,
         share: bool,
@@ -164,12 +164,12 @@ impl UdpLink {
         getsockname(self.sockets.get(port)?).ok()?.try_into().ok()
     }
 
-    /// Its sockets that datagrams are read from.
+    /// The link's sockets from which datagrams are read.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }
 
-    /// Sends the batch from `socket`; returns how many frames the network took.
+    /// Sends the batch from `socket`; returns the number of frames that the network accepted.
     fn flush(&mut self, port: usize) -> Result<usize, LinkError> {
         let mut message = 0;
         let mut frames = 0;
@@ -182,13 +182,13 @@ impl UdpLink {
                         .sum::<usize>();
                     message += sent;
                 }
-                // The error belongs to an earlier datagram; this one has not been tried yet.
+                // The error belongs to an earlier datagram; this one has not been sent yet.
                 Err(e) if is_unreachable(&e) && self.peer.is_some() && errors < ERRORS_MAX => {
                     self.counted.unreachable += errors::take(&self.sockets[port]).max(1);
                     errors += 1;
                 }
                 Err(e) if is_full(&e) => break,
-                // One client cannot be answered; the others can.
+                // One client is unreachable; the others are not.
                 Err(_) if self.peer.is_none() => message += 1,
                 Err(reason) => {
                     return Err(LinkError {
@@ -201,7 +201,7 @@ impl UdpLink {
         Ok(frames)
     }
 
-    /// Sends a batch of so many replies, and notes when.
+    /// Sends a batch of `replies` replies and records the time.
     fn depart(&mut self, port: usize, replies: usize) -> Result<usize, LinkError> {
         self.departures.push(Departure {
             replies,
@@ -210,7 +210,7 @@ impl UdpLink {
         self.flush(port)
     }
 
-    /// Takes one batch from the socket under the cursor, and moves on once it is empty.
+    /// Receives one batch from the socket at the cursor; advances the cursor once the socket is empty.
     fn take(&mut self, max: usize) -> Result<usize, LinkError> {
         let asked = max.clamp(1, self.receive.capacity());
         let socket = self.sockets[self.cursor].as_fd();
@@ -231,8 +231,8 @@ impl UdpLink {
     }
 }
 
-/// Takes up to `max` waiting datagrams from the socket; 0 when it is empty. ICMP errors that are
-/// reported in place of datagrams are counted in `unreachable`.
+/// Receives up to `max` waiting datagrams from the socket; 0 if it is empty. ICMP errors that are reported in place of
+/// datagrams are counted in `unreachable`.
 pub(crate) fn take(
     batch: &mut ReceiveBatch,
     socket: BorrowedFd<'_>,
@@ -295,7 +295,7 @@ impl Link for UdpLink {
         mut each: impl FnMut(Datagram<'_>),
     ) -> Result<usize, LinkError> {
         let mut total = 0;
-        // A look at an empty port takes about as long as a datagram: it counts as one.
+        // Checking an empty port takes about as long as receiving a datagram: it counts as one.
         let mut left = max.max(1);
         for _ in 0..self.sockets.len() {
             let port = self.cursor;
@@ -404,7 +404,7 @@ impl Link for UdpLink {
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
         let watch = |socket| PollFd::new(socket, PollFlags::IN);
         match self.sockets.as_slice() {
-            // An authority waits here during trials, where nothing may be allocated.
+            // An authority waits here during trials, when nothing may be allocated.
             [socket] => sleep(&mut [watch(socket)], timeout),
             sockets => sleep(&mut sockets.iter().map(watch).collect::<Vec<_>>(), timeout),
         }
@@ -433,7 +433,7 @@ impl Link for UdpLink {
 }
 
 impl UdpLink {
-    /// Counts what came from anybody but the server, and tells who sent the first of it.
+    /// Counts the datagrams from addresses other than the server's, and returns the sender of the first.
     fn drain_catchers(&mut self) -> Result<(u64, Option<SocketAddr>), LinkError> {
         let mut foreign = 0;
         let mut from = None;
@@ -490,7 +490,7 @@ fn open(address: SocketAddr, share: bool) -> Result<OwnedFd, OpenError> {
     Ok(socket)
 }
 
-/// A socket of the address's family.
+/// Opens a socket of the address's family.
 pub(crate) fn unbound(address: SocketAddr) -> Result<OwnedFd, OpenError> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -508,7 +508,7 @@ pub(crate) fn bind_to(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenE
     })
 }
 
-/// At an unspecified address: has the kernel tell which address each datagram was sent to.
+/// At an unspecified address, makes the kernel report the address that each datagram was sent to.
 pub(crate) fn note_asked_address(socket: &OwnedFd, listen: SocketAddr) -> Result<(), OpenError> {
     if !listen.ip().is_unspecified() {
         return Ok(());
@@ -523,7 +523,7 @@ pub(crate) fn note_asked_address(socket: &OwnedFd, listen: SocketAddr) -> Result
     )
 }
 
-/// Lets other sockets that are told the same have the port as well.
+/// Lets other sockets with this option bind to the same port.
 fn share_port(socket: &OwnedFd) -> Result<(), OpenError> {
     option("SO_REUSEADDR", sockopt::set_socket_reuseaddr(socket, true))
 }
@@ -533,8 +533,8 @@ fn port_of(socket: &OwnedFd) -> Result<u16, OpenError> {
     Ok(SocketAddr::try_from(name).map_or(0, |address| address.port()))
 }
 
-/// Asks for large buffers: beyond the system's limit if the process may (`CAP_NET_ADMIN`), up to
-/// the limit otherwise. Returns the size of the receive buffer that it got.
+/// Requests large buffers: above the system's limit if the process may (`CAP_NET_ADMIN`), up to the limit otherwise.
+/// Returns the actual size of the receive buffer.
 pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<usize, OpenError> {
     if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
         option(
@@ -546,14 +546,14 @@ pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<usize, OpenError
         "SO_SNDBUF",
         sockopt::set_socket_send_buffer_size(socket, bytes),
     )?;
-    // The kernel doubles what it is asked for, for its own book-keeping (socket(7)).
+    // The kernel doubles the requested size for its own book-keeping (socket(7)).
     let doubled = option("SO_RCVBUF", sockopt::socket_recv_buffer_size(socket))?;
     Ok(doubled / 2)
 }
 
-/// Has datagrams fragmented only where the interface wants it, whatever ICMP messages say of the
-/// path: a forged one could have responses fragmented, and a fragment replaced (RFC 9715 section
-/// 3.1, R2, and appendix C; `IP_PMTUDISC_OMIT`, ip(7)).
+/// Makes the kernel fragment datagrams only by the interface's MTU and ignore ICMP messages about the path MTU. Forged
+/// ones could cause fragmentation of responses and replacement of a fragment (RFC 9715 section 3.1, R2, and appendix C;
+/// `IP_PMTUDISC_OMIT`, ip(7)).
 pub(crate) fn ignore_path_mtu(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
     let (level, name, value) = match address {
         SocketAddr::V4(_) => (

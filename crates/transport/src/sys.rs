@@ -1,8 +1,7 @@
-//! Every unsafe call of the project: `recvmmsg`, `sendmmsg`, and the socket options that no safe
-//! wrapper offers.
+//! All unsafe calls of the project: `recvmmsg`, `sendmmsg`, and the socket options without a safe wrapper.
 //!
-//! Both batches own all the memory that the kernel is pointed at, in boxed slices that never
-//! move or grow, and rebuild the pointers before each call.
+//! Both batches own all memory that the kernel accesses, in boxed slices that never move or grow, and rebuild the
+//! pointers before each call.
 
 pub(crate) mod bpf;
 mod gather;
@@ -19,10 +18,10 @@ use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr};
 use crate::LocalAddr;
 pub(crate) use gather::Gather;
 
-/// Room for the control messages of one datagram: receive stamp, segment size, packet info.
+/// Space for the control messages of one datagram: receive timestamp, segment size, packet info.
 const CONTROL_BYTES: usize = 128;
 
-/// Control messages start at the alignment of their header.
+/// Control messages are aligned like their header.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
@@ -41,7 +40,7 @@ impl RawAddr {
         len: 0,
     };
 
-    /// The address, if it is of a family that this crate opens sockets for.
+    /// The address, if its family is one of those that this crate opens sockets for.
     pub(crate) fn addr(&self) -> Option<SocketAddr> {
         let b = &self.bytes;
         let port = u16::from_be_bytes([b[2], b[3]]);
@@ -60,8 +59,8 @@ impl RawAddr {
         }
     }
 
-    /// Spreads addresses over 32 bits. Whoever chooses addresses that meet gains nothing but that
-    /// his responses are gathered less well.
+    /// Hashes the address to 32 bits. An attacker who selects colliding addresses only makes the grouping of his
+    /// responses less efficient.
     pub(crate) fn hash(&self) -> u32 {
         let (words, _) = self.bytes.as_chunks::<8>();
         let words = words.iter().map(|word| u64::from_ne_bytes(*word));
@@ -104,9 +103,9 @@ impl From<SocketAddr> for RawAddr {
 /// One received datagram, or several segments of equal length (the last may be shorter).
 pub(crate) struct Received<'a> {
     pub(crate) payload: &'a [u8],
-    /// Length of the segments; that of the payload if there is just one.
+    /// Length of the segments; the payload length for a single datagram.
     pub(crate) segment: usize,
-    /// Kernel receive stamp, nanoseconds of real time.
+    /// Kernel receive timestamp, nanoseconds of real time.
     pub(crate) stamp_ns: Option<u64>,
     pub(crate) from: &'a RawAddr,
     pub(crate) to: Option<LocalAddr>,
@@ -121,15 +120,15 @@ pub(crate) struct ReceiveBatch {
     payloads: Box<[u8]>,
 }
 
-// SAFETY: the raw pointers inside point into the batch's own boxes and are only followed by the
-// kernel during a call through `&mut self`.
+// SAFETY: the raw pointers inside point into the batch's own boxes, and only the kernel follows them, during a call
+// through `&mut self`.
 unsafe impl Send for ReceiveBatch {}
 
-/// A UDP payload, segmented or not, is shorter than this.
+/// Upper bound of a UDP payload, segmented or not.
 const PAYLOAD_BYTES: usize = 65_536;
 
-/// Buffers stand apart by more than a payload, so that their first lines do not all fall into
-/// the same set of the first-level cache.
+/// Distance between buffers: more than a payload, so that their first lines do not all fall into the same set of the
+/// first-level cache.
 const PAYLOAD_STRIDE: usize = PAYLOAD_BYTES + 192;
 
 impl ReceiveBatch {
@@ -149,7 +148,7 @@ impl ReceiveBatch {
         self.headers.len()
     }
 
-    /// Takes up to `max` datagrams from the socket without waiting.
+    /// Receives up to `max` datagrams from the socket without waiting.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
         let n = max.min(self.capacity());
         for i in 0..n {
@@ -198,7 +197,7 @@ impl ReceiveBatch {
     }
 }
 
-/// Reads stamp, segment size and local address from the control messages.
+/// Reads timestamp, segment size and local address from the control messages.
 fn read_control(header: &msghdr, received: &mut Received<'_>) {
     // SAFETY: the header was filled by recvmmsg, its control pointer and length describe a
     // buffer of the batch that is still alive; CMSG_* stay within that length.
@@ -210,18 +209,18 @@ fn read_control(header: &msghdr, received: &mut Received<'_>) {
         let data = unsafe { libc::CMSG_DATA(next) };
         match (control.cmsg_level, control.cmsg_type) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                // SAFETY: the kernel wrote a timespec, as this type of message says.
+                // SAFETY: the kernel wrote a timespec, by the type of this message.
                 let t: libc::timespec = unsafe { ptr::read_unaligned(data.cast()) };
                 received.stamp_ns =
                     Some(t.tv_sec.cast_unsigned() * 1_000_000_000 + t.tv_nsec.cast_unsigned());
             }
             (libc::SOL_UDP, libc::UDP_GRO) => {
-                // SAFETY: the kernel wrote an int, as this type of message says.
+                // SAFETY: the kernel wrote an int, by the type of this message.
                 let size: c_int = unsafe { ptr::read_unaligned(data.cast()) };
                 received.segment = usize::try_from(size).unwrap_or(received.segment).max(1);
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                // SAFETY: the kernel wrote an in6_pktinfo, as this type of message says.
+                // SAFETY: the kernel wrote an in6_pktinfo, by the type of this message.
                 let info: libc::in6_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
                 let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
                 let link_local = ip.is_unicast_link_local();
@@ -231,7 +230,7 @@ fn read_control(header: &msghdr, received: &mut Received<'_>) {
                 });
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                // SAFETY: the kernel wrote an in_pktinfo, as this type of message says.
+                // SAFETY: the kernel wrote an in_pktinfo, by the type of this message.
                 let info: libc::in_pktinfo = unsafe { ptr::read_unaligned(data.cast()) };
                 let ip = Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes());
                 received.to = Some(LocalAddr {
@@ -246,12 +245,12 @@ fn read_control(header: &msghdr, received: &mut Received<'_>) {
     }
 }
 
-/// Writes the control message that sets this source address; returns the room it takes.
+/// Writes the control message that sets this source address; returns its length with padding.
 fn write_source(at: &mut [u8], source: LocalAddr) -> usize {
     let interface = source.interface.to_ne_bytes();
     match source.ip {
         IpAddr::V4(ip) => {
-            // struct in_pktinfo: interface, source address, and one that only receivers see.
+            // struct in_pktinfo: interface, source address, and an address for receivers only.
             let mut info = [0; size_of::<libc::in_pktinfo>()];
             info[..4].copy_from_slice(&interface);
             info[4..8].copy_from_slice(&ip.octets());
@@ -267,7 +266,7 @@ fn write_source(at: &mut [u8], source: LocalAddr) -> usize {
     }
 }
 
-/// A datagram, or a run of equally long ones to the same place, that waits to be sent.
+/// A datagram to be sent, or a run of datagrams of equal length to the same destination.
 #[derive(Clone, Copy)]
 struct Outgoing {
     start: usize,
@@ -277,8 +276,8 @@ struct Outgoing {
     local: Option<LocalAddr>,
 }
 
-/// Buffers for one `sendmmsg`. Frames are written one after the other into one buffer, so that
-/// neighbours of equal length and destination can go to the kernel as one segmented datagram.
+/// Buffers for one `sendmmsg`. Frames are written consecutively into one buffer, so that neighbours of equal length and
+/// destination can be passed to the kernel as one segmented datagram.
 pub(crate) struct SendBatch {
     headers: Box<[mmsghdr]>,
     iovecs: Box<[iovec]>,
@@ -287,23 +286,23 @@ pub(crate) struct SendBatch {
     outgoing: Vec<Outgoing>,
     buffer: Box<[u8]>,
     used: usize,
-    /// They do.
+    /// Whether they are.
     segmented: bool,
 }
 
 // SAFETY: as for ReceiveBatch.
 unsafe impl Send for SendBatch {}
 
-/// Longest single datagram; a DNS answer over UDP is at most 4096 bytes by custom (RFC 6891 6.2.5).
+/// Maximum length of a single datagram; a DNS response over UDP usually has at most 4096 bytes (RFC 6891 6.2.5).
 pub const FRAME_BYTES: usize = 4096;
 
 /// Bytes of all frames in one batch.
 const BUFFER_BYTES: usize = 64 * FRAME_BYTES;
 
-/// The kernel takes at most this many segments in one call (`UDP_MAX_SEGMENTS` of Linux 4.18).
+/// Maximum number of segments in one call (`UDP_MAX_SEGMENTS` of Linux 4.18).
 const SEGMENTS_MAX: usize = 64;
 
-/// A segmented datagram is an IP packet while it travels: below 64 KiB with its headers.
+/// A segmented datagram is an IP packet in transit: below 64 KiB with its headers.
 const SEGMENTED_BYTES_MAX: usize = 65_000;
 
 impl SendBatch {
@@ -327,17 +326,17 @@ impl SendBatch {
         self.used = 0;
     }
 
-    /// Whether one more frame, of any length and to anywhere, may not fit.
+    /// Whether one more frame, of any length and to any destination, may not fit.
     pub(crate) fn is_full(&self) -> bool {
         self.outgoing.len() == self.headers.len() || self.buffer.len() - self.used < FRAME_BYTES
     }
 
-    /// Where the next frame is to be written. The batch must not be full.
+    /// Buffer of the next frame. The batch must not be full.
     pub(crate) fn frame(&mut self) -> &mut [u8] {
         &mut self.buffer[self.used..self.used + FRAME_BYTES]
     }
 
-    /// Takes the first `len` bytes of the frame; `to` is `None` for a connected socket.
+    /// Adds the first `len` bytes of the frame; `to` is `None` for a connected socket.
     pub(crate) fn push(&mut self, len: usize, to: Option<&RawAddr>, local: Option<LocalAddr>) {
         let len = len.min(FRAME_BYTES);
         let start = self.used;
@@ -366,8 +365,8 @@ impl SendBatch {
         });
     }
 
-    /// Sends from message `first` on; returns how many messages the kernel took. What a message
-    /// holds is told by [`SendBatch::segments`].
+    /// Sends messages from `first` on; returns the number that the kernel accepted. See [`SendBatch::segments`] for the
+    /// number of frames in a message.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
         let n = self.outgoing.len();
         for i in first..n {
@@ -378,12 +377,12 @@ impl SendBatch {
         unsafe { send_messages(socket, &mut self.headers[first..n]) }
     }
 
-    /// Messages of the batch.
+    /// Number of messages in the batch.
     pub(crate) fn messages(&self) -> usize {
         self.outgoing.len()
     }
 
-    /// Frames in message `i`.
+    /// Number of frames in message `i`.
     pub(crate) fn segments(&self, i: usize) -> usize {
         self.outgoing[i].segments
     }
@@ -404,7 +403,7 @@ impl SendBatch {
     }
 }
 
-/// Points a header to where its message goes, and says how it is cut and from where it leaves.
+/// Sets the destination, the segment size and the source address in a message header.
 fn address(
     header: &mut msghdr,
     name: &mut RawAddr,
@@ -436,14 +435,14 @@ fn address(
     header.msg_flags = 0;
 }
 
-/// Hands messages to the kernel without waiting; returns how many it took.
+/// Passes messages to the kernel without waiting; returns the number that it accepted.
 ///
 /// # Safety
 ///
-/// Each header points to a name, payloads and control messages of the lengths that it states,
-/// which stay as they are during the call. The kernel only reads them.
+/// Each header points to a name, payloads and control messages of the lengths that it states, which do not change
+/// during the call. The kernel only reads them.
 unsafe fn send_messages(socket: BorrowedFd<'_>, headers: &mut [mmsghdr]) -> io::Result<usize> {
-    // SAFETY: as the caller promises; the slice is as long as stated.
+    // SAFETY: guaranteed by the caller; the slice has the stated length.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),
@@ -455,7 +454,7 @@ unsafe fn send_messages(socket: BorrowedFd<'_>, headers: &mut [mmsghdr]) -> io::
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Writes one control message and returns the room it takes, padding included.
+/// Writes one control message and returns its length with padding.
 fn write_control(at: &mut [u8], level: c_int, kind: c_int, data: &[u8]) -> usize {
     // SAFETY: both are arithmetic on the length.
     let (len, space) = unsafe {
@@ -474,8 +473,8 @@ fn write_control(at: &mut [u8], level: c_int, kind: c_int, data: &[u8]) -> usize
         at.len() >= space as usize,
         "control buffer holds every message that is written"
     );
-    // SAFETY: the buffer has room for the header, as asserted; cmsghdr has no padding here and
-    // the write needs no alignment.
+    // SAFETY: the buffer has space for the header, as asserted; cmsghdr has no padding here and the write needs no
+    // alignment.
     unsafe { ptr::write_unaligned(at.as_mut_ptr().cast(), header) };
     at[data_at..data_at + data.len()].copy_from_slice(data);
     space as usize
@@ -527,8 +526,8 @@ pub(crate) fn get_option(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> i
     }
 }
 
-/// Datagrams that the socket has dropped since it was opened (`sk_drops`, the figure that
-/// `SO_RXQ_OVFL` and the last column of `/proc/net/udp` show).
+/// Number of datagrams that the socket has dropped since it was opened (`sk_drops`, the number in `SO_RXQ_OVFL` and in
+/// the last column of `/proc/net/udp`).
 pub(crate) fn drops(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut info = [0_u32; MEMINFO_VARS];
     let mut len = length(size_of_val(&info));
@@ -553,7 +552,7 @@ pub(crate) fn drops(socket: BorrowedFd<'_>) -> io::Result<u64> {
 const MEMINFO_VARS: usize = 9;
 const MEMINFO_DROPS: usize = 8;
 
-/// Lengths go to the kernel as 32 bits; all of ours are small.
+/// Converts a length to 32 bits for the kernel; all lengths here are small.
 fn length(n: usize) -> u32 {
     u32::try_from(n).expect("batch and buffer sizes are constants far below 4 GiB")
 }

@@ -1,4 +1,4 @@
-//! XDP: programs that look at frames before the kernel does.
+//! XDP: programs that process frames before the network stack of the kernel.
 
 mod code;
 mod elf;
@@ -17,6 +17,6 @@ pub use interface::{Attachment, allow};
 pub use link::{Options, XdpLink};
 pub use queue::Part;
 
-/// `steer` sends the datagrams that a link wants to its AF_XDP socket; `pass` lets everything through, for the peer end
-/// of a veth device whose program sends frames back.
+/// `steer` redirects the datagrams of a link to its AF_XDP socket; `pass` passes everything, for the peer end of a veth
+/// device whose program sends frames back.
 pub static STEER_OBJECT: &[u8] = include_bytes!("../bpf/steer.bpf.o");

@@ -1,4 +1,4 @@
-//! Kernel sockets on the loopback interface: what the links promise, against the real kernel.
+//! Kernel sockets on the loopback interface: the guarantees of the links on the real kernel.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -21,7 +21,7 @@ fn echo(datagram: Datagram<'_>, frame: &mut [u8]) -> usize {
     datagram.payload.len()
 }
 
-/// Turns `step` until it has counted `wanted` or two seconds have passed.
+/// Repeats `step` until it has counted `wanted` or two seconds have passed.
 fn until(wanted: usize, mut step: impl FnMut() -> usize) -> usize {
     let end = MonotonicClock.now() + 2 * SECOND;
     let mut total = 0;
@@ -31,7 +31,7 @@ fn until(wanted: usize, mut step: impl FnMut() -> usize) -> usize {
     total
 }
 
-/// Sends `n` datagrams of `len(i)` bytes in one call and returns what comes back, in order.
+/// Sends `n` datagrams of `len(i)` bytes in one call and returns the replies, in order.
 fn round_trip(listen: &str, n: usize, len: impl Fn(usize) -> usize) -> Vec<Vec<u8>> {
     let (mut server, at) = server(listen);
     let mut client = UdpLink::client(at, &[], 2, On).unwrap();
@@ -54,9 +54,9 @@ fn round_trip(listen: &str, n: usize, len: impl Fn(usize) -> usize) -> Vec<Vec<u
         client
             .receive(usize::MAX, |d| {
                 assert_eq!((d.port, d.peer), (1, at));
-                // Kernel stamps lie on the monotonic clock, between sending and now.
+                // Kernel timestamps, converted to the monotonic clock, are between sending and now.
                 assert!(d.at >= before && d.at <= MonotonicClock.now());
-                assert!(d.at >= departures[0].at, "it left before it came");
+                assert!(d.at >= departures[0].at, "received before it was sent");
                 got.push(d.payload.to_vec());
             })
             .unwrap()
@@ -70,7 +70,7 @@ fn round_trip(listen: &str, n: usize, len: impl Fn(usize) -> usize) -> Vec<Vec<u
 }
 
 #[test]
-fn equal_lengths_travel_segmented_and_arrive_as_they_were() {
+fn datagrams_of_equal_length_are_segmented_and_arrive_intact() {
     for listen in ["127.0.0.1:0", "[::1]:0"] {
         let got = round_trip(listen, 100, |_| 50);
         let expected: Vec<Vec<u8>> = (0..100).map(|i| vec![i; 50]).collect();
@@ -79,7 +79,7 @@ fn equal_lengths_travel_segmented_and_arrive_as_they_were() {
 }
 
 #[test]
-fn unequal_lengths_arrive_as_they_were() {
+fn datagrams_of_different_lengths_arrive_intact() {
     let got = round_trip("[::1]:0", 60, |i| 20 + i % 3);
     let expected: Vec<Vec<u8>> = (0..60)
         .map(|i| vec![u8::try_from(i).unwrap(); 20 + i % 3])
@@ -88,12 +88,12 @@ fn unequal_lengths_arrive_as_they_were() {
 }
 
 #[test]
-fn more_frames_than_one_batch_holds_are_all_sent() {
+fn frames_beyond_one_batch_are_all_sent() {
     let got = round_trip("127.0.0.1:0", 200, |_| 3000);
     assert_eq!(got.len(), 200);
 }
 
-/// How many datagrams arrive together at most when 40 of equal length are sent at once.
+/// Maximum number of datagrams that arrive together when 40 of equal length are sent at once.
 fn arrive_together(sender: Segmentation, receiver: Segmentation) -> usize {
     let listen = "[::1]:0".parse().unwrap();
     let mut server = UdpLink::server(listen, false, receiver).unwrap();
@@ -142,7 +142,7 @@ fn answers_of_a_server_without_segmentation_arrive_singly() {
 }
 
 #[test]
-fn nobody_listening_is_counted_and_is_no_failure() {
+fn closed_port_is_counted_and_is_not_an_error() {
     let (closed, at) = server("[::1]:0");
     drop(closed);
     let mut client = UdpLink::client(at, &[], 1, On).unwrap();
@@ -157,9 +157,9 @@ fn nobody_listening_is_counted_and_is_no_failure() {
     assert!(client.counters().unwrap().unreachable > 0);
 }
 
-/// ICMP messages lie in a queue beside the datagrams, within the same buffer: they must not stay there.
+/// ICMP messages are queued in the same buffer as datagrams: they must not accumulate.
 #[test]
-fn errors_leave_room_for_datagrams() {
+fn icmp_errors_leave_space_for_datagrams() {
     let (closed, at) = server("[::1]:0");
     drop(closed);
     let mut client = UdpLink::client(at, &[], 1, On).unwrap();
@@ -171,7 +171,7 @@ fn errors_leave_room_for_datagrams() {
         client.send(0, 1, one).unwrap();
     }
     let mut server = UdpLink::server(at, false, On).unwrap();
-    // Errors are reported, each once, and then nothing is in the way any more.
+    // Each error is reported once, and then nothing blocks datagrams.
     until(usize::MAX, || {
         let pending = client.counters().unwrap().unreachable;
         assert_eq!(client.receive(16, |_| ()).unwrap(), 0);
@@ -197,14 +197,14 @@ fn datagrams_from_another_address_are_counted_with_their_sender() {
         let to = SocketAddr::new(at.ip(), client.local_addr(2).unwrap().port());
         stranger.send_to(b"boo", to).unwrap();
     }
-    assert_eq!(client.receive(16, |_| panic!("handed over")).unwrap(), 0);
+    assert_eq!(client.receive(16, |_| panic!("unwanted")).unwrap(), 0);
     let counters = client.counters().unwrap();
     assert_eq!(counters.foreign, 3);
     assert_eq!(counters.foreign_from, Some(stranger.local_addr().unwrap()));
 }
 
 #[test]
-fn an_overflowing_socket_tells_how_many_it_lost() {
+fn overflowing_socket_counts_its_losses() {
     let (mut server, at) = server("127.0.0.1:0");
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     let sent = 100_000;
@@ -225,7 +225,7 @@ fn an_overflowing_socket_tells_how_many_it_lost() {
 }
 
 #[test]
-fn a_wildcard_server_answers_from_the_address_that_was_asked() {
+fn wildcard_server_answers_from_the_queried_address() {
     for (listen, ask) in [
         ("0.0.0.0:0", "127.0.0.9"),
         ("[::]:0", "::1"),
@@ -250,8 +250,8 @@ fn a_wildcard_server_answers_from_the_address_that_was_asked() {
 }
 
 #[test]
-fn replies_that_leave_later_go_where_their_datagrams_came_from() {
-    // More than one batch of the link holds.
+fn later_replies_go_to_the_senders_of_their_datagrams() {
+    // More than one batch of the link can hold.
     const QUERIES: u8 = 200;
     for (listen, ask) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.9")] {
         let (mut server, at) = server(listen);
@@ -298,7 +298,7 @@ fn source_addresses_take_turns_and_no_two_flows_share_a_port() {
     let local: Vec<IpAddr> = (1..=5)
         .map(|i| Ipv4Addr::new(127, 64, 0, i).into())
         .collect();
-    // Two links at once, as two threads of a Tester have them.
+    // Two links at once, like two threads of a Tester.
     let mut links = [0, 1].map(|_| UdpLink::client(at, &local, 12, On).unwrap());
     let own = |link: &UdpLink| (0..12).map(|port| link.local_addr(port).unwrap()).collect();
     let flows: Vec<SocketAddr> = links
@@ -342,7 +342,7 @@ fn source_addresses_take_turns_and_no_two_flows_share_a_port() {
 }
 
 #[test]
-fn a_source_address_of_another_host_is_refused_with_the_remedy() {
+fn source_address_of_another_host_is_refused_with_the_remedy() {
     let (_server, at) = server("127.0.0.1:0");
     let local = ["127.0.0.1", "192.0.2.77"].map(|ip| ip.parse().unwrap());
     let Err(error) = UdpLink::client(at, &local, 2, On) else {
@@ -355,7 +355,7 @@ fn a_source_address_of_another_host_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn a_port_in_use_and_a_foreign_address_are_named() {
+fn errors_name_a_port_in_use_and_a_foreign_address() {
     let (_first, at) = server("127.0.0.1:0");
     let Err(error) = UdpLink::server(at, false, On) else {
         panic!("bound twice")

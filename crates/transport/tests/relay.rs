@@ -1,4 +1,4 @@
-//! The relay on the loopback interface: what it promises, against the real kernel.
+//! The relay on the loopback interface: its guarantees on the real kernel.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -10,13 +10,13 @@ use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::relay::udp::UdpRelay;
 use dns64_transport::{Arrival, ClientSide, Counters, Origin, Relay, UpstreamSide};
 
-/// Nothing on the loopback interface takes longer than this, unless it never comes.
+/// Timeout for datagrams on the loopback interface.
 const LIMIT_NS: Nanos = 2 * SECOND;
 
-/// Ports of a pool.
+/// Ports per pool.
 const PORTS: usize = 64;
 
-/// What never comes is waited for this long.
+/// Waiting time for datagrams that must not arrive.
 const SILENCE_NS: Nanos = SECOND / 20;
 
 fn relay(listen: &[&str]) -> UdpRelay {
@@ -63,7 +63,7 @@ fn peer(bind: &str) -> UdpSocket {
 struct Got {
     queries: Vec<(Origin, Vec<u8>)>,
     replies: Vec<(usize, usize, Vec<u8>)>,
-    /// Server and port of questions that did not arrive.
+    /// Upstream and port of queries that were not delivered.
     unreachable: Vec<(usize, usize)>,
 }
 
@@ -73,7 +73,7 @@ impl Got {
     }
 }
 
-/// Takes what the last look has found.
+/// Takes the datagrams that the last wait found.
 fn take(relay: &mut UdpRelay, got: &mut Got) {
     let before = (got.replies.len(), got.queries.len());
     let replies = relay.upstreams().receive(|arrival| match arrival {
@@ -93,7 +93,7 @@ fn take(relay: &mut UdpRelay, got: &mut Got) {
     assert_eq!((before.0 + told.0, before.1 + told.1), after);
 }
 
-/// Receives until `wanted` datagrams are there or `limit` has passed.
+/// Receives until `wanted` datagrams have arrived or `limit` has passed.
 fn receive(relay: &mut UdpRelay, wanted: usize, limit: Nanos) -> Got {
     let end = MonotonicClock.now() + limit;
     let mut got = Got::default();
@@ -113,7 +113,7 @@ fn read(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 }
 
 #[test]
-fn answers_go_back_out_of_order_to_whoever_asked() {
+fn out_of_order_answers_go_to_their_clients() {
     let mut relay = relay(&["127.0.0.1:0", "[::1]:0"]);
     let clients: Vec<UdpSocket> = (0..10)
         .map(|i| {
@@ -140,13 +140,13 @@ fn answers_go_back_out_of_order_to_whoever_asked() {
 }
 
 #[test]
-fn an_origin_is_small() {
+fn origin_fits_64_octets() {
     assert!(size_of::<Origin>() <= 64);
 }
 
 #[test]
-fn a_wildcard_socket_answers_from_the_address_that_was_asked() {
-    // Both families at one port.
+fn wildcard_socket_answers_from_the_queried_address() {
+    // Both families on one port.
     let mut relay = relay(&["0.0.0.0:0", "[::]:0"]);
     for (listener, asked) in [(0, "127.0.0.2"), (1, "::1")] {
         let asked: IpAddr = asked.parse().unwrap();
@@ -165,7 +165,7 @@ fn a_wildcard_socket_answers_from_the_address_that_was_asked() {
 }
 
 #[test]
-fn several_relays_share_an_address_and_both_families_a_port() {
+fn relays_share_an_address_and_both_families_share_a_port() {
     let mut first = relay(&["127.0.0.1:0", "0.0.0.0:0"]);
     let shared = local_addr(&mut first, 0);
     let any_v4 = local_addr(&mut first, 1);
@@ -195,7 +195,7 @@ fn several_relays_share_an_address_and_both_families_a_port() {
 }
 
 #[test]
-fn replies_tell_the_server_and_the_port_that_were_asked() {
+fn replies_report_the_queried_server_and_port() {
     let servers = [peer("127.0.0.1:0"), peer("[::1]:0")];
     let mut relay = relay(&[]);
     let addresses = servers.each_ref().map(|s| s.local_addr().unwrap());
@@ -219,7 +219,7 @@ fn replies_tell_the_server_and_the_port_that_were_asked() {
     assert_eq!(got, expected);
 }
 
-/// Asks at every port of server 0 and returns from where each question came.
+/// Sends a query from every port of server 0 and returns the source of each query.
 fn ports(relay: &mut UdpRelay, server: &UdpSocket) -> Vec<SocketAddr> {
     (0..PORTS)
         .map(|port| {
@@ -231,14 +231,14 @@ fn ports(relay: &mut UdpRelay, server: &UdpSocket) -> Vec<SocketAddr> {
 }
 
 #[test]
-fn ports_are_distinct_and_spread_and_only_the_renewed_one_changes() {
+fn ports_are_distinct_and_random_and_only_the_renewed_port_changes() {
     let server = peer("127.0.0.1:0");
     let mut relay = relay(&[]);
     let address = server.local_addr().unwrap();
     set_servers(&mut relay, &[address]);
     let before = ports(&mut relay, &server);
     assert_eq!(before.iter().collect::<HashSet<_>>().len(), PORTS);
-    // Steps between neighbours of a sequence, or of a fixed stride, would be few and alike.
+    // In a sequence with a fixed stride, the steps between neighbours would be few and equal.
     let steps: HashSet<u16> = before
         .windows(2)
         .map(|w| w[1].port().wrapping_sub(w[0].port()))
@@ -246,7 +246,7 @@ fn ports_are_distinct_and_spread_and_only_the_renewed_one_changes() {
     assert!(steps.len() > PORTS / 2, "{before:?}");
     relay.upstreams().renew(0, 9).unwrap();
     server.send_to(b"late", before[9]).unwrap();
-    // The same server beside another keeps its ports, whatever its number was.
+    // The server keeps its ports when its index changes in a new list.
     set_servers(&mut relay, &[address, "127.0.0.1:9".parse().unwrap()]);
     let after = ports(&mut relay, &server);
     for (port, (old, new)) in before.iter().zip(&after).enumerate() {
@@ -256,7 +256,7 @@ fn ports_are_distinct_and_spread_and_only_the_renewed_one_changes() {
 }
 
 #[test]
-fn a_server_that_stays_is_heard_under_its_new_number() {
+fn retained_server_is_received_under_its_new_index() {
     let servers = [peer("127.0.0.1:0"), peer("127.0.0.1:0")];
     let mut relay = relay(&[]);
     let [gone, stays] = servers.each_ref().map(|s| s.local_addr().unwrap());
@@ -275,7 +275,7 @@ fn a_server_that_stays_is_heard_under_its_new_number() {
 }
 
 #[test]
-fn a_datagram_from_elsewhere_never_arrives() {
+fn datagram_from_another_address_is_never_passed_on() {
     let server = peer("127.0.0.1:0");
     let address = server.local_addr().unwrap();
     let mut relay = relay(&[]);
@@ -283,7 +283,7 @@ fn a_datagram_from_elsewhere_never_arrives() {
     ask(&mut relay, 0, 0, b"?");
     flush(&mut relay);
     let (_, from) = read(&server);
-    // Another port of the server's address, and another address.
+    // From another port of the server's address, and from another address.
     for stranger in ["127.0.0.1:0", "127.0.0.3:0"] {
         peer(stranger).send_to(b"boo", from).unwrap();
     }
@@ -294,7 +294,7 @@ fn a_datagram_from_elsewhere_never_arrives() {
 }
 
 #[test]
-fn questions_leave_from_the_source_address_of_the_servers_family() {
+fn queries_use_the_source_address_of_the_servers_family() {
     let sources = ["::1".parse().unwrap(), "127.0.0.5".parse().unwrap()];
     let mut relay = UdpRelay::open(&[], &sources).unwrap();
     let server = peer("127.0.0.1:0");
@@ -305,7 +305,7 @@ fn questions_leave_from_the_source_address_of_the_servers_family() {
 }
 
 #[test]
-fn the_waker_ends_a_sleep_once_whenever_it_was_used() {
+fn waker_ends_one_wait_even_if_used_before_it() {
     let mut relay = relay(&["127.0.0.1:0"]);
     let waker = relay.waker();
     let start = MonotonicClock.now();
@@ -316,7 +316,7 @@ fn the_waker_ends_a_sleep_once_whenever_it_was_used() {
     relay.wait(10 * SECOND).unwrap();
     task.join().unwrap();
     assert!(MonotonicClock.now() - start < 9 * SECOND);
-    // Used before the sleep, twice, with the relay at work in between.
+    // Used before the wait, twice, while the relay works.
     relay.waker().wake();
     relay.waker().wake();
     let mut got = Got::default();
@@ -334,7 +334,7 @@ fn the_waker_ends_a_sleep_once_whenever_it_was_used() {
 }
 
 #[test]
-fn queries_that_are_not_accepted_wait_and_let_the_relay_sleep() {
+fn queries_wait_and_the_relay_sleeps_while_not_accepting() {
     let mut relay = relay(&["127.0.0.1:0"]);
     let server = peer("127.0.0.1:0");
     set_servers(&mut relay, &[server.local_addr().unwrap()]);
@@ -347,7 +347,7 @@ fn queries_that_are_not_accepted_wait_and_let_the_relay_sleep() {
     let mut got = Got::default();
     take(&mut relay, &mut got);
     assert_eq!(got.total(), 0);
-    // Replies are taken meanwhile.
+    // Replies are still received meanwhile.
     ask(&mut relay, 0, 0, b"?");
     flush(&mut relay);
     server.send_to(b"!", read(&server).1).unwrap();
@@ -357,11 +357,11 @@ fn queries_that_are_not_accepted_wait_and_let_the_relay_sleep() {
 }
 
 #[test]
-fn about_max_queries_are_handed_over_and_every_socket_has_its_turn() {
+fn receive_respects_max_and_sockets_take_turns() {
     let mut relay = relay(&["127.0.0.1:0", "127.0.0.1:0"]);
     for i in 0..2 {
         for _ in 0..40 {
-            // A client of its own each: the kernel gathers none of them.
+            // One client per query, so that the kernel coalesces none of them.
             peer("127.0.0.1:0")
                 .send_to(&[i], local_addr(&mut relay, i.into()))
                 .unwrap();
@@ -378,14 +378,14 @@ fn about_max_queries_are_handed_over_and_every_socket_has_its_turn() {
         assert_eq!(got.unwrap(), 20);
         calls.push(from);
     }
-    assert_ne!(calls[0][0], calls[1][0], "the other socket is first now");
+    assert_ne!(calls[0][0], calls[1][0], "the sockets do not take turns");
     for from in &calls {
         assert_eq!(from.iter().collect::<HashSet<_>>().len(), 2, "{from:?}");
     }
 }
 
 #[test]
-fn an_icmp_error_tells_the_server_and_the_port_that_were_asked() {
+fn icmp_error_reports_the_queried_server_and_port() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let address = peer(address).local_addr().unwrap();
         let mut relay = relay(&[]);
@@ -402,10 +402,10 @@ fn an_icmp_error_tells_the_server_and_the_port_that_were_asked() {
 }
 
 #[test]
-fn a_server_to_which_no_way_leads_costs_its_questions_only() {
+fn server_without_a_route_loses_only_its_own_queries() {
     let server = peer("127.0.0.1:0");
     let address = server.local_addr().unwrap();
-    // No packet for anybody else leaves from a loopback address.
+    // A packet with a loopback source address can only reach this host.
     let mut relay = UdpRelay::open(&[], &["127.0.0.1".parse().unwrap()]).unwrap();
     set_servers(&mut relay, &["192.0.2.99:53".parse().unwrap(), address]);
     for port in 0..3 {
@@ -418,13 +418,13 @@ fn a_server_to_which_no_way_leads_costs_its_questions_only() {
         assert_eq!(read(&server).0, b"?");
     }
     assert_eq!(relay.upstreams().counters().unwrap().send_drops, 3);
-    // The relay does not sleep before it has told of them.
+    // The relay does not sleep before it has reported them.
     let got = receive(&mut relay, 3, LIMIT_NS);
     assert_eq!(got.unreachable, [(0, 0), (0, 1), (0, 2)]);
 }
 
 #[test]
-fn questions_and_answers_of_mixed_lengths_arrive_intact() {
+fn queries_and_answers_of_mixed_lengths_arrive_intact() {
     let payload = |i: usize| vec![u8::try_from(i).unwrap(); [50, 50, 50, 700, 4096, 33][i / 2 % 6]];
     let server = peer("[::1]:0");
     let mut relay = relay(&["[::1]:0"]);
@@ -434,7 +434,7 @@ fn questions_and_answers_of_mixed_lengths_arrive_intact() {
     client.send_to(b"q", listen).unwrap();
     let origin = receive(&mut relay, 1, LIMIT_NS).queries[0].0;
     let all: Vec<usize> = (0..200).collect();
-    // No more at once than the buffers of plain sockets hold.
+    // No more at once than the buffers of plain sockets can hold.
     for some in all.chunks(40) {
         for &i in some {
             ask(&mut relay, 0, 1, &payload(i));
@@ -451,12 +451,12 @@ fn questions_and_answers_of_mixed_lengths_arrive_intact() {
 }
 
 #[test]
-fn immediate_answers_go_to_whoever_asked() {
+fn immediate_answers_go_to_their_clients() {
     let mut relay = relay(&["[::]:0"]);
     let port = local_addr(&mut relay, 0).port();
     let listen = SocketAddr::new("::1".parse().unwrap(), port);
     let clients: Vec<UdpSocket> = (0..5).map(|_| peer("[::1]:0")).collect();
-    // Four turns of the clients, so that answers of equal length to one of them do not touch.
+    // Four turns of the clients, so that answers of equal length to one of them are not adjacent.
     for i in 0..20 {
         clients[i % 5]
             .send_to(&[u8::try_from(i).unwrap()], listen)
@@ -465,7 +465,7 @@ fn immediate_answers_go_to_whoever_asked() {
     relay.wait(LIMIT_NS).unwrap();
     let answered = relay.clients().receive(64, |_, payload, frame| {
         frame[..40].fill(payload[0]);
-        // One of each client has none.
+        // One query of each client has no answer.
         if payload[0] < 15 { 40 } else { 0 }
     });
     assert_eq!(answered.unwrap(), 20);
@@ -480,7 +480,7 @@ fn immediate_answers_go_to_whoever_asked() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_counted() {
+fn unsendable_frames_are_counted() {
     let mut relay = relay(&["127.0.0.1:0"]);
     let server = peer("127.0.0.1:0");
     set_servers(&mut relay, &[server.local_addr().unwrap()]);

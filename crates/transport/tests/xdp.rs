@@ -1,4 +1,4 @@
-//! XDP programs and AF_XDP sockets, against the kernel.
+//! XDP programs and AF_XDP sockets on the real kernel.
 
 use dns64_transport::xdp::STEER_OBJECT;
 use dns64_transport::xdp::program::{Action, Object, XdpError};
@@ -16,7 +16,7 @@ fn frame() -> Vec<u8> {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn frames_that_no_link_wants_are_passed_on() {
+fn unwanted_frames_are_passed_on() {
     let object = Object::load(STEER_OBJECT).unwrap();
     let mut out = Vec::new();
     for program in ["pass", "steer"] {
@@ -27,7 +27,7 @@ fn frames_that_no_link_wants_are_passed_on() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn maps_give_back_what_they_were_given() {
+fn maps_return_the_stored_values() {
     let object = Object::load_sized(STEER_OBJECT, &[("ends", 3000)]).unwrap();
     let ends = object.map("ends").unwrap();
     assert_eq!(ends.entries(), 3000);
@@ -56,7 +56,7 @@ fn maps_give_back_what_they_were_given() {
 }
 
 #[test]
-fn octets_that_are_no_object_are_refused() {
+fn invalid_object_is_refused() {
     for octets in [&b""[..], b"\x7fELF", &STEER_OBJECT[..200]] {
         let error = Object::load(octets).unwrap_err();
         assert!(matches!(error, XdpError::Object { .. }), "{error}");

@@ -1,39 +1,39 @@
-//! Writes a message into a caller's buffer, never beyond a limit.
+//! Writes a message into a buffer of the caller, within a size limit.
 
 use crate::Truncated;
 use crate::codes::{Class, Rtype};
 use crate::message::{Flags, HEADER_LEN, Message, OPT_LEN, Opt, Question, Section};
 use crate::name::NameBuf;
 
-/// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
+/// Largest offset of a compression pointer: 14 bits (RFC 1035 section 4.1.4).
 const POINTER_MAX: u16 = 0x3fff;
 
-/// Where the name of the question starts: right after the header.
+/// Offset of the name of the question: directly after the header.
 const QUESTION_AT: u16 = 12;
 
 /// The name of the root, the owner of OPT records.
 const ROOT: [u8; 1] = [0];
 
-/// Owner of a record that is written.
+/// Owner of a record to be written.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
     /// The name of the question, as a compression pointer.
     Question,
-    /// A name that stands at this offset of the message already, as a compression pointer.
+    /// The name at this offset of the message, as a compression pointer.
     At(u16),
-    /// Any name, written out.
+    /// Any name, uncompressed.
     Name(&'a NameBuf),
-    /// The octets of a name as they are to stand in the message: labels, then the root label or
-    /// a compression pointer to a name that stands there already. They are not checked.
+    /// The octets of a name as written into the message: labels, then the root label or a
+    /// compression pointer to an earlier name. They are not checked.
     Wire(&'a [u8]),
 }
 
-/// A message under construction. What it holds is valid after every call, failed ones included.
+/// A message under construction. Its content is valid after every call, including failed ones.
 ///
-/// The calls follow the order of the message: [`Builder::header`], at most one question, then
-/// the records, section by section. The OPT record is different: [`Builder::opt`] sets its room
-/// aside at any time, and [`Builder::finish`] writes it as the last record, so that neither
-/// records nor [`Builder::truncate`] push it out.
+/// Calls follow the order of the message: [`Builder::header`], at most one question, then the
+/// records, section by section. The OPT record is an exception: [`Builder::opt`] reserves space for
+/// it at any time, and [`Builder::finish`] writes it as the last record, so that neither records
+/// nor [`Builder::truncate`] remove it.
 #[derive(Debug)]
 pub struct Builder<'a> {
     buf: &'a mut [u8],
@@ -42,7 +42,7 @@ pub struct Builder<'a> {
     records_at: usize,
     id: u16,
     flags: Flags,
-    /// Where the first additional record stands and how many others there were.
+    /// Offset of the first additional record, and the number of additional records before it.
     additional_at: Option<(usize, u16)>,
     counts: [u16; 4],
     section: Section,
@@ -50,8 +50,8 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Starts a message in `buf` of at most `limit` octets (the rest of `buf` stays untouched),
-    /// with ID and flags zero. An error if not even the header fits.
+    /// Starts a message of at most `limit` octets in `buf`, with ID and flags zero. The rest of
+    /// `buf` is not changed. Returns an error if the header does not fit.
     pub fn new(buf: &'a mut [u8], limit: usize) -> Result<Self, Truncated> {
         let limit = limit.min(buf.len());
         if limit < HEADER_LEN {
@@ -71,7 +71,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Sets ID and flags; may be called again at any time.
+    /// Sets ID and flags; may be called more than once.
     pub fn header(&mut self, id: u16, flags: Flags) {
         (self.id, self.flags) = (id, flags);
     }
@@ -91,7 +91,7 @@ impl<'a> Builder<'a> {
         self.question_parts([name.as_wire(), &[t0, t1, c0, c1]])
     }
 
-    /// Writes the question of another message as it stands there.
+    /// Copies the question of another message unchanged.
     ///
     /// # Panics
     ///
@@ -100,7 +100,7 @@ impl<'a> Builder<'a> {
         self.question_parts([question.octets()])
     }
 
-    /// Octets written so far, which is where the next record will stand.
+    /// Octets written so far: the offset of the next record.
     pub fn position(&self) -> usize {
         self.len
     }
@@ -109,7 +109,7 @@ impl<'a> Builder<'a> {
     ///
     /// # Panics
     ///
-    /// If `section` comes before that of the record before, or if an [`Owner`] points at nothing.
+    /// If `section` precedes that of the previous record, or if an [`Owner`] points to no name.
     pub fn record(
         &mut self,
         section: Section,
@@ -122,7 +122,7 @@ impl<'a> Builder<'a> {
         self.record_parts(section, owner, rtype, class, ttl, [rdata])
     }
 
-    /// As [`Builder::record`], with the data in parts.
+    /// Like [`Builder::record`], with the data in parts.
     ///
     /// # Panics
     ///
@@ -182,15 +182,15 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Adds the records of another message up to octet `end` as they stand there, compressed names
-    /// and all: its answer and authority section and so many additional records, none of them OPT.
-    /// The caller sees to it that the names in both questions are equal but for their case, or
-    /// names that are compressed to them change.
+    /// Copies the records of another message up to octet `end` unchanged, with compressed names:
+    /// its answer and authority sections and `additionals` additional records, none of them OPT.
+    /// The names in both questions must be equal except for case; otherwise names that are
+    /// compressed to them change.
     ///
     /// # Panics
     ///
-    /// If there is a record already, or if the question section is not as long as that of
-    /// `other`: compression pointers would point at something else.
+    /// If there is a record already, or if the question section differs in length from that of
+    /// `other`: compression pointers would be wrong.
     pub fn records_raw(
         &mut self,
         other: &Message<'_>,
@@ -212,8 +212,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Sets room aside for an OPT record, which [`Builder::finish`] writes. A second call
-    /// replaces the first.
+    /// Reserves space for an OPT record, which [`Builder::finish`] writes. A second call replaces
+    /// the first.
     pub fn opt(&mut self, opt: Opt<'a>) -> Result<(), Truncated> {
         let room_before = self.opt_len();
         let room = OPT_LEN + opt.options.len();
@@ -225,7 +225,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Drops the additional records that were added one by one, not OPT: what can be left out
+    /// Drops the additional records that were added one by one, except OPT: they can be omitted
     /// without setting TC (RFC 2181 section 9).
     pub fn drop_additional(&mut self) {
         if let Some((at, count)) = self.additional_at.take() {
@@ -276,7 +276,7 @@ impl<'a> Builder<'a> {
         let options_len = u16::try_from(opt.options.len()).unwrap_or_default();
         let fixed = fixed(Rtype::OPT, Class(opt.udp_size), ttl, options_len);
         let written = self.append([&ROOT, &fixed, opt.options]);
-        // Its room was set aside, so only a full count can keep it out.
+        // Its space is reserved: it is omitted only if the count is full.
         if let (Ok(()), Some(count)) = (written, self.counts[3].checked_add(1)) {
             self.counts[3] = count;
         }
@@ -286,7 +286,7 @@ impl<'a> Builder<'a> {
         self.opt.map_or(0, |opt| OPT_LEN + opt.options.len())
     }
 
-    /// Writes all the parts, or none if they do not all fit.
+    /// Writes all parts, or none if they do not all fit.
     #[inline]
     fn append<const N: usize>(&mut self, parts: [&[u8]; N]) -> Result<(), Truncated> {
         self.reserve(parts.iter().map(|part| part.len()).sum())?;
@@ -296,7 +296,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Whether so many octets fit.
+    /// Checks that `len` octets fit.
     #[inline]
     fn reserve(&self, len: usize) -> Result<(), Truncated> {
         (len <= self.limit - self.len)
@@ -304,7 +304,7 @@ impl<'a> Builder<'a> {
             .ok_or(Truncated)
     }
 
-    /// Writes octets that fit.
+    /// Writes octets, which must fit.
     #[inline]
     fn put(&mut self, octets: &[u8]) {
         let end = self.len + octets.len();
@@ -313,7 +313,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What stands between the owner of a record and its data.
+/// The fields between the owner of a record and its data.
 fn fixed(rtype: Rtype, class: Class, ttl: u32, rdata_len: u16) -> [u8; 10] {
     let ([t0, t1], [c0, c1]) = (rtype.0.to_be_bytes(), class.0.to_be_bytes());
     let ([s0, s1, s2, s3], [l0, l1]) = (ttl.to_be_bytes(), rdata_len.to_be_bytes());
@@ -346,7 +346,7 @@ mod tests {
     };
 
     #[test]
-    fn a_reply_has_the_octets_that_rfc_1035_says() {
+    fn response_has_the_octets_of_rfc_1035() {
         let mut buf = [0xff; 512];
         let mut reply = Builder::new(&mut buf, 512).unwrap();
         reply.header(0x1234, Flags(0x8400).with_rcode(Rcode::NXDOMAIN));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_room_leaves_the_message_as_it_was() {
+    fn a_record_that_does_not_fit_leaves_the_message_unchanged() {
         let mut buf = [0; 512];
         let question = name("a");
         // Header 12, question 7, OPT 11, and one octet less than the record needs.
@@ -541,7 +541,7 @@ mod tests {
             let end = other.bytes().len();
             assert_eq!(reply.records_raw(&other, end, 1).is_ok(), fits);
             if !fits {
-                // Without the additional record they fit.
+                // They fit without the additional record.
                 reply.records_raw(&other, end - 16, 0).unwrap();
             }
             let len = reply.finish();
@@ -560,7 +560,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the records must keep their place")]
-    fn raw_records_behind_a_question_of_another_length_are_a_bug() {
+    fn raw_records_after_a_question_of_another_length_panic() {
         let other = Message::parse(&[0; 12]).unwrap();
         let mut buf = [0; 40];
         let mut reply = Builder::new(&mut buf, 40).unwrap();
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_of_another_message_keeps_its_case() {
+    fn the_copied_question_of_another_message_keeps_its_case() {
         let question = b"\x01A\0\0\x01\0\x01";
         let bytes = [&b"\0\0\0\0\0\x01\0\0\0\0\0\0"[..], question].concat();
         let other = Message::parse(&bytes).unwrap();

@@ -1,11 +1,11 @@
-//! Code points of the DNS: numbers with names. Unknown numbers are kept, never refused.
+//! Code points of the DNS: named numbers. Unknown numbers are kept, never refused.
 //!
 //! The numbers are those of the IANA registry "Domain Name System (DNS) Parameters".
 
 use std::fmt;
 
-/// Defines a newtype, its constants, and a `Display` that gives the mnemonic or, for a number
-/// without a name here, the generic form of RFC 3597 section 5 (`TYPE1234`).
+/// Defines a newtype, its constants, and a `Display` that prints the mnemonic or, for a number without a name here, the
+/// generic form of RFC 3597 section 5 (`TYPE1234`).
 macro_rules! codes {
     (
         $(#[$doc:meta])*
@@ -89,7 +89,7 @@ codes! {
     Class(u16), "CLASS" {
         /// The Internet.
         IN = 1,
-        /// Chaos; used for `version.bind` and its like.
+        /// Chaos; used for `version.bind` and similar names.
         CH = 3,
         /// No class (RFC 2136 section 2.4).
         NONE = 254,
@@ -110,9 +110,9 @@ codes! {
         SERVFAIL = 2,
         /// The name does not exist.
         NXDOMAIN = 3,
-        /// The server does not do this kind of query.
+        /// The server does not support this kind of query.
         NOTIMP = 4,
-        /// The server does not want to.
+        /// The server refuses for policy reasons (RFC 1035 section 4.1.1).
         REFUSED = 5,
         /// A redirection leads to a name that is too long (RFC 6672 section 2.2).
         YXDOMAIN = 6,
@@ -128,19 +128,19 @@ codes! {
         IQUERY = 1,
         /// A server status request.
         STATUS = 2,
-        /// A zone has changed (RFC 1996).
+        /// Notification of a zone change (RFC 1996).
         NOTIFY = 4,
         /// Dynamic update (RFC 2136).
         UPDATE = 5,
     }
 }
 
-/// BADVERS, the extended response code to an EDNS version that the server does not speak
-/// (RFC 6891 section 9): 1 in the OPT record, 0 in the header.
+/// BADVERS, the extended response code to an EDNS version that the server does not support (RFC 6891 section 9): 1 in
+/// the OPT record, 0 in the header.
 pub const BADVERS: u16 = 16;
 
-/// BADCOOKIE, the extended response code to a server cookie that is not right (RFC 7873 section 8): 1 in the
-/// OPT record, 7 in the header.
+/// BADCOOKIE, the extended response code to an invalid server cookie (RFC 7873 section 8): 1 in the OPT record, 7 in
+/// the header.
 pub const BADCOOKIE: u16 = 23;
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_codes_print_their_mnemonic_and_unknown_ones_their_number() {
+    fn known_codes_print_their_mnemonic_and_unknown_codes_their_number() {
         assert_eq!(Rtype::AAAA.to_string(), "AAAA");
         assert_eq!(Rtype(1234).to_string(), "TYPE1234");
         assert_eq!(Class::IN.to_string(), "IN");

@@ -1,4 +1,4 @@
-//! The header of a message (RFC 1035 section 4.1.1). Its names are those of [`crate::message`].
+//! The header of a message (RFC 1035 section 4.1.1). [`crate::message`] re-exports its types.
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl Flags {
         self.0 & Self::AA != 0
     }
 
-    /// Whether the message was truncated.
+    /// Whether the message is truncated.
     pub fn tc(self) -> bool {
         self.0 & Self::TC != 0
     }
@@ -162,7 +162,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the first 12 octets; nothing in them can be wrong.
+    /// Reads the first 12 octets; all values are valid.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
@@ -181,7 +181,7 @@ impl Header {
         self.id
     }
 
-    /// All the bits.
+    /// All flag bits.
     pub fn flags(&self) -> Flags {
         self.flags
     }
@@ -231,22 +231,22 @@ impl Header {
         self.flags.rcode()
     }
 
-    /// Questions promised.
+    /// Number of questions according to the header.
     pub fn qdcount(&self) -> u16 {
         self.counts[0]
     }
 
-    /// Records promised in the answer section.
+    /// Number of records in the answer section according to the header.
     pub fn ancount(&self) -> u16 {
         self.counts[1]
     }
 
-    /// Records promised in the authority section.
+    /// Number of records in the authority section according to the header.
     pub fn nscount(&self) -> u16 {
         self.counts[2]
     }
 
-    /// Records promised in the additional section.
+    /// Number of records in the additional section according to the header.
     pub fn arcount(&self) -> u16 {
         self.counts[3]
     }
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_set_and_cleared_one_by_one() {
+    fn each_flag_is_set_and_cleared_independently() {
         let set = [
             (Flags::default().with_qr(true), 0x8000),
             (Flags::default().with_opcode(Opcode(0xf)), 0x7800),

@@ -1,11 +1,11 @@
-//! DNS bytes and their meaning, and the addresses of RFC 6052. No I/O, no clock, no allocation.
+//! Parses and writes DNS messages and the addresses of RFC 6052. No I/O, no clock, no allocation.
 //!
 //! The modules, from small to large units:
 //!
-//! - [`codes`]: record types, classes, response codes: numbers with names, unknown ones kept;
+//! - [`codes`]: record types, classes, response codes: named numbers, unknown ones kept;
 //! - [`name`]: domain names, as a view of a message ([`name::Name`]) or owned ([`name::NameBuf`]);
-//! - [`message`]: a view of a whole message. One gate, [`message::Message::parse`], checks the
-//!   header and the question; the records behind them are walked fallibly;
+//! - [`message`]: a view of a whole message. [`message::Message::parse`] checks the header
+//!   and the question; iterating over the records after them can fail;
 //! - [`build`]: writes a message into a caller's buffer and never beyond a limit;
 //! - [`pref64`]: the prefix of a DNS64 or NAT64 and the IPv4 addresses embedded under it.
 //!
@@ -42,7 +42,7 @@ pub mod message;
 pub mod name;
 pub mod pref64;
 
-/// Why bytes are not a DNS message, or not one that this project supports.
+/// Reason why octets are not a DNS message, or not one that this project supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Fewer than the 12 octets of a header.
@@ -66,13 +66,13 @@ pub enum ParseError {
     /// A compression pointer that does not point before the labels that it ends.
     #[error("compression pointer does not point backwards")]
     PointerForward,
-    /// A compression pointer into the header, where no name can stand.
+    /// A compression pointer into the header, which contains no names.
     #[error("compression pointer points into the header")]
     PointerHeader,
     /// More pointers in one name than a name can have labels.
     #[error("name has more than {} compression pointers", name::POINTERS_MAX)]
     PointerChain,
-    /// More labels and pointers in the names of a message than their place in it allows.
+    /// More labels and pointers in the names of a message than its length allows.
     #[error(
         "names of the message have more labels and compression pointers than octets and {} more",
         message::STEPS_SPARE
@@ -81,7 +81,7 @@ pub enum ParseError {
     /// A name of more than 255 octets.
     #[error("name is longer than {} octets", name::NAME_LEN_MAX)]
     NameTooLong,
-    /// Octets after the end of a name that should have filled its place.
+    /// Octets after a name that should fill its field.
     #[error("name ends before the place that holds it")]
     NameTooShort,
     /// More than one OPT record (RFC 6891 section 6.1.1).

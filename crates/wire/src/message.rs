@@ -1,8 +1,8 @@
 //! A view of a DNS message (RFC 1035 section 4).
 //!
-//! [`Message::parse`] is the one gate: it checks the header and the question, and what it lets
-//! through has accessors that cannot fail. The records behind the question are checked while
-//! they are walked, so that whoever needs only the question pays for no more.
+//! [`Message::parse`] checks the header and the question once; the accessors of the result cannot fail. The records
+//! after the question are checked while they are iterated, so a caller that needs only the question does not pay for
+//! them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{Deref, Range};
@@ -12,7 +12,7 @@ pub use crate::header::{Flags, HEADER_LEN, Header};
 use crate::name::Name;
 use crate::{ParseError, read_u16};
 
-/// A message whose header and question are sound. Reads its header by [`Deref`].
+/// A message with a valid header and question. Dereferences to its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     bytes: &'a [u8],
@@ -22,7 +22,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Checks the header and the question section: no question or one (RFC 9619).
+    /// Parses the header and the question section: at most one question (RFC 9619).
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let header = Header::parse(bytes)?;
         let (question, records_at) = match header.qdcount() {
@@ -51,13 +51,13 @@ impl<'a> Message<'a> {
         self.question
     }
 
-    /// Walks the records of all three sections. Ends after the first error.
+    /// Iterates over the records of all three sections. Ends after the first error.
     pub fn records(&self) -> Records<'a> {
         let counts = [self.ancount(), self.nscount(), self.arcount()];
         self.records_from(self.records_at, counts)
     }
 
-    /// Walks so many records of each section from octet `at` on, where the first of them stands.
+    /// Iterates over `counts` records of each section; the first one is at octet `at`.
     pub fn records_from(&self, at: usize, counts: [u16; 3]) -> Records<'a> {
         Records {
             message: self.bytes,
@@ -69,10 +69,10 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Finds and checks the OPT record; walks all the records for it.
+    /// Finds and checks the OPT record; iterates over all records.
     ///
-    /// An error if any record is malformed, if there is more than one OPT, or if it is not where
-    /// and how RFC 6891 section 6.1 wants it.
+    /// Returns an error if any record is malformed, if there is more than one OPT record, or if it violates RFC 6891
+    /// section 6.1 (place or format).
     pub fn opt(&self) -> Result<Option<Opt<'a>>, ParseError> {
         let mut found = None;
         for record in self.records() {
@@ -97,17 +97,17 @@ impl Deref for Message<'_> {
     }
 }
 
-/// Octets behind the name of a question (RFC 1035 section 4.1.2).
+/// Octets after the name of a question (RFC 1035 section 4.1.2).
 pub const TYPE_AND_CLASS_LEN: usize = 4;
 
 /// The question of a message (RFC 1035 section 4.1.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// Name asked for.
+    /// Name queried.
     pub name: Name<'a>,
-    /// Type asked for.
+    /// Type queried.
     pub rtype: Rtype,
-    /// Class asked for.
+    /// Class queried.
     pub class: Class,
     octets: &'a [u8],
 }
@@ -129,33 +129,33 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// The question section as it stands in the message. Its name is not compressed: right after the header
-    /// there is nothing that a pointer could lead to.
+    /// The octets of the question section in the message. Its name is not compressed: directly after the header there
+    /// is no earlier name to point to.
     pub fn octets(&self) -> &'a [u8] {
         self.octets
     }
 
-    /// Where the question section stands in the message.
+    /// The range of the question section in the message.
     pub fn range(&self) -> Range<usize> {
         HEADER_LEN..HEADER_LEN + self.octets.len()
     }
 }
 
-/// The sections of records, in the order that they have in a message.
+/// The record sections, in message order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
     /// Records that answer the question.
     Answer,
     /// Records about the authority: SOA of a negative answer, NS of a referral.
     Authority,
-    /// All the rest, with OPT.
+    /// All other records, including OPT.
     Additional,
 }
 
 /// A record of a message (RFC 1035 section 4.1.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Section that it stands in.
+    /// Section of the record.
     pub section: Section,
     /// Owner.
     pub name: Name<'a>,
@@ -163,17 +163,17 @@ pub struct Record<'a> {
     pub rtype: Rtype,
     /// Class; in an OPT record, the sender's UDP payload size.
     pub class: Class,
-    /// Time to live in seconds; in an OPT record, other things.
+    /// Time to live in seconds; in an OPT record, extended RCODE, version and flags.
     pub ttl: u32,
-    /// Data, as it stands in the message: names in it may be compressed.
+    /// Data as in the message: names in it may be compressed.
     pub rdata: &'a [u8],
-    /// Where the data starts in the message.
+    /// Offset of the data in the message.
     pub rdata_offset: usize,
     message: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The record of the owner `name`, whose other fields stand at `fields`.
+    /// Reads the record of the owner `name` whose other fields are at `fields`.
     #[inline]
     fn parse(
         message: &'a [u8],
@@ -216,7 +216,7 @@ impl<'a> Record<'a> {
         (self.rtype == Rtype::AAAA && self.class == Class::IN).then(|| octets.into())
     }
 
-    /// The one name that is all of the data, as in CNAME, DNAME, NS and PTR.
+    /// The name that is the whole data, as in CNAME, DNAME, NS and PTR.
     pub fn rdata_name(&self) -> Result<Name<'a>, ParseError> {
         let (name, end) = Name::parse(self.message, self.rdata_offset)?;
         match end.cmp(&(self.rdata_offset + self.rdata.len())) {
@@ -227,20 +227,19 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Labels and pointers that the names of a message may have beyond one for each octet walked over.
+/// Labels and pointers that the names of a message may have in addition to one for each octet.
 ///
-/// Each name is bounded by itself, at 127 labels and as many pointers, but a record of 12 octets
-/// can refer to such a name. Names as servers write them need far less than one step an octet: an
-/// address record with a compressed owner has 16 octets, its owner about five labels. The spare
-/// steps are for names of many labels in short records: 100 PTR records below `ip6.arpa`, 36 steps
-/// each. They cost about as much as one message of 4,096 octets.
+/// Each name has its own bounds, 127 labels and 127 pointers, but a record of 12 octets can refer to such a name. Names
+/// in normal responses need far less than one step per octet: an address record with a compressed owner has 16 octets,
+/// its owner about five labels. The spare steps are for names of many labels in short records: 100 PTR records below
+/// `ip6.arpa`, 36 steps each. They cost about as much as one message of 4,096 octets.
 pub const STEPS_SPARE: usize = 4096;
 
 /// Iterator over the records of a [`Message`].
 ///
-/// Its work is in proportion to the length of the message, whatever the compression pointers:
-/// names that take more than one step for each octet before their end and [`STEPS_SPARE`] are an
-/// error. So a message that is cut behind a record is walked as far as before.
+/// Its work is proportional to the length of the message, whatever the compression pointers: it returns an error once
+/// the names have taken more steps than one for each octet up to their end plus [`STEPS_SPARE`]. A message that is cut
+/// after a record is therefore read as far as before.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     message: &'a [u8],
@@ -252,8 +251,8 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Reads the name at an offset of the message, as [`Name::parse`] does, within the bound on
-    /// this walk. For names in the data of records that come from others.
+    /// Reads the name at an offset of the message, as [`Name::parse`] does, within the bound on this iteration. For
+    /// names in the data of records from the network.
     #[inline]
     pub fn name(&mut self, at: usize) -> Result<(Name<'a>, usize), ParseError> {
         if let (Some(name), Some(TO_QUESTION)) = (self.question, self.message.get(at..at + 2)) {
@@ -267,7 +266,7 @@ impl<'a> Records<'a> {
         Ok((name, end))
     }
 
-    /// Labels and pointers read so far, root labels included: the cost of this walk.
+    /// Labels and pointers read so far, root labels included: the cost of this iteration.
     pub fn steps(&self) -> usize {
         self.steps
     }
@@ -279,7 +278,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// A compression pointer to the name of the question: most owners.
+/// A compression pointer to the name of the question, which most owners are.
 const TO_QUESTION: &[u8] = &[0xc0, 12];
 
 impl<'a> Iterator for Records<'a> {
@@ -309,11 +308,11 @@ impl<'a> Iterator for Records<'a> {
 /// Octets of an OPT record without options (RFC 6891 section 6.1.2).
 pub const OPT_LEN: usize = 11;
 
-/// What an OPT record says (RFC 6891 section 6.1.3).
+/// The content of an OPT record (RFC 6891 section 6.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt<'a> {
-    /// Largest UDP payload that the sender can take, in octets. Values below 512 mean 512
-    /// (RFC 6891 section 6.2.3); this is the value as sent.
+    /// Largest UDP payload that the sender accepts, in octets, as sent. Values below 512 mean 512 (RFC 6891 section
+    /// 6.2.3).
     pub udp_size: u16,
     /// Upper 8 bits of the extended response code.
     pub ext_rcode: u8,
@@ -321,7 +320,7 @@ pub struct Opt<'a> {
     pub version: u8,
     /// DNSSEC OK (RFC 3225).
     pub do_bit: bool,
-    /// Options, as they stand in the record.
+    /// Options, as in the record.
     pub options: &'a [u8],
 }
 
@@ -329,7 +328,7 @@ impl<'a> Opt<'a> {
     /// DO, in the lower 16 bits of the TTL field (RFC 6891 section 6.1.4).
     pub const DO: u16 = 1 << 15;
 
-    /// Reads an OPT record. An error if it is not where and how RFC 6891 section 6.1 wants it.
+    /// Reads an OPT record. Returns an error if it violates RFC 6891 section 6.1 (place or format).
     pub fn from_record(record: &Record<'a>) -> Result<Self, ParseError> {
         if record.section != Section::Additional || !record.name.is_root() {
             return Err(ParseError::OptMisplaced);
@@ -349,7 +348,7 @@ impl<'a> Opt<'a> {
         Ok(opt)
     }
 
-    /// The options one by one.
+    /// Iterates over the options.
     pub fn options(&self) -> Options<'a> {
         Options { rest: self.options }
     }
@@ -387,7 +386,7 @@ mod tests {
     use super::*;
     use crate::codes::{Opcode, Rcode};
 
-    /// A reply with an alias, an address, an SOA under the root, and an OPT with one option.
+    /// A response with an alias, an address, an SOA under the root, and an OPT with one option.
     const REPLY: &[u8] = b"\x12\x34\x85\xb3\0\x01\0\x02\0\x01\0\x01\
         \x03wWw\x04test\0\0\x1c\0\x01\
         \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x10\
@@ -396,7 +395,7 @@ mod tests {
         \0\0\x29\x04\xd0\x01\0\x80\0\0\x06\0\x0a\0\x02hi";
 
     #[test]
-    fn header_bits_stand_where_rfc_1035_puts_them() {
+    fn header_bits_are_at_the_places_of_rfc_1035() {
         let message = Message::parse(REPLY).unwrap();
         assert_eq!(message.id(), 0x1234);
         assert!(message.qr() && message.aa() && message.rd());
@@ -418,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_is_read() {
+    fn question_is_parsed() {
         let question = Message::parse(REPLY).unwrap().question().unwrap();
         assert_eq!(question.name.to_string(), "wWw.test.");
         assert_eq!((question.rtype, question.class), (Rtype::AAAA, Class::IN));
@@ -426,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_walked_section_by_section() {
+    fn records_are_iterated_by_section() {
         let message = Message::parse(REPLY).unwrap();
         let records: Vec<_> = message.records().collect::<Result<_, _>>().unwrap();
         let sections: Vec<_> = records.iter().map(|record| record.section).collect();
@@ -464,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shortened_message_ends_in_an_error_not_in_a_panic() {
+    fn every_truncated_message_is_an_error_and_never_panics() {
         for len in 0..REPLY.len() {
             let result = Message::parse(&REPLY[..len]).and_then(|message| message.opt());
             let error = result.unwrap_err();
@@ -477,14 +476,14 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_ends_after_its_first_error() {
+    fn iteration_ends_after_the_first_error() {
         let message = Message::parse(&REPLY[..REPLY.len() - 20]).unwrap();
         let results: Vec<_> = message.records().map(|record| record.is_ok()).collect();
         assert_eq!(results, [true, true, false]);
     }
 
-    /// A response of up to `len` octets: a TXT record that holds a chain of 126 pointers, then
-    /// records that are owned by its end.
+    /// A response of up to `len` octets: a TXT record with a chain of 126 pointers, then records whose owner is the end
+    /// of that chain.
     fn chained(len: usize) -> Vec<u8> {
         let mut bytes = b"\0\0\x80\0\0\x01\0\0\0\0\0\0\x01a\0\0\x10\0\x01".to_vec();
         bytes.extend_from_slice(b"\xc0\x0c\0\x10\0\x01\0\0\0\0\0\xfc");
@@ -505,19 +504,19 @@ mod tests {
     }
 
     #[test]
-    fn chains_of_pointers_cost_no_more_than_the_message_is_long() {
+    fn pointer_chains_cost_no_more_than_the_message_length() {
         for len in [1_464, 65_535] {
             let bytes = chained(len);
             let mut records = Message::parse(&bytes).unwrap().records();
             let error = records.by_ref().find_map(Result::err);
             assert_eq!(error, Some(ParseError::NameSteps), "{len}");
-            // The last name is the one that goes too far, by 128 steps at most.
+            // The last name exceeds the bound, by at most 128 steps.
             assert!(records.steps() <= len + STEPS_SPARE + 128, "{len}");
         }
     }
 
     #[test]
-    fn names_in_data_count_towards_the_bound_of_the_walk() {
+    fn names_in_data_count_towards_the_step_bound() {
         let bytes = chained(1_464);
         let mut records = Message::parse(&bytes).unwrap().records();
         let first = records.next().unwrap().unwrap();
@@ -528,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_127_labels_owns_as_many_records_as_there_is_room_for() {
+    fn a_name_of_127_labels_can_own_as_many_records_as_fit() {
         let mut bytes = b"\0\0\x80\0\0\x01\0\0\0\0\0\0".to_vec();
         bytes.extend_from_slice(&b"\x01a".repeat(127));
         bytes.extend_from_slice(b"\0\0\x10\0\x01");
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn two_questions_are_an_error_and_none_is_not() {
+    fn two_questions_are_an_error_and_no_question_is_valid() {
         let mut bytes = *b"\0\0\0\0\0\0\0\0\0\0\0\0";
         assert!(Message::parse(&bytes).unwrap().question().is_none());
         bytes[5] = 2;
@@ -549,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn opt_must_be_alone_under_the_root_in_the_additional_section_and_whole() {
+    fn opt_must_be_unique_complete_and_owned_by_the_root_in_the_additional_section() {
         const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
         let error = |counts: [u8; 3], records: &[u8]| {
             let [answers, authorities, additionals] = counts;
@@ -572,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_rdata_must_fill_it() {
+    fn a_name_in_rdata_must_fill_the_data() {
         let name = |rdata: &[u8]| {
             let mut bytes = b"\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x05\0\x01\0\0\0\0\0".to_vec();
             bytes.push(u8::try_from(rdata.len()).unwrap());

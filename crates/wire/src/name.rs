@@ -1,8 +1,8 @@
 //! Domain names (RFC 1035 section 3.1), compressed or not. Their case is kept.
 //!
-//! [`Name`] is a view of a message that follows compression pointers as it walks; it is checked
-//! once, when it is read, and cannot fail afterwards. [`NameBuf`] is an owned name. Both compare
-//! without regard to ASCII case only where the function says so (RFC 4343).
+//! [`Name`] is a view of a message that follows compression pointers; it is checked once, when it
+//! is parsed, and cannot fail afterwards. [`NameBuf`] is an owned name. Both compare without regard
+//! to ASCII case only in functions that say so (RFC 4343).
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -17,33 +17,33 @@ pub const NAME_LEN_MAX: usize = 255;
 /// Longest label, in octets without its length octet (RFC 1035 section 2.3.4).
 pub const LABEL_LEN_MAX: usize = 63;
 
-/// Most compression pointers in one name: one for each label that a name of 255 octets can have,
-/// (255 - 1) / 2. More can only be a chain of pointers to pointers (RFC 9267 section 2).
+/// Maximum number of compression pointers in one name: one for each label that a name of 255 octets
+/// can have, (255 - 1) / 2. Only a chain of pointers to pointers has more (RFC 9267 section 2).
 pub const POINTERS_MAX: usize = 127;
 
-/// A name within a message, checked, not copied.
+/// A checked name in a message, not copied.
 #[derive(Clone, Copy)]
 pub struct Name<'a> {
     message: &'a [u8],
-    /// Offset of the first label, or of the root label; pointers before it are left behind.
+    /// Offset of the first label, or of the root label; pointers before it are skipped.
     start: usize,
     wire_len: u8,
-    /// Whether no pointer follows the first label: the name is the octets from `start` on.
+    /// Whether no pointer follows the first label: the name is contiguous from `start` on.
     contiguous: bool,
 }
 
 impl<'a> Name<'a> {
-    /// Checks the name at octet `at` of `message`; returns it and the offset of what follows it.
+    /// Parses the name at octet `at` of `message`; returns it and the offset after it.
     ///
     /// A compression pointer must point before the first of the labels that it ends, but not into
-    /// the header. Each jump so goes further back than the last, and no message can make the walk
-    /// go round (RFC 9267 section 2). At most [`POINTERS_MAX`] are followed.
+    /// the header. Each jump therefore goes further back than the previous one, and no message can
+    /// cause a loop (RFC 9267 section 2). At most [`POINTERS_MAX`] are followed.
     #[inline]
     pub fn parse(message: &'a [u8], at: usize) -> Result<(Self, usize), ParseError> {
         Self::parse_counted(message, at, &mut 0)
     }
 
-    /// As [`Name::parse`]; adds the labels and pointers that it reads to `steps`.
+    /// Like [`Name::parse`]; adds the number of labels and pointers read to `steps`.
     #[inline]
     pub(crate) fn parse_counted(
         message: &'a [u8],
@@ -61,7 +61,7 @@ impl<'a> Name<'a> {
             *steps += 1;
             match step(message, position)? {
                 Step::Root => break,
-                // That all of it is there shows the next step, to what stands behind it.
+                // The next step, which reads after the label, checks that the label is complete.
                 Step::Label(len) => {
                     wire_len += 1 + len;
                     if wire_len > NAME_LEN_MAX {
@@ -108,7 +108,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// As [`Name::labels`], each with the offset of its length octet in the message.
+    /// Like [`Name::labels`], each with the offset of its length octet in the message.
     pub fn labels_at(&self) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
         let mut labels = self.labels();
         std::iter::from_fn(move || {
@@ -117,7 +117,7 @@ impl<'a> Name<'a> {
         })
     }
 
-    /// Octets that the name takes without compression, with the root label; 1 to 255.
+    /// Length of the uncompressed name in octets, with the root label; 1 to 255.
     pub fn wire_len(&self) -> usize {
         usize::from(self.wire_len)
     }
@@ -127,7 +127,7 @@ impl<'a> Name<'a> {
         self.wire_len == 1
     }
 
-    /// Whether both are the same name, without regard to ASCII case (RFC 4343).
+    /// Whether both names are equal, without regard to ASCII case (RFC 4343).
     pub fn eq_ignore_case(&self, other: &Name<'_>) -> bool {
         if self.wire_len != other.wire_len {
             return false;
@@ -136,13 +136,13 @@ impl<'a> Name<'a> {
             return true;
         }
         match (self.octets(), other.octets()) {
-            // Lengths of labels are below 64 and no letters.
+            // Lengths of labels are below 64 and are not letters.
             (Some(ours), Some(theirs)) => ours.eq_ignore_ascii_case(theirs),
             _ => eq_labels(self.labels(), other.labels()),
         }
     }
 
-    /// The uncompressed octets, if they stand so in the message.
+    /// The uncompressed octets, if the name is contiguous in the message.
     fn octets(&self) -> Option<&'a [u8]> {
         let end = self.start + self.wire_len();
         self.message
@@ -150,7 +150,7 @@ impl<'a> Name<'a> {
             .filter(|_| self.contiguous)
     }
 
-    /// Whether both go on at the same octet: most names of a message are pointers to one.
+    /// Whether both continue at the same octet: most names of a message are pointers to one name.
     fn is_at_same_place(&self, other: &Name<'_>) -> bool {
         let place = |name: &Name<'_>| match step(name.message, name.start) {
             Ok(Step::Pointer(target)) => target,
@@ -168,13 +168,13 @@ impl<'a> Name<'a> {
                 return false;
             };
             end.start = labels.position;
-            // Its length and that of its length octet were counted when the name was measured.
+            // The length was counted when the name was parsed.
             end.wire_len -= u8::try_from(1 + label.len()).unwrap_or_default();
         }
         end.eq_ignore_case(ancestor)
     }
 
-    /// Copies the name out of its message, in the case that it has there.
+    /// Copies the name out of its message, with its case.
     #[inline]
     pub fn to_buf(&self) -> NameBuf {
         let mut buf = NameBuf::root();
@@ -185,7 +185,7 @@ impl<'a> Name<'a> {
         }
         let mut len = 0;
         for label in self.labels() {
-            // Neither slice can fail: the name was measured when it was made.
+            // Neither slice can fail: the length was checked when the name was parsed.
             let end = len + 1 + label.len();
             buf.octets[len] = u8::try_from(label.len()).unwrap_or_default();
             buf.octets[len + 1..end].copy_from_slice(label);
@@ -236,9 +236,9 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// An owned name of up to 255 octets, without a heap.
+/// An owned name of up to 255 octets, without heap allocation.
 ///
-/// `==` and hashing compare octets, case and all; see [`Name::eq_ignore_case`] for names.
+/// `==` and hashing compare octets and are case-sensitive; see [`Name::eq_ignore_case`] for names.
 #[derive(Clone)]
 pub struct NameBuf {
     octets: [u8; NAME_LEN_MAX],
@@ -255,7 +255,8 @@ impl NameBuf {
         }
     }
 
-    /// A name from its uncompressed octets, which must hold it and nothing after it.
+    /// Creates a name from its uncompressed octets, which must contain the name and nothing after
+    /// it.
     pub fn from_wire(octets: &[u8]) -> Result<Self, ParseError> {
         let (name, end) = Name::parse(octets, 0)?;
         if end != octets.len() {
@@ -264,9 +265,9 @@ impl NameBuf {
         Ok(name.to_buf())
     }
 
-    /// Changes the case of each of its ASCII letters for which `flips` says so.
+    /// Changes the case of each ASCII letter for which `flips` returns true.
     pub fn flip_case(&mut self, mut flips: impl FnMut(u8) -> bool) {
-        // Length octets are below 64 and no letters.
+        // Length octets are below 64 and are not letters.
         for octet in &mut self.octets[..usize::from(self.len)] {
             if octet.is_ascii_alphabetic() && flips(*octet) {
                 *octet ^= 0x20;
@@ -279,7 +280,7 @@ impl NameBuf {
         &self.octets[..usize::from(self.len)]
     }
 
-    /// The name as a view.
+    /// A view of the name.
     pub fn as_name(&self) -> Name<'_> {
         Name {
             message: self.as_wire(),
@@ -329,9 +330,9 @@ impl NameBuf {
 impl FromStr for NameBuf {
     type Err = NameError;
 
-    /// Reads the presentation form (RFC 1035 section 5.1): labels between dots, `\.` and the like
-    /// for a character that stands for itself, `\DDD` for an octet in decimal. The last dot may
-    /// be left out: every name is absolute.
+    /// Parses the presentation form (RFC 1035 section 5.1): labels separated by dots, `\.` and
+    /// similar for a literal character, `\DDD` for an octet in decimal. The last dot may be
+    /// omitted: every name is absolute.
     fn from_str(text: &str) -> Result<Self, NameError> {
         if text == "." {
             return Ok(Self::root());
@@ -390,10 +391,10 @@ impl Hash for NameBuf {
     }
 }
 
-/// Why a text is not a domain name.
+/// Reason why a text is not a domain name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Two dots in a row, a dot at the start, or nothing at all.
+    /// Two consecutive dots, a dot at the start, or an empty text.
     #[error(
         "name has an empty label; write it as labels with one dot between them, the root as \".\""
     )]
@@ -401,23 +402,23 @@ pub enum NameError {
     /// A label of more than 63 octets.
     #[error("label of {len} octets or more is over the limit of 63; shorten it")]
     LabelTooLong {
-        /// Octets counted when the limit was passed.
+        /// Octets counted when the limit was exceeded.
         len: usize,
     },
     /// A name of more than 255 octets.
     #[error("name is over the limit of 255 octets; shorten it")]
     TooLong,
-    /// A backslash with nothing, or no octet in three decimal digits, after it.
+    /// A backslash followed by nothing, by fewer than three digits, or by a value above 255.
     #[error(
         "bad escape in a name; write \\DDD with three digits up to 255, or \\ and one character"
     )]
     BadEscape,
 }
 
-/// What stands at one position of a name.
+/// The element at one position of a name.
 enum Step {
     Root,
-    /// Octets of a label, which may be more than there are.
+    /// A label of this many octets, which may exceed the message.
     Label(usize),
     Pointer(usize),
 }
@@ -448,7 +449,7 @@ fn eq_labels<'a, 'b>(
     theirs.next().is_none()
 }
 
-/// Writes a label and its dot; escapes what would mean something else in a zone file.
+/// Writes a label and its dot; escapes characters with a special meaning in zone files.
 fn write_label(f: &mut fmt::Formatter<'_>, label: &[u8]) -> fmt::Result {
     for &octet in label {
         match octet {
@@ -462,7 +463,7 @@ fn write_label(f: &mut fmt::Formatter<'_>, label: &[u8]) -> fmt::Result {
     f.write_str(".")
 }
 
-/// Reads the octet that `first` begins; returns it and what follows.
+/// Reads the octet that begins with `first`; returns it and the rest.
 fn unescape(first: u8, after: &[u8]) -> Result<(u8, &[u8]), NameError> {
     if first != b'\\' {
         return Ok((first, after));

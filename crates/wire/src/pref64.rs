@@ -1,10 +1,10 @@
-//! The prefix of a translator and the IPv4 addresses embedded under it (RFC 6052).
+//! The prefix of a translator and the IPv4 addresses embedded in it (RFC 6052).
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// The lengths that a prefix can have, in bits (RFC 6052 section 2.2).
+/// Valid prefix lengths, in bits (RFC 6052 section 2.2).
 pub const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 
 /// An IPv6 prefix under which IPv4 addresses are embedded (Pref64::/n, RFC 6052 section 2.2).
@@ -24,7 +24,7 @@ impl Pref64 {
         len: 96,
     };
 
-    /// A prefix from its address and its length in bits.
+    /// Creates a prefix from its address and its length in bits.
     pub fn new(addr: Ipv6Addr, len: u8) -> Result<Self, Pref64Error> {
         if !LENGTHS.contains(&len) {
             return Err(Pref64Error::Length { len });
@@ -58,7 +58,7 @@ impl Pref64 {
         self.len
     }
 
-    /// The IPv6 address that stands for `ipv4`; its suffix is zero (RFC 6052 section 2.3).
+    /// The IPv6 address that represents `ipv4`; its suffix is zero (RFC 6052 section 2.3).
     pub fn embed(&self, ipv4: Ipv4Addr) -> Ipv6Addr {
         let straight = u128::from(ipv4.to_bits()) << (96 - self.len);
         let embedded = if self.len == 96 {
@@ -69,11 +69,11 @@ impl Pref64 {
         (self.bits | embedded).into()
     }
 
-    /// The IPv4 address that `ipv6` stands for; `None` if it is under another prefix or if its
-    /// octet "u" is not zero.
+    /// The IPv4 address that `ipv6` represents; `None` if it is in another prefix or if its octet
+    /// "u" is not zero.
     ///
-    /// The suffix is ignored, as RFC 6052 section 2.2 asks: `extract` finds the IPv4 address in
-    /// some addresses that [`Pref64::embed`] does not make.
+    /// The suffix is ignored, as RFC 6052 section 2.2 requires: `extract` also finds the IPv4
+    /// address in some addresses that [`Pref64::embed`] never returns.
     pub fn extract(&self, ipv6: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = ipv6.to_bits();
         if bits & (mask(self.len) | U_OCTET) != self.bits {
@@ -88,11 +88,11 @@ impl Pref64 {
         u32::try_from(low).ok().map(Ipv4Addr::from_bits)
     }
 
-    /// The prefixes under which `aaaa` stands for `ipv4`, shortest first: what a node learns from
-    /// the answer for a name whose IPv4 address it knows (RFC 7050 section 3).
+    /// The prefixes with which `aaaa` represents `ipv4`, shortest first: prefix discovery from the
+    /// response for a name with a known IPv4 address (RFC 7050 section 3).
     ///
-    /// More than one prefix means that the address occurs more than once in `aaaa`: ask for a
-    /// name with another address and keep the prefixes that both answers give.
+    /// More than one prefix means that the address occurs more than once in `aaaa`: query a name
+    /// with another address and keep the prefixes that both responses give.
     pub fn learn(aaaa: Ipv6Addr, ipv4: Ipv4Addr) -> impl Iterator<Item = Self> {
         LENGTHS.into_iter().filter_map(move |len| {
             let prefix = Self::new((aaaa.to_bits() & mask(len)).into(), len).ok()?;
@@ -127,16 +127,16 @@ impl fmt::Debug for Pref64 {
     }
 }
 
-/// Why a prefix cannot hold IPv4 addresses.
+/// Reason why a prefix is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Pref64Error {
     /// Not an address, a slash and a length.
     #[error("{text:?} is not an IPv6 prefix; write it like 64:ff9b::/96")]
     Syntax {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// A length that RFC 6052 does not know.
+    /// A length that RFC 6052 does not define.
     #[error("pref64 length {len} is not one of 32, 40, 48, 56, 64 and 96; use one of these")]
     Length {
         /// Length in bits.
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vectors_of_rfc_6052_hold_both_ways() {
+    fn the_vectors_of_rfc_6052_hold_in_both_directions() {
         let ipv4 = Ipv4Addr::new(192, 0, 2, 33);
         for (prefix, embedded) in RFC_6052_VECTORS {
             let pref64: Pref64 = prefix.parse().unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn extraction_wants_the_prefix_and_the_zero_octet_and_no_more() {
+    fn extraction_checks_only_the_prefix_and_octet_u() {
         let pref64: Pref64 = "2001:db8:122::/48".parse().unwrap();
         let found = |text| pref64.extract(ipv6(text));
         assert_eq!(found("2001:db8:123:c000:2:2100::"), None);
@@ -224,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn learning_tells_when_it_is_not_sure() {
+    fn learning_returns_all_possible_prefixes() {
         let ipv4 = Ipv4Addr::new(192, 0, 2, 33);
         assert_eq!(Pref64::learn(ipv6("2001:db8::1"), ipv4).count(), 0);
-        // The address at the place of /32 and at that of /96.
+        // The address at the position of /32 and at that of /96.
         let twice = ipv6("2001:db8:c000:221::192.0.2.33");
         let learnt: Vec<_> = Pref64::learn(twice, ipv4).map(|p| p.prefix_len()).collect();
         assert_eq!(learnt, [32, 96]);
-        // The octet "u" is set: no prefix at all can have made it.
+        // The octet "u" is not zero: no prefix is possible.
         let none = ipv6("2001:db8:122:344:100:0:192.0.2.33");
         assert_eq!(Pref64::learn(none, ipv4).count(), 0);
     }

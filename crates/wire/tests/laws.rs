@@ -1,4 +1,4 @@
-//! Laws that hold for every name, message and prefix; the crate `domain` is the second opinion.
+//! Properties of every name, message and prefix; the crate `domain` is the reference.
 
 mod messages;
 
@@ -11,8 +11,9 @@ use dns64_wire::pref64::{LENGTHS, Pref64};
 use messages::{Plan, Seen, damaged, name, ours, plan, theirs};
 use proptest::prelude::*;
 
-/// What this crate refuses and `domain` takes: messages of several questions, names that read
-/// their own labels again from the middle or that stand in the header, longer chains of pointers.
+/// Errors for messages that this crate refuses and `domain` accepts: several questions, names that
+/// read their own labels again from the middle or that start in the header, longer chains of
+/// pointers.
 fn stricter_here(error: ParseError) -> bool {
     matches!(
         error,
@@ -26,7 +27,7 @@ fn stricter_here(error: ParseError) -> bool {
 fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
     match (ours(bytes), theirs(bytes)) {
         (Ok(ours), Some(theirs)) => prop_assert_eq!(ours, theirs),
-        (Ok(ours), None) => prop_assert!(false, "only this crate takes {:?}", ours),
+        (Ok(ours), None) => prop_assert!(false, "only this crate accepts {:?}", ours),
         (Err(error), Some(_)) => prop_assert!(stricter_here(error), "{}", error),
         (Err(_), None) => {}
     }
@@ -35,33 +36,33 @@ fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn what_is_built_is_what_is_parsed(plan in plan()) {
+    fn built_messages_are_parsed_correctly(plan in plan()) {
         let bytes = plan.build();
-        let seen = ours(&bytes).expect("the builder makes sound messages");
+        let seen = ours(&bytes).expect("the builder writes valid messages");
         prop_assert_eq!(&seen, &plan.seen());
-        prop_assert_eq!(&seen, &theirs(&bytes).expect("sound for domain, too"));
+        prop_assert_eq!(&seen, &theirs(&bytes).expect("valid for domain too"));
         let opt = Message::parse(&bytes).and_then(|message| message.opt());
         prop_assert_eq!(opt.expect("sound"), plan.opt());
     }
 
     #[test]
-    fn what_is_parsed_is_built_again_to_the_octet(plan in plan()) {
+    fn parsed_messages_are_rebuilt_octet_for_octet(plan in plan()) {
         let bytes = plan.without_compression().build();
         prop_assert_eq!(Plan::from_parsed(&bytes).build(), bytes);
     }
 
     #[test]
-    fn damaged_messages_mean_the_same_to_both(bytes in damaged()) {
+    fn damaged_messages_parse_alike_in_both_crates(bytes in damaged()) {
         agree(&bytes)?;
     }
 
     #[test]
-    fn any_octets_mean_the_same_to_both(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn random_octets_parse_alike_in_both_crates(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         agree(&bytes)?;
     }
 
     #[test]
-    fn names_of_hostile_octets_mean_the_same_to_both(
+    fn malicious_names_parse_alike_in_both_crates(
         octets in prop::collection::vec(prop_oneof![Just(0_u8), 0..4_u8, Just(0xc0), 12..40_u8], 0..40),
     ) {
         let mut bytes = b"\0\0\0\0\0\x01\0\x01\0\0\0\0".to_vec();
@@ -70,28 +71,28 @@ proptest! {
     }
 
     #[test]
-    fn a_limit_is_never_passed_and_what_is_left_is_sound(plan in plan(), limit in 12..300_usize) {
+    fn a_limited_message_stays_within_its_limit_and_is_valid(plan in plan(), limit in 12..300_usize) {
         let bytes = plan.build_within(limit);
         prop_assert!(bytes.len() <= limit);
-        let Seen { records, .. } = ours(&bytes).expect("sound though short");
+        let Seen { records, .. } = ours(&bytes).expect("valid though truncated");
         prop_assert!(records.len() <= plan.seen().records.len());
     }
 
     #[test]
-    fn a_name_survives_text_and_wire_in_its_case(name in name()) {
+    fn a_name_survives_text_and_wire_forms_with_its_case(name in name()) {
         let text = name.to_string();
         prop_assert_eq!(text.parse(), Ok(name.clone()));
         prop_assert_eq!(NameBuf::from_wire(name.as_wire()), Ok(name.clone()));
         prop_assert_eq!(name.as_name().to_buf(), name.clone());
         let flipped: Vec<u8> = name.as_wire().iter().map(|octet| flip_case(*octet)).collect();
-        let flipped = NameBuf::from_wire(&flipped).expect("letters are no lengths");
+        let flipped = NameBuf::from_wire(&flipped).expect("letters are not lengths");
         prop_assert!(flipped.as_name().eq_ignore_case(&name.as_name()));
         let has_letters = name.as_wire().iter().any(u8::is_ascii_alphabetic);
         prop_assert_eq!(flipped != name, has_letters);
     }
 
     #[test]
-    fn a_name_with_a_label_more_is_within_the_name(name in name(), label in "[a-z]{1,5}") {
+    fn a_name_with_an_extra_label_is_within_the_name(name in name(), label in "[a-z]{1,5}") {
         if let Ok(child) = name.child(label.as_bytes()) {
             prop_assert!(child.as_name().is_within(&name.as_name()));
             prop_assert!(!name.as_name().is_within(&child.as_name()));
@@ -99,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn names_walk_to_their_end_and_nowhere_else(bytes in prop::collection::vec(any::<u8>(), 0..40), at in 0..40_usize) {
+    fn names_are_read_to_their_end_and_no_further(bytes in prop::collection::vec(any::<u8>(), 0..40), at in 0..40_usize) {
         if let Ok((name, end)) = Name::parse(&bytes, at) {
             prop_assert!(at < end && end <= bytes.len());
             let len: usize = name.labels().map(|label| label.len() + 1).sum();
@@ -112,7 +113,7 @@ proptest! {
     fn extraction_undoes_embedding(bits: u128, ipv4: u32, suffix: u128, len in prop::sample::select(&LENGTHS)) {
         let u_octet = 0xff_u128 << 56;
         let addr = Ipv6Addr::from(bits & !u_octet & !0 << (128 - len));
-        let pref64 = Pref64::new(addr, len).expect("no bits where none may be");
+        let pref64 = Pref64::new(addr, len).expect("reserved bits are zero");
         let ipv4 = Ipv4Addr::from(ipv4);
         let ipv6 = pref64.embed(ipv4);
         prop_assert_eq!(pref64.extract(ipv6), Some(ipv4));

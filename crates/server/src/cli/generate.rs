@@ -1,4 +1,4 @@
-//! Man pages, completions and a page of the book, from the same definitions that parse the command line.
+//! Generates man pages, completions and a page of the book from the definitions that parse the command line.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -8,12 +8,11 @@ use clap::CommandFactory as _;
 use super::{Cli, EXIT_CODES, Generated, pages};
 use crate::config;
 
-/// Writes what was asked for to `out`, or man pages into the directory that was given, which is
-/// made if it is not there.
+/// Writes the requested output to `out`, or man pages into the given directory, which is created if missing.
 ///
 /// # Errors
 ///
-/// What the writer or the directory gives.
+/// An error of the writer or the directory.
 pub(super) fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
     let mut command = Cli::command();
     match what {
@@ -37,7 +36,7 @@ pub(super) fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
 }
 
 const MANUAL: pages::Manual = pages::Manual {
-    // Servers.
+    // Section of servers.
     section: "8",
     exit_status: EXIT_CODES,
     file: (("dns64d.toml", "5"), &["dns64d", "dns64d-check"]),
@@ -53,7 +52,7 @@ fn config_page() -> String {
          .SH KEYS\n.nf\n",
     );
     for line in config::template().lines() {
-        writeln!(page, "{}", pages::roff(line)).expect("memory takes all");
+        writeln!(page, "{}", pages::roff(line)).expect("writing to memory cannot fail");
     }
     page + ".fi\n" + &pages::see_also(&[("dns64d", "8")])
 }

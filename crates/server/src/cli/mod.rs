@@ -1,4 +1,4 @@
-//! The command line: what the operator typed, and what it does.
+//! The definition of the command line.
 
 pub mod exit;
 mod generate;

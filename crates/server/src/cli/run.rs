@@ -1,4 +1,4 @@
-//! What the commands do, up to the exit code.
+//! Implements the commands, up to the exit code.
 
 use std::io::{self, Write};
 
@@ -7,12 +7,12 @@ use crate::control::{self, Answer, Request};
 use crate::daemon::{self, Source};
 use crate::{config, control::AskError};
 
-/// Why a command failed, and its exit code.
+/// The error and the exit code of a failed command.
 #[derive(Debug)]
 pub struct Failure {
     /// Exit code, see [`exit`].
     pub code: u8,
-    /// What to tell the user.
+    /// Error message for the user.
     pub error: anyhow::Error,
 }
 
@@ -25,11 +25,11 @@ impl Failure {
     }
 }
 
-/// Carries out what was asked for, writing to `out`; returns the exit code.
+/// Runs the command, writing to `out`; returns the exit code.
 ///
 /// # Errors
 ///
-/// Whatever kept the command from its end.
+/// Any error that ends the command.
 pub fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
     match cli.command {
         None => {
@@ -92,7 +92,7 @@ fn ctl(args: CtlArgs, out: &mut impl Write) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Why there is no answer, written as JSON too if that was asked for.
+/// The error of a request without an answer, also written as JSON if requested.
 fn no_answer(error: &AskError, json: bool, out: &mut impl Write) -> Result<Failure, Failure> {
     let error = error.to_string();
     if json {
@@ -102,7 +102,7 @@ fn no_answer(error: &AskError, json: bool, out: &mut impl Write) -> Result<Failu
     Ok(Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(error)))
 }
 
-/// Writes; whoever closed the other end does not want the rest.
+/// Writes; a closed pipe is not an error.
 fn print(out: &mut impl Write, text: &str) -> Result<u8, Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

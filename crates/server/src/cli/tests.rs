@@ -18,12 +18,12 @@ fn parse(arguments: &[&str]) -> Result<Cli, clap::error::ErrorKind> {
 }
 
 #[test]
-fn the_definitions_agree_with_each_other() {
+fn command_line_definitions_are_consistent() {
     Cli::command().debug_assert();
 }
 
 #[test]
-fn it_runs_with_one_configuration() {
+fn server_runs_with_exactly_one_configuration() {
     let cli = parse(&[]).unwrap();
     assert_eq!(cli.config.to_str(), Some("/etc/dns64d/dns64d.toml"));
     assert!(cli.command.is_none());
@@ -39,7 +39,7 @@ fn it_runs_with_one_configuration() {
 }
 
 #[test]
-fn the_template_is_valid_but_for_its_upstream() {
+fn template_is_valid_except_for_its_upstream() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dns64d.toml");
     let (code, text) = dns64d(&["template"]).unwrap();
@@ -55,7 +55,7 @@ fn the_template_is_valid_but_for_its_upstream() {
 }
 
 #[test]
-fn a_bad_file_is_told_from_one_that_is_not_there() {
+fn invalid_file_and_missing_file_have_different_exit_codes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dns64d.toml");
     let path = path.to_str().unwrap();
@@ -74,7 +74,7 @@ fn a_bad_file_is_told_from_one_that_is_not_there() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_with_a_remedy() {
+fn missing_server_is_named_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("control.sock");
     let failure = dns64d(&["ctl", "stats", "--socket", path.to_str().unwrap()]).unwrap_err();
@@ -85,7 +85,7 @@ fn a_server_that_is_not_there_is_named_with_a_remedy() {
 }
 
 #[test]
-fn an_error_is_json_too_where_that_is_asked_for() {
+fn errors_are_json_if_requested() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("control.sock");
     let line = [
@@ -130,7 +130,7 @@ fn pages_and_completions_name_the_commands() {
 }
 
 #[test]
-fn the_server_is_in_section_8_and_its_configuration_in_section_5() {
+fn man_page_of_the_server_is_in_section_8_and_of_its_configuration_in_section_5() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("man");
     dns64d(&["generate", "man", path.to_str().unwrap()]).unwrap();
@@ -148,7 +148,7 @@ fn the_server_is_in_section_8_and_its_configuration_in_section_5() {
     assert!(ctl.contains("[\\-\\-socket PATH]"), "{ctl}");
     let page = std::fs::read_to_string(path.join("dns64d.toml.5")).unwrap();
     assert!(page.contains("\n\\&[upstream]\n"), "{page}");
-    // A line that begins with a dot is a request of roff.
+    // A line that begins with a dot is a roff request.
     let requests: Vec<_> = page.lines().filter(|l| l.starts_with('.')).collect();
     let known = [".TH", ".SH", ".B ", ".nf", ".fi", ".BR"];
     let is_known = |l: &&str| known.iter().any(|known| l.starts_with(known));

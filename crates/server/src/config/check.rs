@@ -1,4 +1,4 @@
-//! What values may not be together.
+//! Checks for combinations of values that exclude each other.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::error::Faults;
 use crate::settings::{UPSTREAMS_MAX, Upstream};
 
-/// Each address is given once.
+/// Checks that each address is given once.
 pub(super) fn once(addresses: &[Spanned<SocketAddr>], key: &str, faults: &mut Faults) {
     for (index, address) in addresses.iter().enumerate() {
         if addresses[..index].contains(address) {
@@ -18,7 +18,7 @@ pub(super) fn once(addresses: &[Spanned<SocketAddr>], key: &str, faults: &mut Fa
     }
 }
 
-/// Each server is given once, and they are not too many.
+/// Checks that each server is given once, and that there are not too many.
 pub(super) fn upstreams(servers: &[Spanned<Upstream>], key: &str, faults: &mut Faults) {
     let addresses: Vec<_> = servers
         .iter()
@@ -34,7 +34,7 @@ pub(super) fn upstreams(servers: &[Spanned<Upstream>], key: &str, faults: &mut F
     }
 }
 
-/// No upstream is this server itself.
+/// Checks that no upstream is this server itself.
 pub(super) fn loops(
     listen: &[Spanned<SocketAddr>],
     servers: &[Spanned<Upstream>],
@@ -54,15 +54,15 @@ pub(super) fn loops(
     }
 }
 
-/// Whether a query to one address comes to a socket at the other, as far as the addresses tell:
-/// which addresses this machine has besides loopback is not known here.
+/// Whether a query to one address reaches a socket at the other, according to the addresses alone:
+/// of the addresses of this machine, only loopback is known here.
 fn reaches(asked: SocketAddr, own: SocketAddr) -> bool {
     let same_family = asked.is_ipv4() == own.is_ipv4();
     let everywhere = own.ip().is_unspecified() && same_family && asked.ip().is_loopback();
     asked.port() == own.port() && (asked.ip() == own.ip() || everywhere)
 }
 
-/// Networks of a map do not overlap.
+/// Checks that the networks of a map do not overlap.
 pub(super) fn map_overlaps<T>(map: &[Spanned<(Ipv4Net, T)>], faults: &mut Faults) {
     for (index, entry) in map.iter().enumerate() {
         let net = entry.get_ref().0;
@@ -82,7 +82,8 @@ pub(super) fn map_overlaps<T>(map: &[Spanned<(Ipv4Net, T)>], faults: &mut Faults
     }
 }
 
-/// No network of a view lies within one of an earlier view, for the first view is taken.
+/// Checks that no network of a view is within one of an earlier view, because the first matching
+/// view applies.
 pub(super) fn shadowed(views: &[Vec<Spanned<IpNet>>], faults: &mut Faults) {
     for (index, view) in views.iter().enumerate() {
         let earlier = || views[..index].iter().flatten();
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_is_seen_through_addresses_that_stand_for_all() {
+    fn loop_through_an_unspecified_address_is_detected() {
         let sees = |asked: &str, own: &str| reaches(asked.parse().unwrap(), own.parse().unwrap());
         assert!(sees("192.0.2.1:53", "192.0.2.1:53"));
         assert!(sees("127.0.0.1:53", "0.0.0.0:53"));

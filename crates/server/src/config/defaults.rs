@@ -1,4 +1,4 @@
-//! What holds where a file says nothing, and within which bounds it may say something else.
+//! Defaults for missing keys, and the bounds of all values.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use crate::settings::{
 };
 use dns64_wire::pref64::Pref64;
 
-/// All addresses of this machine, IPv6 and IPv4 apart.
+/// All addresses of this machine, separately for IPv6 and IPv4.
 pub(super) fn listen(port: u16) -> Vec<SocketAddr> {
     vec![
         SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port),
@@ -30,10 +30,10 @@ pub(super) const LISTEN_PORT: u16 = DNS_PORT;
 pub(super) const EXAMPLE_UPSTREAM: SocketAddr =
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), DNS_PORT);
 
-/// Interfaces that the program in the driver has room for.
+/// Maximum number of interfaces of the program in the driver.
 pub(super) const DRIVER_INTERFACES_MAX: usize = 8;
 
-/// One worker for each core: workers never wait, so more of them only take turns.
+/// One worker per core: workers never block, so more of them would only alternate.
 pub(super) fn workers() -> usize {
     cpu::available().len().max(1)
 }
@@ -41,11 +41,11 @@ pub(super) fn workers() -> usize {
 /// No machine that serves DNS has more cores; each worker costs sockets and a table.
 pub(super) const WORKERS: RangeInclusive<usize> = 1..=1_024;
 
-/// What the kernel lacks is left out, so it costs no start.
+/// Features that the kernel lacks are skipped, so the default never prevents a start.
 pub(super) const SANDBOX: bool = true;
 
-/// Loopback, link-local and private addresses. An open resolver is an amplifier for attacks on
-/// others (RFC 5358 section 4), so whoever serves more has to say so.
+/// Loopback, link-local and private addresses. An open resolver amplifies attacks (RFC 5358 section 4), so other
+/// clients must be permitted explicitly.
 pub(super) fn allow() -> NetSet {
     const IPV6: [(u16, u8); 2] = [
         (0xfe80, 10), // link-local: RFC 4291 section 2.5.6
@@ -68,53 +68,51 @@ pub(super) fn allow() -> NetSet {
     NetSet::new([loopback].into_iter().chain(ipv6).chain(ipv4).collect())
 }
 
-/// Clients that are not allowed learn it at once, as from Unbound, instead of waiting.
+/// Refused clients get a response immediately, as from Unbound, instead of a timeout.
 pub(super) const DENY: DenyAction = DenyAction::Refuse;
 
-/// RFC 8482: nobody needs all records, and attackers like them.
+/// RFC 8482: no client needs all records, and attackers use them for amplification.
 pub(super) const ANY: AnyPolicy = AnyPolicy::Minimal;
 
 /// The size that crosses nearly every path unfragmented (DNS flag day 2020).
 pub(super) const UDP_SIZE: u16 = 1_232;
 
-/// From what every client takes (RFC 1035 section 4.2.1) to what RFC 6891 section 6.2.5 suggests
-/// as a start; more is fragmented everywhere.
+/// From the size that every client accepts (RFC 1035 section 4.2.1) to the starting value of RFC 6891 section 6.2.5;
+/// larger responses are fragmented everywhere.
 pub(super) const UDP_SIZES: RangeInclusive<u16> = 512..=4_096;
 
-/// 110,000 queries a second, each waiting for an upstream for 150 ms.
+/// 110,000 queries a second, each waiting 150 ms for an upstream.
 pub(super) const QUERIES_MAX: usize = 16_384;
 
-/// At most as many as there are IDs of DNS messages (RFC 1035 section 4.1.1).
+/// Maximum: the number of IDs of DNS messages (RFC 1035 section 4.1.1).
 pub(super) const QUERIES: RangeInclusive<usize> = 1..=65_536;
 
-/// By round-trip time, as Unbound and BIND choose among forwarders.
+/// By round-trip time, like the selection of forwarders in Unbound and BIND.
 pub(super) const SELECTION: Selection = Selection::Fastest;
 
-/// A little less than a query is held for: with more, a question that is lost late is not sent again
-/// in time.
+/// Slightly less than the deadline of a client query: otherwise a query that is lost late is not retried in time.
 pub(super) const TIMEOUT_NS: Nanos = 4 * SECOND;
 
-/// From the round trip of one country to the time after which a query is answered SERVFAIL
-/// (`engine::DEADLINE_NS`): no client gets what comes later.
+/// From the round-trip time within a country to the deadline after which a query is answered SERVFAIL
+/// (`engine::DEADLINE_NS`): later responses reach no client.
 pub(super) const TIMEOUTS_NS: RangeInclusive<Nanos> = 10 * MILLISECOND..=4_500 * MILLISECOND;
 
-/// RFC 9520 section 3.1: three questions in all to a server. What two of three packets are lost of is hardly
-/// of use.
+/// RFC 9520 section 3.1: three queries in total to a server. A path that loses two of three packets is hardly usable.
 pub(super) const ATTEMPTS: u8 = 3;
 
-/// More would outlast the patience of any client.
+/// More attempts would exceed the timeout of any client.
 pub(super) const ATTEMPTS_BOUNDS: RangeInclusive<u8> = 1..=10;
 
-/// Nine in ten servers copy the case, and the others are found out (draft-vixie-dnsext-dns0x20-00).
+/// Nine in ten servers copy the case, and the others are detected (draft-vixie-dnsext-dns0x20-00).
 pub(super) const RANDOMISE_CASE: bool = true;
 
-/// One question where one is enough, and RFC 6147 section 5.1.8 allows more but asks for none.
+/// One query if it suffices; RFC 6147 section 5.1.8 permits more but does not require them.
 pub(super) const ORDER: LookupOrder = LookupOrder::AaaaThenA;
 
 /// The Resolution Delay of Happy Eyeballs (RFC 8305 section 3).
 pub(super) const DELAY_NS: Nanos = 50 * MILLISECOND;
 
-/// Below a millisecond it is "both"; after a second "aaaa-then-a" asks for A too.
+/// Below a millisecond it is equivalent to "both"; after a second "aaaa-then-a" also queries A.
 pub(super) const DELAYS_NS: RangeInclusive<Nanos> = MILLISECOND..=SECOND;
 
 /// The DNS64 function with the Well-Known Prefix (RFC 6147 section 5.2).
@@ -128,19 +126,18 @@ pub(super) fn dns64() -> Dns64 {
         domains: DomainRules::default(),
         // RFC 6147 section 5.5 (2): after validation, which the upstreams do.
         signed: SignedPolicy::Validated,
-        // RFC 6147 section 5.3.1, second way; what BIND does.
+        // RFC 6147 section 5.3.1, second option; the behaviour of BIND.
         ptr: Ptr::Cname,
         // RFC 8880 section 7.1: MUST.
         ipv4only: true,
         // RFC 9460 section 4.2.1: SHOULD.
         svcb: true,
-        // Few clients read extended errors, and all pay for the octets.
+        // Few clients read extended errors, and all receive the additional octets.
         mark_synthesised: false,
     }
 }
 
-/// ::ffff:0:0/96 (RFC 4291 section 2.5.5.2), which RFC 6147 section 5.1.4 wants by default, though
-/// it writes ::ffff/96.
+/// ::ffff:0:0/96 (RFC 4291 section 2.5.5.2), the default of RFC 6147 section 5.1.4, though written ::ffff/96 there.
 fn ipv4_mapped() -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96)
 }
@@ -153,15 +150,15 @@ pub(super) const CACHE: CacheSettings = CacheSettings {
     max_ttl_s: 86_400,
     // RFC 2308 section 5: one to three hours have been found to work well.
     max_negative_ttl_s: 3_600,
-    // RFC 8767 is for those who want it: some answers are wrong then.
+    // Stale responses (RFC 8767) can be wrong, so they must be enabled explicitly.
     stale_s: 0,
     prefetch: false,
 };
 
-/// Less would hold next to nothing, more is in no machine.
+/// Less holds almost nothing; no machine has more.
 pub(super) const CACHE_BYTES: RangeInclusive<u64> = MIB..=1_024 * GIB;
 
-/// More than an hour serves answers that their owners have replaced (unbound.conf(5)).
+/// More than an hour serves records that their owners have replaced (unbound.conf(5)).
 pub(super) const MIN_TTLS_S: RangeInclusive<u32> = 0..=3_600;
 
 /// RFC 8767 section 4: a cap of seven days is recommended.
@@ -173,9 +170,9 @@ pub(super) const NEGATIVE_TTLS_S: RangeInclusive<u32> = 0..=86_400;
 /// RFC 8767 section 5 suggests one to three days at most; a week is the cap of TTLs there.
 pub(super) const STALE_S: RangeInclusive<u32> = 1..=7 * 86_400;
 
-/// Connections of clients.
+/// Client connections.
 pub(super) const TCP: TcpSettings = TcpSettings {
-    // Fits the 1,024 descriptors that a process has by default, beside the sockets for upstreams.
+    // Fits the default limit of 1,024 descriptors, together with the sockets for upstreams.
     connections_max: 256,
     per_client_max: per_client_max(256),
     // RFC 7766 section 6.2.3: of the order of a few seconds.
@@ -184,31 +181,31 @@ pub(super) const TCP: TcpSettings = TcpSettings {
     pipeline_max: 100,
 };
 
-/// A quarter of all connections: a few greedy networks leave room for others, and a network of
-/// many clients still has dozens.
+/// A quarter of all connections: a few networks with many connections leave places for others, and a network of many
+/// clients still has dozens.
 pub(super) const fn per_client_max(connections_max: usize) -> usize {
     connections_max.div_ceil(4)
 }
 
-/// All the ports of one client; 0: no TCP.
+/// All ports of one client; 0: no TCP.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 0..=65_536;
 
-/// Below a second slow clients never finish; above ten minutes the descriptors are better used.
+/// Below a second slow clients never finish; above ten minutes other clients need the descriptors.
 pub(super) const IDLE_NS: RangeInclusive<Nanos> = SECOND..=10 * MINUTE;
 
-/// At least one query at a time; a single connection is not to fill a worker's table.
+/// At least one query at a time; a single connection must not fill a worker's table.
 pub(super) const PIPELINE: RangeInclusive<usize> = 1..=4_096;
 
-/// From one response to more than one machine sends.
+/// From one response to more than one machine can send.
 pub(super) const RESPONSES_PER_SECOND: RangeInclusive<u32> = 1..=10_000_000;
 
-/// Every second response over the bound is truncated, as in BIND and NSD.
+/// Every second response above the limit is truncated, as in BIND and NSD.
 pub(super) const SLIP: u32 = 2;
 
-/// As BIND bounds `slip`.
+/// The bounds of `slip` in BIND.
 pub(super) const SLIPS: RangeInclusive<u32> = 0..=10;
 
-/// systemd takes standard error to the journal anyway.
+/// systemd sends standard error to the journal in any case.
 pub(super) const LOG: LogSettings = LogSettings {
     target: LogTarget::Stderr,
     level: LogLevel::Info,
@@ -216,14 +213,14 @@ pub(super) const LOG: LogSettings = LogSettings {
     servfail: false,
 };
 
-/// A port of the range that Prometheus exporters use, not taken by another name server.
+/// A port in the range of Prometheus exporters that no other name server uses.
 pub(super) const METRICS_PORT: u16 = 9_164;
 
-/// Where `dns64d ctl` looks.
+/// The default path in `dns64d ctl`.
 pub(super) const CONTROL: &str = "/run/dns64d/control.sock";
 
-/// Octets of a socket's path without the closing NUL (unix(7)).
+/// Maximum length of a socket's path without the closing NUL (unix(7)).
 pub(super) const SOCKET_PATH_MAX: usize = 107;
 
-/// The largest file that is read: a hundred thousand ranges and domains.
+/// Maximum file size: a hundred thousand ranges and domains.
 pub(super) const FILE_MAX: u64 = 16 * MIB;

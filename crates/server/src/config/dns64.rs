@@ -15,7 +15,7 @@ use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr, 
 use crate::settings::nets::NetSet;
 use crate::settings::{VIEWS_MAX, View};
 
-/// All the groups of clients, that of all others last.
+/// All groups of clients, with the default view last.
 pub(super) fn views(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<View> {
     let default = match top.section("dns64", &keys::DNS64, faults) {
         Some(section) => Given::read(&section, faults),
@@ -47,7 +47,7 @@ pub(super) fn views(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<View> {
     views
 }
 
-/// The clients of one view and the function that they get.
+/// The clients and the DNS64 function of one view.
 fn view(
     value: Value<'_, '_>,
     default: &Given,
@@ -66,7 +66,7 @@ fn view(
     Some((clients.unwrap_or_default(), given.build(faults)))
 }
 
-/// What a table says of the DNS64 function; `None` where it says nothing.
+/// The values in a table of the DNS64 function; `None` for missing ones.
 #[derive(Clone, Debug, Default)]
 struct Given {
     enabled: Option<bool>,
@@ -86,7 +86,7 @@ struct Given {
     mark_synthesised: Option<bool>,
 }
 
-/// What `ptr` says.
+/// The value of `ptr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PtrWord {
     Cname,
@@ -143,8 +143,8 @@ impl Given {
         }
     }
 
-    /// This, and what it does not say from the other. A view's own `ptr = "cname"` leaves the
-    /// other's `ptr-name` without use.
+    /// Fills missing values from the other table. A view's own `ptr = "cname"` disables the other's
+    /// `ptr-name`.
     fn or(self, other: &Self) -> Self {
         let other = other.clone();
         let cname = self
@@ -170,7 +170,7 @@ impl Given {
         }
     }
 
-    /// The function, with defaults for what is not said; `None` if it is switched off.
+    /// Builds the function, with defaults for missing values; `None` if it is disabled.
     fn build(&self, faults: &mut Faults) -> Option<Dns64> {
         let default = defaults::dns64();
         let map = self.map.clone().unwrap_or_default();
@@ -263,15 +263,15 @@ impl Given {
     }
 }
 
-/// By lower-case name, uncompressed.
+/// Indexed by lower-case name, uncompressed.
 type Domains<T> = HashMap<Vec<u8>, T>;
 
 fn folded(name: &NameBuf) -> Vec<u8> {
     name.as_wire().to_ascii_lowercase()
 }
 
-/// One rule for each domain that is named, complete: what one list leaves open comes from the
-/// nearest domain above in the same list. A domain with a prefix is included unless it is forced.
+/// One complete rule for each domain in the lists: a value missing in one list comes from the
+/// nearest parent domain in the same list. A domain with a prefix is included unless it is forced.
 fn rules(actions: &Domains<DomainAction>, prefixes: &Domains<Pref64>) -> DomainRules {
     let includes = actions.values().any(|a| *a == DomainAction::Include);
     let others = if includes {
@@ -296,7 +296,7 @@ fn rules(actions: &Domains<DomainAction>, prefixes: &Domains<Pref64>) -> DomainR
     DomainRules::with_others(complete, others)
 }
 
-/// What is said of a domain, or of the nearest one above.
+/// The value for a domain, or for its nearest parent.
 fn nearest<T: Copy>(domains: &Domains<T>, wire: &[u8]) -> Option<T> {
     let mut rest = wire;
     loop {
@@ -308,11 +308,11 @@ fn nearest<T: Copy>(domains: &Domains<T>, wire: &[u8]) -> Option<T> {
     }
 }
 
-/// Most prefixes of one list. Each makes a record of every A record: with 8, an answer from five A
-/// records still fits into 1232 octets.
+/// Maximum number of prefixes in one list. Each gives an AAAA record for every A record: with 8, a
+/// response from five A records still fits into 1232 octets.
 const PREFIXES_MAX: usize = 8;
 
-/// One prefix, some, or none.
+/// One prefix, several, or none.
 fn prefixes(section: &Section<'_, '_>, faults: &mut Faults) -> Option<Vec<Pref64>> {
     let value = section.value("prefix")?;
     if !value.is_list() {
@@ -382,7 +382,7 @@ fn domain_prefixes(
     })
 }
 
-/// An entry of a list that has all its keys.
+/// An entry of a list, with all its keys required.
 fn complete<'a, 't>(
     value: Value<'a, 't>,
     keys: &'static Keys,

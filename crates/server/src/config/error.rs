@@ -1,11 +1,11 @@
-//! Why a configuration was refused, and where.
+//! Reasons why a configuration was refused, with their positions.
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 
-/// Why a configuration was refused. Its text is complete: for each problem the name of the file,
-/// line, column, what is wrong, the remedy, and the line itself with a mark below the place.
+/// Reason why a configuration was refused. Its text is complete: for each problem the file name,
+/// line, column, fault, remedy, and the line itself with a mark below the position.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -13,22 +13,21 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         name: String,
-        /// What the system says.
+        /// Error of the system.
         reason: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// The file says something that cannot be done: at least one problem, in their order in the
-    /// file.
+    /// The file is invalid: at least one problem, in the order of the file.
     #[error("{}", all(.problems))]
     Invalid {
-        /// What is wrong.
+        /// The problems.
         problems: Vec<Problem>,
     },
 }
 
 impl ConfigError {
-    /// For a file that could not be opened or read.
+    /// The error for a file that could not be opened or read.
     pub(super) fn unreadable(name: &str, reason: io::Error) -> Self {
         let remedy = match reason.kind() {
             io::ErrorKind::NotFound => "`dns64d template` prints an example",
@@ -49,7 +48,7 @@ fn all(problems: &[Problem]) -> String {
     texts.join("\n\n")
 }
 
-/// One thing that is wrong in a file.
+/// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file.
@@ -58,11 +57,11 @@ pub struct Problem {
     pub line: usize,
     /// The character in the line, counted from 1.
     pub column: usize,
-    /// What is wrong, and the remedy.
+    /// The fault and the remedy.
     pub text: String,
-    /// The line itself, without characters that a terminal would obey.
+    /// The line itself, without control characters for terminals.
     shown: String,
-    /// Characters to mark, at least 1.
+    /// Number of characters to mark, at least 1.
     width: usize,
 }
 
@@ -111,7 +110,7 @@ fn floor(file: &str, offset: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// A line as it may be printed: tabs as single blanks, so that the mark stands below its place.
+/// A line in printable form: tabs become single blanks, so that the mark is below its position.
 fn printable(line: &str) -> String {
     line.chars()
         .map(|c| match c {
@@ -122,21 +121,21 @@ fn printable(line: &str) -> String {
         .collect()
 }
 
-/// What is wrong at some octets of a file.
+/// A fault at some octets of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// Where in the file, in octets.
+    /// Position in the file, in octets.
     pub(super) span: Range<usize>,
-    /// What is wrong, and the remedy.
+    /// The fault and the remedy.
     pub(super) text: String,
 }
 
-/// What has been found wrong in a file so far.
+/// All faults found in a file so far.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// Remembers one; the same thing at the same place counts once.
+    /// Adds a fault; duplicates at the same position count once.
     pub(super) fn add(&mut self, span: Range<usize>, text: impl Into<String>) {
         let text = text.into();
         let fault = Fault { span, text };
@@ -145,14 +144,14 @@ impl Faults {
         }
     }
 
-    /// The value, or `None` and its fault is remembered.
+    /// Returns the value, or adds its fault and returns `None`.
     pub(super) fn keep<T>(&mut self, result: Result<T, Fault>) -> Option<T> {
         result
             .map_err(|fault| self.add(fault.span, fault.text))
             .ok()
     }
 
-    /// An error if anything is wrong, in the order of the file.
+    /// Returns an error if there are faults, in the order of the file.
     pub(super) fn check(&mut self, name: &str, file: &str) -> Result<(), ConfigError> {
         if self.0.is_empty() {
             return Ok(());

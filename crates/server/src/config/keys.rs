@@ -1,9 +1,9 @@
-//! The keys that a configuration knows, by table.
+//! The known keys of a configuration, by table.
 
-/// One table and its keys.
+/// A table and its keys.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// The table as it is written, or what it is.
+    /// The notation of the table, or its description.
     pub(super) table: &'static str,
     /// Its keys.
     pub(super) keys: &'static [&'static str],
@@ -137,7 +137,7 @@ pub(super) const CONTROL: Keys = Keys {
     keys: &["socket"],
 };
 
-/// The tables that a misplaced key can be meant for.
+/// The tables that a misplaced key may be meant for.
 const TABLES: [&Keys; 9] = [
     &UPSTREAM,
     &DNS64,
@@ -150,7 +150,7 @@ const TABLES: [&Keys; 9] = [
     &CONTROL,
 ];
 
-/// All the tables, those of entries too.
+/// All tables, including those of list entries.
 #[cfg(test)]
 pub(super) fn tables() -> impl Iterator<Item = &'static Keys> {
     let entries: [&Keys; 5] = [&TOP, &INTERFACE, &SERVER, &MAP, &DOMAIN_PREFIX];
@@ -158,7 +158,7 @@ pub(super) fn tables() -> impl Iterator<Item = &'static Keys> {
 }
 
 impl Keys {
-    /// What is wrong with a key that this table does not know.
+    /// Describes the fault of an unknown key in this table.
     pub(super) fn unknown(&self, key: &str) -> String {
         let Self { table, keys } = self;
         let at = if *table == TOP.table { "at" } else { "in" };
@@ -186,9 +186,9 @@ fn remedy(key: &str, table: &str, keys: &[&str]) -> String {
     format!("its keys are {}", listed(keys))
 }
 
-/// The nearest of some words, if one is near enough to be meant.
+/// The nearest of some words, if one is similar enough.
 pub(super) fn nearest<'w>(word: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    // A third of the letters: "prefx" is near, "ttl" is not near "tcp".
+    // A third of the letters: "prefx" is similar, but "ttl" is not similar to "tcp".
     let limit = word.chars().count().min(LONG_WORD) / 3;
     let abridged = |known: &str| word.len() >= 3 && known.starts_with(word);
     words
@@ -202,11 +202,11 @@ pub(super) fn nearest<'w>(word: &str, words: impl IntoIterator<Item = &'w str>) 
         .map(|(_, known)| known)
 }
 
-/// Letters of a word from which on more of them do not make more mistakes likely.
+/// Length of a word above which more letters do not make more mistakes likely.
 const LONG_WORD: usize = 12;
 
-/// The number of letters to insert, delete or replace (Levenshtein 1966). Underlines and capitals
-/// are the commonest way to miss a kebab-case word, so they count as nothing.
+/// The number of letters to insert, delete or replace (Levenshtein 1966). Underscores and capitals
+/// are the most common mistakes in kebab-case words, so they cost nothing.
 fn distance(word: &str, known: &str) -> usize {
     let fold = |c: char| {
         if c == '_' {
@@ -229,7 +229,7 @@ fn distance(word: &str, known: &str) -> usize {
     row[known.len()]
 }
 
-/// Words as they stand in a sentence: "a, b and c".
+/// Words as an enumeration: "a, b and c".
 pub(super) fn listed(words: &[&str]) -> String {
     match words {
         [] => String::new(),

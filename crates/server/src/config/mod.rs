@@ -1,4 +1,4 @@
-//! From the text of a configuration to [`Settings`].
+//! Converts the text of a configuration to [`Settings`].
 //!
 //! - [`load`], [`parse`]: a TOML file; [`template`] is one with every key;
 //! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
@@ -30,21 +30,21 @@ pub use error::{ConfigError, Problem};
 use crate::settings::{Settings, Upstream};
 use error::Faults;
 
-/// A configuration that can be used.
+/// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// What it says.
+    /// The settings.
     pub settings: Settings,
-    /// What whoever wrote it may not expect, one sentence each.
+    /// Possibly unexpected effects, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Reads a TOML file.
+/// Loads a TOML file.
 ///
 /// # Errors
 ///
-/// A file that cannot be read, that is larger than 16 MiB, the upstream of the template, and everything that
-/// [`parse`] refuses.
+/// A file that cannot be read, that is larger than 16 MiB, the upstream of the template, and everything that [`parse`]
+/// refuses.
 pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
@@ -54,7 +54,7 @@ pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
     Ok(Loaded { settings, notes })
 }
 
-/// Refuses the upstream of the template, which has to be replaced.
+/// Refuses the upstream of the template, which must be replaced.
 fn refuse_example(settings: &Settings, text: &str, name: &str) -> Result<(), ConfigError> {
     let is_asked = |upstream: &Upstream| upstream.address == defaults::EXAMPLE_UPSTREAM;
     if !settings.upstreams.iter().any(is_asked) {
@@ -80,13 +80,12 @@ fn refuse_example(settings: &Settings, text: &str, name: &str) -> Result<(), Con
     faults.check(name, text)
 }
 
-/// Reads the text of a TOML file of that name.
+/// Parses the text of a TOML file of that name.
 ///
 /// # Errors
 ///
-/// What is not TOML; keys that are not known; values of another type, out of bounds or without
-/// their unit; values that contradict each other. All that is wrong is reported, unless the text
-/// is not TOML.
+/// Invalid TOML; unknown keys; values of another type, outside their bounds or without their unit; values that
+/// contradict each other. All faults are reported, unless the TOML is invalid.
 pub fn parse(text: &str, name: &str) -> Result<Settings, ConfigError> {
     let mut faults = Faults::default();
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -100,13 +99,12 @@ pub fn parse(text: &str, name: &str) -> Result<Settings, ConfigError> {
     Ok(settings)
 }
 
-/// A complete file: every key with its default, and what it means.
+/// A complete file: every key with its default and its meaning.
 pub fn template() -> &'static str {
     include_str!("template.toml")
 }
 
-/// The keys that differ in what a running server cannot change: sockets, threads, the user and
-/// the log are made once, at the start.
+/// The keys that differ and need a restart: sockets, threads, the user and the log are set up only at the start.
 pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let differs = [
         ("listen", old.listen != new.listen),
@@ -123,8 +121,8 @@ pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
     names.map(|(name, _)| name).collect()
 }
 
-/// Gives `new` what a running server has of the keys that it cannot change, so that it says what is
-/// in force: the next reload is compared with that, and each worker goes on with its share.
+/// Copies the keys that need a restart from the running settings to `new`, so that it contains the settings in effect:
+/// the next reload is compared with them, and each worker keeps its share.
 pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.listen.clone_from(&running.listen);
     new.driver_cache.clone_from(&running.driver_cache);
@@ -176,7 +174,7 @@ fn notes(settings: &Settings) -> Vec<String> {
     notes
 }
 
-/// What the parser of TOML says, and what is mostly behind it.
+/// The message of the TOML parser, with the most frequent cause.
 fn syntax(message: &str) -> String {
     let message = message.lines().collect::<Vec<_>>().join(", ");
     let remedy = if message.starts_with("duplicate key") {
@@ -187,7 +185,7 @@ fn syntax(message: &str) -> String {
     format!("not valid TOML: {message}; {remedy}")
 }
 
-/// The text of a file. What is not UTF-8 is reported where it begins.
+/// The text of a file. Invalid UTF-8 is reported at its position.
 fn read_text(path: &Path, name: &str) -> Result<String, ConfigError> {
     let read = || -> io::Result<Vec<u8>> {
         let mut octets = Vec::new();

@@ -1,4 +1,4 @@
-//! The configuration of mtd64-ng: nine keys, one a line, each a word and a value.
+//! The configuration of mtd64-ng: nine keys, one per line, each a word and a value.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -15,10 +15,10 @@ use super::{Loaded, check, defaults, read_text, values};
 use crate::settings::nets::NetSet;
 use crate::settings::{LogLevel, LogSettings, SOURCE_PORTS, Selection, Settings, Upstream, View};
 
-/// Where the system's own resolvers are named (resolv.conf(5)).
+/// The file with the system's own resolvers (resolv.conf(5)).
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Reads an mtd64-ng.conf; `nameserver defaults` reads /etc/resolv.conf.
+/// Loads an mtd64-ng.conf; `nameserver defaults` reads /etc/resolv.conf.
 ///
 /// # Errors
 ///
@@ -30,13 +30,13 @@ pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
     parse(&text, &name, &resolvers)
 }
 
-/// Reads the text of an mtd64-ng.conf of that name; `resolv_conf` is the text of
-/// /etc/resolv.conf, for `nameserver defaults`.
+/// Parses the text of an mtd64-ng.conf of that name; `resolv_conf` is the text of /etc/resolv.conf,
+/// for `nameserver defaults`.
 ///
 /// # Errors
 ///
-/// Keys that are not known or given twice, values that are not theirs or out of the bounds of
-/// this server, and no name server at all.
+/// Keys that are unknown or repeated, values that are invalid or outside the bounds of this server,
+/// and a missing name server.
 pub fn parse(text: &str, name: &str, resolv_conf: &str) -> Result<Loaded, ConfigError> {
     let mut faults = Faults::default();
     let mut given = Given::default();
@@ -74,7 +74,7 @@ const KEYS: [&str; 9] = [
     "port",
 ];
 
-/// A line that says something: two words and their places.
+/// A line with a setting: two words and their positions.
 struct Line<'t> {
     key: &'t str,
     key_span: Range<usize>,
@@ -82,7 +82,7 @@ struct Line<'t> {
     span: Range<usize>,
 }
 
-/// The lines that say something; comments begin with `#` or `//`.
+/// The lines with a setting; comments begin with `#` or `//`.
 fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut start = 0;
     text.split_inclusive('\n').filter_map(move |line| {
@@ -110,7 +110,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// What the file says.
+/// The values in the file.
 #[derive(Debug, Default)]
 struct Given {
     seen: Vec<&'static str>,
@@ -272,7 +272,7 @@ impl Given {
         }
     }
 
-    /// What is different from mtd64-ng.
+    /// The differences from mtd64-ng.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = DIFFERENCES.into_iter().map(str::to_owned).collect();
         if self.selection == Some(Selection::RoundRobin) {
@@ -308,7 +308,7 @@ impl Given {
     }
 }
 
-/// What mtd64-ng has no key for and does otherwise.
+/// Differences from mtd64-ng without a key there.
 const DIFFERENCES: [&str; 4] = [
     "cache: answers are cached, up to 256 MiB; mtd64-ng has no cache",
     "clients: every address may send queries, as with mtd64-ng; the key allow of a TOML file restricts this",
@@ -347,7 +347,7 @@ fn example(key: &str) -> &'static str {
     }
 }
 
-/// A time in seconds without a unit.
+/// A duration in seconds without a unit.
 fn timeout(value: &str) -> Result<Nanos, String> {
     let ns = values::time(&format!("{value}s"), 0..=Nanos::MAX)
         .map_err(|_| format!("{value:?} is not a number of seconds; write it like 2.5"))?;
@@ -370,8 +370,7 @@ fn whole(value: &str, least: u64, most: u64) -> Result<u64, String> {
     Ok(number)
 }
 
-/// The servers that resolv.conf(5) names. Lines that cannot be read are passed over, as the C
-/// library does.
+/// The servers in resolv.conf(5). Invalid lines are skipped, as by the C library.
 fn resolvers(resolv_conf: &str) -> impl Iterator<Item = SocketAddr> {
     resolv_conf.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

@@ -1,4 +1,5 @@
-//! Tables of a TOML document, read key by key, so that every fault is found and has its place.
+//! Reads the tables of a TOML document key by key, so that every fault is found and has its
+//! position.
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -12,10 +13,10 @@ use super::error::{Fault, Faults};
 use super::keys::Keys;
 use super::values;
 
-/// A value and its place in the file.
+/// A value and its position in the file.
 pub(super) type Item<'t> = Spanned<DeValue<'t>>;
 
-/// A table whose keys are known.
+/// A table with known keys.
 #[derive(Clone, Debug)]
 pub(super) struct Section<'a, 't> {
     table: &'a DeTable<'t>,
@@ -24,7 +25,7 @@ pub(super) struct Section<'a, 't> {
 }
 
 impl<'a, 't> Section<'a, 't> {
-    /// A table at its place. Keys that it does not know are faults.
+    /// Opens the table at its position. Unknown keys are faults.
     pub(super) fn open(
         table: &'a DeTable<'t>,
         span: Range<usize>,
@@ -39,7 +40,7 @@ impl<'a, 't> Section<'a, 't> {
         Self { table, span, keys }
     }
 
-    /// Where the table begins.
+    /// The position of the table.
     pub(super) fn span(&self) -> Range<usize> {
         self.span.clone()
     }
@@ -51,7 +52,7 @@ impl<'a, 't> Section<'a, 't> {
         Some(Value { name: key, item })
     }
 
-    /// What a key says; `None` if it is not given, or wrong.
+    /// The parsed value of a key; `None` if it is missing or invalid.
     pub(super) fn read<T>(
         &self,
         key: &'static str,
@@ -62,8 +63,8 @@ impl<'a, 't> Section<'a, 't> {
         faults.keep(read(value))
     }
 
-    /// What each element of a list says; `None` if it is not given, or no list. Wrong elements
-    /// are left out.
+    /// The parsed elements of a list; `None` if it is missing or not a list. Invalid elements are
+    /// omitted.
     pub(super) fn list<T>(
         &self,
         key: &'static str,
@@ -83,7 +84,7 @@ impl<'a, 't> Section<'a, 't> {
         Some(items.iter().filter_map(&mut read_one).collect())
     }
 
-    /// As [`Section::list`], but an empty list is a fault.
+    /// Like [`Section::list`], but an empty list is a fault.
     pub(super) fn some<T>(
         &self,
         key: &'static str,
@@ -117,7 +118,7 @@ impl<'a, 't> Section<'a, 't> {
         })
     }
 
-    /// A table below this one.
+    /// A subtable.
     pub(super) fn section(
         &self,
         key: &'static str,
@@ -141,12 +142,12 @@ impl<'a, 't> Value<'a, 't> {
         self.item.span()
     }
 
-    /// The value with its place.
+    /// Adds the position to a value.
     pub(super) fn spanned<T>(&self, value: T) -> Spanned<T> {
         Spanned::new(self.span(), value)
     }
 
-    /// A fault of this value: its key, then the text.
+    /// A fault of this value: its key, followed by the text.
     pub(super) fn fault(&self, text: impl fmt::Display) -> Fault {
         Fault {
             span: self.span(),
@@ -169,7 +170,7 @@ impl<'a, 't> Value<'a, 't> {
         ))
     }
 
-    /// A text, read further.
+    /// A text, parsed by `read`.
     pub(super) fn text<T>(
         &self,
         example: &str,
@@ -222,7 +223,7 @@ impl<'a, 't> Value<'a, 't> {
         let DeValue::Integer(given) = self.item.get_ref() else {
             return Err(self.mistyped("a whole number", &format!("{example}, without quotes")));
         };
-        // Out of i128: below or above every bound.
+        // Outside i128: below or above every bound.
         let edge = if given.as_str().starts_with('-') {
             i128::MIN
         } else {
@@ -241,7 +242,7 @@ impl<'a, 't> Value<'a, 't> {
         Ok(number)
     }
 
-    /// As [`Value::whole`], as a smaller type that holds the bounds.
+    /// Like [`Value::whole`], for a smaller type that can hold the bounds.
     pub(super) fn number<T>(&self, bounds: RangeInclusive<T>) -> Result<T, Fault>
     where
         T: Copy + Into<u64> + TryFrom<u64>,
@@ -250,7 +251,7 @@ impl<'a, 't> Value<'a, 't> {
         Ok(T::try_from(wide).unwrap_or(*bounds.end()))
     }
 
-    /// As [`Value::whole`], for a count of things in memory.
+    /// Like [`Value::whole`], for a number of objects in memory.
     pub(super) fn count(&self, bounds: RangeInclusive<usize>) -> Result<usize, Fault> {
         let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let counted = self.whole(wide(*bounds.start())..=wide(*bounds.end()))?;
@@ -267,7 +268,7 @@ impl<'a, 't> Value<'a, 't> {
         self.text("\"30s\"", |text| values::seconds(text, bounds))
     }
 
-    /// A number without a unit, where one is needed, is the commonest mistake.
+    /// Detects a number without its unit, the most common mistake.
     pub(super) fn needs_unit(&self, example: &str) -> Result<(), Fault> {
         match self.item.get_ref() {
             DeValue::Integer(n) => {
@@ -281,7 +282,7 @@ impl<'a, 't> Value<'a, 't> {
         }
     }
 
-    /// Whether this says that there is none: "off", or another such word.
+    /// Whether this is the given word, such as "off".
     pub(super) fn says(&self, word: &str) -> bool {
         self.item.get_ref().as_str() == Some(word)
     }

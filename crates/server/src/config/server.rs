@@ -1,4 +1,4 @@
-//! All tables but `[dns64]` and `[[view]]`.
+//! All tables except `[dns64]` and `[[view]]`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::settings::{
     LookupOrder, RateLimit, SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream, XdpMode,
 };
 
-/// Reads a whole document. What is wrong is added to the faults and replaced by the default.
+/// Reads a whole document. Invalid values are added to the faults and replaced by their defaults.
 pub(super) fn read(
     document: &Spanned<DeTable<'_>>,
     file_len: usize,
@@ -98,7 +98,7 @@ fn listen(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Spanned<SocketAddr>
     listen
 }
 
-/// Interfaces whose datagrams pass the kernel by.
+/// Interfaces with AF_XDP sockets.
 fn af_xdp(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Attachment> {
     let own = interfaces("af-xdp", top, faults);
     let mut unheard = Faults::default();
@@ -140,7 +140,7 @@ fn interfaces(key: &'static str, top: &Section<'_, '_>, faults: &mut Faults) -> 
     list.into_iter().map(Spanned::into_inner).collect()
 }
 
-/// An interface as a text, or as a table with a mode of its own.
+/// An interface as a text, or as a table with its own mode.
 fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<Attachment> {
     let example = "\"eth0\" or { interface = \"eth0\", mode = \"generic\" }";
     let name = |v: Value<'_, '_>| v.text(example, interface);
@@ -169,7 +169,7 @@ fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<Attachm
     })
 }
 
-/// The name of an interface, as the kernel allows them (`dev_valid_name`).
+/// Checks the name of an interface by the rules of the kernel (`dev_valid_name`).
 fn interface(name: &str) -> Result<String, String> {
     let is_bad = |c: char| c.is_whitespace() || c == '/' || c == ':' || c == '\0';
     if name.is_empty() || name.len() > 15 || [".", ".."].contains(&name) || name.contains(is_bad) {
@@ -264,7 +264,7 @@ fn forward_special(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<NameBuf> {
         .collect()
 }
 
-/// What `[upstream]` says.
+/// The values in `[upstream]`.
 struct UpstreamTable {
     servers: Vec<Spanned<Upstream>>,
     selection: Selection,
@@ -311,7 +311,7 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
     table
 }
 
-/// A server as a text, or as a table with a timeout and attempts of its own.
+/// A server as a text, or as a table with its own timeout and attempts.
 fn server(
     value: Value<'_, '_>,
     timeout_ns: Nanos,

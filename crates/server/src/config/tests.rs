@@ -1,4 +1,4 @@
-//! What a configuration comes to.
+//! The settings that result from configurations.
 
 mod refusals;
 
@@ -17,7 +17,7 @@ use crate::settings::{
     XdpMode,
 };
 
-/// A text with an upstream before its first line, as a dotted key, so that top-level keys can follow.
+/// Adds an upstream before the first line of a text, as a dotted key, so that top-level keys can follow.
 fn beside_upstream(text: &str) -> String {
     format!("upstream.servers = [\"192.0.2.53\"]\n{text}")
 }
@@ -29,12 +29,12 @@ fn accepted(text: &str) -> Settings {
     }
 }
 
-/// The settings of a text beside an upstream.
+/// The settings of a text with an upstream.
 fn read(text: &str) -> Settings {
     accepted(&beside_upstream(text))
 }
 
-/// The function of a view.
+/// The DNS64 function of a view.
 fn function(settings: &Settings, view: usize) -> &Dns64 {
     settings.views[view].dns64.as_ref().unwrap()
 }
@@ -43,7 +43,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// What is done for a name, and its prefix.
+/// The action and the prefix for a name.
 fn rule(dns64: &Dns64, name: &str) -> (DomainAction, Option<String>) {
     let rule = dns64
         .domains
@@ -52,7 +52,7 @@ fn rule(dns64: &Dns64, name: &str) -> (DomainAction, Option<String>) {
 }
 
 #[test]
-fn two_lines_are_enough_and_the_rest_are_the_documented_defaults() {
+fn two_lines_suffice_and_the_rest_has_the_documented_defaults() {
     let settings = accepted("[upstream]\nservers = [\"192.0.2.53\"]\n");
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["[::]:53", "0.0.0.0:53"]);
@@ -85,13 +85,13 @@ fn two_lines_are_enough_and_the_rest_are_the_documented_defaults() {
 }
 
 #[test]
-fn the_template_says_the_defaults() {
+fn template_equals_the_defaults() {
     let least = accepted("[upstream]\nservers = [\"192.0.2.53\"]\n");
     assert_eq!(accepted(template()), least);
 }
 
 #[test]
-fn the_template_has_every_key() {
+fn template_has_every_key() {
     for table in keys::tables() {
         for key in table.keys {
             let said = [format!("{key} = "), format!("[{key}]")];
@@ -105,7 +105,7 @@ fn the_template_has_every_key() {
 }
 
 #[test]
-fn the_template_s_commented_keys_can_be_used() {
+fn commented_keys_of_the_template_are_valid() {
     let used: Vec<String> = template()
         .lines()
         .map(|line| match line.strip_prefix('#') {
@@ -128,7 +128,7 @@ fn the_template_s_commented_keys_can_be_used() {
 }
 
 #[test]
-fn keys_of_the_top_level_and_of_the_operator_arrive() {
+fn top_level_and_operator_keys_are_applied() {
     let settings = read(
         r#"
         listen = ["192.0.2.1", "[2001:db8::1]:5353"]
@@ -167,7 +167,7 @@ fn keys_of_the_top_level_and_of_the_operator_arrive() {
 }
 
 #[test]
-fn bounds_of_cache_tcp_and_rates_arrive() {
+fn limits_of_cache_tcp_and_rates_are_applied() {
     let settings = read(
         r#"
         [cache]
@@ -212,13 +212,13 @@ fn bounds_of_cache_tcp_and_rates_arrive() {
 }
 
 #[test]
-fn a_cache_is_switched_off_by_a_word_or_by_zero() {
+fn cache_is_disabled_by_off_or_zero() {
     assert_eq!(read("[cache]\nsize = \"off\"").cache.bytes, 0);
     assert_eq!(read("[cache]\nsize = 0").cache.bytes, 0);
 }
 
 #[test]
-fn a_server_s_own_time_and_attempts_go_before_those_of_all() {
+fn timeout_and_attempts_of_a_server_override_the_common_ones() {
     let settings = accepted(
         r#"
         [upstream]
@@ -274,7 +274,7 @@ fn upstreams_are_bounded() {
 }
 
 #[test]
-fn a_view_changes_what_it_names_and_keeps_the_rest() {
+fn view_inherits_settings_that_it_does_not_override() {
     let settings = read(
         r#"
         [dns64]
@@ -327,7 +327,7 @@ fn several_prefixes_keep_their_order() {
 }
 
 #[test]
-fn forwarding_alone_can_be_the_rule_and_dns64_the_exception() {
+fn forwarding_can_be_the_default_and_dns64_the_exception() {
     let settings = read(
         "[dns64]\nenabled = false\n[[view]]\nclients = [\"2001:db8::/32\"]\n\
          dns64 = { enabled = true, prefix = \"none\" }",
@@ -337,7 +337,7 @@ fn forwarding_alone_can_be_the_rule_and_dns64_the_exception() {
 }
 
 #[test]
-fn a_domain_s_prefix_does_not_exclude_the_others() {
+fn prefix_for_a_domain_does_not_exclude_other_names() {
     let settings =
         read("dns64.domain-prefixes = [{ domain = \"a.test\", prefix = \"2001:db8::/96\" }]");
     let dns64 = function(&settings, 0);
@@ -347,7 +347,7 @@ fn a_domain_s_prefix_does_not_exclude_the_others() {
 }
 
 #[test]
-fn actions_and_prefixes_of_domains_come_from_the_nearest_above() {
+fn action_and_prefix_of_a_domain_come_from_the_nearest_parent() {
     let settings = read(
         r#"
         [dns64]
@@ -375,7 +375,7 @@ fn actions_and_prefixes_of_domains_come_from_the_nearest_above() {
 }
 
 #[test]
-fn a_change_of_what_is_made_at_the_start_is_named() {
+fn changed_keys_that_need_a_restart_are_named() {
     let old = read("");
     assert!(diff_needing_restart(&old, &old).is_empty());
     let kept = read(
@@ -400,7 +400,7 @@ fn a_change_of_what_is_made_at_the_start_is_named() {
 }
 
 #[test]
-fn interfaces_of_the_driver_are_texts_or_tables() {
+fn driver_interfaces_are_texts_or_tables() {
     assert_eq!(read("").driver_cache, []);
     let settings =
         read("driver-cache = [\"eth0\", { interface = \"s0\", mode = \"generic\", force = true }]");
@@ -417,7 +417,7 @@ fn interfaces_of_the_driver_are_texts_or_tables() {
 }
 
 #[test]
-fn what_keeps_the_driver_from_answering_is_noted() {
+fn settings_that_disable_the_driver_are_noted() {
     for (text, key) in [
         ("rate-limit.responses-per-second = 9", "rate-limit"),
         ("log.queries = true", "log.queries"),
@@ -437,7 +437,7 @@ fn what_keeps_the_driver_from_answering_is_noted() {
 }
 
 #[test]
-fn what_is_seldom_meant_is_noted() {
+fn rarely_intended_settings_are_noted() {
     let count = |text: &str| notes(&read(text)).len();
     let own = "allow = [\"2001:db8::/32\"]\n";
     assert_eq!(count(own), 0);
@@ -451,7 +451,7 @@ fn what_is_seldom_meant_is_noted() {
 }
 
 #[test]
-fn a_file_is_read_or_its_fault_named() {
+fn unreadable_file_is_named_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dns64d.toml");
     let missing = load(&path).unwrap_err().to_string();
@@ -482,7 +482,7 @@ fn a_file_is_read_or_its_fault_named() {
 }
 
 #[test]
-fn ipv6_addresses_without_a_port_need_no_brackets() {
+fn ipv6_address_without_a_port_needs_no_brackets() {
     let settings = read(
         "listen = [\"::1\", \"2001:db8::53\", \"2001:db8::1:5\", \"[2001:db8::1:53]\", \"::\"]",
     );
@@ -498,7 +498,7 @@ fn ipv6_addresses_without_a_port_need_no_brackets() {
 }
 
 #[test]
-fn the_template_s_upstream_has_to_be_replaced() {
+fn upstream_of_the_template_must_be_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dns64d.toml");
     std::fs::write(&path, template()).unwrap();
@@ -516,7 +516,7 @@ fn the_template_s_upstream_has_to_be_replaced() {
     assert!(refusal.ends_with("           ^^^^^^^^^^"), "{refusal}");
 }
 
-/// The template with some octets replaced, removed or put in.
+/// The template with some octets replaced, removed or inserted.
 fn mutated(changes: &[(usize, usize, String)]) -> String {
     let mut text: Vec<char> = template().chars().filter(|c| *c != '#').collect();
     for (at, removed, inserted) in changes {
@@ -527,7 +527,7 @@ fn mutated(changes: &[(usize, usize, String)]) -> String {
     text.into_iter().collect()
 }
 
-/// A line of the template without its neighbours, with another value.
+/// A line of the template alone, with another value.
 fn line_with(line: usize, value: &str) -> String {
     let lines: Vec<&str> = template().lines().filter(|l| l.contains(" = ")).collect();
     let key = lines[line % lines.len()]
@@ -553,7 +553,7 @@ fn line_with(line: usize, value: &str) -> String {
 
 proptest! {
     #[test]
-    fn no_change_of_the_template_breaks_the_reader(
+    fn mutated_template_never_panics(
         changes in prop::collection::vec((any::<usize>(), 0..20_usize, "[ -~é\n\t\u{0}]{0,8}"), 0..6)
     ) {
         let text = mutated(&changes);
@@ -563,7 +563,7 @@ proptest! {
     }
 
     #[test]
-    fn no_value_breaks_the_reader(
+    fn arbitrary_values_never_panic(
         line in any::<usize>(),
         value in prop_oneof![
             "\"[0-9a-fx:./\\[\\]%msh iGMB-]{0,24}\"",
@@ -580,7 +580,7 @@ proptest! {
     }
 
     #[test]
-    fn every_mark_stands_below_its_line(
+    fn every_mark_is_below_its_line(
         changes in prop::collection::vec((any::<usize>(), 0..3_usize, "[ -~é\n]{0,3}"), 1..4)
     ) {
         let text = mutated(&changes);

@@ -1,4 +1,4 @@
-//! From the text of one value to what it means. Errors are texts: the value, the bound, the remedy.
+//! Parses single values. Errors are texts: the value, the bound, the remedy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
-/// Units of time, largest first.
+/// Units of durations, largest first.
 const TIME_UNITS: [(&str, u64); 5] = [
     ("d", DAY),
     ("h", HOUR),
@@ -31,7 +31,7 @@ const TIME_UNITS: [(&str, u64); 5] = [
 /// Units of memory, largest first.
 const SIZE_UNITS: [(&str, u64); 3] = [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];
 
-/// Reads a time with its unit: "800ms", "1.5s", "1h".
+/// Parses a duration with its unit: "800ms", "1.5s", "1h".
 pub(super) fn time(text: &str, bounds: RangeInclusive<Nanos>) -> Result<Nanos, String> {
     let example = "\"800ms\", \"2s\" or \"1h\"";
     let ns = with_unit(text, &TIME_UNITS, "time", example)?;
@@ -40,7 +40,7 @@ pub(super) fn time(text: &str, bounds: RangeInclusive<Nanos>) -> Result<Nanos, S
     Ok(ns)
 }
 
-/// Reads a time in whole seconds, with its unit.
+/// Parses a duration in whole seconds, with its unit.
 pub(super) fn seconds(text: &str, bounds: RangeInclusive<u32>) -> Result<u32, String> {
     let (least, most) = (u64::from(*bounds.start()), u64::from(*bounds.end()));
     let ns = time(text, least * SECOND..=most * SECOND)?;
@@ -52,7 +52,7 @@ pub(super) fn seconds(text: &str, bounds: RangeInclusive<u32>) -> Result<u32, St
     }
 }
 
-/// Reads a size with its unit: "256MiB".
+/// Parses a size with its unit: "256MiB".
 pub(super) fn size(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, String> {
     let octets = with_unit(text, &SIZE_UNITS, "size", "\"64MiB\" or \"1GiB\"")?;
     within(octets, &bounds, |octets| in_units(octets, &SIZE_UNITS))
@@ -60,7 +60,7 @@ pub(super) fn size(text: &str, bounds: RangeInclusive<u64>) -> Result<u64, Strin
     Ok(octets)
 }
 
-/// A number with one of these units, in the smallest unit's base.
+/// Parses a number with one of these units; returns it in the smallest unit's base.
 fn with_unit(text: &str, units: &[(&str, u64)], what: &str, example: &str) -> Result<u64, String> {
     let at = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -87,8 +87,8 @@ fn with_unit(text: &str, units: &[(&str, u64)], what: &str, example: &str) -> Re
         .ok_or_else(|| format!("{text:?} is not a {what}; write it like {example}"))
 }
 
-/// A decimal number times a scale; the largest of all if it is larger. `None` for what is not a
-/// number or no whole one.
+/// A decimal number times a scale; saturates at the maximum. `None` if the text is not a number or the result is not a
+/// whole number.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if whole.is_empty() || fraction.is_empty() || fraction.contains('.') {
@@ -108,7 +108,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
     Some(whole.saturating_mul(scale).saturating_add(product))
 }
 
-/// A number in the largest unit in which it is whole.
+/// A number in the largest unit that gives a whole number.
 fn in_units(number: u64, units: &[(&str, u64)]) -> String {
     units
         .iter()
@@ -119,7 +119,7 @@ fn in_units(number: u64, units: &[(&str, u64)]) -> String {
         )
 }
 
-/// What is wrong with a number outside its bounds.
+/// Describes the fault of a number outside its bounds.
 pub(super) fn within(
     number: u64,
     bounds: &RangeInclusive<u64>,
@@ -135,9 +135,8 @@ pub(super) fn within(
     }
 }
 
-/// Reads an address with a port, or without one for the default port. IPv4-mapped addresses
-/// become IPv4. A link-local address needs its zone: the name of an interface of this machine, or
-/// its number.
+/// Parses an address with a port, or without one for the default port. IPv4-mapped addresses become IPv4. A link-local
+/// address needs its zone: the name or the index of an interface of this machine.
 pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     let numbered = with_zone_number(text)?;
     ambiguous(text, default_port)?;
@@ -146,7 +145,7 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, Strin
         let ip = numbered.parse().ok()?;
         Some(SocketAddr::new(ip, default_port))
     };
-    // The rest: an IPv6 address with brackets or a zone, without port.
+    // Otherwise an IPv6 address with brackets or a zone, without port.
     let bracketed = || {
         let inner = numbered.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
         let inner = inner.unwrap_or(&numbered);
@@ -179,8 +178,8 @@ pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, Strin
     Ok(address)
 }
 
-/// Refuses an IPv6 address without brackets that is probably meant to have a port: its last group is the
-/// usual one, or it is an IPv4-compatible address (RFC 4291 section 2.5.5.1), which no host has.
+/// Refuses an IPv6 address without brackets that is probably meant to have a port: its last group is the default port,
+/// or it is an IPv4-compatible address (RFC 4291 section 2.5.5.1), which no host has.
 fn ambiguous(text: &str, default_port: u16) -> Result<(), String> {
     let Some((address, port)) = text.rsplit_once(':') else {
         return Ok(());
@@ -198,8 +197,7 @@ fn ambiguous(text: &str, default_port: u16) -> Result<(), String> {
     ))
 }
 
-/// The text of an address with the number of its zone (RFC 4007 section 11.2), if it has the name
-/// of an interface there.
+/// Replaces the name of an interface in the zone of an address (RFC 4007 section 11.2) by its index.
 fn with_zone_number(text: &str) -> Result<String, String> {
     let Some((address, after)) = text.split_once('%') else {
         return Ok(text.to_owned());
@@ -217,15 +215,15 @@ fn with_zone_number(text: &str) -> Result<String, String> {
     Ok(format!("{address}%{number}{rest}"))
 }
 
-/// The number of an interface of this machine.
+/// The index of an interface of this machine.
 fn interface(name: &str) -> rustix::io::Result<u32> {
     use rustix::net::{AddressFamily, SocketType, netdevice, socket};
     let any = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
     netdevice::name_to_index(&any, name)
 }
 
-/// Reads a network of clients, or one address. IPv4-mapped networks are refused: clients with
-/// such addresses count as IPv4.
+/// Parses a network of clients, or one address. IPv4-mapped networks are refused: clients with such addresses count as
+/// IPv4.
 pub(super) fn network(text: &str) -> Result<IpNet, String> {
     let net = any_network(text)?;
     let IpNet::V6(v6) = net else {
@@ -243,10 +241,10 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
     }
 }
 
-/// Bits before the IPv4 address in an IPv4-mapped one (RFC 4291 section 2.5.5.2).
+/// Number of bits before the IPv4 address in an IPv4-mapped address (RFC 4291 section 2.5.5.2).
 const MAPPED_LEN: u8 = 96;
 
-/// Reads an IPv4 network.
+/// Parses an IPv4 network.
 pub(super) fn ipv4_network(text: &str) -> Result<Ipv4Net, String> {
     match any_network(text)? {
         IpNet::V4(net) => Ok(net),
@@ -256,10 +254,10 @@ pub(super) fn ipv4_network(text: &str) -> Result<Ipv4Net, String> {
     }
 }
 
-/// Reads a network of AAAA records.
+/// Parses a network of AAAA records.
 pub(super) fn ipv6_network(text: &str) -> Result<Ipv6Net, String> {
     if text == "::ffff/96" {
-        // RFC 6147 section 5.1.4 writes it so; read by RFC 4291 it would be ::/96.
+        // The notation of RFC 6147 section 5.1.4; by RFC 4291 it would mean ::/96.
         return Err(
             "\"::ffff/96\" is not the network of the IPv4-mapped addresses, though RFC 6147 \
              writes it so; write \"::ffff:0:0/96\""
@@ -294,8 +292,7 @@ fn any_network(text: &str) -> Result<IpNet, String> {
     Ok(net)
 }
 
-/// Reads a prefix for IPv4 addresses (RFC 6052). One whose addresses no translator can have is
-/// refused.
+/// Parses a prefix for IPv4 addresses (RFC 6052). Prefixes that no translator can use are refused.
 pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
     let prefix: Pref64 = text.parse().map_err(|error| match error {
         Pref64Error::Length { len } => {
@@ -325,9 +322,9 @@ pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
     }
 }
 
-/// Networks of IPv6 that no packet to a translator has as its destination (RFC 4291 section 2.4).
+/// IPv6 networks that are never the destination of a packet to a translator (RFC 4291 section 2.4).
 const NO_PREFIX: [(Ipv6Addr, u8, &str); 4] = [
-    // With unspecified and loopback: RFC 4291 section 2.5.5.1.
+    // Including unspecified and loopback: RFC 4291 section 2.5.5.1.
     (Ipv6Addr::UNSPECIFIED, MAPPED_LEN, "IPv4-compatible"),
     // RFC 4291 section 2.5.5.2.
     (
@@ -341,7 +338,7 @@ const NO_PREFIX: [(Ipv6Addr, u8, &str); 4] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// Reads a domain, which stands for itself and all names below it.
+/// Parses a domain, which includes all names below it.
 pub(super) fn domain(text: &str) -> Result<NameBuf, String> {
     if let Some(below) = text.strip_prefix("*.") {
         return Err(format!(
@@ -357,7 +354,7 @@ pub(super) fn domain(text: &str) -> Result<NameBuf, String> {
     text.parse().map_err(|error| format!("{text:?}: {error}"))
 }
 
-/// One of some words.
+/// Parses one of some words.
 pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
@@ -373,7 +370,7 @@ pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
     ))
 }
 
-/// Whether one server can be asked at this address.
+/// Parses the address of one server.
 pub(super) fn upstream_address(text: &str) -> Result<SocketAddr, String> {
     let address = address(text, DNS_PORT)?;
     let ip = address.ip();
@@ -393,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units_and_may_have_decimals() {
+    fn durations_have_units_and_may_have_decimals() {
         let read = |text| time(text, 0..=DAY);
         assert_eq!(read("800ms"), Ok(800 * MILLISECOND));
         assert_eq!(read("1.5s"), Ok(1_500 * MILLISECOND));
@@ -442,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_may_leave_the_port_out() {
+    fn addresses_may_omit_the_port() {
         let read = |text| address(text, 53).map(|a| a.to_string());
         assert_eq!(read("192.0.2.1"), Ok("192.0.2.1:53".to_owned()));
         assert_eq!(read("192.0.2.1:54"), Ok("192.0.2.1:54".to_owned()));
@@ -464,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_the_number_or_the_name_of_an_interface() {
+    fn zone_is_the_index_or_name_of_an_interface() {
         let scope = |text| match address(text, 53) {
             Ok(SocketAddr::V6(v6)) => Ok((v6.scope_id(), v6.port())),
             Ok(other) => panic!("{other}"),

@@ -1,4 +1,4 @@
-//! How a server is, as [`super::Answer::Status`] tells it.
+//! The state of a server, the content of [`super::Answer::Status`].
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,58 +10,58 @@ use serde::{Deserialize, Serialize};
 use crate::driver;
 use crate::health::UpstreamState;
 
-/// How a server is.
+/// The state of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its version.
+    /// Version.
     pub version: String,
-    /// Its process.
+    /// Process ID.
     pub pid: u32,
-    /// How long it has been running, in seconds.
+    /// Uptime in seconds.
     pub uptime_s: u64,
-    /// The file that it was configured by.
+    /// Configuration file.
     pub config: PathBuf,
-    /// Where it listens.
+    /// Addresses that the server listens at.
     pub listen: Vec<SocketAddr>,
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// Whom it asks.
+    /// Upstreams.
     pub upstreams: Vec<UpstreamStatus>,
-    /// Answers in the cache.
+    /// Number of cached responses.
     pub cache_entries: u64,
-    /// Their memory, in octets.
+    /// Memory of the cache in octets.
     pub cache_bytes: u64,
-    /// Bound on that.
+    /// Memory limit of the cache in octets.
     pub cache_bytes_max: u64,
     /// The cache in the driver, if it is configured.
     #[serde(default)]
     pub driver_cache: Option<DriverStatus>,
-    /// The interfaces whose datagrams pass the kernel by.
+    /// Interfaces with AF_XDP sockets.
     #[serde(default)]
     pub af_xdp: Vec<InterfaceStatus>,
-    /// By what it is confined: `landlock abi N`, `seccomp`, both with a comma, or `off`.
+    /// Active sandbox: `landlock abi N`, `seccomp`, both with a comma, or `off`.
     pub sandbox: String,
 }
 
-/// How the cache in the driver is.
+/// The state of the cache in the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverStatus {
     /// Interfaces that its program is attached to; none after a failure.
     pub interfaces: Vec<InterfaceStatus>,
-    /// Responses that it can send.
+    /// Number of responses that it can send.
     pub entries: u64,
-    /// The key for whose sake it leaves all queries to the sockets.
+    /// The configuration key because of which it leaves all queries to the sockets.
     pub idle: Option<String>,
 }
 
 /// An interface with an XDP program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceStatus {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// `native` or `generic`.
     pub mode: String,
-    /// How many of its receive queues are read, if it has AF_XDP sockets.
+    /// Number of receive queues with AF_XDP sockets, if the interface has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<usize>,
 }
@@ -109,21 +109,21 @@ impl fmt::Display for DriverStatus {
     }
 }
 
-/// How an upstream is, as all workers together know it.
+/// The combined state of an upstream over all workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamStatus {
-    /// Its address and port.
+    /// Address and port.
     pub address: SocketAddr,
-    /// For how many seconds it has been down; `None`: it is up, or has not been asked.
+    /// Duration of its outage in seconds; `None`: it is up, or was never queried.
     pub down_s: Option<u64>,
-    /// Smoothed round-trip time in microseconds; `None` until the first answer.
+    /// Smoothed round-trip time in microseconds; `None` until the first response.
     pub rtt_us: Option<u64>,
-    /// Share of the questions that were not answered in time, smoothed, in millionths.
+    /// Smoothed share of queries without a timely response, in millionths.
     pub loss_ppm: u32,
 }
 
 impl UpstreamStatus {
-    /// From what is known of an upstream.
+    /// Converts the state of an upstream.
     pub fn new(address: SocketAddr, state: &UpstreamState, now: Nanos) -> Self {
         let down_for = state.down_since.map(|since| now.saturating_sub(since));
         Self {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::control::Answer;
 
-    /// One that is slow, one that is down, one of which nothing is known.
+    /// A slow upstream, one that is down, and one in unknown state.
     fn upstreams() -> Vec<UpstreamStatus> {
         let slow = UpstreamState {
             rtt_ns: Some(1_204_567),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read_by_people_and_programs() {
+    fn status_is_readable_by_people_and_programs() {
         let status = Answer::Status(Status {
             version: "1.2.3".into(),
             pid: 7,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_is_an_object_of_json() {
+    fn upstream_is_a_json_object() {
         let upstreams = upstreams();
         let lines = upstreams
             .iter()

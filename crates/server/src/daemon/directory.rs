@@ -1,4 +1,4 @@
-//! The directory of the control socket, made by root for the user that the process becomes.
+//! The directory of the control socket, created by root for the user that the process changes to.
 
 use std::io;
 use std::path::Path;
@@ -9,16 +9,16 @@ use rustix::fs::{fchown, fstat, mkdirat, openat, openat2};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
-/// What others than the owner may do to a directory that they can change.
+/// Write permission of group and others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Makes the directory of the socket for a user, if only that is missing and nobody but root can
-/// change what it is made in: then nothing can take its place before it is given away, and no link
-/// leads anywhere else. In any other place the user makes it.
+/// Creates the directory of the socket for a user, if only its last component is missing and only
+/// root can change the parent: then the directory cannot be replaced before its owner changes, and
+/// no link leads elsewhere. In any other place the user creates it.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// An error of the system.
 pub(super) fn make_for(user: &User, socket: &Path) -> io::Result<()> {
     let directory = socket.parent();
     let Some((parent, name)) = directory.and_then(|d| d.parent().zip(d.file_name())) else {
@@ -53,9 +53,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_directory_that_root_made_in_a_place_of_its_own_is_given_away() {
+    fn only_a_directory_created_by_root_in_a_root_owned_place_is_given_to_the_user() {
         if !rustix::process::geteuid().is_root() {
-            // Only root gives anything away.
+            // Only root can change owners.
             return;
         }
         let nobody = User::from_name("nobody").unwrap().unwrap();
@@ -68,14 +68,14 @@ mod tests {
         let there = dir.path().join("there");
         fs::create_dir(&there).unwrap();
         make_for(&nobody, &there.join("control.sock")).unwrap();
-        assert_eq!(owner(&there), 0, "it was there before");
+        assert_eq!(owner(&there), 0, "it existed before");
 
         let link = dir.path().join("link");
         symlink(&there, &link).unwrap();
         make_for(&nobody, &link.join("control.sock")).unwrap();
-        assert_eq!(owner(&there), 0, "a link led to it");
+        assert_eq!(owner(&there), 0, "a link points to it");
         make_for(&nobody, &link.join("new/control.sock")).unwrap_err();
-        assert!(!there.join("new").exists(), "a link led above it");
+        assert!(!there.join("new").exists(), "a link points to its parent");
 
         for (uid, mode) in [(nobody.uid.as_raw(), 0o755), (0, 0o777), (0, 0o1777)] {
             let foreign = dir.path().join(format!("{uid}-{mode:o}"));

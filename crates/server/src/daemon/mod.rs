@@ -34,10 +34,10 @@ use crate::settings::LogTarget;
 use privileges::PrivilegeError;
 use start::Opened;
 
-/// Which file configures the server.
+/// The configuration file of the server and its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file of its own form.
+    /// A file in this server's own format.
     Toml(PathBuf),
     /// An mtd64-ng.conf.
     Mtd64Ng(PathBuf),
@@ -51,11 +51,11 @@ impl Source {
         }
     }
 
-    /// Reads it.
+    /// Loads the configuration.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or says what cannot be done.
+    /// The file is unreadable or invalid.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
         match self {
             Self::Toml(path) => config::load(path),
@@ -64,55 +64,55 @@ impl Source {
     }
 }
 
-/// Why the server did not start, or ended.
+/// Reason why the server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The configuration.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The log.
+    /// The log cannot be started.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// A TCP socket.
+    /// A TCP socket cannot be opened.
     #[error(transparent)]
     Tcp(#[from] BindError),
-    /// A UDP socket.
+    /// A UDP socket cannot be opened.
     #[error(transparent)]
     Udp(#[from] OpenError),
-    /// The program in the driver.
+    /// The program in the driver cannot be loaded.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// The control socket.
+    /// The control socket cannot be opened.
     #[error(transparent)]
     Control(#[from] SocketError),
-    /// The metrics page.
+    /// The metrics page cannot be served.
     #[error(
         "cannot serve metrics at {address}: {reason}{}",
         crate::gateway::remedy(reason)
     )]
     Metrics {
-        /// Where.
+        /// Address of the page.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
-    /// The user to become.
+    /// The change of user failed.
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
-    /// A thread or the handling of signals.
+    /// A thread or the signal handling cannot be started.
     #[error("cannot start {what}: {reason}")]
     Start {
-        /// Which.
+        /// Its name.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         reason: io::Error,
     },
-    /// A thread that was to run on.
+    /// A thread ended unexpectedly.
     #[error("{thread} ended: {reason}")]
     Ended {
-        /// Which.
+        /// The thread.
         thread: Thread,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -120,11 +120,11 @@ pub enum DaemonError {
 /// A thread of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thread {
-    /// A worker, by its number.
+    /// A worker, by its index.
     Worker(usize),
-    /// The one with the connections.
+    /// The gateway, which owns the connections.
     Gateway,
-    /// Another one.
+    /// Another thread.
     Named(String),
 }
 
@@ -142,7 +142,7 @@ impl fmt::Display for Thread {
 ///
 /// # Errors
 ///
-/// What kept it from starting, or from running on.
+/// An error that prevented the start or ended the server.
 pub fn run(source: Source) -> Result<(), DaemonError> {
     let started = MonotonicClock.now();
     let Loaded {
@@ -154,14 +154,14 @@ pub fn run(source: Source) -> Result<(), DaemonError> {
         tracing::info!("{}: {note}", source.path().display());
     }
     let to_stderr = settings.log.target == LogTarget::Stderr;
-    // Whatever it makes is for its owner and group.
+    // Files are created for owner and group only.
     rustix::process::umask(Mode::from_raw_mode(0o007));
     let life = || {
         let opened = Opened::open(&source, &mut settings)?;
         log.begin()?;
         opened.start(source, settings, started)?.supervise()
     };
-    // Nothing of what it had is used after a panic.
+    // Its state is not used after a panic.
     let ended = catch_unwind(AssertUnwindSafe(life)).unwrap_or_else(|_| {
         Err(DaemonError::Ended {
             thread: Thread::Named("main".to_owned()),
@@ -171,13 +171,13 @@ pub fn run(source: Source) -> Result<(), DaemonError> {
     if let Err(error) = &ended
         && !to_stderr
     {
-        // On standard error it is the last word of the process anyway.
+        // With the log on standard error, the exit message of the process suffices.
         tracing::error!("{error}");
     }
     ended
 }
 
-/// Tells the service manager, if there is one that wants to know.
+/// Notifies the service manager, if there is one.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!("cannot notify the service manager: {error}");

@@ -1,4 +1,4 @@
-//! From root to a user.
+//! Changes from root to another user.
 
 use std::ffi::CString;
 
@@ -7,10 +7,10 @@ use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::thread::{clear_ambient_capability_set, set_capabilities, set_no_new_privs};
 
-/// The user of the settings cannot be had.
+/// Reason why the change to the user failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// Nobody has this name.
+    /// No user has this name.
     #[error(
         "user {0:?} does not exist; create it with `useradd --system --shell /usr/sbin/nologin {0}`, \
          or name another one"
@@ -23,10 +23,10 @@ pub enum PrivilegeError {
         call: &'static str,
         /// The user.
         user: String,
-        /// What the system said.
+        /// Error of the system.
         reason: Errno,
     },
-    /// The capabilities stay.
+    /// The capabilities cannot be dropped.
     #[error("cannot drop the capabilities: {0}")]
     Capabilities(rustix::io::Errno),
 }
@@ -40,7 +40,7 @@ pub fn is_root() -> bool {
 ///
 /// # Errors
 ///
-/// There is none.
+/// The user does not exist.
 pub fn find(name: &str) -> Result<User, PrivilegeError> {
     let found = User::from_name(name).map_err(|reason| PrivilegeError::Call {
         call: "getpwnam_r",
@@ -50,7 +50,7 @@ pub fn find(name: &str) -> Result<User, PrivilegeError> {
     found.ok_or_else(|| PrivilegeError::Unknown(name.to_owned()))
 }
 
-/// Becomes this user, with its groups, for good: all threads of the process do.
+/// Changes to this user, with its groups, permanently and for all threads of the process.
 ///
 /// # Errors
 ///
@@ -68,12 +68,12 @@ pub fn become_user(user: &User) -> Result<(), PrivilegeError> {
     setuid(user.uid).map_err(failed("setuid"))
 }
 
-/// Gives up all capabilities (capabilities(7)) of the calling thread and those that it starts, and with
-/// them the power to get any by executing a file. Whoever stays root keeps root's files, and no more.
+/// Drops all capabilities (capabilities(7)) of the calling thread and those that it starts, and the ability to gain any
+/// by executing a file. A process that remains root keeps only access to root's files.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// An error of the system.
 pub fn drop_capabilities() -> Result<(), PrivilegeError> {
     let none = CapabilitySets {
         effective: CapabilitySet::empty(),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_found_or_named_with_a_remedy() {
+    fn missing_user_is_named_with_a_remedy() {
         assert_eq!(find("root").unwrap().uid, Uid::from_raw(0));
         let error = find("nobody-has-this-name").unwrap_err().to_string();
         assert!(error.contains("useradd --system"), "{error}");

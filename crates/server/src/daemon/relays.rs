@@ -1,4 +1,4 @@
-//! The sockets of the workers: the kernel's, or AF_XDP's beside them.
+//! The sockets of the workers: kernel sockets, optionally with AF_XDP sockets.
 
 use std::io;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ pub(super) enum AnyRelay {
     Xdp(Box<XdpRelay>),
 }
 
-/// Those of all workers.
+/// Opens the sockets of all workers.
 ///
 /// # Errors
 ///
-/// The first socket that cannot be had.
+/// The first socket that is not available.
 pub(super) fn open(settings: &Settings) -> Result<Vec<AnyRelay>, OpenError> {
     let of = u32::try_from(settings.workers).unwrap_or(u32::MAX);
     (0..of)
@@ -46,7 +46,7 @@ pub(super) fn open(settings: &Settings) -> Result<Vec<AnyRelay>, OpenError> {
 }
 
 impl AnyRelay {
-    /// A handle that ends its sleep.
+    /// A handle that wakes the worker.
     pub(super) fn waker(&self) -> Waker {
         match self {
             Self::Kernel(relay) => relay.waker(),
@@ -62,11 +62,11 @@ impl AnyRelay {
         }
     }
 
-    /// Starts the thread of a worker over it.
+    /// Starts the thread of a worker over these sockets.
     ///
     /// # Errors
     ///
-    /// The system has no thread for it.
+    /// The system refuses to start the thread.
     pub(super) fn spawn(
         self,
         index: usize,
@@ -87,7 +87,7 @@ impl AnyRelay {
     }
 }
 
-/// The interfaces whose datagrams pass the kernel by, and how many of their queues are read.
+/// The interfaces with AF_XDP sockets, and the number of queues that are read.
 pub(super) fn attached(relays: &[AnyRelay]) -> Vec<InterfaceStatus> {
     let mut all: Vec<InterfaceStatus> = Vec::new();
     for relay in relays {
@@ -108,7 +108,8 @@ pub(super) fn attached(relays: &[AnyRelay]) -> Vec<InterfaceStatus> {
     all
 }
 
-/// Tells of what makes the sockets lose more, or the workers do less, than they could.
+/// Logs conditions that increase the losses of the sockets or reduce the performance of the
+/// workers.
 pub(super) fn warn(relays: &mut [AnyRelay]) {
     for InterfaceStatus { name, mode, queues } in attached(relays) {
         let queues = queues.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the main thread does while the server runs.
+//! The work of the main thread while the server runs.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -22,30 +22,31 @@ use crate::health::InForce;
 use crate::mailbox::{Full, ToWorker, WorkerHandle};
 use crate::stats::Stats;
 
-/// How long queries under way may take once the server is to end: all have their answers before
-/// that, and a client asks again then (resolv.conf(5)).
+/// Time for queries in flight when the server shuts down: all are answered before it ends, and clients retry after the
+/// same time (resolv.conf(5)).
 const DRAIN_NS: Nanos = 5 * SECOND;
 
-/// How long a worker may take to make room in its mailbox. It does so each time it turns, which is after milliseconds even under full load.
+/// Timeout for space in a worker's mailbox. A worker frees space in each turn, which is after milliseconds even under
+/// full load.
 const WORKER_NS: Nanos = 5 * SECOND;
 
-/// Between two tries to put a message into a full mailbox.
+/// Interval between two attempts to put a message into a full mailbox.
 const RETRY_NS: Nanos = SECOND / 200;
 
-/// What the main thread waits for.
+/// An event for the main thread.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// The configuration is to be read again.
+    /// Reload the configuration.
     Hangup,
-    /// The server is to end.
+    /// Shut the server down.
     Stop,
-    /// Somebody asks over the control socket.
+    /// A request from the control socket.
     Request(Request, oneshot::Sender<Answer>),
-    /// A thread has ended, and why.
+    /// A thread has ended, with its result.
     Ended(Thread, Result<(), String>),
 }
 
-/// A server whose threads run.
+/// A server with running threads.
 #[derive(Debug)]
 pub(super) struct Server {
     pub source: Source,
@@ -64,18 +65,18 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Does what signals and requests want until the server is to end, and ends it.
+    /// Handles signals and requests until the server is to stop, and stops it.
     ///
     /// # Errors
     ///
-    /// A thread that ended without being told to.
+    /// A thread that ended unexpectedly.
     pub(super) fn supervise(mut self) -> Result<(), DaemonError> {
         loop {
             match self.next() {
                 Some(Event::Hangup) => drop(self.reload()),
                 Some(Event::Request(request, asker)) => {
                     let answer = self.answer(request);
-                    // Whoever is gone does not get it.
+                    // The client may have disconnected.
                     let _ = asker.send(answer);
                 }
                 Some(Event::Stop) | None => {
@@ -93,8 +94,8 @@ impl Server {
         }
     }
 
-    /// Waits for the next event, and tells the service manager meanwhile that all is well. `None`: all
-    /// threads have ended, for they hold the senders.
+    /// Waits for the next event, and reports to the service manager meanwhile. `None`: all threads, which hold the
+    /// senders, have ended.
     fn next(&mut self) -> Option<Event> {
         let Some(watchdog) = &mut self.watchdog else {
             return self.events.recv().ok();
@@ -148,7 +149,7 @@ impl Server {
         }
     }
 
-    /// Forgets what is cached at this name and below it, or everything.
+    /// Removes this name and all names below it from the cache, or everything.
     fn flush(&self, name: Option<&str>) -> Answer {
         let below = match name.map(str::parse::<NameBuf>).transpose() {
             Ok(name) => name.map(|name| name.as_wire().to_ascii_lowercase()),
@@ -162,9 +163,9 @@ impl Server {
         }
     }
 
-    /// Reads the configuration again. A bad one changes nothing.
+    /// Reloads the configuration. An invalid one changes nothing.
     fn reload(&mut self) -> Answer {
-        // systemd measures from here (sd_notify(3), MONOTONIC_USEC).
+        // systemd uses this as the start of the reload (sd_notify(3), MONOTONIC_USEC).
         match NotifyState::monotonic_usec_now() {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(error) => tracing::warn!("cannot tell the service manager of the reload: {error}"),
@@ -223,7 +224,7 @@ impl Server {
         }
     }
 
-    /// Ends all threads, or leaves them to the end of the process.
+    /// Stops all threads, or leaves them to the end of the process.
     fn stop(&self) {
         notify(&[NotifyState::Stopping]);
         tracing::info!(
@@ -236,7 +237,7 @@ impl Server {
         self.mode.send_modify(|mode| mode.draining = true);
         let until = MonotonicClock.now() + DRAIN_NS;
         for worker in &self.workers {
-            // One that cannot be reached ends with the process.
+            // An unreachable worker ends with the process.
             deliver(worker, ToWorker::Drain, until);
         }
         // All workers, and the gateway after them.
@@ -251,7 +252,7 @@ impl Server {
                     }
                 }
                 Ok(Event::Request(_, asker)) => {
-                    // Whoever is gone does not get it.
+                    // The client may have disconnected.
                     let _ = asker.send(refused("the server is shutting down"));
                 }
                 Ok(Event::Hangup | Event::Stop) => {}
@@ -265,7 +266,7 @@ impl Server {
     }
 }
 
-/// Puts a message into a mailbox, and waits for room until a moment; whether there was some.
+/// Puts a message into a mailbox, and waits for space until `until`; returns whether it succeeded.
 fn deliver(worker: &WorkerHandle, message: ToWorker, until: Nanos) -> bool {
     let mut undelivered = worker.send(message);
     while let Err(Full(message)) = undelivered {
@@ -289,7 +290,7 @@ mod tests {
     use crate::cache::{Cache, Key, name_hash};
     use crate::settings::Settings;
 
-    /// A server without threads: what they would send, and what the one worker gets.
+    /// A server without threads, with their event sender and the mailbox of its one worker.
     fn server() -> (Server, Sender<Event>, Receiver<ToWorker>) {
         let settings = config::parse(config::template(), "template").unwrap();
         let in_force = InForce::new(settings);
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_ends_by_itself_ends_the_server() {
+    fn unexpected_end_of_a_worker_ends_the_server() {
         for (result, reason) in [
             (Ok(()), "it exited unexpectedly"),
             (Err("recvmmsg failed".to_owned()), "recvmmsg failed"),
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_once_all_threads_have_and_refuses_requests_meanwhile() {
+    fn server_ends_after_all_threads_and_refuses_requests_meanwhile() {
         let (server, events, mailbox) = server();
         let mode = server.mode.subscribe();
         let (asker, answer) = oneshot::channel();
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_flushed_in_whatever_case_it_is_given() {
+    fn name_is_flushed_regardless_of_case() {
         let (server, _events, _mailbox) = server();
         let settings = server.in_force.settings.cache;
         let name = "www.example.com".parse().unwrap();
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_restart_stays_as_it_is_and_is_said_each_time() {
+    fn settings_that_need_a_restart_are_kept_and_reported_each_time() {
         let (mut server, _events, mailbox) = server();
         let running = Arc::clone(&server.in_force.settings);
         let file = || {
@@ -394,11 +395,11 @@ mod tests {
         };
         for _ in 0..2 {
             let Answer::Reloaded { needs_restart, .. } = server.apply(file()) else {
-                panic!("it is valid");
+                panic!("a valid file was refused");
             };
             assert_eq!(needs_restart, ["listen", "workers"]);
             let Ok(ToWorker::Reload(told)) = mailbox.try_recv() else {
-                panic!("workers are told");
+                panic!("no reload message");
             };
             assert_eq!(
                 (told.settings.workers, told.settings.udp_size),
@@ -409,11 +410,11 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_without_a_file_keeps_the_settings() {
+    fn failed_reload_keeps_the_settings() {
         let (mut server, _events, mailbox) = server();
         let before = Arc::clone(&server.in_force.settings);
         let Answer::Refused { message } = server.reload() else {
-            panic!("there is no such file");
+            panic!("a missing file was loaded");
         };
         assert!(message.starts_with("configuration not reloaded: /nonexistent/"));
         assert!(Arc::ptr_eq(&before, &server.in_force.settings));

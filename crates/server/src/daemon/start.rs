@@ -37,7 +37,7 @@ use crate::stats::Stats;
 use crate::worker::THREAD;
 use crate::worker::supervise::WorkerError;
 
-/// All the sockets of the server.
+/// All sockets of the server.
 pub(super) struct Opened {
     relays: Vec<AnyRelay>,
     tcp: Bound,
@@ -48,17 +48,17 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens them, and gives up the privileges that it took. The control socket, which takes none, is
-    /// opened by whoever the process is then, and cannot harm what is not theirs. Threads keep what the
-    /// thread that starts them had, so there must be no other yet.
+    /// Opens the sockets, and drops the privileges that this needed. The control socket needs none and is opened after
+    /// the change of user, so it cannot affect files of other users. Threads inherit the privileges of the thread that
+    /// starts them, so no other thread may exist yet.
     ///
     /// # Errors
     ///
-    /// The first socket that cannot be had, or the user.
+    /// The first socket that is not available, or the user.
     pub(super) fn open(source: &Source, settings: &mut Settings) -> Result<Self, DaemonError> {
         allow_source_ports(settings)?;
         let user = settings.user.as_deref().map(privileges::find).transpose()?;
-        // TCP first: unlike UDP it tells when another server has the address.
+        // TCP first: unlike UDP it reports that another server uses the address.
         let tcp = Bound::open(settings)?;
         let mut relays = relays::open(settings)?;
         relays::warn(&mut relays);
@@ -70,7 +70,7 @@ impl Opened {
         match (&user, privileges::is_root()) {
             (Some(user), true) => {
                 if let Some(path) = &settings.control {
-                    // If it is missing still, whoever opens the socket says so.
+                    // If the directory is still missing, opening the socket reports it.
                     let _ = directory::make_for(user, path);
                 }
                 privileges::become_user(user)?;
@@ -109,7 +109,7 @@ impl Opened {
     ///
     /// # Errors
     ///
-    /// What the system refuses.
+    /// The system refuses.
     pub(super) fn start(
         self,
         source: Source,
@@ -121,7 +121,7 @@ impl Opened {
         watch_panics(sender.clone());
         spawn_signals(sender.clone())?;
         let (gateway, mailbox) = GatewayHandle::new();
-        // A client's cookie is good at every worker.
+        // Any worker accepts a cookie of any other.
         let cookies = rand::random();
         let (workers, mailboxes) = mailboxes(&self.relays);
         let af_xdp = relays::attached(&self.relays);
@@ -174,7 +174,7 @@ impl Opened {
     }
 }
 
-/// The cache, and the figures of all that will use it. If there is a driver, it answers from the cache from now on.
+/// Creates the cache and the counters of all its users. If there is a driver, it answers from the cache from now on.
 fn start_cache(
     driver: Option<(Arc<Driver>, Inbox)>,
     settings: &Settings,
@@ -203,7 +203,7 @@ fn start_cache(
     Ok((Some(driver), stats))
 }
 
-/// The ways to the workers of these relays, and where each reads what comes.
+/// Creates the mailboxes of the workers of these relays, and the handles to them.
 fn mailboxes(relays: &[AnyRelay]) -> (Vec<WorkerHandle>, Vec<Receiver<ToWorker>>) {
     let mailbox = |relay: &AnyRelay| {
         let waker = relay.waker();
@@ -212,8 +212,8 @@ fn mailboxes(relays: &[AnyRelay]) -> (Vec<WorkerHandle>, Vec<Receiver<ToWorker>>
     relays.iter().map(mailbox).unzip()
 }
 
-/// What makes the engines of one worker: the first, and one after each panic. `number`: what it is known by
-/// to the other workers, if there are any.
+/// Creates the engines of one worker: the first, and one after each panic. `number`: its index for the other workers,
+/// if there are any.
 fn engines(
     cache: Arc<Cache>,
     counts: Arc<Counts>,
@@ -221,7 +221,7 @@ fn engines(
     number: Option<usize>,
 ) -> impl Fn(&Settings) -> Engine + Send + 'static {
     move |settings| {
-        // Numbers that were drawn before a panic are not drawn again.
+        // Numbers drawn before a panic are not drawn again.
         let random = rand::random();
         let seeds = Seeds { random, cookies };
         let engine = Engine::new(settings, Arc::clone(&cache), Arc::clone(&counts), &seeds);
@@ -232,7 +232,7 @@ fn engines(
     }
 }
 
-/// Raises the limit on open files for the source ports that the settings want, or has them want fewer.
+/// Raises the limit on open files for the source ports of the settings, or reduces their number.
 fn allow_source_ports(settings: &mut Settings) -> Result<(), DaemonError> {
     let wanted = settings.workers * settings.upstreams.len() * settings.ports_per_upstream();
     let granted = socket::allow_descriptors(settings.source_ports.max(wanted))?;
@@ -255,7 +255,7 @@ fn started(what: &'static str) -> impl FnOnce(io::Error) -> DaemonError {
     move |reason| DaemonError::Start { what, reason }
 }
 
-/// Says that everything runs.
+/// Logs and reports that the server is ready.
 fn ready(settings: &Settings) {
     let listen: Vec<_> = settings.listen.iter().map(ToString::to_string).collect();
     let status = format!(
@@ -267,15 +267,15 @@ fn ready(settings: &Settings) {
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
 }
 
-/// If the service manager wants to be told that all is well.
+/// The watchdog, if the service manager requests one.
 fn watchdog() -> Option<Watchdog> {
     let limit = sd_notify::watchdog_enabled()?;
-    // A limit beyond 584 years is as good as that.
+    // A limit above 584 years has the same effect.
     let limit_ns = Nanos::try_from(limit.as_nanos()).unwrap_or(Nanos::MAX);
     Some(Watchdog::new(limit_ns, MonotonicClock.now()))
 }
 
-/// Turns signals into events. The second one to end ends the process at once.
+/// Converts signals to events. The second request to stop ends the process immediately.
 fn spawn_signals(events: Sender<Event>) -> Result<(), DaemonError> {
     let armed = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -300,8 +300,8 @@ fn spawn_signals(events: Sender<Event>) -> Result<(), DaemonError> {
     spawn("signals", turn)
 }
 
-/// Has panics logged. One on another thread than a worker's ends the server: nothing takes over what that
-/// thread did, and tokio does not tell anyone when a task panics.
+/// Logs panics. A panic of a thread other than a worker ends the server: no other thread takes over its work, and tokio
+/// does not report panics of tasks.
 fn watch_panics(events: Sender<Event>) {
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
@@ -323,7 +323,7 @@ fn watch_panics(events: Sender<Event>) {
     }));
 }
 
-/// Tells when a worker has ended.
+/// Reports the end of a worker.
 fn watch_worker(
     index: usize,
     thread: JoinHandle<Result<(), WorkerError>>,
@@ -339,7 +339,7 @@ fn watch_worker(
     })
 }
 
-/// What runs on the thread of the gateway.
+/// The work of the gateway's thread.
 struct Network {
     tcp: Bound,
     workers: Vec<WorkerHandle>,

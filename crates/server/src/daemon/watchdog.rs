@@ -1,4 +1,4 @@
-//! Tells the service manager that all workers turn, as long as they do (sd_watchdog_enabled(3)).
+//! Reports to the service manager that all workers make progress (sd_watchdog_enabled(3)).
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use dns64_transport::clock::Nanos;
 
 use crate::counts::Counts;
 
-/// A service manager that wants to hear from the server.
+/// A service manager that expects regular reports.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     interval_ns: Nanos,
     due: Nanos,
-    /// Turns of each worker when it was told last.
+    /// Turns of each worker at the last report.
     told: Vec<u64>,
 }
 
-/// Looks within the time that the service manager waits. Half of it is what sd_watchdog_enabled(3)
-/// recommends; with a third, one look at a busy moment does no harm. A worker turns once a second at least.
+/// Checks per timeout of the service manager. sd_watchdog_enabled(3) recommends an interval of half of it; with a
+/// third, one delayed check has no effect. A worker makes at least one turn a second.
 const LOOKS: Nanos = 3;
 
 impl Watchdog {
-    /// For a service manager that waits for `limit_ns`.
+    /// Creates the watchdog for a service manager with the timeout `limit_ns`.
     pub(super) fn new(limit_ns: Nanos, now: Nanos) -> Self {
         Self {
             interval_ns: (limit_ns / LOOKS).max(1),
@@ -29,13 +29,13 @@ impl Watchdog {
         }
     }
 
-    /// How long until the next look.
+    /// Time until the next check.
     pub(super) fn left(&self, now: Nanos) -> Nanos {
         self.due.saturating_sub(now)
     }
 
-    /// Whether the service manager is to be told now: it is time, and each worker has turned since it was
-    /// told last.
+    /// Whether to report to the service manager now: a check is due, and each worker has made a turn since the last
+    /// report.
     pub(super) fn look(&mut self, workers: &[Arc<Counts>], now: Nanos) -> bool {
         if now < self.due {
             return false;
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_worker_that_hangs_is_enough_to_say_nothing() {
+    fn one_hanging_worker_stops_the_reports() {
         let workers: Vec<Arc<Counts>> = vec![Arc::default(), Arc::default()];
         let turn = |i: usize| workers[i].worker_turns.tick();
         let mut watchdog = Watchdog::new(30, 100);

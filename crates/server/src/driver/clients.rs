@@ -1,26 +1,25 @@
-//! Which clients are answered in the driver, as ranges of addresses.
+//! The clients that the driver answers, as ranges of addresses.
 
 use std::net::IpAddr;
 
 use crate::settings::Settings;
 
-/// The addresses that no datagram comes from that the kernel takes in: "this network", loopback, multicast and
-/// the rest of the former classes D and E.
+/// Source addresses that the kernel refuses: "this network", loopback, multicast and the rest of the former classes D
+/// and E.
 const NO_SOURCES4: [(u32, u32); 3] = [
     (0, 0x00ff_ffff),
     (0x7f00_0000, 0x7fff_ffff),
     (0xe000_0000, u32::MAX),
 ];
 
-/// The same of IPv6: unspecified and loopback, IPv4-mapped, multicast.
+/// The same for IPv6: unspecified and loopback, IPv4-mapped, multicast.
 const NO_SOURCES6: [(u128, u128); 3] = [
     (0, 1),
     (0xffff_0000_0000, 0xffff_ffff_ffff),
     (0xff << 120, u128::MAX),
 ];
 
-/// The clients that may ask and belong to no view of their own, less addresses of this host and broadcast
-/// addresses.
+/// The permitted clients outside all configured views, without addresses of this host and broadcast addresses.
 pub(super) fn ranges4(settings: &Settings, own: &[IpAddr]) -> Vec<(u32, u32)> {
     let mut ranges = settings.allow.ranges4().to_vec();
     for view in views(settings) {
@@ -34,7 +33,7 @@ pub(super) fn ranges4(settings: &Settings, own: &[IpAddr]) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// The same of IPv6.
+/// The same for IPv6.
 pub(super) fn ranges6(settings: &Settings, own: &[IpAddr]) -> Vec<(u128, u128)> {
     let mut ranges = settings.allow.ranges6().to_vec();
     for view in views(settings) {
@@ -48,12 +47,12 @@ pub(super) fn ranges6(settings: &Settings, own: &[IpAddr]) -> Vec<(u128, u128)> 
     ranges
 }
 
-/// All views but that of the other clients, which is the last.
+/// All views except the default view, which is the last.
 fn views(settings: &Settings) -> &[crate::settings::View] {
     settings.views.split_last().map_or(&[], |(_, views)| views)
 }
 
-/// A number of an address.
+/// An address as a number.
 trait Address: Copy + Ord {
     const ONE: Self;
     fn before(self) -> Option<Self>;
@@ -80,7 +79,7 @@ impl Address for u128 {
     }
 }
 
-/// Takes addresses out of ranges that are in order.
+/// Removes addresses from sorted ranges.
 fn subtract<T: Address>(ranges: &mut Vec<(T, T)>, holes: &[(T, T)]) {
     for (hole_first, hole_last) in holes {
         let mut left = Vec::with_capacity(ranges.len() + 1);
@@ -104,7 +103,7 @@ mod tests {
     use crate::config;
 
     #[test]
-    fn holes_split_and_shorten_ranges() {
+    fn subtraction_splits_and_shortens_ranges() {
         let left = |holes: &[(u32, u32)]| {
             let mut ranges = vec![(10, 20), (30, 40)];
             subtract(&mut ranges, holes);

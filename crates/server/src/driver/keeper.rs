@@ -1,5 +1,5 @@
-//! The thread behind the program: what the cache publishes becomes entries of maps; what the program has sent becomes marks
-//! of the cache and counts.
+//! The thread that maintains the program's maps: it writes published responses of the cache into them, and reports sent
+//! responses to the cache and the counters.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,23 +14,23 @@ use super::{Driver, DriverError, Inbox, Letter};
 use crate::cache::{Cache, seconds};
 use crate::counts::Counts;
 
-/// Seconds between two looks at the addresses of this host.
+/// Interval in seconds for updating the addresses of this host.
 const ADDRESSES_S: u32 = 10;
 
-/// What the thread knows.
+/// State of the thread.
 pub struct Keeper {
     driver: Arc<Driver>,
     inbox: Inbox,
     cache: Arc<Cache>,
     counts: Arc<Counts>,
     table: Table,
-    /// When the next second is over, and how many are until the next look at addresses.
+    /// End of the current second, and the number of seconds until the next update of the addresses.
     due: Nanos,
     addresses_in: u32,
 }
 
 impl Keeper {
-    /// For a driver whose answers are of this cache; adds to `counts`, which nobody else writes.
+    /// Creates the keeper of a driver with responses of this cache; it is the only writer of `counts`.
     pub fn new(
         driver: Arc<Driver>,
         inbox: Inbox,
@@ -50,17 +50,17 @@ impl Keeper {
         }
     }
 
-    /// Works for as long as the process does. If the kernel refuses, the program is detached.
+    /// Runs until the process ends. If the kernel refuses something, the program is detached.
     pub fn run(mut self) {
         if let Err(error) = self.turn(&MonotonicClock) {
-            // What the program has is as it was: it would be answered from until it ends.
+            // Otherwise the program would answer from outdated maps until they expire.
             tracing::error!("{error}; the program is detached");
             self.driver.detach();
             self.driver.policy.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Turns until the kernel refuses something.
+    /// Runs until the kernel refuses something.
     fn turn(&mut self, clock: &impl Clock) -> Result<(), DriverError> {
         loop {
             let left = self.due.saturating_sub(clock.now());
@@ -77,7 +77,7 @@ impl Keeper {
         }
     }
 
-    /// Takes in all letters that are there.
+    /// Processes all waiting letters.
     #[cfg(test)]
     pub(super) fn take_all(&mut self) {
         while let Ok(letter) = self.inbox.0.try_recv() {
@@ -85,7 +85,7 @@ impl Keeper {
         }
     }
 
-    /// By what the cache knows all that the program can send.
+    /// The cache's hashes of all responses that the program can send.
     #[cfg(test)]
     pub(super) fn hashes(&self) -> Vec<u64> {
         self.table.hashes()
@@ -110,7 +110,7 @@ impl Keeper {
         self.counts.driver_entries.set(entries);
     }
 
-    /// A second has passed.
+    /// Does the work of each second.
     pub(super) fn next_second(&mut self, now: Nanos) -> Result<(), DriverError> {
         self.count()?;
         self.pass_on_use()?;
@@ -126,7 +126,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Tells the cache which answers the program has sent.
+    /// Reports to the cache which responses the program has sent.
     fn pass_on_use(&mut self) -> Result<(), DriverError> {
         let mut page = vec![0; USED_PAGE];
         for (number, first) in (0_u32..).zip((0..ANSWERS as usize).step_by(USED_PAGE)) {
@@ -135,7 +135,7 @@ impl Keeper {
             if page.iter().all(|mark| *mark == 0) {
                 continue;
             }
-            // What is marked between these two calls is marked again when it is sent again.
+            // A mark set between these two calls is lost until the response is sent again.
             self.driver.maps.used.set(&key, &[0; USED_PAGE])?;
             let marked = page.iter().enumerate().filter(|(_, mark)| **mark != 0);
             for (at, _) in marked {
@@ -147,7 +147,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Reads what the program has counted.
+    /// Reads the program's counters.
     fn count(&self) -> Result<(), DriverError> {
         let mut sums = Sums::default();
         self.driver

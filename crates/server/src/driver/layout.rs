@@ -1,32 +1,32 @@
-//! The values of the program's maps, octet by octet: what `bpf/cache.bpf.c` declares as structs.
+//! The values of the program's maps, octet by octet, as declared by the structs in `bpf/cache.bpf.c`.
 //!
-//! Numbers are in the order of the processor, addresses and parts of messages as they stand in frames.
+//! Numbers are in the byte order of the processor, addresses and parts of messages in network order as in frames.
 
 use std::net::IpAddr;
 
-/// Longest question that is answered in the driver, in octets: name, type and class.
+/// Maximum length of a question that the driver answers, in octets: name, type and class.
 pub(super) const QUESTION_MAX: usize = 136;
 
-/// Shortest question. The program loads eight octets at once; only names below four octets are shorter.
+/// Minimum length of a question. The program loads eight octets at once; only names below four octets are shorter.
 pub(super) const QUESTION_MIN: usize = 8;
 
-/// Most TTLs of an answer.
+/// Maximum number of TTLs in a response.
 pub(super) const TTLS_MAX: usize = 16;
 
-/// Octets that the records of an answer may take.
+/// Maximum length of the records of a response in octets.
 pub(super) const REST_MAX: usize = 432;
 
-/// Places for answers, and the buckets of their index.
+/// Number of places for responses, and of the buckets of their index.
 pub(super) const ANSWERS: u32 = 16_384;
 pub(super) const BUCKETS: u32 = 4096;
 
 /// Places in a bucket.
 pub(super) const WAYS: usize = 8;
 
-/// Marks of use in one value of the map `used`.
+/// Number of use marks in one value of the map `used`.
 pub(super) const USED_PAGE: usize = 4096;
 
-/// Interfaces, addresses and ranges of each family that a configuration has room for.
+/// Maximum numbers of interfaces, addresses and ranges of each family in a configuration.
 pub(super) const LINKS: usize = 8;
 pub(super) const LOCALS: usize = 16;
 pub(super) const RANGES: usize = 64;
@@ -41,10 +41,10 @@ const STAMP_AGAIN_AT: usize = REST_AT + REST_MAX;
 /// Octets of a bucket.
 pub(super) type Bucket = [u8; 8 * WAYS];
 
-/// An answer as dns64d keeps it, to be put into the maps.
+/// A response that is to be put into the maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// What the cache knows it by.
+    /// Hash in the cache.
     pub(super) hash: u64,
     pub(super) generation: u32,
     pub(super) policy: u32,
@@ -53,7 +53,7 @@ pub(super) struct Item {
     pub(super) extended_error: Option<u16>,
     pub(super) rendered_s: u32,
     pub(super) expires_s: u32,
-    /// Octets of the question.
+    /// Length of the question in octets.
     pub(super) question_len: usize,
     pub(super) message: Box<[u8]>,
     pub(super) ttls: Box<[u16]>,
@@ -75,7 +75,7 @@ impl Item {
         &self.message[HEADER_LEN..HEADER_LEN + self.question_len]
     }
 
-    /// The hash by which the program looks for it.
+    /// The hash in the program's index.
     pub(super) fn place(&self, seed: u64) -> u64 {
         let mut hash = seed;
         for word in words(self.question()) {
@@ -84,7 +84,7 @@ impl Item {
         mix(hash, self.bits.into())
     }
 
-    /// `struct answer`; only of what fits.
+    /// `struct answer`; only for responses that fit.
     pub(super) fn encode(&self, stamp: u64) -> [u8; ANSWER_BYTES] {
         let mut octets = [0; ANSWER_BYTES];
         let mut put = |at: usize, part: &[u8]| octets[at..at + part.len()].copy_from_slice(part);
@@ -127,7 +127,7 @@ impl Item {
         u32::from_be_bytes(field.unwrap_or_default())
     }
 
-    /// The one's complement sum of the records as they stand in the message, with TTLs of 0 (RFC 1071).
+    /// The one's complement sum of the records in the message, with TTLs of 0 (RFC 1071).
     fn rest_sum(&self) -> u32 {
         let mut message = self.message.to_vec();
         message[..HEADER_LEN + self.question_len].fill(0);
@@ -146,7 +146,7 @@ impl Item {
     }
 }
 
-/// Which counter of types a question adds to: A, AAAA, PTR, HTTPS, others.
+/// The type counter that a question increments: A, AAAA, PTR, HTTPS, others.
 fn kind(question: &[u8]) -> u8 {
     match question[question.len() - 4..] {
         [0, 1, ..] => 0,
@@ -157,10 +157,10 @@ fn kind(question: &[u8]) -> u8 {
     }
 }
 
-/// What the program does not look at in a question when it looks for its place: letters of either case have the same.
+/// The bits of a question that the program ignores in its hash: upper and lower case letters hash equally.
 const CASE_BITS: u64 = 0x2020_2020_2020_2020;
 
-/// Eight octets of a question at a time, zeros behind it, in lower case.
+/// The question in words of eight octets, padded with zeros, in lower case.
 fn words(question: &[u8]) -> impl Iterator<Item = u64> {
     question.chunks(8).map(|octets| {
         let mut word = [0; 8];
@@ -175,19 +175,19 @@ fn mix(hash: u64, word: u64) -> u64 {
     hash ^ hash >> 32
 }
 
-/// A length of a message that fits, so below 2^16.
+/// Converts a length of a message that fits, which is below 2^16.
 fn short(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(u16::MAX)
 }
 
-/// What leads to an answer from its bucket.
+/// The entry of a bucket that refers to a response.
 pub(super) fn way(place: u64, number: u32) -> u64 {
     place >> 32 << 32 | u64::from(number + 1)
 }
 
-/// The bucket of an answer.
+/// The bucket of a response.
 pub(super) fn bucket(place: u64) -> u32 {
-    // Less than the number of buckets.
+    // Below the number of buckets.
     u32::try_from(place & u64::from(BUCKETS - 1)).unwrap_or_default()
 }
 
@@ -213,7 +213,7 @@ pub(super) fn encode_state(active: u32, generation: u32) -> [u8; 8] {
 pub(super) struct Link {
     pub(super) index: u32,
     pub(super) mac: [u8; 6],
-    /// Whether frames may come with the sum of the pseudo-header where the UDP checksum stands.
+    /// Whether frames with the pseudo-header sum in place of the UDP checksum are accepted.
     pub(super) partial: bool,
 }
 
@@ -222,11 +222,11 @@ pub(super) struct Link {
 pub(super) struct Local {
     pub(super) address: IpAddr,
     pub(super) port: u16,
-    /// The only interface on which it is this host's; 0: any.
+    /// Index of the only interface on which it is a local address; 0: any.
     pub(super) index: u32,
 }
 
-/// What the program goes by.
+/// The configuration of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Config {
     pub(super) enabled: bool,
@@ -246,7 +246,7 @@ const RANGES6_AT: usize = RANGES4_AT + 8 * RANGES;
 const CONFIG_BYTES: usize = RANGES6_AT + 32 * RANGES;
 
 impl Config {
-    /// `struct config`. What there is no room for is left out: the sockets answer then.
+    /// `struct config`. Entries that do not fit are omitted: the sockets answer for them.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut octets = vec![0; CONFIG_BYTES];
         let mut put = |at: usize, part: &[u8]| octets[at..at + part.len()].copy_from_slice(part);
@@ -279,7 +279,7 @@ impl Config {
             put(at + 22, &family.to_ne_bytes());
         }
         for i in 0..RANGES {
-            // Behind all addresses, and empty.
+            // After all addresses, and empty.
             let (first, last) = self.ranges4.get(i).copied().unwrap_or((u32::MAX, 0));
             put(RANGES4_AT + 8 * i, &first.to_ne_bytes());
             put(RANGES4_AT + 8 * i + 4, &last.to_ne_bytes());
@@ -291,7 +291,7 @@ impl Config {
     }
 }
 
-/// The first step of a search in so many ranges: half of the next power of two.
+/// The first step of a binary search in this number of ranges: half of the next power of two.
 fn half(ranges: usize) -> u16 {
     short(ranges.min(RANGES).next_power_of_two() / 2)
 }
@@ -305,7 +305,7 @@ fn halves(address: u128) -> [u8; 16] {
     octets
 }
 
-/// Notes, types and codes that there are counters for, and one for answers that were overwritten while they
+/// Numbers of counters for notes, types and codes. One more counter is for responses that were overwritten while they
 /// were sent.
 pub(super) const NOTES: usize = 256;
 pub(super) const KINDS: usize = 5;
@@ -335,7 +335,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Adds what one processor has counted.
+    /// Adds the counters of one processor.
     pub(super) fn add(&mut self, counts: &[u8]) {
         let count = |at: usize| {
             let octets = counts
@@ -361,14 +361,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_structs_have_the_lengths_of_those_in_c() {
+    fn structs_have_the_same_lengths_as_in_c() {
         assert_eq!((ANSWER_BYTES, STAMP_AGAIN_AT + 8), (768, 768));
         assert_eq!(Config::default().encode().len(), 3064);
         assert_eq!(TORN_AT + 8, 8 * (256 + 8 + 16 + 1));
     }
 
     #[test]
-    fn the_place_of_a_question_depends_on_its_letters_and_bits_alone() {
+    fn hash_of_a_question_depends_only_on_its_letters_and_bits() {
         let item = |question: &[u8], bits| Item {
             hash: 0,
             generation: 0,

@@ -2,7 +2,7 @@
 //! processes their queries.
 //!
 //! - [`Driver`]: the attached program; an [`Outlet`] of the cache;
-//! - `keeper`: the thread that writes responses into the maps, and reports sent responses to the cache and the counters;
+//! - `keeper`: the thread that writes responses into the maps, and reports sent responses to the cache and counters;
 //! - `table`: the place of each response; `layout`: its octets;
 //! - `clients`: the clients and the addresses that the program serves.
 //!
@@ -36,24 +36,25 @@ pub use keeper::Keeper;
 /// The compiled program.
 static OBJECT: &[u8] = include_bytes!("../../bpf/cache.bpf.o");
 
-/// Name of the program within.
+/// Name of the program in the object.
 const PROGRAM: &str = "cache";
 
-/// Letters that wait for the keeper. What comes while it is full is not put into the maps; the sockets answer it.
+/// Capacity of the keeper's queue. Responses that arrive while it is full are not put into the maps; the sockets answer
+/// instead.
 const LETTERS: usize = 4096;
 
-/// Why the driver does not answer.
+/// Reason why the driver does not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// There is no such interface.
+    /// The interface does not exist.
     #[error("driver-cache: there is no interface {0}; `ip link` lists those of this host")]
     NoInterface(String),
-    /// It is not an Ethernet interface.
+    /// The interface is not Ethernet.
     #[error(
         "driver-cache: interface {0} has no Ethernet address, so its queries cannot be answered in the driver"
     )]
     NoEthernet(String),
-    /// It leads to the rest of the world.
+    /// The interface carries the default route.
     #[error(
         "driver-cache: {0} carries the default route of this host; if you mean it, write \
          {{ interface = \"{0}\", force = true }}"
@@ -62,33 +63,33 @@ pub enum DriverError {
     /// The program cannot be loaded or attached.
     #[error("driver-cache: {0}")]
     Program(#[from] XdpError),
-    /// Interfaces and addresses cannot be asked for.
+    /// Interfaces and addresses cannot be read.
     #[error("driver-cache: cannot list interfaces and addresses: {0}")]
     Netlink(#[from] io::Error),
 }
 
-/// What the keeper is told.
+/// A message to the keeper.
 enum Letter {
     Publish(Box<Item>),
     Withdraw(u64),
     Clear,
 }
 
-/// The program in the kernel and what it goes by.
+/// The program in the kernel and its state.
 pub struct Driver {
     maps: Maps,
     letters: SyncSender<Letter>,
     /// Number of the policy of the clients that it answers; 0: none.
     policy: AtomicU32,
-    /// Answers that it can send.
+    /// Number of responses that it can send.
     entries: AtomicU64,
     attached: Mutex<Vec<Attached>>,
     force: Mutex<Force>,
 }
 
-/// What is in force.
+/// The active configuration.
 struct Force {
-    /// `None`: what is known stays as it is.
+    /// `None`: interfaces and addresses are not updated.
     netlink: Option<Netlink>,
     interfaces: Vec<Interface>,
     addresses: Vec<Address>,
@@ -101,7 +102,7 @@ struct Force {
     generation: u32,
 }
 
-/// The maps of the program, as far as they are used here.
+/// The maps of the program that are used here.
 struct Maps {
     state: Map,
     config: Map,
@@ -111,20 +112,20 @@ struct Maps {
     counts: Map,
 }
 
-/// How the driver is.
+/// The state of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// Interfaces that the program is attached to, each with its mode.
     pub attached: Vec<(String, String)>,
-    /// Answers that it can send.
+    /// Number of responses that it can send.
     pub entries: u64,
-    /// The key for whose sake it leaves all queries to the sockets.
+    /// The configuration key because of which it leaves all queries to the sockets.
     pub idle: Option<&'static str>,
 }
 
 impl Driver {
-    /// Loads the program and attaches it. It passes all queries until [`Driver::configure`] was called. The
-    /// receiver is for [`Keeper::new`].
+    /// Loads the program and attaches it. It passes all queries to the kernel until [`Driver::configure`] is called.
+    /// The receiver is for [`Keeper::new`].
     ///
     /// # Errors
     ///
@@ -183,11 +184,11 @@ impl Driver {
         Ok((driver, Inbox(inbox)))
     }
 
-    /// Takes on settings, from the next query on.
+    /// Applies settings, from the next query on.
     ///
     /// # Errors
     ///
-    /// The kernel refuses; then the program is no longer attached.
+    /// The kernel refuses; then the program is detached.
     pub fn configure(&self, settings: &Settings, cache: &Cache) -> Result<(), DriverError> {
         let others = settings.views.last();
         let policy = cache.policy(others.and_then(|view| view.dns64.as_ref()));
@@ -198,11 +199,11 @@ impl Driver {
         self.take_on(&mut force)
     }
 
-    /// Takes on the addresses that this host has now.
+    /// Applies the current addresses of this host.
     ///
     /// # Errors
     ///
-    /// The kernel refuses; then the program is no longer attached.
+    /// The kernel refuses; then the program is detached.
     fn refresh(&self) -> Result<(), DriverError> {
         self.take_on(&mut lock(&self.force))
     }
@@ -212,7 +213,7 @@ impl Driver {
             if config == force.config {
                 return Ok(());
             }
-            // The one that the program does not look at, until it is whole.
+            // The inactive one of the two configurations, until it is complete.
             let other = 1 - force.active;
             self.maps
                 .config
@@ -233,7 +234,7 @@ impl Driver {
         lock(&self.attached).clear();
     }
 
-    /// How it is.
+    /// The current state.
     pub fn state(&self) -> State {
         let attached = lock(&self.attached);
         let attached = attached.iter().map(|attached| {
@@ -268,19 +269,19 @@ impl Outlet for Driver {
             ttls: answer.ttls.into(),
         };
         if item.fits() {
-            // Without room, or without a keeper, the sockets go on answering.
+            // If the queue is full or closed, the sockets continue to answer.
             let _ = self.letters.try_send(Letter::Publish(Box::new(item)));
         }
     }
 
     fn withdraw(&self, hash: u64) {
-        // What stays there without need ends by itself.
+        // A response that is not withdrawn now expires later.
         let _ = self.letters.try_send(Letter::Withdraw(hash));
     }
 
     fn withdraw_all(&self, generation: u32) {
         let mut force = lock(&self.force);
-        // Two calls can overtake each other.
+        // Two calls can arrive in reverse order.
         if generation.wrapping_sub(force.generation) > u32::MAX / 2 {
             return;
         }
@@ -294,11 +295,11 @@ impl Outlet for Driver {
     }
 }
 
-/// Where the keeper reads what it is told.
+/// The receiving end of the keeper's queue.
 pub struct Inbox(Receiver<Letter>);
 
 impl Force {
-    /// The configuration of these settings with the addresses that this host has now.
+    /// The configuration for these settings and the current addresses of this host.
     fn config_now(&mut self) -> Result<Config, DriverError> {
         let Some(settings) = self.settings.clone() else {
             return Ok(Config::default());
@@ -337,13 +338,13 @@ fn link(interface: &Interface) -> Option<Link> {
     Some(Link {
         index: interface.index,
         mac: interface.mac?,
-        // Nothing of hardware is between the two ends of such a link, and checksums are left out.
+        // No hardware is between the two ends of such a link, and checksums are omitted.
         partial: interface.kind == "veth",
     })
 }
 
-/// The addresses of this host at which queries are answered: those of `listen`, or all if it names none. Those of the links
-/// come first, should there be too many.
+/// The addresses of this host at which queries are answered: those of `listen`, or all for an unspecified address.
+/// Those of the links come first, in case there are too many.
 fn locals(settings: &Settings, addresses: &[Address], links: &[Link]) -> Vec<Local> {
     let mut found = BTreeSet::new();
     for address in addresses {
@@ -403,7 +404,7 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-/// Nobody leaves what a lock protects half done: a panic elsewhere in a thread does not make it bad.
+/// The protected data is always consistent, so a lock poisoned by a panic is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! Where answers stand in the maps of the program.
+//! The places of responses in the maps of the program.
 //!
-//! What the program may be reading is never written over: an answer gets a place that is in no bucket and has not
-//! been in one for a second at least, and is led to only once it is whole. A program that began before
-//! that and is not done yet, on a processor that somebody took away, sees from the stamp that its answer changed.
+//! A response that the program may be reading is never overwritten: a new response gets a place that has not been in
+//! any bucket for at least a second, and is added to a bucket only after it is complete. A program that started earlier
+//! and was delayed, for example by preemption, detects from the stamp that its response changed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,31 +11,31 @@ use dns64_transport::xdp::program::XdpError;
 
 use super::layout::{self, ANSWERS, BUCKETS, Bucket, Item, WAYS};
 
-/// Where the table writes: the maps of the program, or memory in tests.
+/// The destination of writes: the maps of the program, or memory in tests.
 pub(super) trait Store {
-    /// An answer.
+    /// Writes a response.
     fn set_answer(&self, number: u32, octets: &[u8]) -> Result<(), XdpError>;
-    /// A bucket.
+    /// Writes a bucket.
     fn set_bucket(&self, number: u32, octets: &Bucket) -> Result<(), XdpError>;
 }
 
-/// One part in so many of the places is kept free for new answers.
+/// The reciprocal of the share of places that is kept free for new responses.
 const FREE_SHARE: usize = 16;
 
 /// The places.
 #[derive(Debug)]
 pub(super) struct Table {
     seed: u64,
-    /// What stands at each place.
+    /// The response at each place.
     held: Vec<Option<Held>>,
-    /// By the hash that the cache knows an answer by.
+    /// Places by the hash of the response in the cache.
     by_hash: HashMap<u64, u32>,
     buckets: Vec<[u64; WAYS]>,
     free: Vec<u32>,
-    /// Places that were given up in this second, and in the one before.
+    /// Places that were freed in this second, and in the previous one.
     resting: [Vec<u32>; 2],
     stamp: u64,
-    /// The place that is looked at next when room is made.
+    /// The clock hand: position of the last place checked for eviction.
     hand: usize,
 }
 
@@ -45,12 +45,12 @@ struct Held {
     bucket: u32,
     way: usize,
     expires_s: u32,
-    /// Whether it was sent since the hand came by.
+    /// Whether it was sent since the hand passed it.
     used: bool,
 }
 
 impl Table {
-    /// An empty one; the seed of the places' hashes must be random.
+    /// Creates an empty table; the seed of the hashes must be random.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -64,22 +64,22 @@ impl Table {
         }
     }
 
-    /// The hashes of all answers in it.
+    /// The hashes of all responses in the table.
     #[cfg(test)]
     pub(super) fn hashes(&self) -> Vec<u64> {
         self.by_hash.keys().copied().collect()
     }
 
-    /// Answers in it.
+    /// Number of responses in the table.
     pub(super) fn len(&self) -> usize {
         self.by_hash.len()
     }
 
-    /// Puts an answer there, in place of an older one to the same question; `false`: there is no room.
+    /// Adds a response, which replaces an older one to the same question; `false`: no place is free.
     ///
     /// # Errors
     ///
-    /// The kernel does not take it.
+    /// The kernel refuses.
     pub(super) fn publish(&mut self, store: &impl Store, item: &Item) -> Result<bool, XdpError> {
         let Some(number) = self.free.pop() else {
             return Ok(false);
@@ -91,7 +91,7 @@ impl Table {
         let bucket = layout::bucket(place);
         let ways = self.buckets[bucket as usize];
         let empty = ways.iter().position(|way| *way == 0);
-        // A full bucket gives up any one.
+        // In a full bucket, an arbitrary entry is evicted.
         let any = usize::try_from(self.stamp % WAYS as u64).unwrap_or_default();
         let way = empty.unwrap_or(any);
         if empty.is_none() {
@@ -110,7 +110,7 @@ impl Table {
         Ok(true)
     }
 
-    /// Takes an answer out, if it is there.
+    /// Removes a response, if it is there.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Table {
         }
     }
 
-    /// Takes all answers out.
+    /// Removes all responses.
     ///
     /// # Errors
     ///
@@ -145,15 +145,16 @@ impl Table {
         Ok(())
     }
 
-    /// The answer at a place was sent: tells its hash.
+    /// Marks the response at a place as sent; returns its hash.
     pub(super) fn note_used(&mut self, number: usize) -> Option<u64> {
         let held = self.held.get_mut(number)?.as_mut()?;
         held.used = true;
         Some(held.hash)
     }
 
-    /// A second has passed: places that were given up before the last one are free, and so are made some of
-    /// answers that ended, or that nobody has asked for, whose hashes are handed over.
+    /// Does the work of each second. Places that were freed before the last second become free for new responses. To
+    /// free enough places, expired and unused responses are evicted, and the hashes of those that have not expired are
+    /// passed on.
     ///
     /// # Errors
     ///
@@ -170,7 +171,7 @@ impl Table {
         let enough = self.held.len() / FREE_SHARE;
         let coming = self.free.len() + self.resting[1].len();
         let mut wanted = enough.saturating_sub(coming);
-        // Once round takes all marks of use, a second time finds what has none.
+        // The first round clears all use marks; the second finds responses without one.
         for _ in 0..2 * self.held.len() {
             if wanted == 0 {
                 break;
@@ -193,11 +194,11 @@ impl Table {
         Ok(())
     }
 
-    /// Leads no longer to what stands in a way of a bucket.
+    /// Removes an entry from a bucket.
     fn take_out(&mut self, store: &impl Store, bucket: u32, way: usize) -> Result<(), XdpError> {
         let word = std::mem::take(&mut self.buckets[bucket as usize][way]);
         self.write_bucket(store, bucket)?;
-        // The lower half is the number and 1.
+        // The lower half is the number plus 1.
         let number = u32::try_from(word & u64::from(u32::MAX)).unwrap_or_default();
         let Some(number) = number.checked_sub(1) else {
             return Ok(());
@@ -226,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// The maps, and how often they were written.
+    /// The maps, and the number of writes to them.
     #[derive(Default)]
     struct Memory {
         answers: RefCell<HashMap<u32, Vec<u8>>>,
@@ -251,7 +252,7 @@ mod tests {
     }
 
     impl Memory {
-        /// The places that buckets lead to.
+        /// The places that buckets refer to.
         fn numbers(&self) -> Vec<u32> {
             let buckets = self.buckets.borrow();
             let words = buckets
@@ -284,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_given_up_rests_for_a_second() {
+    fn freed_place_is_not_reused_for_a_second() {
         let (memory, mut table) = (Memory::default(), Table::new(7));
         table.publish(&memory, &item(1, 100)).unwrap();
         let [place] = memory.numbers()[..] else {
-            panic!("one answer");
+            panic!("not one answer");
         };
         table.withdraw(&memory, 1).unwrap();
         assert_eq!((memory.numbers(), table.len()), (Vec::new(), 0));
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_answer_takes_another_place_than_the_one_it_replaces() {
+    fn replacing_response_gets_another_place() {
         let (memory, mut table) = (Memory::default(), Table::new(7));
         table.publish(&memory, &item(1, 100)).unwrap();
         let first = memory.numbers();
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_of_what_ended_or_is_not_asked_for() {
+    fn expired_and_unused_responses_are_evicted() {
         let (memory, mut table) = (Memory::default(), Table::new(7));
         let mut kept = 0;
         for n in 0..ANSWERS {
@@ -335,7 +336,7 @@ mod tests {
                 .unwrap();
         }
         assert!(table.free.len() >= ANSWERS as usize / FREE_SHARE);
-        assert_eq!(gone, [0; 0], "those that ended are enough");
+        assert_eq!(gone, [0; 0], "evicting expired answers suffices");
         assert!(table.publish(&memory, &item(ANSWERS, 100)).unwrap());
     }
 }

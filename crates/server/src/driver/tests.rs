@@ -1,5 +1,5 @@
-//! The program beside the socket path: what it sends is what an engine says to the same query, and what it does not send it
-//! leaves as it was. `BPF_PROG_TEST_RUN` needs root.
+//! Compares the program with the socket path: its responses equal those of an engine, and it does not change frames
+//! that it does not answer. `BPF_PROG_TEST_RUN` needs root.
 
 mod frames;
 mod questions;
@@ -15,12 +15,12 @@ use frames::{Frame, mutant};
 use questions::QUESTIONS;
 use world::World;
 
-/// Frames with something wrong in them.
+/// Number of corrupted frames.
 const MUTANTS: usize = 100_000;
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn the_driver_says_what_the_sockets_say() {
+fn driver_and_sockets_give_the_same_answers() {
     let world = &mut World::new("");
     world.publish(5);
     let mut sent = 0;
@@ -28,7 +28,7 @@ fn the_driver_says_what_the_sockets_say() {
         let action = world.compare(&frame.octets());
         let is_short = frame.udp_size.is_none_or(|size| size < 600);
         let is_long = frame.question.name.starts_with("long");
-        // For whoever validates nothing is synthesised.
+        // Nothing is synthesised for a validating client.
         let is_empty = frame.question.name.starts_with("much") && frame.do_bit && frame.cd;
         let is_kept = frame.question.is_kept_in_driver() || is_empty;
         let expected = match is_kept && !(is_short && is_long) {
@@ -44,7 +44,7 @@ fn the_driver_says_what_the_sockets_say() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn no_mutant_gets_an_answer_that_the_sockets_would_not_give() {
+fn mutated_frames_get_no_answer_that_the_sockets_would_not_give() {
     let world = &mut World::new("");
     world.publish(5);
     let frames = world.frames();
@@ -55,14 +55,14 @@ fn no_mutant_gets_an_answer_that_the_sockets_would_not_give() {
         let frame = mutant(&frame.octets(), &mut random);
         sent += usize::from(world.compare(&frame) == Action::Tx);
     }
-    // Other IDs, cases, ports and so on are as good.
+    // Mutations of ID, case, ports and so on leave a valid query.
     assert!((2_000..MUTANTS / 2).contains(&sent), "{sent}");
     world.counts_agree();
 }
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn what_the_kernel_would_not_take_goes_up() {
+fn frames_that_the_kernel_would_refuse_are_passed_on() {
     let world = &mut World::new("");
     world.publish(0);
     let good = Frame::of(&QUESTIONS[0]);
@@ -73,7 +73,7 @@ fn what_the_kernel_would_not_take_goes_up() {
         assert_eq!(world.compare(&octets), Action::Pass, "{name}");
     }
     assert_eq!(world.compare(&good.octets()), Action::Tx);
-    // The sum of the pseudo-header alone, as local senders leave it, is for links of this machine.
+    // A checksum of the pseudo-header alone, as from local senders, is accepted only on links of this machine.
     let partial = good.with_partial_sum();
     assert_eq!(world.run(&partial).0, Action::Pass);
     world.make_virtual();
@@ -82,13 +82,13 @@ fn what_the_kernel_would_not_take_goes_up() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn a_flush_a_reload_and_the_end_of_an_answer_take_it_back() {
+fn flush_reload_and_expiry_withdraw_an_answer() {
     let good = Frame::of(&QUESTIONS[0]).octets();
     let world = &mut World::new("");
-    assert_eq!(world.compare(&good), Action::Pass, "nobody asked");
+    assert_eq!(world.compare(&good), Action::Pass, "never queried");
     world.publish(0);
     assert_eq!(world.compare(&good), Action::Tx);
-    // At once, whether or not the keeper has done anything.
+    // Takes effect immediately, before the keeper acts.
     world.cache.flush(None);
     assert_eq!(world.run(&good).0, Action::Pass, "flushed");
     for text in [
@@ -108,19 +108,19 @@ fn a_flush_a_reload_and_the_end_of_an_answer_take_it_back() {
         assert_eq!(world.run(&good).0, Action::Tx, "back from {text}");
     }
     let world = &mut World::new("");
-    // Its TTL is 300 s.
+    // The TTL is 300 s.
     world.publish(299);
     let action = world.compare(&good);
-    // A second may have ended meanwhile.
+    // The second may have ended meanwhile.
     assert!([Action::Tx, Action::Pass].contains(&action));
     let world = &mut World::new("");
     world.publish(300);
-    assert_eq!(world.run(&good).0, Action::Pass, "it has ended");
+    assert_eq!(world.run(&good).0, Action::Pass, "expired");
 }
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn what_the_driver_sends_is_in_use_for_the_cache() {
+fn answers_sent_by_the_driver_are_marked_as_used_in_the_cache() {
     let world = &mut World::new("");
     world.publish(0);
     let good = Frame::of(&QUESTIONS[0]).octets();
@@ -131,5 +131,5 @@ fn what_the_driver_sends_is_in_use_for_the_cache() {
     world.next_second();
     assert_eq!(world.take_marked(), 1);
     world.next_second();
-    assert_eq!(world.take_marked(), 0, "not since");
+    assert_eq!(world.take_marked(), 0, "not sent again");
 }

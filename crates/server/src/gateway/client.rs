@@ -1,4 +1,4 @@
-//! The connection of one client: turns a [`Dialogue`] over its socket.
+//! The connection of one client: runs a [`Dialogue`] over its socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,28 +15,28 @@ use super::dialogue::{Closed, Dialogue};
 use crate::framed::Framed;
 use crate::mailbox::{ToWorker, WorkerHandle};
 
-/// How long a query waits before it is tried again on a worker whose mailbox was full.
+/// Interval between two attempts to pass a query to a worker with a full mailbox.
 const HELD: Duration = Duration::from_millis(10);
 
-/// Octets read at once.
+/// Octets per read.
 const CHUNK_LEN: usize = 16 * 1024;
 
-/// One connection.
+/// A connection.
 pub(super) struct Client {
-    /// Its number, which chooses its worker.
+    /// Its number, which selects its worker.
     pub number: u64,
-    /// Who it is.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// Answers, framed. When the other end is gone the connection is to make room for another.
+    /// Responses, framed. The other end is dropped when the connection is evicted.
     pub answers: mpsc::Receiver<Framed>,
-    /// What all connections share.
+    /// State that all connections share.
     pub shared: Rc<Shared>,
 }
 
 impl Client {
-    /// Serves the connection until it is over.
+    /// Serves the connection until it ends.
     pub(super) async fn serve(mut self, mut stream: TcpStream) -> Closed {
-        // Answers leave at once; a socket that refuses this still works.
+        // Responses are sent without delay; a socket that refuses this option still works.
         let _ = stream.set_nodelay(true);
         let mut mode = self.shared.mode.clone();
         let limits = mode.borrow().in_force.settings.tcp;
@@ -71,7 +71,7 @@ impl Client {
                 ready = writer.writable(), if dialogue.unsent().is_some() => {
                     ready.and_then(|()| write(&writer, &mut dialogue, MonotonicClock.now()))
                 }
-                // An error says that the gateway ends: then the other branches end this.
+                // An error means that the gateway ends: then the other branches end this loop.
                 Ok(()) = mode.changed() => Ok(()),
                 () = tokio::time::sleep(if held { until.min(HELD) } else { until }) => Ok(()),
             };
@@ -81,8 +81,8 @@ impl Client {
         }
     }
 
-    /// Hands all queries that may be worked on to the worker. Returns whether one is left because
-    /// the worker has no room.
+    /// Passes all permitted queries to the worker. Returns whether a query remains because the
+    /// worker's mailbox is full.
     fn hand_over(&self, dialogue: &mut Dialogue, sequence: &mut u16) -> Result<bool, Closed> {
         while let Some(message) = dialogue.query()? {
             let query = ToWorker::Query {

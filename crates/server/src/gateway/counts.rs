@@ -1,7 +1,7 @@
-//! What the gateway counts. Its one thread writes, others may read at any time.
+//! The counters of the gateway. Only its thread writes them; others may read at any time.
 
 crate::counts::counts! {
-    /// All the counters of the gateway. Names and meanings: see [`GatewayCounts::figures`].
+    /// All counters of the gateway. Names and meanings: see [`GatewayCounts::figures`].
     GatewayCounts:
     Gauge "tcp_open" "Connections of clients that are open" { open, }
     Counter "tcp_accepted" "Connections of clients that were accepted" { accepted, }

@@ -1,5 +1,4 @@
-//! One connection of a client without its socket and clock: what has come, what is under way, what
-//! has to leave, and when it has lasted too long.
+//! One client connection without its socket and clock: received data, pending queries, data to send, and timeouts.
 
 use std::collections::VecDeque;
 
@@ -10,37 +9,36 @@ use super::places::Standing;
 use crate::framed::Framed;
 use crate::settings::TcpSettings;
 
-/// A message without a whole header is no message (RFC 1035 section 4.1.1).
+/// Minimum length of a message: its header (RFC 1035 section 4.1.1).
 const HEADER_LEN: usize = 12;
 
-/// While more octets than this wait to leave, no further query is taken: one answer of the largest
-/// size (RFC 1035 section 4.2.2).
+/// While more octets than this wait to be sent, no further query is accepted: one response of maximum size (RFC 1035
+/// section 4.2.2).
 const UNSENT_PAUSE: usize = 65_535;
 
-/// A connection with more octets than this that wait to leave is closed: its client does not read.
+/// A connection with more unsent octets than this is closed, because its client does not read.
 const UNSENT_MAX: usize = 16 * UNSENT_PAUSE;
 
-/// A worker answers each query, if only with SERVFAIL, well within this time; a connection that
-/// waits longer has lost its answer. Twice the 5 s after which stub resolvers give up (resolv.conf(5)),
-/// and again twice for upstreams that are slow.
+/// A worker answers each query, at least with SERVFAIL, well within this time; a connection that waits longer has lost
+/// its response. Twice the 5 s timeout of stub resolvers (resolv.conf(5)), doubled again for slow upstreams.
 const ANSWER_NS: Nanos = 20 * SECOND;
 
-/// Why a connection was closed.
+/// Reason why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The client closed or reset it, and had all its answers if it could have them.
+    /// The client closed or reset it, after all responses that it could receive.
     Client,
-    /// No whole query came for too long.
+    /// No complete query arrived for too long.
     Idle,
-    /// The client did not read its answers.
+    /// The client did not read its responses.
     Unread,
     /// A worker did not answer.
     Unanswered,
-    /// What came is no DNS.
+    /// The received data is not DNS.
     Format,
-    /// It made room for another.
+    /// It was evicted for another.
     Full,
-    /// The server ends.
+    /// The server shuts down.
     Drain,
 }
 
@@ -48,23 +46,23 @@ pub enum Closed {
 #[derive(Debug)]
 pub struct Dialogue {
     limits: TcpSettings,
-    /// What has come and is not yet handed over.
+    /// Received data that was not passed on yet.
     inbox: Vec<u8>,
-    /// Answers with their lengths, and how much of the first has left.
+    /// Responses with their lengths, and the number of sent octets of the first.
     outbox: VecDeque<Framed>,
     written: usize,
     unsent: usize,
-    /// Queries that a worker has.
+    /// Number of queries that a worker is processing.
     under_way: usize,
-    /// When the last whole query came or the last whole answer left.
+    /// Time of the last complete query or of the last complete response.
     last: Nanos,
-    /// When the last whole answer left, or the first query after all answers came.
+    /// Time of the last complete response, or of the first query after all responses.
     progress: Nanos,
-    /// When the first answer of the outbox became the first.
+    /// Time since which the first response of the outbox is the first.
     first_since: Nanos,
-    /// The client sends no more.
+    /// Whether the client sends no more.
     ended: bool,
-    /// No query is taken any more.
+    /// Whether no more queries are accepted.
     draining: bool,
 }
 
@@ -85,22 +83,22 @@ impl Dialogue {
         }
     }
 
-    /// Where what comes is put.
+    /// The buffer for received data.
     pub fn inbox(&mut self) -> &mut Vec<u8> {
         &mut self.inbox
     }
 
-    /// The client sends no more. It may still read.
+    /// Notes that the client sends no more. It may still read.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// No query is taken any more.
+    /// Stops accepting queries.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// The next whole query, if there is one and it may be worked on now.
+    /// The next complete query, if there is one and it may be processed now.
     pub fn query(&self) -> Result<Option<&[u8]>, Closed> {
         let Some((length, rest)) = self.inbox.split_first_chunk::<LENGTH_LEN>() else {
             return Ok(None);
@@ -112,11 +110,11 @@ impl Dialogue {
         Ok(rest.get(..length).filter(|_| self.has_room()))
     }
 
-    /// The query that [`Dialogue::query`] gave is under way.
+    /// Marks the query returned by [`Dialogue::query`] as in progress.
     pub fn taken(&mut self, len: usize, now: Nanos) {
         self.inbox.drain(..LENGTH_LEN + len);
         if self.inbox.is_empty() {
-            // What a large query needed is not kept for the small ones that follow.
+            // The memory of a large query is not kept for the small ones that follow.
             self.inbox = Vec::new();
         }
         if self.is_quiet() {
@@ -126,7 +124,7 @@ impl Dialogue {
         self.last = now;
     }
 
-    /// A worker is done with a query: the answer with its length, empty if there is none.
+    /// Adds the response of a worker, with its length prefix; empty for no response.
     pub fn answered(&mut self, framed: Framed, now: Nanos) {
         self.under_way = self.under_way.saturating_sub(1);
         if framed.is_empty() {
@@ -139,12 +137,12 @@ impl Dialogue {
         self.outbox.push_back(framed);
     }
 
-    /// What has to leave next.
+    /// The data to send next.
     pub fn unsent(&self) -> Option<&[u8]> {
         self.outbox.front().map(|first| &first[self.written..])
     }
 
-    /// So many octets of [`Dialogue::unsent`] have left.
+    /// Marks `len` octets of [`Dialogue::unsent`] as sent.
     pub fn sent(&mut self, len: usize, now: Nanos) {
         self.written += len;
         self.unsent -= len;
@@ -161,7 +159,7 @@ impl Dialogue {
         }
     }
 
-    /// Whether more queries are to be read.
+    /// Whether more queries should be read.
     pub fn wants_queries(&self) -> bool {
         !self.ended && self.has_room()
     }
@@ -176,7 +174,7 @@ impl Dialogue {
         self.under_way == 0 && self.outbox.is_empty()
     }
 
-    /// Whether answers are to come, and since when there has been no progress.
+    /// Whether responses are pending, and the time of the last progress.
     pub(super) fn standing(&self) -> Standing {
         Standing {
             busy: !self.is_quiet(),
@@ -184,7 +182,7 @@ impl Dialogue {
         }
     }
 
-    /// When it has lasted too long, and why.
+    /// The deadline of the connection, and the reason for closing it then.
     pub fn deadline(&self) -> (Nanos, Closed) {
         let idle_ns = self.limits.idle_ns;
         if !self.outbox.is_empty() {
@@ -197,7 +195,7 @@ impl Dialogue {
         }
     }
 
-    /// Whether it is over, and why. To be asked once all queries that there are were taken.
+    /// Whether and why the connection has ended. To be called after all available queries were taken.
     pub fn over(&self, now: Nanos) -> Option<Closed> {
         let (deadline, reason) = self.deadline();
         if self.unsent > UNSENT_MAX {
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_whole_or_waits() {
+    fn incomplete_query_waits() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         for &byte in framed(12).iter() {
             assert_eq!(dialogue.query(), Ok(None));
@@ -243,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_holds_no_header_is_refused_before_the_rest_comes() {
+    fn length_below_a_header_is_refused_immediately() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         dialogue.inbox().extend([0, 11]);
         assert_eq!(dialogue.query(), Err(Closed::Format));
     }
 
     #[test]
-    fn a_full_pipeline_reads_on_once_an_answer_has_left() {
+    fn full_pipeline_resumes_after_a_response_was_sent() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         for _ in 0..3 {
             dialogue.inbox().extend_from_slice(&framed(20));
@@ -262,7 +260,7 @@ mod tests {
         assert_eq!(dialogue.query(), Ok(None));
         assert!(!dialogue.wants_queries());
         dialogue.answered(framed(30), 5);
-        assert_eq!(dialogue.query(), Ok(None), "the answer has not left");
+        assert_eq!(dialogue.query(), Ok(None), "the answer is unsent");
         dialogue.sent(31, 6);
         assert_eq!(dialogue.query(), Ok(None), "an octet is missing");
         dialogue.sent(1, 7);
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_make_no_query_do_not_keep_it_open() {
+    fn incomplete_queries_do_not_keep_the_connection_open() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         dialogue.inbox().extend([1, 0, 7, 7]);
         assert_eq!(dialogue.over(SECOND - 1), None);
@@ -279,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn a_query_under_way_is_no_idleness_but_has_an_end() {
+    fn pending_query_is_not_idle_but_has_a_timeout() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         dialogue.inbox().extend_from_slice(&framed(12));
         dialogue.taken(12, 0);
         dialogue.inbox().extend_from_slice(&framed(12));
         dialogue.taken(12, SECOND);
         let busy = |since| Standing { busy: true, since };
-        // A further query is no progress.
+        // A further query is not progress.
         assert_eq!(dialogue.standing(), busy(0));
         assert_eq!(dialogue.over(2 * SECOND), None);
         assert_eq!(dialogue.over(SECOND + ANSWER_NS), Some(Closed::Unanswered));
@@ -304,19 +302,19 @@ mod tests {
     }
 
     #[test]
-    fn a_half_closed_connection_lasts_until_its_answers_have_left() {
+    fn half_closed_connection_remains_until_its_responses_are_sent() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         dialogue.inbox().extend_from_slice(&framed(12));
         dialogue.end();
         assert_eq!(dialogue.over(0), None, "a query waits");
         dialogue.taken(12, 0);
-        assert_eq!(dialogue.over(0), None, "an answer is under way");
+        assert_eq!(dialogue.over(0), None, "an answer is unsent");
         dialogue.answered(Held::default().frame(&[]).unwrap(), 0);
-        assert_eq!(dialogue.over(0), Some(Closed::Client), "there is none");
+        assert_eq!(dialogue.over(0), Some(Closed::Client), "there is no answer");
     }
 
     #[test]
-    fn a_client_that_does_not_read_fills_a_bounded_queue() {
+    fn client_that_does_not_read_fills_a_bounded_queue() {
         let limits = TcpSettings {
             pipeline_max: 1000,
             ..LIMITS
@@ -334,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_ends_it_with_the_last_answer() {
+    fn draining_ends_the_connection_after_the_last_response() {
         let mut dialogue = Dialogue::new(LIMITS, 0);
         dialogue
             .inbox()

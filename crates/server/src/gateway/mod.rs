@@ -38,28 +38,26 @@ use dialogue::Closed;
 use places::{Limits, Places, Refused, Standing};
 use upstream::{Upstreams, Wanted};
 
-/// Octets of the length before each message (RFC 1035 section 4.2.2).
+/// Size of the length prefix of a message in octets (RFC 1035 section 4.2.2).
 const LENGTH_LEN: usize = 2;
 
-/// Connections that wait in the kernel to be accepted; the kernel lowers it to `somaxconn`, which
-/// is 4096 since Linux 5.4.
+/// Connections that may wait in the kernel; the kernel limits this to `somaxconn`, which is 4096 since Linux 5.4.
 const BACKLOG: i32 = 4096;
 
-/// How long no connection is accepted after the kernel refused one, mostly for want of
-/// descriptors.
+/// Pause after the kernel refused to accept a connection, usually because no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A socket that could not be opened.
+/// A socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address} over TCP: {reason}{}", remedy(reason))]
 pub struct BindError {
-    /// Where.
+    /// Its address.
     pub address: SocketAddr,
-    /// What the kernel said.
+    /// Error of the kernel.
     pub reason: io::Error,
 }
 
-/// What an operator can do about a socket that could not be opened; empty if nothing is known.
+/// The remedy for a socket that could not be opened; empty if unknown.
 pub fn remedy(reason: &io::Error) -> &'static str {
     match reason.kind() {
         io::ErrorKind::AddrInUse => "; stop the server that has it, or choose another address",
@@ -78,11 +76,11 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Listens at all the addresses of the settings, if there is to be TCP at all.
+    /// Listens at all addresses of the settings, if TCP is enabled.
     ///
     /// # Errors
     ///
-    /// The first address that does not work.
+    /// The first address that is not available.
     pub fn open(settings: &Settings) -> Result<Self, BindError> {
         if settings.tcp.connections_max == 0 {
             return Ok(Self::default());
@@ -96,21 +94,21 @@ impl Bound {
         })
     }
 
-    /// Where it listens; tells the ports if 0 was asked for.
+    /// The listening addresses, with the actual ports if port 0 was requested.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// An error of the kernel.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 }
 
-/// A listening socket that does not block. For IPv6 it takes no IPv4.
+/// Opens a non-blocking listening socket. For IPv6 it does not accept IPv4.
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// An error of the kernel.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -127,20 +125,20 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// What the gateway is to do, as others tell it.
+/// The mode of the gateway, set by other threads.
 #[derive(Clone, Debug)]
 pub struct Mode {
-    /// The settings. Connections that are open keep theirs.
+    /// The settings. Open connections keep theirs.
     pub in_force: InForce,
-    /// Whether no more connections and queries are taken.
+    /// Whether new connections and queries are refused.
     pub draining: bool,
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Shared {
     workers: Vec<WorkerHandle>,
     mode: watch::Receiver<Mode>,
-    /// Where the answers of each connection go.
+    /// Destination of the responses of each connection.
     places: RefCell<Places<mpsc::Sender<Framed>>>,
     open: Cell<usize>,
     all_closed: Notify,
@@ -148,12 +146,12 @@ struct Shared {
     counts: Arc<GatewayCounts>,
 }
 
-/// Serves connections until all [`crate::mailbox::GatewayHandle`]s are gone, and then until the
-/// last answers have left. Needs a [`tokio::task::LocalSet`].
+/// Serves connections until all [`crate::mailbox::GatewayHandle`]s are dropped, and then until the last responses are
+/// sent. Needs a [`tokio::task::LocalSet`].
 ///
 /// # Errors
 ///
-/// A socket that tokio does not take.
+/// Tokio cannot use a socket.
 pub async fn serve(
     bound: Bound,
     workers: Vec<WorkerHandle>,
@@ -189,7 +187,7 @@ async fn accept(shared: Rc<Shared>, listener: tokio::net::TcpListener) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            // An error says that the gateway ends.
+            // An error means that the gateway ends.
             drained = mode.wait_for(|mode| mode.draining) => {
                 drop(drained);
                 return;
@@ -206,7 +204,7 @@ async fn accept(shared: Rc<Shared>, listener: tokio::net::TcpListener) {
 }
 
 impl Shared {
-    /// Carries out what a worker wants.
+    /// Executes a message of a worker.
     fn take(self: &Rc<Self>, message: ToGateway) {
         match message {
             ToGateway::Reply { connection, answer } => {
@@ -239,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// Takes a new connection in, if its client may ask and there is room or can be made.
+    /// Adds a new connection, if its client has permission and there is a place or one can be freed.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
         let settings = Arc::clone(&self.mode.borrow().in_force.settings);
         if !settings.allow.contains(peer.ip()) {
@@ -254,13 +252,13 @@ impl Shared {
         let (network, now) = (ClientNetwork::of(peer.ip()), MonotonicClock.now());
         let room = self.places.borrow_mut().make_room(network, places, now);
         match room {
-            // The task of an evicted connection sees that nobody can send answers any more, and ends.
+            // The task of an evicted connection detects that its sender is dropped, and ends.
             Ok(evicted) => drop(evicted),
             Err(Refused::Network) => return self.counts.refused_client.tick(),
             Err(Refused::Full) => return self.counts.refused_full.tick(),
         }
         self.counts.accepted.tick();
-        // A query under way brings one message at most, so this never fills.
+        // Each pending query adds at most one message, so this is never full.
         let (sender, answers) = mpsc::channel(limits.pipeline_max.max(1));
         let number = self.places.borrow_mut().take(network, now, sender);
         self.set_open(self.open.get() + 1);
@@ -277,7 +275,7 @@ impl Shared {
         });
     }
 
-    /// Notes what a connection is doing.
+    /// Records the state of a connection.
     fn stand(&self, number: u64, standing: Standing) {
         self.places.borrow_mut().stand(number, standing);
     }

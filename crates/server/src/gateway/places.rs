@@ -1,9 +1,9 @@
-//! Places for connections, shared fairly among the networks of clients.
+//! Places for connections, shared fairly among client networks.
 //!
-//! A network that has all its places, or a full table, makes room by closing a connection: that of
-//! the network itself in the first case, that of the network with the most connections in the
-//! second. Idle connections go first, then those that have waited longest for an answer. Each
-//! operation takes a time that grows with the logarithm of the number of connections.
+//! A new connection replaces another one if its network has reached its limit, or if the table is
+//! full: in the first case one of its own network, in the second one of the network with the most
+//! connections. Idle connections are closed first, then those that have waited longest for a
+//! response. Each operation takes logarithmic time in the number of connections.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,17 +11,18 @@ use dns64_transport::clock::Nanos;
 
 use crate::settings::nets::ClientNetwork;
 
-/// A connection that has been busy this long without progress makes room like an idle one. RFC 8767
-/// section 5 recommends that clients have an answer within this time, so whoever waits longer waits
-/// for a name that does not resolve.
+/// A connection that has been busy without progress for this long may be closed like an idle one.
+/// RFC 8767 section 5 recommends that clients get a response within this time, so a connection that
+/// waits longer waits for a name that does not resolve.
 const STUCK_NS: Nanos = 1_800_000_000;
 
-/// What a connection is doing. The least makes room first.
+/// The state of a connection. The smallest is closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Standing {
-    /// Whether it has queries without an answer.
+    /// Whether it has unanswered queries.
     pub busy: bool,
-    /// The last progress: an answer that was sent, or the first query after all answers.
+    /// Time of the last progress: a response was sent, or the first query after all responses
+    /// arrived.
     pub since: Nanos,
 }
 
@@ -31,31 +32,32 @@ impl Standing {
     }
 }
 
-/// How many places there are.
+/// Maximum numbers of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// For all networks together.
+    /// Limit for all networks together.
     pub total: usize,
-    /// For one network.
+    /// Limit for one network.
     pub network: usize,
 }
 
-/// Why there is no place.
+/// Reason why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The network has all its places, and its connections are busy.
+    /// The network has reached its limit, and its connections are busy.
     Network,
-    /// The table is full of connections that may stay.
+    /// The table is full of connections that must not be closed.
     Full,
 }
 
-/// Connections by number, with a value for each.
+/// Connections by number, each with a value.
 #[derive(Debug)]
 pub(crate) struct Places<T> {
     next: u64,
     held: HashMap<u64, Place<T>>,
     networks: HashMap<ClientNetwork, BTreeSet<(Standing, u64)>>,
-    /// Networks by the number of their connections, among equals those with an idle one last.
+    /// Networks ordered by number of connections; among equals, those with an idle connection are
+    /// last.
     sizes: BTreeSet<(usize, bool, ClientNetwork)>,
 }
 
@@ -78,8 +80,8 @@ impl<T> Default for Places<T> {
 }
 
 impl<T> Places<T> {
-    /// Makes sure that there is a place for a new connection of a network. Returns the value of a
-    /// connection that had to make room.
+    /// Ensures a place for a new connection of a network. Returns the value of the evicted
+    /// connection, if any.
     ///
     /// # Errors
     ///
@@ -102,23 +104,24 @@ impl<T> Places<T> {
             (self.of_largest(count, now).or(first), Refused::Full)
         };
         match victim {
-            // Without limits there is no room even then.
+            // With limits of 0 there is never a place.
             Some(&(_, number)) if limits.total > 0 => Ok(self.release(number)),
             _ => Err(refused),
         }
     }
 
-    /// The connection of the largest network that makes room for one of a network with `count`
+    /// The connection of the largest network that is evicted for a network with `count`
     /// connections.
     fn of_largest(&self, count: usize, now: Nanos) -> Option<&(Standing, u64)> {
         let &(most, _, largest) = self.sizes.last()?;
         let first = self.networks.get(&largest)?.first()?;
-        // A busy connection stays unless its network has more than the other even afterwards.
+        // A busy connection is evicted only if its network still has more than the other
+        // afterwards.
         let fair = most > count + 1 || (most > count && first.0.makes_room(now));
         fair.then_some(first)
     }
 
-    /// Takes a connection in, idle from now on. Returns its number.
+    /// Adds a connection, which is idle at first. Returns its number.
     pub(crate) fn take(&mut self, network: ClientNetwork, now: Nanos, value: T) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -138,7 +141,7 @@ impl<T> Places<T> {
         number
     }
 
-    /// Notes what a connection is doing.
+    /// Records the state of a connection.
     pub(crate) fn stand(&mut self, number: u64, standing: Standing) {
         let Some(place) = self.held.get_mut(&number) else {
             return;
@@ -153,7 +156,7 @@ impl<T> Places<T> {
         }
     }
 
-    /// Gives the place of a connection back, if it has one.
+    /// Frees the place of a connection, if it has one.
     pub(crate) fn release(&mut self, number: u64) -> Option<T> {
         let place = self.held.remove(&number)?;
         self.change(place.network, |connections| {
@@ -206,7 +209,7 @@ mod tests {
         Standing { busy: true, since }
     }
 
-    /// So many connections of a network, all with a query since 10. Their value is the network.
+    /// Adds connections of a network, all with a query since 10. Their value is the network.
     fn fill(places: &mut Places<u8>, of: u8, connections: usize) {
         for _ in 0..connections {
             let number = places.take(network(of), 5, of);
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_at_its_limit_closes_its_own_idlest_connection() {
+    fn network_at_its_limit_loses_its_longest_idle_connection() {
         let mut places = Places::default();
         let numbers: Vec<_> = (0..4).map(|at| places.take(network(1), at, at)).collect();
         places.take(network(2), 0, 9);
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_at_its_limit_that_is_busy_gets_no_more_places() {
+    fn busy_network_at_its_limit_gets_no_more_places() {
         let mut places = Places::default();
         fill(&mut places, 1, 4);
         let refused = places.make_room(network(1), LIMITS, 11);
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_connections_do_not_protect_the_network_that_has_the_most() {
+    fn busy_connections_of_the_largest_network_are_evicted() {
         let mut places = Places::default();
         fill(&mut places, 1, 4);
         fill(&mut places, 2, 2);
@@ -244,7 +247,7 @@ mod tests {
             assert_eq!(places.make_room(network(3), LIMITS, 11), Ok(Some(1)));
             fill(&mut places, 3, 1);
         }
-        // All have two.
+        // All networks have two.
         let refused = places.make_room(network(3), LIMITS, 11);
         assert_eq!(refused, Err(Refused::Full));
         let fourth = places.make_room(network(4), LIMITS, 11);
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_of_the_largest_network_takes_no_place_of_a_smaller_one() {
+    fn largest_network_takes_no_place_of_a_smaller_one() {
         let mut places = Places::default();
         fill(&mut places, 1, 3);
         let idle: Vec<_> = (2..5).map(|of| places.take(network(of), 0, of)).collect();
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_nobody_gets_a_place() {
+    fn limits_of_zero_give_no_places() {
         let mut places = Places::default();
         fill(&mut places, 1, 1);
         let none = Limits {
@@ -275,10 +278,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever networks do, the bounds hold, the indices agree, and a network without a
-        /// connection gets a place as long as another has more than one.
+        /// For any behaviour of the networks, the limits hold, the indices are consistent, and a
+        /// network without a connection gets a place as long as another has more than one.
         #[test]
-        fn bounds_hold_and_newcomers_get_in(
+        fn limits_hold_and_new_networks_get_a_place(
             events in prop::collection::vec((0_u8..4, 0_u8..5, 0_u64..30), 1..300)
         ) {
             let mut places = Places::default();

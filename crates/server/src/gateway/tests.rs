@@ -1,4 +1,4 @@
-//! The gateway on loopback; each test plays the workers itself.
+//! The gateway on the loopback interface; each test acts as the workers itself.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,7 +14,7 @@ use crate::mailbox::{ConnectionFailed, GatewayHandle, ToWorker};
 use crate::settings::TcpSettings;
 use crate::settings::nets::NetSet;
 
-/// Longer than anything here takes: what does not come by then does not come.
+/// Timeout that no test step reaches, unless the awaited event never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const TCP: TcpSettings = TcpSettings {
@@ -79,7 +79,7 @@ impl Rig {
         stream
     }
 
-    /// The next query that the worker gets.
+    /// The next query for the worker.
     fn query(&self) -> (u64, Vec<u8>) {
         match self.worker.recv_timeout(PATIENCE).unwrap() {
             ToWorker::Query {
@@ -91,7 +91,7 @@ impl Rig {
         }
     }
 
-    /// What became of the next question to an upstream.
+    /// The outcome of the next query to an upstream.
     fn answer(&self) -> (u64, Result<Vec<u8>, ConnectionFailed>) {
         match self.worker.recv_timeout(PATIENCE).unwrap() {
             ToWorker::Answer { exchange, message } => (exchange, message),
@@ -113,7 +113,7 @@ impl Rig {
         }));
     }
 
-    /// Asks one query over the connection, plays the worker, and reads the answer.
+    /// Sends a query over the connection, acts as the worker, and reads the response.
     fn round(&self, stream: &mut TcpStream, id: u16) {
         write(stream, &message(id, 40));
         let (connection, query) = self.query();
@@ -122,7 +122,7 @@ impl Rig {
         assert_eq!(read(stream), message(id, 50));
     }
 
-    /// Waits until a figure has a value that only the gateway's thread changes.
+    /// Waits until a counter of the gateway's thread has a value.
     fn wait_for(&self, counter: impl Fn(&GatewayCounts) -> &Counter, value: u64) {
         let until = MonotonicClock.now() + 20 * SECOND;
         while counter(&self.counts).get() != value {
@@ -150,7 +150,7 @@ fn read(stream: &mut TcpStream) -> Vec<u8> {
     message
 }
 
-/// Whether the other side has closed, cleanly or not.
+/// Whether the peer has closed, cleanly or not.
 fn is_closed(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0; 1]) {
         Ok(len) => len == 0,
@@ -159,13 +159,13 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn answers_leave_in_the_order_in_which_workers_give_them() {
+fn responses_are_sent_in_the_order_of_the_workers() {
     let rig = Rig::new(TCP);
     let mut stream = rig.connect();
     let all: Vec<u8> = (0..5)
         .flat_map(|id| framed(&message(id, 40)).unwrap())
         .collect();
-    // However the octets are cut.
+    // The messages arrive in arbitrary pieces.
     stream.write_all(&all[..43]).unwrap();
     stream.write_all(&all[43..]).unwrap();
     let queries: Vec<_> = (0..5).map(|_| rig.query()).collect();
@@ -193,7 +193,7 @@ fn a_connection_gets_its_own_answers_only() {
 }
 
 #[test]
-fn the_pipeline_has_a_length() {
+fn pipeline_length_is_limited() {
     let rig = Rig::new(TcpSettings {
         pipeline_max: 1,
         ..TCP
@@ -215,7 +215,7 @@ fn the_pipeline_has_a_length() {
 }
 
 #[test]
-fn a_byte_now_and_then_does_not_keep_a_connection() {
+fn single_octets_do_not_keep_a_connection_open() {
     let rig = Rig::new(TcpSettings {
         idle_ns: SECOND / 4,
         ..TCP
@@ -228,14 +228,14 @@ fn a_byte_now_and_then_does_not_keep_a_connection() {
     let until = MonotonicClock.now() + 20 * SECOND;
     while !is_closed(&mut stream) {
         assert!(MonotonicClock.now() < until);
-        // It may be closed by now.
+        // The connection may be closed by now.
         let _ = stream.write_all(&[1]);
     }
     rig.wait_for(|counts| &counts.closed_idle, 1);
 }
 
 #[test]
-fn idle_connections_make_room_and_busy_ones_do_not() {
+fn idle_connections_are_evicted_and_busy_ones_are_not() {
     let rig = Rig::new(TCP);
     let mut streams: Vec<_> = (0..80).map(|_| rig.connect()).collect();
     rig.wait_for(|counts| &counts.closed_full, 60);
@@ -271,7 +271,7 @@ fn connect_from(rig: &Rig, address: [u8; 4]) -> TcpStream {
 }
 
 #[test]
-fn connections_with_stuck_queries_leave_room_for_other_networks() {
+fn connections_with_stuck_queries_leave_places_for_other_networks() {
     let rig = Rig::new(TcpSettings {
         per_client_max: 15,
         ..TCP
@@ -279,7 +279,7 @@ fn connections_with_stuck_queries_leave_room_for_other_networks() {
     let mut greedy = Vec::new();
     for id in 0..30 {
         let mut stream = connect_from(&rig, [127, 0, 1, 1]);
-        // It may have been refused already.
+        // The connection may have been refused already.
         let _ = stream.write_all(&framed(&message(id, 40)).unwrap());
         greedy.push(stream);
         if id < 15 {
@@ -294,7 +294,7 @@ fn connections_with_stuck_queries_leave_room_for_other_networks() {
         greedy.push(stuck);
     }
     rig.wait_for(|counts| &counts.open, 20);
-    // The table is full of queries without an answer, and each of these gets in.
+    // The table is full of unanswered queries, but each of these is accepted.
     let mut others: Vec<_> = (10..20)
         .map(|network| {
             let mut stream = connect_from(&rig, [127, 0, network, 1]);
@@ -309,7 +309,7 @@ fn connections_with_stuck_queries_leave_room_for_other_networks() {
 }
 
 #[test]
-fn a_stranger_is_closed_at_once_by_the_settings_in_force() {
+fn client_without_permission_is_disconnected_by_the_current_settings() {
     let rig = Rig::new(TCP);
     let allow = |net: &str| {
         let allow = NetSet::new(vec![net.parse().unwrap()]);
@@ -332,7 +332,7 @@ fn a_stranger_is_closed_at_once_by_the_settings_in_force() {
 }
 
 #[test]
-fn resets_leave_nothing_behind() {
+fn reset_connections_leave_no_state() {
     let rig = Rig::new(TCP);
     for id in 0..50 {
         let mut stream = rig.connect();
@@ -355,7 +355,7 @@ fn resets_leave_nothing_behind() {
 }
 
 #[test]
-fn lengths_that_lie_close_their_connection_and_no_other() {
+fn invalid_length_closes_only_its_own_connection() {
     let rig = Rig::new(TCP);
     let mut bystander = rig.connect();
     for length in [0_u16, 1, 11] {
@@ -369,12 +369,12 @@ fn lengths_that_lie_close_their_connection_and_no_other() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert!(is_closed(&mut stream));
     rig.wait_for(|counts| &counts.closed_client, 1);
-    assert!(rig.worker.try_recv().is_err(), "that was no query");
+    assert!(rig.worker.try_recv().is_err(), "this is not a query");
     rig.round(&mut bystander, 5);
 }
 
 #[test]
-fn the_longest_messages_pass_both_ways() {
+fn longest_messages_pass_in_both_directions() {
     let rig = Rig::new(TCP);
     let mut stream = rig.connect();
     write(&mut stream, &message(1, 65_535));
@@ -386,7 +386,7 @@ fn the_longest_messages_pass_both_ways() {
 }
 
 #[test]
-fn whoever_has_no_more_to_say_still_gets_the_answers() {
+fn half_closed_client_still_gets_its_responses() {
     let rig = Rig::new(TCP);
     let mut stream = rig.connect();
     write(&mut stream, &message(1, 40));
@@ -394,14 +394,14 @@ fn whoever_has_no_more_to_say_still_gets_the_answers() {
     stream.shutdown(Shutdown::Write).unwrap();
     let (one, two) = (rig.query(), rig.query());
     rig.reply(two.0, two.1);
-    // The empty one says that there is none.
+    // An empty response stands for none.
     rig.reply(one.0, Vec::new());
     assert_eq!(read(&mut stream), message(2, 40));
     assert!(is_closed(&mut stream));
 }
 
 #[test]
-fn whoever_does_not_read_is_closed() {
+fn client_that_does_not_read_is_disconnected() {
     let rig = Rig::new(TcpSettings {
         pipeline_max: 1000,
         ..TCP
@@ -411,7 +411,7 @@ fn whoever_does_not_read_is_closed() {
         write(&mut stream, &message(id, 40));
     }
     let queries: Vec<_> = (0..400).map(|_| rig.query().0).collect();
-    // 26 MB, more than two sockets and the gateway hold.
+    // 26 MB, more than two sockets and the gateway can hold.
     for connection in queries {
         rig.reply(connection, message(0, 65_535));
     }
@@ -419,7 +419,7 @@ fn whoever_does_not_read_is_closed() {
 }
 
 #[test]
-fn queries_wait_for_a_worker_that_has_no_room() {
+fn queries_wait_while_the_mailbox_of_the_worker_is_full() {
     let rig = Rig::new(TcpSettings {
         pipeline_max: 5000,
         ..TCP
@@ -439,7 +439,7 @@ fn queries_wait_for_a_worker_that_has_no_room() {
 }
 
 #[test]
-fn draining_finishes_what_is_under_way() {
+fn draining_finishes_pending_queries() {
     let rig = Rig::new(TCP);
     let mut busy = rig.connect();
     let mut idle = rig.connect();

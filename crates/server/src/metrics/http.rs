@@ -1,4 +1,4 @@
-//! The metrics page over HTTP/1.1: one request and one response on each connection.
+//! The metrics page over HTTP/1.1: one request and one response per connection.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,39 +16,39 @@ use super::exposition::Format;
 use crate::gateway::places::{Limits, Places, Standing};
 use crate::settings::nets::ClientNetwork;
 
-/// Requests at once. A few scrapers come once in some seconds, and one network of clients leaves
-/// room for three others. A new request closes the connection that has not finished its own for
-/// the longest time.
+/// Maximum numbers of concurrent requests. A few scrapers connect every few seconds, and one client
+/// network leaves places for three others. A new request closes the connection with the oldest
+/// unfinished request.
 const REQUESTS: Limits = Limits {
     total: 64,
     network: 16,
 };
 
-/// Octets of a request that are read: scrapers send a few hundred.
+/// Maximum size of a request in octets: scrapers send a few hundred.
 const REQUEST_LEN_MAX: usize = 8 * 1024;
 
-/// How long the head of a request may take to come: enough for a lost segment, which is sent again
-/// after 1 s (RFC 6298 section 2.1).
+/// Timeout for the head of a request: enough for a lost segment, which is retransmitted after 1 s
+/// (RFC 6298 section 2.1).
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
-/// How long a client may take to read the page; scrapers give up after 10 s by default.
+/// Timeout for sending the page; the default timeout of scrapers is 10 s.
 const READ_TIME: Duration = Duration::from_secs(10);
 
-/// How long no request is accepted after the kernel refused one.
+/// Pause after the kernel refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the page for as long as the runtime turns. Needs a [`tokio::task::LocalSet`].
+/// Serves the page as long as the runtime runs. Needs a [`tokio::task::LocalSet`].
 ///
 /// # Errors
 ///
-/// A socket that tokio does not take.
+/// Tokio cannot use the socket.
 pub async fn serve(listener: TcpListener, page: Page) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let page = Rc::new(page);
     let places = Rc::new(RefCell::new(Places::default()));
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // Mostly for want of descriptors.
+            // Usually no descriptors are left.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
@@ -60,7 +60,7 @@ pub async fn serve(listener: TcpListener, page: Page) -> io::Result<()> {
         {
             continue;
         }
-        // Dropped with the place, which ends the request.
+        // Dropping the place ends the request.
         let (place, evicted) = oneshot::channel::<()>();
         let number = places.borrow_mut().take(network, now, place);
         let request = Request {
@@ -71,7 +71,7 @@ pub async fn serve(listener: TcpListener, page: Page) -> io::Result<()> {
         tokio::task::spawn_local(async move {
             tokio::select! {
                 _ = evicted => {}
-                // Whoever is too slow, or gone, does not get the page.
+                // Clients that are too slow, or have disconnected, do not get the page.
                 _ = request.answer(stream) => {}
             }
             request.places.borrow_mut().release(request.number);
@@ -79,7 +79,7 @@ pub async fn serve(listener: TcpListener, page: Page) -> io::Result<()> {
     }
 }
 
-/// One request.
+/// A request.
 struct Request {
     number: u64,
     places: Rc<RefCell<Places<oneshot::Sender<()>>>>,
@@ -100,12 +100,12 @@ impl Request {
     }
 }
 
-/// Reads the head of a request, or as much as is read of one.
+/// Reads the head of a request, or its first part up to the maximum size.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut seen = 0;
     while !is_whole(&head[seen..]) && head.len() < REQUEST_LEN_MAX {
-        // The end may have begun already.
+        // The end marker may have begun in the octets read so far.
         seen = head.len().saturating_sub(END.len() - 1);
         if stream.read_buf(&mut head).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -114,14 +114,14 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// What ends the head of a request; requests for the page have no body.
+/// End of the head of a request; requests for the page have no body.
 const END: &[u8; 4] = b"\r\n\r\n";
 
 fn is_whole(request: &[u8]) -> bool {
     request.windows(END.len()).any(|end| end == END)
 }
 
-/// The response to the head of a request, whatever that is.
+/// The response to any head of a request.
 #[doc(hidden)] // For a fuzz target.
 pub fn response(request: &[u8], page: &Page) -> Vec<u8> {
     let line = request.split(|&octet| octet == b'\r').next();
@@ -155,7 +155,7 @@ pub fn response(request: &[u8], page: &Page) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The values of the fields `Accept` of a request.
+/// The values of the `Accept` fields of a request.
 fn accept(request: &[u8]) -> String {
     let head = String::from_utf8_lossy(request);
     let fields = head
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_page_is_there() {
+    fn only_the_metrics_page_exists() {
         let (head, body) = {
             let whole = respond("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
             let (head, body) = whole.split_once("\r\n\r\n").unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_the_one_that_is_asked_for() {
+    fn accept_field_selects_the_format() {
         let open = "application/openmetrics-text; version=1.0.0";
         let asked = |fields: &str| respond(&format!("GET /metrics HTTP/1.1\r\n{fields}\r\n"));
         for (fields, content) in [
@@ -242,12 +242,12 @@ mod tests {
         }
     }
 
-    /// Serves the page in a thread of its own.
+    /// Serves the page in a separate thread.
     fn served() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        // Ends with the process of the tests.
+        // Ends with the test process.
         thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             LocalSet::new().block_on(&runtime, serve(listener, page()))
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_gets_the_page_and_the_end_of_the_connection() {
+    fn request_gets_the_page_and_the_connection_is_closed() {
         let mut stream = connect(served());
         for piece in ["GET /metr", "ics HTTP/1.1\r\n", OPEN_METRICS, "\r\n"] {
             stream.write_all(piece.as_bytes()).unwrap();
@@ -276,12 +276,12 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_unfinished_requests_do_not_hold_up_a_scrape() {
+    fn two_hundred_unfinished_requests_do_not_delay_a_scrape() {
         let address = served();
         let open: Vec<_> = (0..200)
             .map(|_| {
                 let mut stream = connect(address);
-                // It may have made room already.
+                // The connection may be closed already.
                 let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n");
                 stream
             })
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_request_is_closed_after_a_while() {
+    fn unfinished_request_is_closed_after_a_timeout() {
         let mut stream = connect(served());
         stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);

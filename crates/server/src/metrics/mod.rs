@@ -28,20 +28,20 @@ use crate::stats::{Distribution, Stats};
 #[doc(inline)]
 pub use http::{response, serve};
 
-/// What stands before all names.
+/// Prefix of all names.
 const PREFIX: &str = "dns64d_";
 
-/// What the page shows.
+/// The source of the page.
 #[derive(Clone, Debug)]
 pub struct Page {
     stats: Stats,
-    /// The settings name the upstreams.
+    /// For the settings, which name the upstreams.
     mode: watch::Receiver<Mode>,
     started_s: f64,
 }
 
 impl Page {
-    /// A page of these figures, for a process that started at `started` on the monotonic clock.
+    /// Creates a page of these figures, for a process that started at `started` on the monotonic clock.
     pub fn new(stats: Stats, mode: watch::Receiver<Mode>, started: Nanos) -> Self {
         let started_ns = started.cast_signed() + MonotonicClock.realtime_offset();
         Self {
@@ -51,12 +51,12 @@ impl Page {
         }
     }
 
-    /// The text of the page now, in OpenMetrics.
+    /// The current text of the page, in OpenMetrics.
     pub fn text(&self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self.clone()));
         let mut text = String::new();
-        // Writing into a string does not fail.
+        // Writing into a string cannot fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
         text
     }
@@ -86,7 +86,7 @@ impl Collector for Page {
     }
 }
 
-/// Figures of one name, at least one.
+/// Encodes the figures of one name, at least one.
 fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &[Figure]) -> fmt::Result {
     let Some(first) = family.first() else {
         return Ok(());
@@ -108,7 +108,7 @@ fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &[Figure]) -> fmt:
     Ok(())
 }
 
-/// How upstreams are. One that has not answered yet has no round-trip time.
+/// Encodes the state of the upstreams. An upstream without a response so far has no round-trip time.
 fn encode_upstreams(encoder: &mut DescriptorEncoder<'_>, health: &Health) -> fmt::Result {
     let states: Vec<_> = health
         .states()
@@ -146,7 +146,7 @@ fn encode_upstreams(encoder: &mut DescriptorEncoder<'_>, health: &Health) -> fmt
     )
 }
 
-/// Distributions of one name, at least one.
+/// Encodes the distributions of one name, at least one.
 fn encode_distributions(
     encoder: &mut DescriptorEncoder<'_>,
     family: &[Distribution],
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The lines with one of these words.
+    /// The lines that contain one of these words.
     fn lines(text: &str, words: &[&str]) -> String {
         let chosen = |line: &&str| words.iter().any(|word| line.contains(word));
         let lines: Vec<_> = text.lines().filter(chosen).collect();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_all_figures_with_their_labels() {
+    fn page_contains_all_figures_with_labels() {
         let text = page().text();
         let chosen = [
             "dns64d_build",
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_nothing_else() {
+    fn page_contains_nothing_else() {
         let text = page().text();
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
         // Two queries and one upstream, each with a sum, a count and its buckets.
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_has_its_state_and_what_was_measured() {
+    fn upstream_has_its_state_and_measurements() {
         let text = page().text();
         let shown = lines(&text, &["upstream_up", "upstream_rtt", "upstream_loss"]);
         expect![[r##"

@@ -9,37 +9,37 @@ use ipnet::Ipv4Net;
 
 use super::nets::NetSet;
 
-/// How AAAA records are made for one group of clients.
+/// The synthesis of AAAA records for one group of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns64 {
-    /// The prefixes for IPv4 addresses that no range of `ranges` holds: an AAAA record for each, in
-    /// this order (several Pref64::/n, RFC 7050 section 3). None: nothing is made.
+    /// Prefixes for IPv4 addresses outside `ranges`: one AAAA record for each prefix, in this order
+    /// (several Pref64::/n, RFC 7050 section 3). Without prefixes, nothing is synthesised.
     pub prefixes: Vec<Pref64>,
-    /// IPv4 ranges with a prefix of their own, or with none (RFC 6147 section 5.1.7). They do
-    /// not overlap.
+    /// IPv4 ranges with their own prefix, or without one (RFC 6147 section 5.1.7). They do not
+    /// overlap.
     pub ranges: Vec<(Ipv4Net, Option<Pref64>)>,
     /// AAAA records in these ranges are treated as absent (RFC 6147 section 5.1.4).
     pub exclude_aaaa: NetSet,
-    /// Whether the Well-Known Prefix may stand for IPv4 addresses that are not global, which
-    /// RFC 6052 section 3.1 forbids.
+    /// Whether the Well-Known Prefix may represent non-global IPv4 addresses, which RFC 6052
+    /// section 3.1 forbids.
     pub well_known_private: bool,
-    /// Domains with a rule of their own.
+    /// Domains with their own rule.
     pub domains: DomainRules,
-    /// When answers are made for DO=1 where the AAAA answer came with DNSSEC records.
+    /// Policy for synthesis with DO=1 if the AAAA response contained DNSSEC records.
     pub signed: SignedPolicy,
-    /// How names of synthesised addresses are looked up.
+    /// Reverse lookup of synthesised addresses.
     pub ptr: Ptr,
     /// Whether this server answers for `ipv4only.arpa` itself (RFC 8880).
     pub ipv4only: bool,
-    /// Whether SVCB and HTTPS answers get AAAA records for their A records (RFC 9460 section
+    /// Whether SVCB and HTTPS responses get AAAA records for their A records (RFC 9460 section
     /// 4.2.1).
     pub svcb: bool,
-    /// Whether synthesised answers are marked by the extended error 4 (RFC 8914 section 4.5).
+    /// Whether synthesised answers are marked with the extended error 4 (RFC 8914 section 4.5).
     pub mark_synthesised: bool,
 }
 
 impl Dns64 {
-    /// The addresses that stand for `ipv4` under a name with this rule.
+    /// The addresses that represent `ipv4` under a name with this rule.
     pub fn embed(&self, ipv4: Ipv4Addr, rule: DomainRule) -> impl Iterator<Item = Ipv6Addr> {
         let range = self.ranges.iter().find(|(net, _)| net.contains(&ipv4));
         let (own, common) = match (range, rule.prefix) {
@@ -55,14 +55,14 @@ impl Dns64 {
             .map(move |prefix| prefix.embed(ipv4))
     }
 
-    /// All the prefixes in use.
+    /// All prefixes in use.
     pub fn prefixes_in_use(&self) -> impl Iterator<Item = Pref64> {
         let ranges = self.ranges.iter().filter_map(|(_, prefix)| *prefix);
         let common = self.prefixes.iter().copied();
         common.chain(ranges).chain(self.domains.prefixes())
     }
 
-    /// The IPv4 address that a synthesised address stands for: under any prefix in use or the
+    /// The IPv4 address that a synthesised address represents: with any prefix in use or the
     /// Well-Known Prefix (RFC 6147 section 5.3.1).
     pub fn extract(&self, ipv6: Ipv6Addr) -> Option<Ipv4Addr> {
         self.prefixes_in_use()
@@ -70,17 +70,17 @@ impl Dns64 {
             .find_map(|prefix| prefix.extract(ipv6))
     }
 
-    /// Whether an AAAA record is to be treated as absent.
+    /// Whether an AAAA record is treated as absent.
     pub fn excludes(&self, aaaa: Ipv6Addr) -> bool {
         self.exclude_aaaa.contains_bits(aaaa)
     }
 }
 
-/// When AAAA records are made for a client that sets DO, and not CD, though DNSSEC records say that
-/// there are none, or others (RFC 6147 section 5.5 (2)).
+/// Policy for synthesis for a client that sets DO without CD, if DNSSEC records prove that there
+/// are no AAAA records, or other ones (RFC 6147 section 5.5 (2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignedPolicy {
-    /// If the upstream has validated both responses: if it set AD in them.
+    /// If the upstream has validated both responses, that is, set AD in them.
     Validated,
     /// Always.
     Always,
@@ -88,45 +88,45 @@ pub enum SignedPolicy {
     Never,
 }
 
-/// How names of synthesised addresses are looked up (RFC 6147 section 5.3.1).
+/// Reverse lookup of synthesised addresses (RFC 6147 section 5.3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for each view, read in place"
 )]
 pub enum Ptr {
-    /// By the name of the IPv4 address: a CNAME into `in-addr.arpa`.
+    /// By the name of the IPv4 address: a CNAME to `in-addr.arpa`.
     Cname,
     /// Always with this name.
     Local(NameBuf),
 }
 
-/// What is done for a domain and all names below it.
+/// The rule for a domain and all names below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainRule {
-    /// What is done.
+    /// Action.
     pub action: DomainAction,
-    /// A prefix for this domain only, for addresses that no IPv4 range gives one.
+    /// A prefix for this domain, used for addresses without a prefix from an IPv4 range.
     pub prefix: Option<Pref64>,
 }
 
-/// What is done for a domain.
+/// The action for a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DomainAction {
-    /// AAAA records are made where there are none.
+    /// Synthesise AAAA records if there are none.
     Include,
-    /// None are made.
+    /// Synthesise nothing.
     Exclude,
-    /// They are made even where there are AAAA records, which are left out.
+    /// Synthesise AAAA records even if there are some, and omit the existing ones.
     Force,
 }
 
-/// Rules by domain; the longest name that matches is taken.
+/// Rules by domain; the longest matching name applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainRules {
-    /// By lower-case name, uncompressed.
+    /// Indexed by lower-case name, uncompressed.
     rules: HashMap<Vec<u8>, DomainRule>,
-    /// For all other names.
+    /// Rule for all other names.
     default: DomainRule,
 }
 
@@ -137,7 +137,7 @@ impl Default for DomainRules {
 }
 
 impl DomainRules {
-    /// Rules for these domains. Where one of them includes a domain, all other names are
+    /// Creates rules for these domains. If one of them includes a domain, all other names are
     /// excluded.
     pub fn new(rules: impl IntoIterator<Item = (NameBuf, DomainRule)>) -> Self {
         let rules: Vec<_> = rules.into_iter().collect();
@@ -150,7 +150,7 @@ impl DomainRules {
         Self::with_others(rules, others)
     }
 
-    /// Rules for these domains, and what is done for all other names.
+    /// Creates rules for these domains and for all other names.
     pub fn with_others(
         rules: impl IntoIterator<Item = (NameBuf, DomainRule)>,
         others: DomainAction,
@@ -193,8 +193,8 @@ impl DomainRules {
     }
 }
 
-/// Whether an IPv4 address is global: none of the special-purpose ranges that the IANA registry
-/// (RFC 6890) marks as not globally reachable.
+/// Whether an IPv4 address is global, that is, outside the special-purpose ranges that the IANA
+/// registry (RFC 6890) marks as not globally reachable.
 pub fn is_global(ipv4: Ipv4Addr) -> bool {
     const NOT_GLOBAL: [(u32, u8); 14] = [
         (0x0000_0000, 8),  // 0.0.0.0/8, this network: RFC 791 section 3.2
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// The text of what stands for an IPv4 address under the rule for all names.
+    /// The text of the addresses that represent an IPv4 address under the default rule.
     fn embedded(dns64: &Dns64, ipv4: &str) -> String {
         let made = dns64.embed(ipv4.parse().unwrap(), rule(DomainAction::Include));
         let made: Vec<_> = made.map(|ipv6| ipv6.to_string()).collect();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_its_own_prefix_or_none() {
+    fn range_has_its_own_prefix_or_none() {
         let mut dns64 = with_prefix("2001:db8::/96");
         dns64.ranges = vec![
             ("10.0.0.0/8".parse().unwrap(), None),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_s_prefix_yields_to_that_of_a_range() {
+    fn prefix_of_a_range_takes_precedence_over_that_of_a_domain() {
         let mut dns64 = with_prefix("2001:db8::/96");
         dns64.ranges = vec![("10.0.0.0/8".parse().unwrap(), None)];
         let corp = DomainRule {
@@ -291,19 +291,19 @@ mod tests {
     }
 
     #[test]
-    fn the_well_known_prefix_stands_for_global_addresses_only() {
+    fn well_known_prefix_represents_global_addresses_only() {
         let mut dns64 = with_prefix("64:ff9b::/96");
         assert_eq!(embedded(&dns64, "192.168.1.1"), "none");
         assert_eq!(embedded(&dns64, "8.8.8.8"), "64:ff9b::808:808");
         dns64.well_known_private = true;
         assert_eq!(embedded(&dns64, "192.168.1.1"), "64:ff9b::c0a8:101");
-        // RFC 8215: the local-use prefix is not bound by RFC 6052 section 3.1.
+        // RFC 8215: RFC 6052 section 3.1 does not restrict the local-use prefix.
         let local = with_prefix("64:ff9b:1::/96");
         assert_eq!(embedded(&local, "192.168.1.1"), "64:ff9b:1::c0a8:101");
     }
 
     #[test]
-    fn no_prefix_makes_nothing() {
+    fn without_a_prefix_nothing_is_synthesised() {
         let mut dns64 = with_prefix("64:ff9b::/96");
         dns64.prefixes.clear();
         assert_eq!(embedded(&dns64, "8.8.8.8"), "none");
@@ -311,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn each_prefix_makes_an_address_that_leads_back() {
+    fn each_prefix_gives_an_address_that_extracts_to_the_original() {
         let mut dns64 = with_prefix("2001:db8::/96");
         dns64.prefixes.push(Pref64::WELL_KNOWN);
         assert_eq!(
             embedded(&dns64, "8.8.8.8"),
             "2001:db8::808:808 64:ff9b::808:808"
         );
-        // RFC 6052 section 3.1 binds one of the two.
+        // RFC 6052 section 3.1 restricts only the Well-Known Prefix.
         assert_eq!(embedded(&dns64, "10.0.0.1"), "2001:db8::a00:1");
         for prefix in dns64.prefixes.clone() {
             let ipv4 = Ipv4Addr::new(8, 8, 8, 8);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn extraction_knows_every_prefix_in_use_and_the_well_known_one() {
+    fn extraction_recognises_every_prefix_in_use_and_the_well_known_prefix() {
         let mut dns64 = with_prefix("2001:db8::/96");
         dns64.ranges = vec![(
             "10.0.0.0/8".parse().unwrap(),
@@ -355,17 +355,17 @@ mod tests {
     }
 
     #[test]
-    fn mapped_addresses_are_excluded_and_their_neighbours_are_not() {
+    fn mapped_addresses_are_excluded_and_adjacent_addresses_are_not() {
         let dns64 = with_prefix("64:ff9b::/96");
         let excludes = |text: &str| dns64.excludes(text.parse().unwrap());
         assert!(excludes("::ffff:192.0.2.1"));
-        // What ::ffff/96 as RFC 6147 section 5.1.4 writes it would hold.
+        // The range ::ffff/96, as RFC 6147 section 5.1.4 writes it, would contain this address.
         assert!(!excludes("::192.0.2.1"));
         assert!(!excludes("2001:db8::1"));
     }
 
     #[test]
-    fn the_longest_domain_decides() {
+    fn longest_matching_domain_applies() {
         let rules = DomainRules::new([
             (name("example"), rule(DomainAction::Exclude)),
             (name("Forced.example"), rule(DomainAction::Force)),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn including_some_names_excludes_the_others() {
+    fn including_some_names_excludes_all_others() {
         let some = DomainRules::new([(name("example"), rule(DomainAction::Include))]);
         assert_eq!(
             some.rule(&name("a.example").as_name()).action,
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn special_addresses_are_not_global_up_to_their_edges() {
+    fn special_ranges_are_not_global_including_their_bounds() {
         let global = |text: &str| is_global(text.parse().unwrap());
         for special in [
             "0.255.255.255",

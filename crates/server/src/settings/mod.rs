@@ -1,7 +1,6 @@
-//! The validated settings of the server, as plain data: `config` creates them, all other modules
-//! read them.
+//! The validated settings of the server, as plain data: `config` creates them, all other modules read them.
 //!
-//! - [`Settings`]: the whole;
+//! - [`Settings`]: all settings;
 //! - [`dns64::Dns64`]: the DNS64 function for one group of clients;
 //! - [`nets`]: sets of addresses.
 
@@ -19,70 +18,69 @@ use dns64_wire::name::NameBuf;
 use dns64::Dns64;
 use nets::NetSet;
 
-/// All the settings of one server.
+/// All settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Addresses to listen at, over UDP and TCP; at least one.
     pub listen: Vec<SocketAddr>,
     /// Interfaces whose driver answers from the cache; at most 8.
     pub driver_cache: Vec<Attachment>,
-    /// Interfaces whose datagrams pass the kernel by; none of those of `driver_cache`.
+    /// Interfaces with AF_XDP sockets; none of those of `driver_cache`.
     pub af_xdp: Vec<Attachment>,
     /// Worker threads; at least 1.
     pub workers: usize,
     /// User to become after the sockets are bound, when started as root.
     pub user: Option<String>,
-    /// Whether files and system calls that a running server does not need are denied to it, as far as
-    /// the kernel can.
+    /// Whether the kernel denies the running server all files and system calls that it does not need, as far as it can.
     pub sandbox: bool,
-    /// Who may ask.
+    /// Addresses of permitted clients.
     pub allow: NetSet,
-    /// What others get.
+    /// Response to other clients.
     pub deny: DenyAction,
-    /// Resolvers that are asked; 1 to [`UPSTREAMS_MAX`].
+    /// Resolvers to query; 1 to [`UPSTREAMS_MAX`].
     pub upstreams: Vec<Upstream>,
-    /// Which of them is asked first.
+    /// Selection of the first upstream for a query.
     pub selection: Selection,
-    /// When the A record is asked for (RFC 6147 section 5.1.8).
+    /// Time of the A query (RFC 6147 section 5.1.8).
     pub order: LookupOrder,
-    /// Random case in questions to upstreams (draft-vixie-dnsext-dns0x20-00).
+    /// Random case in queries to upstreams (draft-vixie-dnsext-dns0x20-00).
     pub randomise_case: bool,
-    /// Groups of clients; the first that holds a client's address is taken. The last holds all;
-    /// before it there are at most [`VIEWS_MAX`].
+    /// Groups of clients; the first that contains a client's address applies. The last contains all addresses; before
+    /// it there are at most [`VIEWS_MAX`].
     pub views: Vec<View>,
-    /// Domains of special-use zones that are forwarded all the same, and not answered here.
+    /// Domains of special-use zones that are forwarded instead of being answered locally.
     pub forward_special: Vec<NameBuf>,
-    /// What is remembered.
+    /// Cache.
     pub cache: CacheSettings,
-    /// Largest UDP payload that clients are told and sent, in octets; 512 to 4096.
+    /// Maximum UDP payload that is advertised and sent to clients, in octets; 512 to 4096.
     pub udp_size: u16,
-    /// How questions for ANY are answered.
+    /// Policy for ANY queries.
     pub any: AnyPolicy,
-    /// Bound on the UDP responses to one client network, if there is one.
+    /// Limit on the UDP responses to one client network, if there is one.
     pub rate_limit: Option<RateLimit>,
     /// Connections of clients.
     pub tcp: TcpSettings,
-    /// Client queries that one worker holds at once.
+    /// Maximum number of pending client queries of one worker.
     pub queries_max: usize,
-    /// Source ports of all workers toward all upstreams together: [`SOURCE_PORTS`], or what the limit on
-    /// open files leaves.
+    /// Source ports of all workers to all upstreams together: [`SOURCE_PORTS`], or fewer if the limit on open files
+    /// requires it.
     pub source_ports: usize,
     /// Unix socket of `dns64d ctl`.
     pub control: Option<PathBuf>,
     /// Address of the metrics page.
     pub metrics: Option<SocketAddr>,
-    /// Where the log goes, and how much of it.
+    /// Log destination and verbosity.
     pub log: LogSettings,
 }
 
 impl Settings {
-    /// The number of the view that a client belongs to.
+    /// The index of a client's view.
     pub fn view_of(&self, client: IpAddr) -> usize {
         let found = self.views.iter().position(|v| v.clients.contains(client));
         found.unwrap_or(self.views.len() - 1)
     }
 
-    /// The key for whose sake all queries are left to the sockets, whatever `driver_cache` says.
+    /// The configuration key because of which `driver_cache` has no effect: the sockets answer all queries.
     pub fn driver_obstacle(&self) -> Option<&'static str> {
         if self.rate_limit.is_some() {
             Some("rate-limit")
@@ -95,7 +93,7 @@ impl Settings {
         }
     }
 
-    /// Source ports of one worker toward one upstream: an equal share, 64 to 4096.
+    /// Source ports of one worker to one upstream: an equal share, 64 to 4096.
     pub fn ports_per_upstream(&self) -> usize {
         let pools = self.workers * self.upstreams.len();
         let (least, most) = (*PORTS_PER_UPSTREAM.start(), *PORTS_PER_UPSTREAM.end());
@@ -103,143 +101,141 @@ impl Settings {
     }
 }
 
-/// Most upstreams that a server can have.
+/// Maximum number of upstreams.
 pub const UPSTREAMS_MAX: usize = 16;
 
-/// Source ports of all workers toward all upstreams together, unless the limit on open files is lower:
-/// half of all ports. Each open one takes about 3 KiB of kernel memory.
+/// Source ports of all workers to all upstreams together, unless the limit on open files is lower: half of all ports.
+/// Each open port takes about 3 KiB of kernel memory.
 pub const SOURCE_PORTS: usize = 32_768;
 
-/// Least and most source ports of one worker toward one upstream. RFC 5452 section 9.2 wants as many as
-/// is practicable; with more than 4096, few more of a few thousand questions have one of their own.
+/// Minimum and maximum number of source ports of one worker to one upstream. RFC 5452 section 9.2 requires as many as
+/// practicable; beyond 4096, only few more of some thousand queries have their own port.
 const PORTS_PER_UPSTREAM: std::ops::RangeInclusive<usize> = 64..=4096;
 
-/// Most views beside that of all other clients, so that the number of a view fits an octet.
+/// Maximum number of views in addition to the default view, so that the index of a view fits an octet.
 pub const VIEWS_MAX: usize = 255;
 
-/// A resolver that is asked.
+/// An upstream resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upstream {
     /// Its address and port.
     pub address: SocketAddr,
-    /// How long one of its answers is waited for.
+    /// Timeout for one of its responses.
     pub timeout_ns: Nanos,
-    /// How often it is asked for one question; at least 1.
+    /// Number of attempts per query; at least 1.
     pub attempts: u8,
 }
 
-/// Which upstream a question goes to first. A question that it fails goes to the others.
+/// Selection of the first upstream for a query. If it fails, the query goes to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// One after the other.
+    /// In turn.
     RoundRobin,
-    /// Any, by chance.
+    /// At random.
     Random,
-    /// The one that has been answering fastest; others are tried now and then.
+    /// The fastest so far; others are tried occasionally.
     Fastest,
-    /// The first that works, in the order of the configuration.
+    /// The first available one, in the order of the configuration.
     Failover,
 }
 
-/// When the A record is asked for (RFC 6147 sections 5.1.6 and 5.1.8).
+/// Time of the A query (RFC 6147 sections 5.1.6 and 5.1.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupOrder {
-    /// Once the AAAA answer says that it is needed.
+    /// When the AAAA response shows that it is needed.
     AaaaThenA,
-    /// At the same time as the AAAA record.
+    /// At the same time as the AAAA query.
     Both,
-    /// When the AAAA answer says so, or has not come after this long.
+    /// When the AAAA response shows that it is needed, or has not arrived after this time.
     Delayed(Nanos),
 }
 
-/// A group of clients and what they get.
+/// A group of clients and its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Their addresses.
+    /// Addresses of the clients.
     pub clients: NetSet,
     /// The DNS64 function for them; `None`: plain forwarding.
     pub dns64: Option<Dns64>,
 }
 
-/// What is remembered, and for how long.
+/// Settings of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// Bound on the memory of the cache, in octets; 0: no cache.
+    /// Memory limit of the cache in octets; 0: no cache.
     pub bytes: u64,
-    /// Bounds on the TTL of positive answers, in seconds.
+    /// Minimum TTL of positive responses in seconds.
     pub min_ttl_s: u32,
-    /// See `min_ttl_s`.
+    /// Maximum TTL of positive responses in seconds.
     pub max_ttl_s: u32,
-    /// Bound on the TTL of negative answers, in seconds (RFC 2308 section 5 suggests 1 to 3 hours).
+    /// Maximum TTL of negative responses in seconds (RFC 2308 section 5 suggests 1 to 3 hours).
     pub max_negative_ttl_s: u32,
-    /// How long after its end an answer may be used when no upstream answers (RFC 8767), in
-    /// seconds; 0: never.
+    /// How long an expired response may be used if no upstream answers (RFC 8767), in seconds; 0: never.
     pub stale_s: u32,
-    /// Whether answers that are asked for shortly before they expire are fetched again.
+    /// Whether responses are refreshed if they are requested shortly before they expire.
     pub prefetch: bool,
 }
 
-/// What clients get that may not ask.
+/// Response to clients without permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenyAction {
     /// REFUSED.
     Refuse,
-    /// No answer.
+    /// No response.
     Drop,
 }
 
-/// How questions for ANY are answered (RFC 8482).
+/// Policy for ANY queries (RFC 8482).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyPolicy {
-    /// With a HINFO record of this server's own (RFC 8482 section 4.2).
+    /// A HINFO record of this server (RFC 8482 section 4.2).
     Minimal,
-    /// With what the upstream says, nothing synthesised.
+    /// The response of the upstream, without synthesis.
     Forward,
-    /// Not at all: REFUSED.
+    /// REFUSED.
     Refuse,
 }
 
-/// Bound on the UDP responses to one client network (/24 of IPv4, /56 of IPv6). Clients with a
-/// valid cookie are not bound (RFC 7873 section 5.2.5).
+/// Limit on the UDP responses to one client network (/24 of IPv4, /56 of IPv6). Clients with a valid cookie are not
+/// limited (RFC 7873 section 5.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Responses per second in the long run; at least 1.
+    /// Responses per second on average; at least 1.
     pub responses_per_second: u32,
-    /// Responses that may come at once.
+    /// Maximum burst of responses.
     pub burst: u32,
-    /// Every n-th response over the bound is sent truncated, so that a true client comes back
-    /// over TCP; 0: none, 1: all.
+    /// Every n-th response above the limit is sent truncated, so that a genuine client retries over TCP; 0: none, 1:
+    /// all.
     pub slip: u32,
 }
 
 /// Connections of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// Connections at once; 0: no TCP.
+    /// Maximum number of connections; 0: no TCP.
     pub connections_max: usize,
-    /// Connections of one client network ([`nets::ClientNetwork`]) at once; at most
-    /// `connections_max`.
+    /// Maximum number of connections of one client network ([`nets::ClientNetwork`]); at most `connections_max`.
     pub per_client_max: usize,
-    /// A connection without a whole query for this long is closed (RFC 7766 section 6.2.3).
+    /// A connection without a complete query for this time is closed (RFC 7766 section 6.2.3).
     pub idle_ns: Nanos,
-    /// Queries of one connection that are worked on at once.
+    /// Maximum number of pending queries of one connection.
     pub pipeline_max: usize,
 }
 
-/// Where the log goes, and how much of it.
+/// Log destination and verbosity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// Where to.
+    /// Destination.
     pub target: LogTarget,
-    /// Least important messages that are written.
+    /// Lowest level that is logged.
     pub level: LogLevel,
-    /// Whether each query is written too.
+    /// Whether each query is logged.
     pub queries: bool,
-    /// Whether queries that are answered SERVFAIL are written, with the reason.
+    /// Whether SERVFAIL responses are logged, with the reason.
     pub servfail: bool,
 }
 
-/// Where the log goes.
+/// Log destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard error.
@@ -250,16 +246,16 @@ pub enum LogTarget {
     Syslog,
 }
 
-/// Importance of a message.
+/// Log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// The server cannot do its work.
     Error,
-    /// Something is wrong, and it goes on.
+    /// Something is wrong, but the server continues.
     Warn,
     /// Starts, stops, reloads.
     Info,
-    /// More, for whoever looks for a fault.
+    /// Details for troubleshooting.
     Debug,
 }
 
@@ -268,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_ports_are_shared_by_workers_and_upstreams_within_bounds() {
+    fn source_ports_are_divided_among_workers_and_upstreams_within_bounds() {
         let mut settings = crate::config::parse(crate::config::template(), "template").unwrap();
         let upstream = settings.upstreams[0];
         for (workers, upstreams, source_ports, expected) in [

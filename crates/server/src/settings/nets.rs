@@ -12,11 +12,11 @@ pub struct NetSet {
     ipv6: Ranges<u128>,
 }
 
-/// First and last addresses of ranges, in their order, without overlaps.
+/// First and last addresses of ranges, sorted, without overlaps.
 type Ranges<T> = Vec<(T, T)>;
 
 impl NetSet {
-    /// The addresses of all these networks.
+    /// Creates the set of the addresses of all these networks.
     pub fn new(nets: Vec<IpNet>) -> Self {
         let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
         for net in &nets {
@@ -34,22 +34,22 @@ impl NetSet {
         Self::new(vec![Ipv6Net::default().into(), Ipv4Net::default().into()])
     }
 
-    /// The networks that make up the set.
+    /// The networks of the set.
     pub fn nets(&self) -> &[IpNet] {
         &self.nets
     }
 
-    /// First and last addresses of its IPv4 ranges, in their order, without overlaps.
+    /// First and last addresses of its IPv4 ranges, sorted, without overlaps.
     pub(crate) fn ranges4(&self) -> &[(u32, u32)] {
         &self.ipv4
     }
 
-    /// The same of its IPv6 ranges.
+    /// The same for its IPv6 ranges.
     pub(crate) fn ranges6(&self) -> &[(u128, u128)] {
         &self.ipv6
     }
 
-    /// Whether the address is in the set. The time grows with the logarithm of the networks.
+    /// Whether the address is in the set. The time is logarithmic in the number of networks.
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => holds(&self.ipv4, address.to_bits()),
@@ -57,14 +57,14 @@ impl NetSet {
         }
     }
 
-    /// As [`NetSet::contains`], without the rule for IPv4-mapped addresses: what is excluded from
-    /// answers is told apart by its bits.
+    /// Like [`NetSet::contains`], without the rule for IPv4-mapped addresses: exclusion from
+    /// answers compares the bits.
     pub fn contains_bits(&self, address: Ipv6Addr) -> bool {
         holds(&self.ipv6, address.to_bits())
     }
 }
 
-/// Sorts ranges and joins those that overlap: networks are disjoint or one within the other.
+/// Sorts ranges and joins overlapping ones: networks are disjoint or nested.
 fn merged<T: Copy + Ord>(mut ranges: Ranges<T>) -> Ranges<T> {
     ranges.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     ranges.dedup_by(|next, before| next.1 <= before.1);
@@ -76,8 +76,8 @@ fn holds<T: Copy + Ord>(ranges: &Ranges<T>, address: T) -> bool {
     after > 0 && address <= ranges[after - 1].1
 }
 
-/// The network that counts as one client where limits hold for each client: /24 of IPv4, /56 of
-/// IPv6, the defaults of BIND's response rate limiting. IPv4-mapped IPv6 addresses count as IPv4.
+/// The network that counts as one client for per-client limits: /24 of IPv4, /56 of IPv6, the
+/// defaults of BIND's response rate limiting. IPv4-mapped IPv6 addresses count as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientNetwork(u64);
 
@@ -98,7 +98,7 @@ impl ClientNetwork {
         Self(u64::from_be_bytes(octets))
     }
 
-    /// The network as a number, different for each network.
+    /// The network as a unique number.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_the_addresses_of_its_networks_and_no_others() {
+    fn set_contains_exactly_the_addresses_of_its_networks() {
         let clients = set(&["10.0.0.0/8", "2001:db8::/32"]);
         for inside in ["10.0.0.0", "10.255.255.255", "2001:db8:ffff::1"] {
             assert!(clients.contains(ip(inside)), "{inside}");
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_with_a_mapped_address_counts_as_ipv4() {
+    fn client_with_a_mapped_address_counts_as_ipv4() {
         assert!(set(&["10.0.0.0/8"]).contains(ip("::ffff:10.1.2.3")));
-        // A dual-stack socket's IPv4 clients are no IPv6 clients.
+        // IPv4 clients of a dual-stack socket are not IPv6 clients.
         assert!(!set(&["::/0"]).contains(ip("::ffff:10.1.2.3")));
     }
 
     #[test]
-    fn by_bits_a_mapped_address_is_ipv6() {
+    fn contains_bits_treats_a_mapped_address_as_ipv6() {
         let mapped: Ipv6Addr = "::ffff:10.1.2.3".parse().unwrap();
         assert!(set(&["::ffff:0:0/96"]).contains_bits(mapped));
         assert!(!set(&["10.0.0.0/8"]).contains_bits(mapped));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_set_of_all_holds_both_families() {
+    fn set_of_all_contains_both_families() {
         for address in [
             "0.0.0.0",
             "255.255.255.255",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_a_24_or_a_56() {
+    fn client_network_is_a_24_or_a_56() {
         let same = |a, b| ClientNetwork::of(ip(a)) == ClientNetwork::of(ip(b));
         assert!(same("192.0.2.1", "192.0.2.254"));
         assert!(same("192.0.2.1", "::ffff:192.0.2.9"));

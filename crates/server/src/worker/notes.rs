@@ -1,4 +1,4 @@
-//! What a worker writes into the log about single responses, for operators who asked for it.
+//! Log messages of a worker about single responses, if the operator enabled them.
 
 use std::net::SocketAddr;
 
@@ -7,11 +7,11 @@ use dns64_wire::message::{Header, Message};
 
 use crate::counts::Servfail;
 
-/// Lines in a second. Enough to see what fails; a flood of failures shall not become one of lines, which
-/// the journal would bound as well (`RateLimitBurst=`, journald.conf(5): 10,000 in 30 s).
+/// Log lines per second: enough to see the failures, without turning a flood of failures into one of lines, which the
+/// journal would limit as well (`RateLimitBurst=`, journald.conf(5): 10,000 in 30 s).
 const LINES_MAX: u32 = 10;
 
-/// Lines of this second.
+/// Log lines of the current second.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     written: u32,
@@ -19,7 +19,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// A client got SERVFAIL with this message.
+    /// Logs a SERVFAIL response to a client.
     pub(super) fn servfail(&mut self, client: SocketAddr, why: Servfail, message: &[u8]) {
         if self.written == LINES_MAX {
             self.left_out += 1;
@@ -32,7 +32,7 @@ impl Notes {
         }
     }
 
-    /// A second has passed.
+    /// Starts the next second.
     pub(super) fn next_second(&mut self) {
         if self.left_out > 0 {
             tracing::info!("SERVFAIL: {} more responses not logged", self.left_out);
@@ -41,8 +41,7 @@ impl Notes {
     }
 }
 
-/// Writes a query with its response into the log, for operators who asked for each of them. A query without
-/// a response is in the counters of `dropped`.
+/// Logs a query with its response. Queries without a response are only counted, in `dropped`.
 pub(super) fn query(client: SocketAddr, response: &[u8], took_ns: Nanos) {
     let (Ok(header), Ok(message)) = (Header::parse(response), Message::parse(response)) else {
         return;
@@ -64,11 +63,11 @@ mod tests {
     use super::super::tests::logged;
     use super::*;
 
-    /// A response for `a. A` with SERVFAIL.
+    /// A SERVFAIL response for `a. A`.
     const RESPONSE: [u8; 19] = *b"\0\0\x80\x02\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
 
     #[test]
-    fn a_query_is_logged_with_the_code_and_the_time_of_its_response() {
+    fn query_is_logged_with_rcode_and_time_of_its_response() {
         let client = SocketAddr::new([192, 0, 2, 1].into(), 4000);
         let lines = logged(|| {
             query(client, &RESPONSE, 12_034_900);
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_failures_is_ten_lines_and_their_number() {
+    fn flood_of_failures_is_logged_as_ten_lines_and_a_count() {
         let mut notes = Notes::default();
         let lines = logged(|| {
             for port in 1..=25 {

@@ -1,4 +1,4 @@
-//! What follows the panic of a worker: a new engine over the same sockets.
+//! Restarts a worker after a panic, with a new engine over the same sockets.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,28 +10,28 @@ use super::{Stage, Worker};
 use crate::engine::Engine;
 use crate::settings::Settings;
 
-/// Panics within [`WINDOW_NS`] that a worker survives, as many as systemd allows starts by default
-/// (`DefaultStartLimitBurst=`, systemd-system.conf(5)). Beyond them the process ends, and whoever starts
-/// it again chooses the delay.
+/// Panics within [`WINDOW_NS`] that a worker survives: the number of starts that systemd allows by default
+/// (`DefaultStartLimitBurst=`, systemd-system.conf(5)). Beyond it the process ends, and the service manager determines
+/// the delay of a restart.
 const PANICS_MAX: usize = 5;
 
-/// The span over which panics are counted.
+/// The time window for counting panics.
 const WINDOW_NS: Nanos = 60 * SECOND;
 
-/// Why a worker ended by itself.
+/// Reason why a worker ended unexpectedly.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// A socket.
+    /// A socket failed.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// It panicked too often.
+    /// Too many panics.
     #[error("more than {PANICS_MAX} panics in {} s", WINDOW_NS / SECOND)]
     Panics,
 }
 
-/// Turns a worker until it has drained. After a panic it goes on with what `renew` makes: the queries
-/// that waited are lost, its sockets and mailbox and the shared cache stay. Clients over UDP ask again, and
-/// connections that wait for an answer are closed after 20 s.
+/// Runs a worker until it has drained. After a panic it continues with a new engine from `renew`: pending queries are
+/// lost, but its sockets and mailbox and the shared cache remain. Clients over UDP retry, and connections that wait for
+/// a response are closed after 20 s.
 ///
 /// # Errors
 ///
@@ -44,8 +44,8 @@ pub fn run<R: Relay>(
     let mut stage = Stage::Serving;
     let mut panics = VecDeque::new();
     loop {
-        // The engine, which may be left half changed, is replaced. The relay and the mailbox have no
-        // state that spans calls but batches, from which at most datagrams are lost.
+        // The engine, which may be in an inconsistent state, is replaced. The relay and the mailbox keep no state
+        // between calls except batches, from which only datagrams can be lost.
         let ended = catch_unwind(AssertUnwindSafe(|| worker.run(&mut stage, clock)));
         if let Ok(ended) = ended {
             return Ok(ended?);

@@ -1,4 +1,5 @@
-//! Workers on the simulated network whose upstream is silent for a while, and what they log.
+//! Workers on the simulated network with an upstream that fails temporarily, and their log
+//! messages.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,7 @@ impl io::Write for Written {
     }
 }
 
-/// The lines that something logs.
+/// The lines that `log` writes.
 pub(super) fn logged(log: impl FnOnce()) -> Vec<String> {
     let written = Written::default();
     let writer = written.clone();
@@ -49,10 +50,10 @@ const NONE: Impairment = Impairment {
     duplicate_ppm: 0,
 };
 
-/// Between two turns.
+/// Time between two turns.
 const STEP_NS: Nanos = SECOND / 20;
 
-/// Two workers with one upstream, which share their questions.
+/// Two workers with one upstream, which share their upstream queries.
 struct Pair {
     time: ManualClock,
     network: Network,
@@ -106,7 +107,7 @@ impl Pair {
         self.health.states().next().unwrap().1
     }
 
-    /// Asks a worker for the name of this number.
+    /// Sends a query for the name of this number to a worker.
     fn ask(&self, worker: usize, number: u16) {
         let query = ToWorker::Query {
             connection: number.into(),
@@ -116,7 +117,7 @@ impl Pair {
         self.workers[worker].1.send(query).unwrap();
     }
 
-    /// Turns both for so long, and asks some of them for a new name each time.
+    /// Runs both for a time span, and sends some of them a query for a new name in each turn.
     fn run(&mut self, span: Nanos, asked: &[usize], mut meanwhile: impl FnMut()) {
         let mut actions = Actions::default();
         for _ in 0..span / STEP_NS {
@@ -146,12 +147,12 @@ fn query(number: u16) -> Vec<u8> {
 fn settings(server: &str) -> Settings {
     let text = format!("workers = 2\n[upstream]\nservers = [\"{server}\"]\n");
     let mut settings = config::parse(&text, "file").unwrap();
-    // The simulated network looks at every port each turn: as few as there can be.
+    // The simulated network checks every port in each turn: use as few as possible.
     settings.source_ports = 0;
     settings
 }
 
-/// Answers the questions that have come without a record; how many those were.
+/// Answers the waiting queries with empty responses; returns their number.
 fn answer(upstream: &mut MemoryLink) -> usize {
     let mut answered = 0;
     let answers = upstream.answer(usize::MAX, |question, frame| {
@@ -165,7 +166,7 @@ fn answer(upstream: &mut MemoryLink) -> usize {
 }
 
 #[test]
-fn an_outage_that_all_workers_see_is_logged_once() {
+fn outage_seen_by_all_workers_is_logged_once() {
     let mut pair = Pair::new(&settings("192.0.2.53"));
     let lines = logged(|| pair.run(5 * SECOND, &[0, 1], || {}));
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -177,7 +178,7 @@ fn an_outage_that_all_workers_see_is_logged_once() {
     assert!(pair.state().down_since.is_some());
     assert!(pair.state().loss_ppm > 500_000, "{:?}", pair.state());
 
-    // It answers again, and only the second worker has queries.
+    // The upstream answers again, and only the second worker has queries.
     let mut upstream = pair.upstream("192.0.2.53:53");
     let lines = logged(|| {
         pair.run(40 * SECOND, &[1], || {
@@ -189,7 +190,7 @@ fn an_outage_that_all_workers_see_is_logged_once() {
     assert!(up.is_some_and(|rest| rest.ends_with(" s")), "{lines:?}");
     assert_eq!(pair.state().down_since, None);
     assert!(pair.state().rtt_ns.is_some());
-    // The other one finds out later.
+    // The first worker notices later.
     assert_eq!(
         logged(|| pair.run(40 * SECOND, &[0], || {
             answer(&mut upstream);
@@ -199,14 +200,14 @@ fn an_outage_that_all_workers_see_is_logged_once() {
 }
 
 #[test]
-fn an_outage_says_nothing_of_the_upstreams_after_a_reload() {
+fn outage_before_a_reload_does_not_count_for_the_new_upstreams() {
     let mut pair = Pair::new(&settings("192.0.2.53"));
     let lines = logged(|| pair.run(5 * SECOND, &[0, 1], || {}));
     assert_eq!(lines.len(), 1, "{lines:?}");
     let in_force = InForce::new(settings("192.0.2.54"));
     pair.health = Arc::clone(&in_force.health);
     let mut upstream = pair.upstream("192.0.2.54:53");
-    // While the second one still asks the old upstream, and after.
+    // First while the second worker still queries the old upstream, then after it.
     for reloaded in 0..2 {
         let letter = ToWorker::Reload(in_force.clone());
         pair.workers[reloaded].1.send(letter).unwrap();
@@ -225,7 +226,7 @@ fn an_outage_says_nothing_of_the_upstreams_after_a_reload() {
 }
 
 #[test]
-fn what_both_are_asked_at_once_is_asked_once_and_both_answer() {
+fn simultaneous_equal_queries_to_two_workers_cause_one_upstream_query() {
     let mut pair = Pair::new(&settings("192.0.2.53"));
     let mut upstream = pair.upstream("192.0.2.53:53");
     for (number, turns) in [(1, [0, 1]), (2, [1, 0])] {
@@ -245,14 +246,14 @@ fn what_both_are_asked_at_once_is_asked_once_and_both_answer() {
 }
 
 #[test]
-fn a_worker_without_room_for_outcomes_stops_nobody() {
+fn worker_with_a_full_mailbox_does_not_block_others() {
     let mut pair = Pair::new(&settings("192.0.2.53"));
     let mut upstream = pair.upstream("192.0.2.53:53");
     for worker in [0, 1] {
         pair.ask(worker, 1);
     }
     pair.run(STEP_NS, &[], || {});
-    // The second one waits for what the first one asks, and turns no more.
+    // The second worker waits for the first one's upstream query, and is not run any more.
     let (_second, handle) = pair.workers.pop().unwrap();
     while handle.send(ToWorker::Drain).is_ok() {}
     let mut questions = 0;

@@ -7,7 +7,7 @@ use crate::clock::Nanos;
 use crate::{Arrival, ClientSide, Counters, LinkError, Origin, Relay, UpstreamSide};
 
 impl Network {
-    /// A relay that listens at `listen` and asks servers from ports at `local`.
+    /// Creates a relay that listens at `listen` and queries upstreams from ports at `local`.
     pub fn relay(&self, listen: SocketAddr, local: IpAddr, impairment: Impairment) -> MemoryRelay {
         self.0.borrow_mut().queues.insert(listen, Queue::default());
         MemoryRelay {
@@ -36,7 +36,7 @@ pub struct MemoryRelay {
     upstreams: MemoryUpstreams,
 }
 
-/// The address at which clients of a [`MemoryRelay`] ask.
+/// The address at which a [`MemoryRelay`] receives queries.
 pub struct MemoryClients {
     network: Network,
     listen: SocketAddr,
@@ -45,14 +45,14 @@ pub struct MemoryClients {
     frame: Vec<u8>,
 }
 
-/// The ports from which a [`MemoryRelay`] asks.
+/// The ports from which a [`MemoryRelay`] queries upstreams.
 pub struct MemoryUpstreams {
     network: Network,
     local: IpAddr,
     impairment: Impairment,
     pools: Vec<Pool>,
     frame: Vec<u8>,
-    /// What belongs to no port that is open now.
+    /// Counts that belong to no port that is open now.
     counted: Counters,
 }
 
@@ -63,7 +63,7 @@ struct Pool {
 }
 
 impl MemoryRelay {
-    /// Changes what happens to the datagrams sent from now on, to clients and to servers.
+    /// Changes the impairment of datagrams sent from now on, to clients and to upstreams.
     pub fn set_impairment(&mut self, impairment: Impairment) {
         self.clients.impairment = impairment;
         self.upstreams.impairment = impairment;
@@ -82,8 +82,8 @@ impl Relay for MemoryRelay {
         &mut self.upstreams
     }
 
-    /// Does nothing: on a manual clock, time passes only when the simulation says so. What has
-    /// arrived is handed over without it.
+    /// Does nothing: on a manual clock, only the simulation advances the time. Datagrams that have
+    /// arrived are passed on without it.
     fn wait(&mut self, _timeout: Nanos) -> Result<(), LinkError> {
         Ok(())
     }
@@ -122,7 +122,7 @@ impl ClientSide for MemoryClients {
         wire.send(self.listen, to.peer(), &self.frame[..len], self.impairment);
     }
 
-    /// Does nothing: what was taken has left.
+    /// Does nothing: queued responses were already sent.
     fn flush(&mut self) {}
 
     fn accept(&mut self, yes: bool) {
@@ -215,7 +215,7 @@ impl UpstreamSide for MemoryUpstreams {
             let place = pool.ports.get_mut(port)?;
             place.take()
         });
-        // The new one is opened before the old one is closed: it is another.
+        // The new port is opened before the old one is closed, so that they differ.
         self.way(server, port);
         if let Some(old) = old {
             self.close(old);
@@ -223,7 +223,7 @@ impl UpstreamSide for MemoryUpstreams {
         Ok(())
     }
 
-    /// Does nothing: what was taken has left.
+    /// Does nothing: queued queries were already sent.
     fn flush(&mut self) {}
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
@@ -277,7 +277,7 @@ mod tests {
                 port,
                 payload,
             } => got.push((server, port, payload.to_vec())),
-            Arrival::Unreachable { .. } => panic!("all of them are there"),
+            Arrival::Unreachable { .. } => panic!("all servers are reachable"),
         };
         relay.upstreams().receive(each).unwrap();
         got
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_handed_over_up_to_max_and_answered_in_any_order() {
+    fn receive_passes_on_at_most_max_queries_and_answers_may_be_in_any_order() {
         let (_clock, network, mut relay, _links) = setup();
         let listen = LISTEN.parse().unwrap();
         let mut client = network.client("2001:2::c".parse().unwrap(), 3, listen, NONE);
@@ -320,12 +320,12 @@ mod tests {
         }
         let clients = relay.clients();
         clients.accept(false);
-        let got = clients.receive(9, |_, _, _| panic!("handed over"));
+        let got = clients.receive(9, |_, _, _| panic!("not accepting"));
         assert_eq!(got.unwrap(), 0);
         clients.accept(true);
         let mut asked = Vec::new();
         for expected in [2, 1, 0] {
-            // The first has its answer at once.
+            // The first query is answered immediately.
             let each = |origin: &Origin, payload: &[u8], frame: &mut [u8]| {
                 asked.push((*origin, payload.to_vec()));
                 frame[0] = payload[0];
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_tells_the_server_and_the_port_that_were_asked() {
+    fn response_reports_the_queried_server_and_port() {
         let (clock, _network, mut relay, mut links) = setup();
         relay.set_impairment(Impairment {
             delay_ns: 500,
@@ -355,7 +355,7 @@ mod tests {
         ask(&mut relay, 1, PORTS - 1, b"b");
         ask(&mut relay, 1, PORTS, b"no such port");
         ask(&mut relay, 2, 0, b"no such server");
-        assert!(echo(&mut links[0]).is_empty(), "still under way");
+        assert!(echo(&mut links[0]).is_empty(), "still in flight");
         clock.advance(500);
         links.iter_mut().for_each(|link| {
             assert_eq!(echo(link).len(), 1);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_port_is_another_and_what_was_under_way_to_the_old_is_lost() {
+    fn renewed_port_differs_and_datagrams_in_flight_to_the_old_one_are_lost() {
         let (_clock, network, mut relay, mut links) = setup();
         ask(&mut relay, 0, 0, b"a");
         let old = echo(&mut links[0])[0];
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_stays_keeps_its_ports_under_its_new_number() {
+    fn retained_server_keeps_its_ports_under_its_new_index() {
         let (_clock, _network, mut relay, mut links) = setup();
         ask(&mut relay, 0, 3, b"gone");
         ask(&mut relay, 1, 3, b"stays");

@@ -16,14 +16,14 @@ use crate::socket::{
 use crate::sys::{FRAME_BYTES, Gather, RawAddr, ReceiveBatch};
 use crate::{Counters, LinkError};
 
-/// The sockets at which the clients of one worker ask.
+/// The sockets at which one worker receives queries.
 pub struct UdpClients {
     epoll: Arc<OwnedFd>,
     listeners: Vec<Listener>,
     receive: ReceiveBatch,
-    /// Listening sockets at which queries wait.
+    /// Listening sockets with waiting queries.
     ready: Vec<usize>,
-    /// Which of them comes first, in turn.
+    /// Which of them is first in this turn.
     turn: usize,
     accepting: bool,
     receive_buffer: usize,
@@ -76,12 +76,12 @@ impl UdpClients {
         self.receive_buffer
     }
 
-    /// A new look at what waits.
+    /// Clears the list of ready sockets before a new check.
     pub(super) fn forget_ready(&mut self) {
         self.ready.clear();
     }
 
-    /// Queries wait at this listening socket.
+    /// Notes waiting queries at this listening socket.
     pub(super) fn note_ready(&mut self, listener: usize) {
         self.ready.push(listener);
     }
@@ -93,13 +93,13 @@ impl UdpClients {
         let unreachable = &mut self.counted.unreachable;
         let socket = listener.socket.as_fd();
         match take(&mut self.receive, socket, asked, unreachable) {
-            // Short of memory: the datagrams go on waiting.
+            // Out of memory: the datagrams keep waiting.
             Err(e) if is_full(&e.reason) => Ok(0),
             taken => taken,
         }
     }
 
-    /// Hands over the queries of one message; returns how many.
+    /// Passes on the queries of one message; returns their number.
     fn hand_over(
         &mut self,
         listener: usize,
@@ -157,7 +157,7 @@ impl ClientSide for UdpClients {
             for message in 0..got {
                 let queries = self.hand_over(i, message, &mut answer);
                 total += queries;
-                // Even a message without any counts, so that a flood of those ends too.
+                // A message without queries counts as one, so that a flood of them is bounded too.
                 left = left.saturating_sub(queries.max(1));
             }
             if got == asked {
@@ -202,7 +202,8 @@ impl ClientSide for UdpClients {
             EventFlags::empty()
         };
         for (i, listener) in self.listeners.iter().enumerate() {
-            // Allocates nothing and so cannot fail; if it did, `receive` would still obey.
+            // Allocates nothing and therefore cannot fail; even if it failed, `receive` would still
+            // respect `accepting`.
             let _ = epoll::modify(&self.epoll, &listener.socket, listener_token(i), flags);
         }
     }
@@ -217,7 +218,7 @@ impl ClientSide for UdpClients {
 }
 
 impl Listener {
-    /// Sends the responses that were taken.
+    /// Sends the queued responses.
     fn send(&mut self, counted: &mut Counters) {
         if self.replies.is_empty() {
             return;
@@ -258,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_cannot_travel_as_one_is_sent_one_by_one() {
+    fn unsendable_run_is_sent_one_by_one() {
         let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let limit = std::time::Duration::from_secs(2);
         client.set_read_timeout(Some(limit)).unwrap();
         let mut relay = UdpRelay::open(&["127.0.0.1:0".parse().unwrap()], &[]).unwrap();
         let clients = relay.clients();
-        // The kernel refuses segments of a socket that makes no checksums with EINVAL, as it does
-        // those that are longer than the MTU.
+        // The kernel refuses segments of a socket without checksums with EINVAL, as it refuses
+        // segments above the MTU.
         let Listener { socket, replies } = &mut clients.listeners[0];
         sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let to = RawAddr::from(client.local_addr().unwrap());
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receive_buffer_is_what_the_kernel_grants_and_not_what_was_asked_for() {
+    fn receive_buffer_is_the_granted_size_and_not_the_requested_size() {
         let mut relay = UdpRelay::open(&["127.0.0.1:0".parse().unwrap()], &[]).unwrap();
         let clients = relay.clients();
         let socket = clients.listeners[0].socket.as_fd();
@@ -305,7 +306,7 @@ mod tests {
             2 * clients.receive_buffer(),
             usize::try_from(kernel).unwrap()
         );
-        // Far beyond what anybody may have: the kernel grants less, without an error.
+        // Far above any limit: the kernel grants less, without an error.
         let socket = unbound("127.0.0.1:0".parse().unwrap()).unwrap();
         let huge = usize::try_from(i32::MAX).unwrap();
         assert!(enlarge(&socket, huge).unwrap() < huge);
@@ -313,7 +314,7 @@ mod tests {
 
     /// RFC 9715 section 3.1, R2.
     #[test]
-    fn responses_ignore_what_icmp_messages_say_of_the_path() {
+    fn responses_ignore_icmp_messages_about_the_path_mtu() {
         for (address, level, name, expected) in [
             (
                 "127.0.0.1:0",

@@ -1,4 +1,4 @@
-//! The connected sockets, at random ports, from which one server is asked.
+//! The connected sockets, at random ports, from which one upstream is queried.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,22 +12,22 @@ use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use crate::socket::{OpenError, bind_to, gather, option, unbound};
 use crate::{LinkError, sys};
 
-/// The sockets for one server. A port is closed until the first question that leaves from it; one whose
-/// socket could not be opened stays closed until a later try succeeds.
+/// The sockets for one upstream. A port is closed until the first query from it; a port whose socket could not be
+/// opened stays closed until a later attempt succeeds.
 pub(super) struct Pool {
     server: SocketAddr,
     source: IpAddr,
     ports: Vec<Option<OwnedFd>>,
-    /// No closed port is tried again before this moment.
+    /// Closed ports are not retried before this time.
     retry_at: Nanos,
 }
 
-/// How long a server to which no way leads is left alone: a try costs some ten system calls, and
-/// a second is short beside the time in which a network comes up.
+/// Retry interval for an upstream without a route: an attempt costs about ten system calls, and a second is short
+/// compared to the time in which a network comes up.
 const RETRY_NS: Nanos = SECOND;
 
 impl Pool {
-    /// A pool of closed ports toward `server`, from the address `source`.
+    /// Creates a pool of closed ports to `server`, from the address `source`.
     pub(super) fn new(server: SocketAddr, source: IpAddr, ports: usize) -> Self {
         Self {
             server,
@@ -37,12 +37,12 @@ impl Pool {
         }
     }
 
-    /// Gives the pool so many ports; those beyond are closed.
+    /// Sets the number of ports; excess ports are closed.
     pub(super) fn resize(&mut self, ports: usize) {
         self.ports.resize_with(ports, || None);
     }
 
-    /// Its ports, open and closed.
+    /// Number of ports, open and closed.
     pub(super) fn ports(&self) -> usize {
         self.ports.len()
     }
@@ -51,7 +51,7 @@ impl Pool {
         self.server
     }
 
-    /// The socket of a port; a closed one is opened, if it may be tried again by now.
+    /// The socket of a port; a closed port is opened if a retry is due.
     pub(super) fn socket(
         &mut self,
         port: usize,
@@ -68,13 +68,13 @@ impl Pool {
         place.as_ref()
     }
 
-    /// The socket of a port that is open.
+    /// The socket of an open port.
     pub(super) fn opened(&self, port: usize) -> Option<&OwnedFd> {
         self.ports.get(port)?.as_ref()
     }
 
-    /// Puts a socket at a new port in the place of the old one, which is handed back. The old one
-    /// is open meanwhile, so that chance cannot choose its port again.
+    /// Replaces the socket of a port by one at a new port, and returns the old one. The old one is still open
+    /// meanwhile, so the same port number cannot be drawn again.
     pub(super) fn renew(&mut self, port: usize, epoll: &OwnedFd, number: usize) -> Option<OwnedFd> {
         let old = self.ports.get_mut(port)?.take();
         self.retry_at = 0;
@@ -82,7 +82,7 @@ impl Pool {
         old
     }
 
-    /// Has the sockets watched under another number.
+    /// Registers the sockets under another index.
     pub(super) fn renumber(&self, epoll: &OwnedFd, number: usize) -> Result<(), LinkError> {
         for (port, socket) in self.ports.iter().enumerate() {
             if let Some(socket) = socket {
@@ -98,7 +98,7 @@ impl Pool {
     }
 }
 
-/// Datagrams that found the buffer of this socket full.
+/// Datagrams that were dropped because the buffer of this socket was full.
 pub(super) fn drops(socket: &OwnedFd) -> Result<u64, LinkError> {
     sys::drops(socket.as_fd()).map_err(|reason| LinkError {
         call: "getsockopt SO_MEMINFO",
@@ -106,51 +106,51 @@ pub(super) fn drops(socket: &OwnedFd) -> Result<u64, LinkError> {
     })
 }
 
-/// Server and port in one number, if they fit.
+/// Upstream and port as one number, if they fit.
 pub(crate) fn port_token(server: usize, port: usize) -> Option<u32> {
     let [server, port] = [server, port].map(u16::try_from);
     Some(u32::from(server.ok()?) << 16 | u32::from(port.ok()?))
 }
 
-/// Server and port of a [`port_token`].
+/// Upstream and port of a [`port_token`].
 pub(crate) fn of_port_token(token: u32) -> (usize, usize) {
     ((token >> 16) as usize, (token & 0xffff) as usize)
 }
 
-/// How epoll names things: the upper half is the kind.
+/// Kinds of epoll tokens, in the upper half.
 const LISTENER: u64 = 0;
 const PORT: u64 = 1;
 const WAKER: u64 = 2;
 const RING: u64 = 3;
 
-/// How epoll names a socket of a pool.
+/// The epoll token of a socket of a pool.
 fn token(number: usize, port: usize) -> EventData {
     let token = port_token(number, port).unwrap_or(u32::MAX);
     EventData::new_u64(PORT << 32 | u64::from(token))
 }
 
-/// How epoll names a listening socket.
+/// The epoll token of a listening socket.
 pub(super) fn listener_token(i: usize) -> EventData {
     EventData::new_u64(LISTENER << 32 | i as u64)
 }
 
-/// How epoll names the relay's waker.
+/// The epoll token of the relay's waker.
 pub(super) fn waker_token() -> EventData {
     EventData::new_u64(WAKER << 32)
 }
 
-/// How epoll names an AF_XDP socket.
+/// The epoll token of an AF_XDP socket.
 pub(crate) fn ring_token() -> EventData {
     EventData::new_u64(RING << 32)
 }
 
-/// What an event of epoll is about.
+/// The source of an epoll event.
 pub(super) enum Ready {
     /// The listening socket of this index.
     Listener(usize),
-    /// A server's socket.
+    /// A socket to an upstream.
     Port {
-        /// The server's number.
+        /// Index of the upstream.
         server: usize,
         /// The port in its pool.
         port: usize,
@@ -177,12 +177,12 @@ impl Ready {
     }
 }
 
-/// A random port is free with near certainty: were nine in ten taken, 256 tries would still fail
-/// only once in 10^11.
+/// A random port is almost always free: with nine in ten ports in use, 256 attempts would still fail only once in
+/// 10^11.
 const BIND_TRIES: usize = 256;
 
-/// Its buffers are those that the kernel gives (`net.core.rmem_default`, some 100 replies): questions are
-/// spread over the ports of the pool, so that few replies come to one.
+/// The buffers have the kernel's default size (`net.core.rmem_default`, about 100 responses): queries are spread over
+/// the ports of the pool, so each port receives few responses.
 fn open_port(
     server: SocketAddr,
     source: IpAddr,
@@ -218,11 +218,11 @@ fn bind_at_random(socket: &OwnedFd, source: IpAddr) -> Result<(), OpenError> {
     }
 }
 
-/// First port that is not reserved to the system (RFC 6335 section 6).
+/// First port that is not a system port (RFC 6335 section 6).
 const FIRST_PORT: u16 = 1024;
 
-/// A port from 1024 to 65535, each as likely as the next, from the system's random source: who
-/// has seen some cannot guess the others (RFC 5452 section 9.2).
+/// Returns a uniformly distributed port from 1024 to 65535 from the system's random source: observed ports do not
+/// reveal the others (RFC 5452 section 9.2).
 fn random_port() -> rustix::io::Result<u16> {
     loop {
         let mut bytes = [0; 2];

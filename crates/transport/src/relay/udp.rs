@@ -17,7 +17,7 @@ use crate::clock::Nanos;
 use crate::socket::{BUFFER_BYTES, OpenError, is_full, is_unreachable, option};
 use crate::sys::Gather;
 
-/// Kernel sockets of one worker: those that listen and those that ask.
+/// Kernel sockets of one worker, for clients and for upstreams.
 pub struct UdpRelay {
     pub(crate) epoll: Arc<OwnedFd>,
     waker: Waker,
@@ -25,37 +25,37 @@ pub struct UdpRelay {
     pub(crate) upstreams: UdpUpstreams,
 }
 
-/// Receive buffer that each listening socket asks for, in octets.
+/// Receive buffer that each listening socket requests, in octets.
 pub const RECEIVE_BUFFER_BYTES: usize = BUFFER_BYTES;
 
-/// Ends the sleep of a relay from another thread. Clones wake the same relay.
+/// Wakes a relay from another thread. Clones wake the same relay.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// Ends the relay's present or next [`Relay::wait`].
+    /// Ends the relay's current or next [`Relay::wait`].
     pub fn wake(&self) {
-        // The only failure is a full counter, and that wakes as well.
+        // The only possible failure is a full counter, which wakes too.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     fn drain(&self) {
-        // The only failure is that nobody has called.
+        // The only possible failure is that the waker was not used.
         let _ = rustix::io::read(&self.0, &mut [0; size_of::<u64>()]);
     }
 }
 
-/// Sockets that one look at epoll finds ready. Those beyond come with the next look, for epoll puts
-/// those it has told of behind them.
+/// Maximum number of ready sockets returned by one call of epoll. The next call returns the others,
+/// because epoll moves reported sockets to the end.
 const EVENTS: usize = 128;
 
 impl UdpRelay {
     /// Opens a socket at each address of `listen`; several relays may listen at the same address
-    /// and the kernel spreads the clients over them. At an unspecified address, answers leave
-    /// from the address that was asked; one of IPv6 is asked by IPv6 alone.
+    /// and the kernel distributes the clients to them. At an unspecified address, responses are
+    /// sent from the address that was queried; an IPv6 one serves IPv6 only.
     ///
-    /// `sources` are the source addresses toward servers, the first of the server's family
-    /// counts; without one it is left to the routing table.
+    /// `sources` are the source addresses for queries to upstreams; the first one of the upstream's
+    /// family is used. Without one the routing table selects it.
     pub fn open(listen: &[SocketAddr], sources: &[IpAddr]) -> Result<Self, OpenError> {
         let epoll = option("epoll_create1", epoll::create(epoll::CreateFlags::CLOEXEC))?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -71,7 +71,7 @@ impl UdpRelay {
         })
     }
 
-    /// A handle that ends this relay's sleep.
+    /// A handle that ends this relay's wait.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -89,8 +89,8 @@ impl Relay for UdpRelay {
         &mut self.upstreams
     }
 
-    /// Being woken is remembered until here: who looks for messages once between two sleeps misses
-    /// none.
+    /// A wake-up is remembered until here: a caller that checks for messages once between two waits
+    /// misses none.
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
         self.clients.forget_ready();
         self.upstreams.forget_ready();
@@ -117,7 +117,7 @@ impl Relay for UdpRelay {
                 Ready::Listener(i) => self.clients.note_ready(i),
                 Ready::Port { server, port } => self.upstreams.note_ready(server, port),
                 Ready::Waker => self.waker.drain(),
-                // Who reads rings looks at them anyway.
+                // The caller reads the rings in any case.
                 Ready::Ring => {}
             }
         }
@@ -125,12 +125,12 @@ impl Relay for UdpRelay {
     }
 }
 
-/// What became of frames that were sent.
+/// Result of sending frames.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// Frames that the network did not take.
+    /// Frames that the network did not accept.
     pub(super) lost: u64,
-    /// ICMP errors of earlier frames that the socket told of.
+    /// ICMP errors for earlier frames, reported by the socket.
     pub(super) unreachable: u64,
 }
 
@@ -142,7 +142,7 @@ pub(super) fn send_all(batch: &mut Gather, socket: &OwnedFd, messages: Range<usi
     while message < messages.end {
         match batch.send(socket.as_fd(), message, messages.end) {
             Ok(sent) => message += sent,
-            // The error belongs to an earlier datagram; this one has not been tried yet.
+            // The error belongs to an earlier datagram; this one has not been sent yet.
             Err(e) if !tried_again && is_unreachable(&e) => {
                 told.unreachable += 1;
                 tried_again = true;
@@ -160,7 +160,7 @@ pub(super) fn send_all(batch: &mut Gather, socket: &OwnedFd, messages: Range<usi
                 }
                 message += 1;
             }
-            // One client or server cannot be told; the others can.
+            // One client or server is unreachable; the others are not.
             Err(_) => {
                 told.lost += batch.segments(message) as u64;
                 message += 1;
@@ -171,9 +171,9 @@ pub(super) fn send_all(batch: &mut Gather, socket: &OwnedFd, messages: Range<usi
     told
 }
 
-/// Whether the way that a run of datagrams takes may be to blame: a segment must fit into its MTU
-/// (`EINVAL`, or `EMSGSIZE` from newer kernels), and IPsec and devices that leave checksums alone
-/// take no run (`EIO`).
+/// Whether the path of a run of datagrams may be the cause: a segment must fit into its MTU
+/// (`EINVAL`, or `EMSGSIZE` from newer kernels), and IPsec and devices without checksum offload
+/// accept no runs (`EIO`).
 fn cannot_segment(error: &std::io::Error) -> bool {
     let known = [libc::EINVAL, libc::EMSGSIZE, libc::EIO];
     error.raw_os_error().is_some_and(|e| known.contains(&e))
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relay_can_move_to_its_thread() {
+    fn relay_can_move_to_another_thread() {
         fn movable<T: Send>(_: &T) {}
         let relay = UdpRelay::open(&[], &[]).unwrap();
         movable(&relay);

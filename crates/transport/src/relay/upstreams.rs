@@ -13,18 +13,18 @@ use crate::socket::{RECEIVE_BATCH, take, unspecified};
 use crate::sys::{FRAME_BYTES, Gather, ReceiveBatch};
 use crate::{Counters, LinkError};
 
-/// The sockets from which one worker asks its upstream servers.
+/// The sockets from which one worker queries its upstreams.
 pub struct UdpUpstreams {
     epoll: Arc<OwnedFd>,
     pools: Vec<Pool>,
-    /// Source addresses toward servers.
+    /// Source addresses for queries to upstreams.
     sources: Vec<IpAddr>,
     receive: ReceiveBatch,
-    /// Questions to all servers; their group is server and port.
+    /// Queries to all upstreams; their group is upstream and port.
     asks: Gather,
-    /// Server and port of sockets at which something waits.
+    /// Upstream and port of sockets with waiting datagrams.
     ready: Vec<(usize, usize)>,
-    /// Server and port of questions that came back when others were sent.
+    /// Upstream and port of undeliverable queries that were reported while others were sent.
     returned: Vec<(usize, usize)>,
     counted: Counters,
 }
@@ -43,36 +43,37 @@ impl UdpUpstreams {
         }
     }
 
-    /// A new look at what waits.
+    /// Clears the list of ready sockets before a new check.
     pub(super) fn forget_ready(&mut self) {
         self.ready.clear();
     }
 
-    /// Something waits at this port of a server's pool.
+    /// Notes a waiting datagram at this port of an upstream's pool.
     pub(super) fn note_ready(&mut self, server: usize, port: usize) {
         self.ready.push((server, port));
     }
 
-    /// Whether [`UpstreamSide::receive`] has something to hand over that no socket tells of.
+    /// Whether [`UpstreamSide::receive`] has something to pass on that no socket reports.
     pub(super) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }
 
-    /// Address and port of the socket at a server's port, which is opened if it is closed; `None` if it cannot be now.
+    /// Address and port of the socket at an upstream's port, which is opened if it is closed; `None` if it cannot be
+    /// opened now.
     pub(crate) fn local_addr(&mut self, server: usize, port: usize) -> Option<SocketAddr> {
         let pool = self.pools.get_mut(server)?;
         let socket = pool.socket(port, &self.epoll, server)?;
         getsockname(socket).ok()?.try_into().ok()
     }
 
-    /// The address from which this server is asked.
+    /// The source address of queries to this upstream.
     fn source(&self, server: SocketAddr) -> IpAddr {
         let same_family = |ip: &&IpAddr| ip.is_ipv4() == server.is_ipv4();
         let source = self.sources.iter().find(same_family).copied();
         source.unwrap_or_else(|| unspecified(server))
     }
 
-    /// Takes what waits at a server's port, one batch at most.
+    /// Receives the waiting datagrams of an upstream's port, at most one batch.
     fn take_replies(
         &mut self,
         server: usize,
@@ -88,7 +89,7 @@ impl UdpUpstreams {
         let mut errors = 0;
         let socket = socket.as_fd();
         let taken = take(&mut self.receive, socket, RECEIVE_BATCH, &mut errors);
-        // An ICMP error of a rarer kind; reading it has cleared it.
+        // A rare ICMP error; reading it has cleared it.
         let got = taken.unwrap_or_else(|_| {
             errors += 1;
             0
@@ -97,7 +98,7 @@ impl UdpUpstreams {
         let mut total = 0;
         for i in 0..got {
             let message = self.receive.message(i);
-            // Between bind and connect a socket is open to all.
+            // Between bind and connect, a socket receives from any address.
             let from = message.from.addr();
             if from.is_none_or(|from| (from.ip(), from.port()) != (asked.ip(), asked.port())) {
                 self.counted.foreign += 1;
@@ -122,8 +123,8 @@ impl UdpUpstreams {
 }
 
 impl UpstreamSide for UdpUpstreams {
-    /// A server that cannot be reached from here is no error: what it is asked is dropped and
-    /// counted, and its ports are tried again, once a second at most, when it is asked.
+    /// An unreachable upstream is not an error: queries to it are dropped and counted, and its ports are retried at
+    /// most once per second, when a query is sent.
     fn set_servers(&mut self, servers: &[SocketAddr], ports: usize) -> Result<(), LinkError> {
         self.flush();
         self.returned.clear();
@@ -171,7 +172,7 @@ impl UpstreamSide for UdpUpstreams {
         }
     }
 
-    /// If no new port can be had now, the place stays closed until a later question opens it.
+    /// If no new port is available now, the port stays closed until a later query opens it.
     fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
         if let Some(pool) = self.pools.get_mut(server)
             && let Some(old) = pool.renew(port, &self.epoll, server)
@@ -208,8 +209,8 @@ impl UpstreamSide for UdpUpstreams {
         self.asks.clear();
     }
 
-    /// Datagrams that found the buffer of a port full are counted when the port is renewed: to
-    /// ask thousands of sockets takes milliseconds.
+    /// Datagrams dropped at a full port are counted only when the port is renewed: reading the counters of thousands of
+    /// sockets takes milliseconds.
     fn counters(&mut self) -> Result<Counters, LinkError> {
         Ok(self.counted)
     }

@@ -1,10 +1,9 @@
-//! The limit on open files, which sockets count against.
+//! The limit on open files, which includes sockets.
 
 use super::{OpenError, option};
 
-/// Raises this process's limit on open files (`RLIMIT_NOFILE`), which is 1024 by custom, for so many
-/// sockets more, as far as it may. Returns how many of them the limit allows beside the
-/// [`DESCRIPTORS_BESIDE`] other files.
+/// Raises this process's limit on open files (`RLIMIT_NOFILE`, usually 1024) for `more` sockets, as far as permitted.
+/// Returns how many of them the limit allows in addition to [`DESCRIPTORS_BESIDE`] other files.
 pub fn allow_descriptors(more: usize) -> Result<usize, OpenError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -25,5 +24,5 @@ pub fn allow_descriptors(more: usize) -> Result<usize, OpenError> {
     Ok(usize::try_from(granted).unwrap_or(usize::MAX).min(more))
 }
 
-/// Files that a process has open beside those sockets: connections, other links.
+/// Files that a process has open in addition to those sockets: connections, other links.
 pub const DESCRIPTORS_BESIDE: u64 = 4096;

@@ -1,5 +1,4 @@
-//! What the kernel reports in place of a datagram, or of one that was sent before: ICMP messages, full
-//! queues.
+//! Errors that the kernel reports in place of a datagram, or for an earlier one: ICMP messages, full queues.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,13 +9,13 @@ use rustix::net::{RecvFlags, recv};
 use super::{OpenError, option};
 use crate::sys;
 
-/// Pending ICMP errors that are worked off in one call.
+/// Maximum number of pending ICMP errors processed in one call.
 pub(super) const ERRORS_MAX: usize = 16;
 
-/// Has the kernel report a datagram that was dropped before it left, at a full queue of the interface,
-/// as `ENOBUFS`. UDP hides this otherwise and counts it in `SndbufErrors`, and `sendmmsg` returns as if
-/// the datagram had been sent (`IP_RECVERR`, ip(7); `udp_v6_send_skb` of Linux). The kernel then
-/// queues ICMP messages as well: see [`take`].
+/// Makes the kernel report a datagram that was dropped before transmission, at a full queue of the interface, as
+/// `ENOBUFS`. Otherwise UDP hides this and counts it in `SndbufErrors`, and `sendmmsg` returns as if the datagram had
+/// been sent (`IP_RECVERR`, ip(7); `udp_v6_send_skb` of Linux). The kernel then queues ICMP messages as well: see
+/// [`take`].
 pub(super) fn report(socket: &OwnedFd, server: SocketAddr) -> Result<(), OpenError> {
     let (level, name) = match server {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_RECVERR),
@@ -28,17 +27,17 @@ pub(super) fn report(socket: &OwnedFd, server: SocketAddr) -> Result<(), OpenErr
     )
 }
 
-/// Takes up to [`ERRORS_MAX`] ICMP messages off the socket's error queue, where they use up room of the
-/// receive buffer; returns how many. The kernel announces those that are left as the error of a later
-/// call. To be called only after an error was reported: a socket without errors costs no system call.
+/// Removes up to [`ERRORS_MAX`] ICMP messages from the socket's error queue, which uses space of the receive buffer;
+/// returns their number. The kernel reports the remaining ones as the error of a later call. To be called only after a
+/// reported error: a socket without errors needs no system call.
 pub(super) fn take(socket: &OwnedFd) -> u64 {
     let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
-    // The datagram that a message is about does not matter: a short buffer cuts it off.
+    // The datagram in a message is irrelevant: a short buffer truncates it.
     let next = || recv(socket, &mut [0; 1][..], flags).is_ok();
     (0..ERRORS_MAX).take_while(|_| next()).count() as u64
 }
 
-/// Whether an ICMP message or the lack of a neighbour came back for an earlier datagram.
+/// Whether an earlier datagram failed with an ICMP message or without a neighbour.
 pub(crate) fn is_unreachable(error: &io::Error) -> bool {
     let known = [
         libc::ECONNREFUSED,
@@ -49,7 +48,7 @@ pub(crate) fn is_unreachable(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|e| known.contains(&e))
 }
 
-/// Whether the network takes nothing more for now.
+/// Whether the network accepts no more datagrams for now.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     let known = [libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM];
     error.raw_os_error().is_some_and(|e| known.contains(&e))

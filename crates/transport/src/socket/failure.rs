@@ -1,36 +1,36 @@
-//! Why sockets could not be opened, and what helps.
+//! Errors of opening sockets, with remedies.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::xdp::program::XdpError;
 
-/// Why sockets could not be opened.
+/// Reason why sockets could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The local address cannot be had.
+    /// The local address is not available.
     #[error("cannot bind a UDP socket to {address}: {reason}{}", bind_remedy(.reason))]
     Bind {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
-    /// Datagrams to the address are not taken in here.
+    /// This host does not receive datagrams to the address.
     #[error(
         "source address {address} is not an address of this host; give one that an interface has, or make a prefix \
          local with `ip route add local PREFIX dev lo` and route it to this host on the server"
     )]
     NotLocal {
-        /// The address asked for.
+        /// The requested address.
         address: IpAddr,
     },
-    /// No way leads to the server.
+    /// There is no route to the server.
     #[error("cannot reach {server} from here: {reason}; check the address and the route to it")]
     Connect {
         /// The server's address.
         server: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
     /// The kernel lacks a socket option or refuses another call.
@@ -38,7 +38,7 @@ pub enum OpenError {
     System {
         /// Name of the call or option.
         call: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
     /// AF_XDP sockets cannot be opened.

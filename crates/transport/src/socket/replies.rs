@@ -1,13 +1,13 @@
-//! Replies that leave later than the turn in which their datagram arrived.
+//! Replies that are sent in a later turn than the one in which their datagram arrived.
 
 use super::UdpLink;
 use crate::{LinkError, Origin};
 
-/// The one socket of a link that listens.
+/// The only socket of a link that listens.
 const LISTENING: usize = 0;
 
 impl UdpLink {
-    /// [`Link::reply`](crate::Link::reply).
+    /// Implements [`Link::reply`](crate::Link::reply).
     pub(super) fn send_replies(
         &mut self,
         mut next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,

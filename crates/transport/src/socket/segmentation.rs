@@ -1,4 +1,4 @@
-//! Whether runs of datagrams pass the kernel as one.
+//! Segmentation of runs of datagrams by the kernel.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,14 +7,13 @@ use std::str::FromStr;
 use super::{OpenError, option};
 use crate::sys;
 
-/// Whether runs of datagrams of equal length pass the kernel as one: `UDP_SEGMENT` on their way out,
-/// `UDP_GRO` on their way in (udp(7)). A run costs the kernel, and each veth link, little more than
-/// one datagram.
+/// Whether runs of datagrams of equal length pass the kernel as one: `UDP_SEGMENT` for sending, `UDP_GRO` for receiving
+/// (udp(7)). A run costs the kernel, and each veth link, little more than one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
-    /// They do. Until a network card cuts it, a run is one packet.
+    /// Enabled. A run is one packet until a network card splits it.
     On,
-    /// Each datagram is sent, carried and received by itself.
+    /// Disabled: each datagram is sent, carried and received separately.
     Off,
 }
 
@@ -39,8 +38,8 @@ impl FromStr for Segmentation {
     }
 }
 
-/// Has the kernel stamp what it receives, and gather runs if they may travel segmented. A run that
-/// arrives at a socket that does not gather is cut into its datagrams by the kernel.
+/// Makes the kernel timestamp received datagrams, and coalesce runs if segmentation is enabled. The kernel splits a run
+/// that arrives at a socket without coalescing.
 pub(super) fn stamp(socket: &OwnedFd, segmentation: Segmentation) -> Result<(), OpenError> {
     let stamps = sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
     option("SO_TIMESTAMPNS", stamps)?;
@@ -50,7 +49,7 @@ pub(super) fn stamp(socket: &OwnedFd, segmentation: Segmentation) -> Result<(), 
     }
 }
 
-/// Takes in runs of datagrams of one sender as one.
+/// Makes the kernel coalesce runs of datagrams of one sender.
 pub(crate) fn gather(socket: &OwnedFd) -> Result<(), OpenError> {
     let gathers = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
     option("UDP_GRO", gathers)

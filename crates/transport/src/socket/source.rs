@@ -1,4 +1,4 @@
-//! Source addresses that a client was told to use.
+//! Source addresses that the user specified for a client.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -8,14 +8,14 @@ use super::{OpenError, bind_to, option};
 use crate::sys;
 use crate::xdp::netlink::Netlink;
 
-/// Refuses an address whose datagrams this host would not take in. A socket bound by [`bind_freely`] would send from it
-/// and never see a reply.
+/// Refuses an address whose datagrams this host would not receive. A socket bound by [`bind_freely`] would send from it
+/// and never receive a reply.
 pub(super) fn check(local: &[IpAddr]) -> Result<(), OpenError> {
     if local.is_empty() {
         return Ok(());
     }
     let mut netlink = option("socket (rtnetlink)", Netlink::open())?;
-    // Ports that share an address need one question.
+    // One check for all ports of an address.
     let local: BTreeSet<IpAddr> = local.iter().copied().collect();
     match local.into_iter().find(|ip| !netlink.is_local(*ip)) {
         Some(address) => Err(OpenError::NotLocal { address }),
@@ -23,8 +23,8 @@ pub(super) fn check(local: &[IpAddr]) -> Result<(), OpenError> {
     }
 }
 
-/// Binds a socket, also to an address that no interface has: a route of type local makes whole prefixes this host's, but
-/// IPv6 sockets cannot be bound by it alone (`IP_FREEBIND`, ip(7)).
+/// Binds a socket, even to an address that no interface has: a route of type local makes whole prefixes local, but IPv6
+/// sockets cannot be bound by the route alone (`IP_FREEBIND`, ip(7)).
 pub(super) fn bind_freely(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
     let (level, name) = match address {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_FREEBIND),

@@ -24,16 +24,16 @@ const ATTACH_XDP: u32 = 37;
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
 const LIVE_FRAMES: u32 = 1 << 1;
 
-/// Programs without a packet's link layer cannot be run for a test.
+/// Minimum size of a frame in a test run: its link layer header.
 pub(crate) const TEST_FRAME_BYTES_MIN: usize = 14;
 
-/// Room for what a test run puts out: a page and what a program may add.
+/// Maximum size of the frame after a test run: a page and what a program may add.
 const TEST_FRAME_BYTES_MAX: usize = 8192;
 
-/// Names of maps and programs in the kernel, with the zero that ends them.
+/// Size of names of maps and programs in the kernel, with the terminating zero.
 const NAME_BYTES: usize = 16;
 
-/// What a map is made of.
+/// The parameters of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// `enum bpf_map_type`.
@@ -50,23 +50,23 @@ impl Shape {
     /// `BPF_F_RDONLY_PROG`.
     pub(crate) const READ_ONLY: u32 = 1 << 7;
 
-    /// Whether each processor has a value of its own (`BPF_MAP_TYPE_PERCPU_HASH`, `_PERCPU_ARRAY`, `_LRU_PERCPU_HASH`).
+    /// Whether each processor has its own value (`BPF_MAP_TYPE_PERCPU_HASH`, `_PERCPU_ARRAY`, `_LRU_PERCPU_HASH`).
     pub(crate) fn is_per_cpu(&self) -> bool {
         [5, 6, 10].contains(&self.kind)
     }
 
-    /// Length of the value of one processor where each has its own: whole words.
+    /// Length of one processor's value in a per-CPU map: a multiple of 8 octets.
     pub(crate) fn stride(&self) -> usize {
         (self.value_bytes as usize).next_multiple_of(8)
     }
 }
 
-/// A map in the kernel. Its shape never changes, so that lengths can be checked before each call.
+/// A map in the kernel. Its parameters never change, so lengths can be checked before each call.
 #[derive(Debug)]
 pub(crate) struct RawMap {
     fd: OwnedFd,
     shape: Shape,
-    /// Length of a value in system calls: those of all processors where each has its own.
+    /// Length of a value in system calls: in a per-CPU map, the values of all processors.
     pub(crate) value_bytes: usize,
 }
 
@@ -107,7 +107,7 @@ struct MapBatch {
 }
 
 impl RawMap {
-    /// Creates a map. `cpus`: how many processors the system may ever have.
+    /// Creates a map. `cpus`: number of possible processors of the system.
     pub(crate) fn create(name: &str, shape: Shape, cpus: usize) -> io::Result<Self> {
         let mut attr = MapCreate {
             kind: shape.kind,
@@ -153,7 +153,7 @@ impl RawMap {
         assert_eq!(value.len(), self.value_bytes, "length of a value");
         let mut attr = self.element(key);
         attr.value = value.as_ptr() as u64;
-        // SAFETY: the kernel reads a key and a value of the lengths that were just checked.
+        // SAFETY: the kernel reads a key and a value, whose lengths were checked above.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
     }
 
@@ -161,25 +161,25 @@ impl RawMap {
         assert_eq!(value.len(), self.value_bytes, "length of a value");
         let mut attr = self.element(key);
         attr.value = value.as_mut_ptr() as u64;
-        // SAFETY: the kernel reads a key and writes a value of the lengths that were just checked.
+        // SAFETY: the kernel reads a key and writes a value, whose lengths were checked above.
         unsafe { bpf(MAP_LOOKUP_ELEM, &mut attr) }.map(drop)
     }
 
     pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
         let mut attr = self.element(key);
-        // SAFETY: the kernel reads a key of the length that was just checked.
+        // SAFETY: the kernel reads a key, whose length was checked above.
         unsafe { bpf(MAP_DELETE_ELEM, &mut attr) }.map(drop)
     }
 
-    /// No program and no process may write it any more, but programs that are loaded later know what is in it.
+    /// Makes the map read-only for programs and processes; the verifier knows its values when it loads later programs.
     pub(crate) fn freeze(&self) -> io::Result<()> {
         let mut attr = number(&self.fd);
         // SAFETY: the attributes of this command hold no pointers.
         unsafe { bpf(MAP_FREEZE, &mut attr) }.map(drop)
     }
 
-    /// Reads up to `count` entries on from `cursor`, where the last call left it; `None` begins. Returns how many,
-    /// and whether there may be more.
+    /// Reads up to `count` entries from `cursor` on, which the last call updated; `None` starts. Returns the number of
+    /// entries, and whether there may be more.
     pub(crate) fn batch(
         &self,
         cursor: &mut Option<Vec<u8>>,
@@ -191,7 +191,7 @@ impl RawMap {
         let key_bytes = self.shape.key_bytes as usize;
         assert_eq!(keys.len(), n * key_bytes, "length of keys");
         assert_eq!(values.len(), n * self.value_bytes, "length of values");
-        // Arrays keep a key here, hash maps the number of a bucket.
+        // For arrays the cursor is a key, for hash maps the number of a bucket.
         let mut next = vec![0; key_bytes.max(size_of::<u64>())];
         let from = cursor.as_ref().map_or(0, |at| at.as_ptr() as u64);
         let mut attr = MapBatch {
@@ -203,8 +203,8 @@ impl RawMap {
             map: number(&self.fd),
             ..MapBatch::default()
         };
-        // SAFETY: the kernel writes at most `count` keys and values of the lengths that were just checked, and reads
-        // and writes cursors of a key's length or four octets.
+        // SAFETY: the kernel writes at most `count` keys and values, whose lengths were checked above, and reads and
+        // writes cursors of a key's length or four octets.
         let result = unsafe { bpf(MAP_LOOKUP_BATCH, &mut attr) };
         let more = match result {
             Ok(_) => true,
@@ -233,8 +233,8 @@ struct ProgLoad {
     expected_attach_type: u32,
 }
 
-/// Loads an XDP program; instructions are eight octets each. What the verifier says goes into `log`, as far as there
-/// is room in it; an empty one asks for nothing.
+/// Loads an XDP program; instructions have eight octets each. The verifier writes its output to `log`, as far as it
+/// fits; an empty `log` disables the output.
 pub(crate) fn load_xdp(
     name: &str,
     code: &[[u8; 8]],
@@ -259,8 +259,8 @@ pub(crate) fn load_xdp(
         expected_attach_type: ATTACH_XDP,
         ..ProgLoad::default()
     };
-    // SAFETY: code, license and log outlive the call and are as long as stated; the license ends with a zero. The
-    // verifier sees to it that the program is harmless.
+    // SAFETY: code, license and log outlive the call and have the stated lengths; the license ends with a zero. The
+    // verifier ensures that the program is safe.
     unsafe { bpf_fd(PROG_LOAD, &mut attr) }
 }
 
@@ -273,7 +273,7 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// Attaches an XDP program to an interface for as long as the link is open.
+/// Attaches an XDP program to an interface until the link is closed.
 pub(crate) fn attach_xdp(
     program: BorrowedFd<'_>,
     interface: u32,
@@ -310,8 +310,8 @@ struct TestRun {
     unused: u32,
 }
 
-/// Runs a program over a frame `repeat` times; returns what it returned, and how many nanoseconds one run took.
-/// `out` becomes the frame that it left.
+/// Runs a program on a frame `repeat` times; returns its return value and the duration of one run in nanoseconds. `out`
+/// becomes the resulting frame.
 pub(crate) fn run_xdp(
     program: BorrowedFd<'_>,
     frame: &[u8],
@@ -329,14 +329,14 @@ pub(crate) fn run_xdp(
         repeat,
         ..TestRun::default()
     };
-    // SAFETY: the kernel reads the frame and writes at most as much as `out` holds.
+    // SAFETY: the kernel reads the frame and writes at most the length of `out`.
     unsafe { bpf(PROG_TEST_RUN, &mut attr) }?;
     out.truncate(attr.out_bytes as usize);
     Ok((attr.result, attr.duration))
 }
 
-/// Runs a program over `repeat` frames that the kernel makes of `frame`, as if they had arrived at this interface, and does
-/// with each what it returns (Linux 5.18).
+/// Runs a program on `repeat` frames that the kernel copies from `frame`, as if they had arrived at this interface, and
+/// executes the returned actions (Linux 5.18).
 pub(crate) fn run_xdp_live(
     program: BorrowedFd<'_>,
     frame: &[u8],
@@ -363,8 +363,8 @@ pub(crate) fn run_xdp_live(
 ///
 /// Pointers in `attr` are valid for what this command does with them.
 unsafe fn bpf<T>(command: c_int, attr: &mut T) -> io::Result<c_int> {
-    // SAFETY: the attributes are as long as stated, the kernel takes what is beyond for zeroes; the rest the caller
-    // promises.
+    // SAFETY: the attributes have the stated length, and the kernel takes missing ones as zero; the caller guarantees
+    // the rest.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -381,9 +381,9 @@ unsafe fn bpf<T>(command: c_int, attr: &mut T) -> io::Result<c_int> {
 
 /// # Safety
 ///
-/// As for [`bpf`]; and the command returns a descriptor.
+/// As for [`bpf`]; in addition, the command must return a descriptor.
 unsafe fn bpf_fd<T>(command: c_int, attr: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let fd: RawFd = unsafe { bpf(command, attr) }?;
     // SAFETY: the kernel has just opened it for us (with O_CLOEXEC).
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

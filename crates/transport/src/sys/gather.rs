@@ -1,4 +1,4 @@
-//! Frames of one turn, gathered by destination and length when they are sent.
+//! Collects outgoing frames and groups them by destination and length when they are sent.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -13,9 +13,9 @@ use super::{
 };
 use crate::LocalAddr;
 
-/// Frames to any destinations. [`Gather::arrange`] makes messages of them: frames of equal length
-/// to the same destination, wherever they lie, and perhaps a shorter one at the end, are one
-/// segmented datagram.
+/// Frames to any destinations. [`Gather::arrange`] groups them into messages: frames of equal
+/// length to the same destination, in any position, and optionally a shorter one at the end, form
+/// one segmented datagram.
 pub(crate) struct Gather {
     buffer: Box<[u8]>,
     used: usize,
@@ -28,8 +28,8 @@ pub(crate) struct Gather {
     controls: Box<[Control]>,
 }
 
-// SAFETY: the raw pointers inside point into the batch's own memory and are only followed by the
-// kernel during a call through `&mut self`.
+// SAFETY: the raw pointers inside point into the batch's own memory, and only the kernel follows
+// them, during a call through `&mut self`.
 unsafe impl Send for Gather {}
 
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ struct Frame {
     local: Option<LocalAddr>,
 }
 
-/// Frames that travel together: `frames` entries of `order` from `first` on.
+/// Frames that are sent together: `frames` entries of `order` from `first` on.
 #[derive(Clone, Copy)]
 struct Message {
     first: usize,
@@ -51,14 +51,14 @@ struct Message {
     group: u32,
 }
 
-/// Frames of one batch: four turns of queries, so that a turn's responses are nearly always sent at
-/// once. The kernel takes 1024 messages (`UIO_MAXIOV`).
+/// Frames per batch: four turns of queries, so that the responses of a turn are nearly always sent
+/// at once. The kernel accepts 1024 messages (`UIO_MAXIOV`).
 const FRAMES_MAX: usize = 256;
 
 /// Octets of all frames of one batch.
 const BUFFER_BYTES: usize = 64 * FRAME_BYTES;
 
-/// Sorts frames by group, then the longest first, then by age.
+/// Sorts frames by group, then by decreasing length, then by age.
 fn key(group: u32, len: u16, index: usize) -> u64 {
     u64::from(group) << 32 | u64::from(!len) << 16 | index as u64 & 0xffff
 }
@@ -95,12 +95,12 @@ impl Gather {
         self.frames.len() == FRAMES_MAX || self.buffer.len() - self.used < FRAME_BYTES
     }
 
-    /// Where the next frame is to be written. The batch must not be full.
+    /// Buffer of the next frame. The batch must not be full.
     pub(crate) fn frame(&mut self) -> &mut [u8] {
         &mut self.buffer[self.used..self.used + FRAME_BYTES]
     }
 
-    /// Takes the first `len` octets of the frame, 1 to [`FRAME_BYTES`]. `to` is `None` for a
+    /// Adds the first `len` octets of the frame, 1 to [`FRAME_BYTES`]. `to` is `None` for a
     /// connected socket. Frames of equal destination must have the same `group`; messages are in
     /// the order of their groups.
     pub(crate) fn push(
@@ -123,7 +123,7 @@ impl Gather {
         self.used += usize::from(len);
     }
 
-    /// Makes messages of the frames.
+    /// Groups the frames into messages.
     pub(crate) fn arrange(&mut self) {
         self.order.sort_unstable();
         let mut last: Option<(Message, Frame)> = None;
@@ -150,24 +150,25 @@ impl Gather {
         self.messages.extend(last.map(|(message, _)| message));
     }
 
-    /// Messages that the frames make; 0 before [`Gather::arrange`].
+    /// Number of messages; 0 before [`Gather::arrange`].
     pub(crate) fn messages(&self) -> usize {
         self.messages.len()
     }
 
-    /// Frames in message `i`.
+    /// Number of frames in message `i`.
     pub(crate) fn segments(&self, i: usize) -> usize {
         self.messages[i].frames
     }
 
-    /// The group of message `first`, and the first message beyond it of another.
+    /// The group of message `first`, and the index of the first message after it with another
+    /// group.
     pub(crate) fn group(&self, first: usize) -> (u32, usize) {
         let group = self.messages[first].group;
         let same = self.messages[first..].iter();
         (group, first + same.take_while(|m| m.group == group).count())
     }
 
-    /// Sends messages from `first` to `end`; returns how many the kernel took.
+    /// Sends the messages from `first` to `end`; returns the number that the kernel accepted.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -182,7 +183,7 @@ impl Gather {
         unsafe { send_messages(socket, &mut self.headers[first..end]) }
     }
 
-    /// Sends frame `segment` of message `i` as a datagram of its own.
+    /// Sends frame `segment` of message `i` as a separate datagram.
     pub(crate) fn send_one(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -228,8 +229,8 @@ impl Gather {
 }
 
 impl Message {
-    /// Whether a frame can be one more segment, behind the frame `last`. A segment that is shorter
-    /// than the others ends the datagram.
+    /// Whether `frame` can be the next segment after the frame `last`. A shorter segment ends the
+    /// datagram.
     fn takes(&self, last: &Frame, frame: &Frame) -> bool {
         last.len == self.segment
             && frame.len <= self.segment
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lengths_to_one_destination_join_across_others_and_a_shorter_one_ends_them() {
+    fn frames_of_one_destination_and_length_join_and_a_shorter_one_ends_the_message() {
         let frames = [
             (1, 50),
             (2, 50),
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn no_message_has_more_segments_or_octets_than_the_kernel_takes() {
+    fn messages_stay_within_the_kernel_limits_of_segments_and_octets() {
         let small = arranged(&[(0, 100); 130]);
         assert_eq!(small.iter().map(Vec::len).collect::<Vec<_>>(), [64, 64, 2]);
         let large = arranged(&[(0, 4096); 40]);
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn destinations_that_share_a_group_are_kept_apart() {
+    fn destinations_in_one_group_are_not_mixed() {
         let mut batch = Gather::new();
         for port in [1, 2, 1, 2] {
             let to = std::net::SocketAddr::from(([192, 0, 2, 1], port));
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_full_by_frames_or_by_octets() {
+    fn batch_is_full_by_frames_or_by_octets() {
         let mut batch = Gather::new();
         for (len, expected) in [(1, FRAMES_MAX), (FRAME_BYTES, 64)] {
             let mut frames = 0;

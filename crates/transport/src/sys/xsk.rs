@@ -1,9 +1,9 @@
-//! An AF_XDP socket: memory that it shares with the kernel, and the four rings in it
-//! (Documentation/networking/af_xdp.rst of Linux).
+//! An AF_XDP socket: memory that is shared with the kernel, and its four rings (Documentation/networking/af_xdp.rst of
+//! Linux).
 //!
-//! Half of the frames are for what arrives, half for what leaves, so that [`Arrivals`] and [`Departures`] can be used
-//! at the same time. A frame is the kernel's from the moment its number is put into a ring until it comes back in the
-//! other; each half keeps to that by itself.
+//! Half of the frames are for receiving, half for sending, so that [`Arrivals`] and [`Departures`] can be used at the
+//! same time. The kernel owns a frame from the moment its number is put into a ring until it returns in the other ring;
+//! each half ensures this for its own frames.
 
 mod ring;
 
@@ -17,27 +17,27 @@ use libc::{c_int, c_void};
 use super::length;
 use ring::{Mapping, Ring};
 
-/// Octets in front of an arrived frame that hold the time of its arrival, zero if nobody wrote it.
+/// Octets before a received frame that hold its arrival time; zero without a timestamp.
 const STAMP_BYTES: usize = size_of::<u64>();
 
-/// Of newer kernels: how many frames one call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, Linux 6.17).
+/// Option of newer kernels: number of frames that one call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, Linux 6.17).
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 
-/// How a socket is to be opened.
+/// Options for opening a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
     pub(crate) interface: u32,
     pub(crate) queue: u32,
-    /// Octets of a frame, a power of two from 2048 on.
+    /// Size of a frame in octets: a power of two, at least 2048.
     pub(crate) frame_bytes: usize,
-    /// Frames for what arrives, and those for what leaves: powers of two.
+    /// Numbers of frames for receiving and for sending: powers of two.
     pub(crate) arrivals: u32,
     pub(crate) departures: u32,
-    /// The kernel copies, even if the driver could do without.
+    /// Forces copy mode, even if the driver supports zero copy.
     pub(crate) copies: bool,
 }
 
-/// What the kernel counts of a socket: `struct xdp_statistics`.
+/// The kernel's counters of a socket: `struct xdp_statistics`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Statistics {
@@ -49,7 +49,8 @@ pub(crate) struct Statistics {
     pub(crate) nothing_to_send: u64,
 }
 
-/// Opens a socket at one queue of an interface. The steering program's map has to learn of it by [`Arrivals::fd`].
+/// Opens a socket at one queue of an interface. The caller must add it to the map of the steering program by
+/// [`Arrivals::fd`].
 pub(crate) fn open(config: &Config) -> io::Result<(Arrivals, Departures)> {
     let frames = (config.arrivals + config.departures) as usize;
     let area = Area::map(frames * config.frame_bytes)?;
@@ -108,11 +109,11 @@ fn socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just opened for us alone.
+    // SAFETY: the descriptor was just opened and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Tells the kernel of the memory and how large the rings are to be.
+/// Registers the memory and sets the ring sizes.
 fn size(fd: &OwnedFd, config: &Config, area: &Area) -> io::Result<()> {
     let memory = Registration {
         start: area.0.start.as_ptr() as u64,
@@ -125,7 +126,7 @@ fn size(fd: &OwnedFd, config: &Config, area: &Area) -> io::Result<()> {
     set(fd, libc::XDP_RX_RING, &config.arrivals)?;
     set(fd, libc::XDP_UMEM_COMPLETION_RING, &config.departures)?;
     set(fd, libc::XDP_TX_RING, &config.departures)?;
-    // Older kernels send 32 at a time and say that they are busy: one call more for each.
+    // Older kernels send 32 at a time and then report busy: each batch needs another call.
     let _ = set(fd, XDP_MAX_TX_SKB_BUDGET, &config.departures.min(256));
     Ok(())
 }
@@ -187,7 +188,7 @@ fn bind(fd: &OwnedFd, config: &Config) -> io::Result<()> {
 }
 
 fn set<T>(fd: &OwnedFd, name: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the value outlives the call and its length is given; what the kernel keeps of it is checked by it.
+    // SAFETY: the value outlives the call and its length is given; the kernel checks the content.
     let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -204,11 +205,11 @@ fn set<T>(fd: &OwnedFd, name: c_int, value: &T) -> io::Result<()> {
     }
 }
 
-/// `T` is one of the structures of integers above.
+/// `T` is one of the integer structures above.
 fn get<T: Default>(fd: &OwnedFd, name: c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut len = length(size_of::<T>());
-    // SAFETY: the kernel writes at most len octets into a structure of integers, for which any octets will do.
+    // SAFETY: the kernel writes at most len octets into a structure of integers, for which all values are valid.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -236,22 +237,22 @@ impl Area {
 
     /// # Safety
     ///
-    /// Nobody else, the kernel included, uses these octets while the slice lives.
+    /// These octets must have no other user, including the kernel, while the slice lives.
     #[expect(
         clippy::mut_from_ref,
-        reason = "who owns which frame is known by the halves"
+        reason = "each half tracks the ownership of its frames"
     )]
     unsafe fn octets(&self, at: u64, bytes: usize) -> Option<&mut [u8]> {
         let at = usize::try_from(at).ok()?;
         let end = at.checked_add(bytes)?;
-        // SAFETY: within the mapping, as checked; the rest the caller promises.
+        // SAFETY: within the mapping, as checked; the caller guarantees the rest.
         (end <= self.0.bytes).then(|| unsafe {
             std::slice::from_raw_parts_mut(self.0.start.as_ptr().add(at), bytes)
         })
     }
 }
 
-/// What arrives.
+/// The receiving half.
 pub(crate) struct Arrivals {
     fd: Arc<OwnedFd>,
     area: Arc<Area>,
@@ -260,7 +261,7 @@ pub(crate) struct Arrivals {
     frame_bytes: u64,
 }
 
-// SAFETY: the raw pointers lead into mappings that move with it.
+// SAFETY: the raw pointers point into mappings that move with it.
 unsafe impl Send for Arrivals {}
 
 impl Arrivals {
@@ -268,16 +269,16 @@ impl Arrivals {
         self.fd.as_fd()
     }
 
-    /// Gives a frame to the kernel. There is room for all.
+    /// Gives a frame to the kernel. There is space for all frames.
     fn give(&mut self, number: u64) {
         let entry = self.fill.entry(self.fill.own);
-        // SAFETY: the entry is this side's until it is published; the ring is as large as there are frames.
+        // SAFETY: this side owns the entry until it is published; the ring has an entry for each frame.
         unsafe { entry.write(number) };
         self.fill.own = self.fill.own.wrapping_add(1);
     }
 
-    /// Hands up to `max` frames that wait to `each`, with the time at which the steering program saw them, or 0;
-    /// returns how many there were.
+    /// Passes up to `max` waiting frames to `each`, with the timestamp of the steering program, or 0; returns their
+    /// number.
     pub(crate) fn take(&mut self, max: usize, mut each: impl FnMut(&[u8], u64)) -> usize {
         let n = self
             .received
@@ -289,7 +290,7 @@ impl Arrivals {
             let (at, len) = unsafe { (entry.read(), entry.add(1).cast::<u32>().read()) };
             self.received.own = self.received.own.wrapping_add(1);
             let stamped = (len as usize).saturating_add(STAMP_BYTES);
-            // SAFETY: the frame is ours from here on until it is given back below.
+            // SAFETY: this side owns the frame until it is given back below.
             let octets = unsafe {
                 self.area
                     .octets(at.saturating_sub(STAMP_BYTES as u64), stamped)
@@ -297,7 +298,7 @@ impl Arrivals {
             if let Some((stamp, frame)) = octets.and_then(|o| o.split_first_chunk_mut()) {
                 let at = u64::from_ne_bytes(*stamp);
                 each(frame, at);
-                // So that the next frame in this place is not taken to have arrived then.
+                // Prevents the next frame in this place from getting this timestamp.
                 *stamp = [0; STAMP_BYTES];
             }
             self.give(at - at % self.frame_bytes);
@@ -312,7 +313,7 @@ impl Arrivals {
         n as usize
     }
 
-    /// Has the kernel look at the frames that it was given.
+    /// Makes the kernel check the frames that it was given.
     fn wake(&self) {
         // SAFETY: no buffer, no address.
         unsafe {
@@ -332,13 +333,13 @@ impl Arrivals {
     }
 }
 
-/// What leaves.
+/// The sending half.
 pub(crate) struct Departures {
     fd: Arc<OwnedFd>,
     area: Arc<Area>,
     completion: Ring,
     sent: Ring,
-    /// The one used last is used next: it is in the cache.
+    /// A stack: the frame that was used last is in the cache and is used next.
     free: Vec<u64>,
     frame_bytes: usize,
 }
@@ -346,11 +347,11 @@ pub(crate) struct Departures {
 // SAFETY: as for Arrivals.
 unsafe impl Send for Departures {}
 
-/// Calls in a row that take nothing before the kernel counts as full.
+/// Consecutive calls without progress after which the kernel counts as full.
 const FRUITLESS_MAX: u32 = 16;
 
 impl Departures {
-    /// Has `write` fill a frame and return its length; false if all frames are under way. It leaves at the next
+    /// Lets `write` fill a frame and return its length; false if no frame is free. The frame is sent by the next
     /// [`Self::flush`].
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.free.is_empty() {
@@ -359,11 +360,11 @@ impl Departures {
         let Some(number) = self.free.pop().filter(|_| self.sent.free(1) > 0) else {
             return false;
         };
-        // SAFETY: the frame was free: neither the kernel nor anybody here uses it.
+        // SAFETY: the frame was free: it has no user here or in the kernel.
         let frame = unsafe { self.area.octets(number, self.frame_bytes) };
         let len = frame.map_or(0, write).min(self.frame_bytes);
         let entry = self.sent.entry(self.sent.own);
-        // SAFETY: the entry is this side's until it is published: address, then length and options.
+        // SAFETY: this side owns the entry until it is published: address, then length and options.
         unsafe {
             entry.write(number);
             entry.add(1).cast::<[u32; 2]>().write([length(len), 0]);
@@ -372,7 +373,7 @@ impl Departures {
         true
     }
 
-    /// Takes frames back that have left.
+    /// Reclaims frames that were sent.
     fn reap(&mut self) {
         let n = self.completion.waiting();
         for _ in 0..n {
@@ -386,8 +387,8 @@ impl Departures {
         }
     }
 
-    /// Hands all pushed frames to the network; returns how many of them the driver dropped, and of what the kernel has
-    /// not taken yet it takes care at the next call.
+    /// Sends all pushed frames; returns the number of frames that the driver dropped. The next call continues with
+    /// frames that the kernel has not taken yet.
     pub(crate) fn flush(&mut self) -> io::Result<u64> {
         self.sent.publish();
         let (mut dropped, mut fruitless) = (0, 0);
@@ -396,9 +397,9 @@ impl Departures {
             match self.kick() {
                 Ok(()) => {}
                 Err(e) => match e.raw_os_error() {
-                    // Its budget for one call is used up, or frames have to come back first.
+                    // The budget of one call is used up, or frames must be returned first.
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => {}
-                    // The driver dropped one, and what is behind it waits.
+                    // The driver dropped a frame, and the frames after it wait.
                     Some(libc::EBUSY) => dropped += 1,
                     _ => return Err(e),
                 },

@@ -1,4 +1,4 @@
-//! Puts a program together: the function that it begins with, those that it calls, and the numbers of its maps.
+//! Links a program: its entry function, the called functions, and the descriptors of its maps.
 
 use super::elf::{Elf, Relocation, Symbol};
 use super::program::XdpError;
@@ -7,16 +7,16 @@ use super::program::XdpError;
 type Instruction = [u8; INSTRUCTION_BYTES];
 const INSTRUCTION_BYTES: usize = 8;
 
-/// Operations.
+/// Opcodes.
 const LOAD_IMMEDIATE_64: u8 = 0x18;
 const CALL: u8 = 0x85;
 
-/// Source registers that say what an immediate value is.
+/// Source registers that give the meaning of an immediate value.
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
 const LOCAL_CALL: u8 = 1;
 
-/// A function of the object and where it lies in the program.
+/// A function of the object and its position in the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Placed {
     section: usize,
@@ -25,7 +25,7 @@ struct Placed {
     start: usize,
 }
 
-/// The instructions of the program that begins with `entry`. `map` gives the descriptor of a map by its name.
+/// The instructions of the program that starts with `entry`. `map` returns the descriptor of a map by its name.
 pub(super) fn assemble(
     elf: &Elf<'_>,
     entry: &Symbol<'_>,
@@ -54,7 +54,7 @@ struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Appends a function; returns where it begins.
+    /// Appends a function; returns its start.
     fn place(&mut self, function: &Symbol<'_>) -> Result<usize, XdpError> {
         let section = self.elf.sections.get(function.section);
         let code = section.and_then(|s| s.data.get(function.value..)?.get(..function.bytes));
@@ -71,7 +71,7 @@ impl<'a> Program<'a> {
         Ok(start)
     }
 
-    /// Fills in what instruction `i` of a function leaves open.
+    /// Resolves the relocation of instruction `i` of a function.
     fn resolve(
         &mut self,
         function: Placed,
@@ -101,7 +101,7 @@ impl<'a> Program<'a> {
         self.elf.symbols.get(relocation.symbol)
     }
 
-    /// Where the function begins that an instruction calls; it is appended if nothing called it before.
+    /// The start of the function that an instruction calls; it is appended before the first call.
     fn called(
         &mut self,
         section: usize,
@@ -109,7 +109,7 @@ impl<'a> Program<'a> {
         immediate: i32,
         symbol: Option<&Symbol<'_>>,
     ) -> Result<usize, XdpError> {
-        // Distances count in instructions from the next one on, in a relocation from that before the symbol on.
+        // Distances are in instructions, counted from the next one; in a relocation, from the one before the symbol.
         let (section, from) = match symbol {
             Some(symbol) => (symbol.section, symbol.value),
             None => (section, offset),
@@ -129,7 +129,7 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Loads the number of a map, or the place of a variable in one.
+    /// Loads the descriptor of a map, or the address of a variable in one.
     fn load(
         &mut self,
         at: usize,
@@ -168,7 +168,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Programs are far shorter than 2^31 instructions, their variables than as many octets.
+/// Converts an index: programs are far shorter than 2^31 instructions, and their variables than 2^31 octets.
 fn index(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }

@@ -1,9 +1,9 @@
-//! Reads what clang makes of BPF programs: relocatable ELF files for 64-bit machines, little endian (elf(5), and
-//! "BPF Instruction Set Architecture", RFC 9669).
+//! Reads clang's objects of BPF programs: relocatable ELF files for 64-bit machines, little endian (elf(5), and "BPF
+//! Instruction Set Architecture", RFC 9669).
 
 use super::program::XdpError;
 
-/// An object, cut into what a loader needs.
+/// An object, split into the parts that a loader needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Elf<'a> {
     pub(super) sections: Vec<Section<'a>>,
@@ -14,12 +14,12 @@ pub(super) struct Elf<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Section<'a> {
     pub(super) name: &'a str,
-    /// Empty where the file has none (`.bss`); see `bytes`.
+    /// Empty where the file has no data (`.bss`); see `bytes`.
     pub(super) data: &'a [u8],
     pub(super) bytes: usize,
-    /// It holds instructions.
+    /// Whether it contains instructions.
     pub(super) is_code: bool,
-    /// It is memory of the running program.
+    /// Whether it is memory of the running program.
     pub(super) is_memory: bool,
 }
 
@@ -63,7 +63,7 @@ struct Header {
 }
 
 impl<'a> Elf<'a> {
-    /// Reads an object; fails if it is not one, or is cut short.
+    /// Reads an object; fails if it is invalid or truncated.
     pub(super) fn read(octets: &'a [u8]) -> Result<Self, XdpError> {
         Self::parse(octets).ok_or(XdpError::Object {
             reason: "it is not a relocatable ELF file of BPF programs".into(),

@@ -1,16 +1,16 @@
-//! What can go wrong with XDP, and what helps.
+//! Errors of XDP, with remedies.
 
 use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 
-/// Why a program cannot be loaded, attached or run, or a map not be used.
+/// Reason why a program cannot be loaded, attached or run, or a map not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
-    /// The octets are not an object of BPF programs, or one that needs what is not done here.
+    /// The octets are not an object of BPF programs, or use an unsupported feature.
     #[error("cannot read the BPF object: {reason}")]
     Object {
-        /// What is wrong.
+        /// The fault.
         reason: Cow<'static, str>,
     },
     /// The object has no program or map of this name.
@@ -18,38 +18,38 @@ pub enum XdpError {
     Missing {
         /// "program" or "map".
         kind: &'static str,
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// The kernel does not create or use a map.
+    /// The kernel refuses to create or use a map.
     #[error("cannot {action} BPF map {name}: {reason}{}", remedy(.reason))]
     Map {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// Name of the map.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
-    /// The kernel does not take a program.
+    /// The kernel refuses a program.
     #[error("cannot load XDP program {name}: {reason}{}{}{log}", remedy(.reason), if .log.is_empty() { "" } else { "\n" })]
     Load {
         /// Name of the program.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
-        /// The end of what its verifier said.
+        /// The end of the verifier's log.
         log: String,
     },
-    /// The kernel does not attach a program.
+    /// The kernel refuses to attach a program.
     #[error("cannot attach an XDP program to {interface}: {reason}{}", attach_remedy(.reason))]
     Attach {
         /// Name of the interface.
         interface: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
-    /// The interface leads to the rest of the world, and whoever works over it could be cut off.
+    /// The interface carries the default route; XDP there could cut off remote users of this host.
     #[error(
         "{interface} carries the default route of this host; use --force to attach XDP programs to it"
     )]
@@ -62,10 +62,10 @@ pub enum XdpError {
     Unusable {
         /// Name of the interface.
         interface: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// No interface for AF_XDP sockets has the address.
+    /// No interface that supports AF_XDP has the address.
     #[error("cannot use AF_XDP at {ip}: no Ethernet interface that is up has this address")]
     NoInterface {
         /// The address.
@@ -78,25 +78,25 @@ pub enum XdpError {
         interface: String,
         /// Number of the queue.
         queue: u32,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
-    /// Nobody answers for an address, so that no frame can be sent there.
+    /// The MAC address of an address cannot be resolved, so no frame can be sent there.
     #[error(
         "cannot learn the MAC address of {ip}: {reason}; check that the host is up and reachable"
     )]
     Neighbour {
         /// The server's address, or that of the router to it.
         ip: IpAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
-    /// What Linux tells of interfaces cannot be had.
+    /// Information about interfaces cannot be read from the kernel.
     #[error("cannot read {what}: {reason}")]
     Facts {
-        /// A file, or what was asked.
+        /// A file, or the requested information.
         what: Cow<'static, str>,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
     /// A test run failed.
@@ -104,7 +104,7 @@ pub enum XdpError {
     Run {
         /// Name of the program.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
 }

@@ -1,8 +1,8 @@
 //! UDP datagrams in Ethernet frames: pure functions.
 //!
-//! A frame that the socket path would not deliver is not read: lengths that do not fit, checksums that are wrong,
-//! fragments, options and extension headers. The checksum of a datagram that has not left this machine may cover the
-//! pseudo header alone, because the kernel leaves the rest to the hardware (`CHECKSUM_PARTIAL`).
+//! Frames that the socket path would not deliver are refused: invalid lengths, wrong checksums, fragments, options and
+//! extension headers. The checksum of a datagram that has not left this machine may cover the pseudo header alone,
+//! because the kernel leaves the rest to the hardware (`CHECKSUM_PARTIAL`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,7 +16,7 @@ const TYPE_VLAN: [u8; 2] = [0x81, 0];
 const TYPE_IPV4: [u8; 2] = [8, 0];
 const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const PROTOCOL_UDP: u8 = 17;
-/// Hops that a datagram may take: the kernel's default.
+/// TTL or hop limit of sent datagrams: the kernel's default.
 const HOPS: u8 = 64;
 
 /// Addresses of the network layer, the source first.
@@ -26,12 +26,12 @@ pub(super) enum Addresses {
     V6([[u8; 16]; 2]),
 }
 
-/// Everything but the payload: from where to where a frame goes.
+/// The headers of a frame: its source and destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
-    /// Destination, then source, as they stand in a frame.
+    /// Destination, then source, as in a frame.
     pub(super) macs: [[u8; 6]; 2],
-    /// Priority and number of a virtual LAN, as they stand in a frame (IEEE 802.1Q).
+    /// Priority and number of a virtual LAN, as in a frame (IEEE 802.1Q).
     pub(super) vlan: Option<[u8; 2]>,
     pub(super) addresses: Addresses,
     /// Source and destination.
@@ -39,7 +39,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// The way back.
+    /// The flow in the opposite direction.
     pub(super) fn reversed(&self) -> Self {
         let swap = |[a, b]: [[u8; 6]; 2]| [b, a];
         Self {
@@ -100,7 +100,8 @@ pub(super) fn addresses(source: IpAddr, destination: IpAddr) -> Option<Addresses
     }
 }
 
-/// Writes a frame; returns its length, or `None` if it does not fit into `frame`, or the payload into a datagram.
+/// Writes a frame; returns its length, or `None` if the frame does not fit into `frame` or the payload does not fit
+/// into a datagram.
 pub(super) fn build(flow: &Flow, payload: &[u8], frame: &mut [u8]) -> Option<usize> {
     let len = flow.headers_bytes().checked_add(payload.len())?;
     let frame = frame.get_mut(..len)?;
@@ -146,7 +147,7 @@ pub(super) fn build(flow: &Flow, payload: &[u8], frame: &mut [u8]) -> Option<usi
     header[6..].copy_from_slice(&[0, 0]);
     data.copy_from_slice(payload);
     let checksum = match !fold(flow.pseudo_sum(udp_bytes) + sum(header) + sum(payload)) {
-        // Zero says that there is none.
+        // Zero means no checksum.
         0 => u16::MAX,
         checksum => checksum,
     };
@@ -154,7 +155,7 @@ pub(super) fn build(flow: &Flow, payload: &[u8], frame: &mut [u8]) -> Option<usi
     Some(len)
 }
 
-/// A header that forbids fragmentation, which the payload never needs on its first link.
+/// A header that forbids fragmentation: the payload fits the MTU of its first link.
 fn ipv4(addresses: [[u8; 4]; 2], udp_bytes: u16) -> Option<[u8; IPV4_BYTES]> {
     const DO_NOT_FRAGMENT: u8 = 0x40;
     let total = u16::try_from(IPV4_BYTES + usize::from(udp_bytes))
@@ -171,7 +172,7 @@ fn ipv4(addresses: [[u8; 4]; 2], udp_bytes: u16) -> Option<[u8; IPV4_BYTES]> {
     Some(ip)
 }
 
-/// The flow and the payload of a frame; `None` if it is not an intact datagram, or one for the kernel.
+/// The flow and the payload of a frame; `None` if it is not an intact datagram, or must be left to the kernel.
 pub(super) fn parse(frame: &[u8]) -> Option<(Flow, &[u8])> {
     let (ethernet, rest) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
     let macs = [
@@ -200,7 +201,7 @@ pub(super) fn parse(frame: &[u8]) -> Option<(Flow, &[u8])> {
         ports: [half(0), half(2)],
     };
     let udp_bytes = half(4);
-    // What is behind it belongs to nobody.
+    // The rest of the packet is ignored.
     let udp = udp.get(..usize::from(udp_bytes))?;
     let payload = udp.get(UDP_BYTES..)?;
     let is_intact = match (half(6), addresses) {
@@ -214,7 +215,7 @@ pub(super) fn parse(frame: &[u8]) -> Option<(Flow, &[u8])> {
     is_intact.then_some((flow, payload))
 }
 
-/// Addresses, and what the packet carries, without what pads the frame.
+/// The addresses and the payload of the packet, without the padding of the frame.
 fn parse_ipv4(packet: &[u8]) -> Option<(Addresses, &[u8])> {
     const FRAGMENTS: u16 = 0x3fff;
     let ip = packet.first_chunk::<IPV4_BYTES>()?;
@@ -237,7 +238,7 @@ fn parse_ipv6(packet: &[u8]) -> Option<(Addresses, &[u8])> {
     Some((Addresses::V6(both), payload))
 }
 
-/// Sum of the octets as 16-bit numbers in network order, the last one filled up with zero; to be folded (RFC 1071).
+/// Sum of the octets as 16-bit numbers in network order, the last one padded with zero; must be folded (RFC 1071).
 fn sum(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
     let words: u64 = words
@@ -252,7 +253,7 @@ fn sum(octets: &[u8]) -> u64 {
     words + halves + rest.first().map_or(0, |last| u64::from(*last) << 8)
 }
 
-/// A sum in one's complement of 16 bits.
+/// Folds a sum to 16 bits in one's complement.
 fn fold(mut sum: u64) -> u16 {
     while sum > u64::from(u16::MAX) {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -1,4 +1,4 @@
-//! How clients are reached whose queries are answered later: as they were seen.
+//! The paths to clients whose queries are answered later, taken from the headers of their queries.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use super::frame::{self, Flow};
 use crate::{LocalAddr, Origin};
 
-/// The ways of many clients.
+/// The paths to many clients.
 #[derive(Default)]
 pub(super) struct Hops(HashMap<IpAddr, Hop>);
 
@@ -17,11 +17,11 @@ struct Hop {
     vlan: Option<[u8; 2]>,
 }
 
-/// Of so many clients the way is kept; what is beyond goes by way of the kernel.
+/// Maximum number of clients with a known path; replies to others go through the kernel.
 const HOPS_MAX: usize = 65_536;
 
 impl Hops {
-    /// Notes how a client is reached: by this queue, with the addresses of a flow back to it.
+    /// Records the path to a client: this queue, with the addresses of the reversed flow.
     pub(super) fn remember(&mut self, client: IpAddr, queue: usize, back: &Flow) {
         if self.0.len() >= HOPS_MAX {
             self.0.clear();
@@ -34,7 +34,7 @@ impl Hops {
         self.0.insert(client, hop);
     }
 
-    /// The queue and the flow by which a client of the socket at `listen` is reached; `None` for one that did not come by
+    /// The queue and the flow to a client of the socket at `listen`; `None` for a client whose query did not arrive by
     /// a queue.
     pub(super) fn way(&self, listen: SocketAddr, to: &Origin) -> Option<(usize, Flow)> {
         let hop = self.0.get(&to.peer.ip())?;
@@ -49,7 +49,7 @@ impl Hops {
     }
 }
 
-/// Who sent a frame, as a socket would tell it: IPv4 as an IPv6 address where it listens for both.
+/// The sender of a frame as a socket would report it: IPv4 as a mapped IPv6 address if the socket serves both families.
 pub(super) fn peer(flow: &Flow, listen: SocketAddr, interface: u32) -> SocketAddr {
     match (flow.source(), listen) {
         (SocketAddr::V4(v4), SocketAddr::V6(_)) => {
@@ -62,7 +62,7 @@ pub(super) fn peer(flow: &Flow, listen: SocketAddr, interface: u32) -> SocketAdd
     }
 }
 
-/// The address that a frame was sent to, as a socket would tell it that listens at more than one.
+/// The destination address of a frame, as a socket that listens at more than one address would report it.
 pub(super) fn local(flow: &Flow, listen: SocketAddr, interface: u32) -> Option<LocalAddr> {
     if !listen.ip().is_unspecified() {
         return None;

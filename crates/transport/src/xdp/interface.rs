@@ -1,28 +1,28 @@
-//! What Linux tells of interfaces and processors.
+//! Information from Linux about interfaces and processors.
 
 use std::io;
 
 use super::program::{Mode, XdpError};
 
-/// An interface that takes an XDP program.
+/// An interface for an XDP program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Its name.
+    /// Name.
     pub interface: String,
-    /// Where the program runs.
+    /// Mode of the program.
     pub mode: Mode,
-    /// Whether it may carry a default route of this host.
+    /// Whether the interface may carry a default route of this host.
     pub force: bool,
 }
 
-/// Processors that the system may ever have: maps with a value for each have so many.
+/// Possible processors of the system: the number of values in a per-CPU map.
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 
 /// Routes of the calling thread's network namespace (proc(5)).
 const ROUTES_V4: &str = "/proc/thread-self/net/route";
 const ROUTES_V6: &str = "/proc/thread-self/net/ipv6_route";
 
-/// `RTF_REJECT` of `linux/route.h`: the route leads nowhere.
+/// `RTF_REJECT` of `linux/route.h`: the route discards packets.
 const REJECT: u32 = 0x0200;
 
 fn read(path: &'static str) -> Result<String, XdpError> {
@@ -40,7 +40,7 @@ pub(super) fn possible_cpus() -> Result<usize, XdpError> {
     })
 }
 
-/// How many processors are in a list like `0-3,8`.
+/// Number of processors in a list like `0-3,8`.
 fn count_cpus(list: &str) -> Option<usize> {
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -50,7 +50,7 @@ fn count_cpus(list: &str) -> Option<usize> {
     list.trim().split(',').map(count).sum()
 }
 
-/// The kernel's number of an interface in the calling thread's network namespace.
+/// The kernel's index of an interface in the calling thread's network namespace.
 pub(super) fn index(interface: &str) -> Result<u32, XdpError> {
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,
@@ -64,12 +64,12 @@ pub(super) fn index(interface: &str) -> Result<u32, XdpError> {
     })
 }
 
-/// Whether XDP programs may be attached to an interface of the calling thread's network namespace: not, without
-/// `force`, to one that carries a default route, where a mistake cuts off whoever works on this host from afar.
+/// Checks that XDP programs may be attached to an interface of the calling thread's network namespace. Without `force`,
+/// an interface with a default route is refused: a mistake there cuts off remote users of this host.
 ///
 /// # Errors
 ///
-/// It may not; or the routes cannot be read.
+/// It may not be used; or the routes cannot be read.
 pub fn allow(interface: &str, force: bool) -> Result<(), XdpError> {
     if force {
         return Ok(());
@@ -87,7 +87,8 @@ pub fn allow(interface: &str, force: bool) -> Result<(), XdpError> {
     Ok(())
 }
 
-/// Interfaces with a default route, by `/proc/net/route`: interface, destination, gateway, flags, three figures, mask.
+/// Interfaces with a default route, from `/proc/net/route`: interface, destination, gateway, flags, three other fields,
+/// mask.
 fn default_v4(table: &str) -> impl Iterator<Item = &str> {
     table.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -97,7 +98,8 @@ fn default_v4(table: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The same by `/proc/net/ipv6_route`: destination, its length, source, its length, next hop, three figures, flags, interface.
+/// The same from `/proc/net/ipv6_route`: destination, its length, source, its length, next hop, three other fields,
+/// flags, interface.
 fn default_v6(table: &str) -> impl Iterator<Item = &str> {
     table.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_processors_are_counted() {
+    fn processor_lists_are_counted() {
         let lists = ["0", "0-1\n", "0-3,8", "0,2,4-5"];
         assert_eq!(
             lists.map(count_cpus),
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_rejects_is_no_default_route() {
+    fn reject_route_is_not_a_default_route() {
         let any = "00000000000000000000000000000000";
         let v6 = format!(
             "{any} 00 {any} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003 eth1\n\

@@ -1,8 +1,8 @@
 //! [`Link`] over AF_XDP sockets.
 //!
-//! An ordinary [`UdpLink`] is open beside the rings: it holds the ports, has the kernel look for neighbours and take
-//! ICMP messages, and carries what the rings cannot: fragments, datagrams larger than the MTU, what comes by another
-//! interface.
+//! An ordinary [`UdpLink`] is open beside the rings: it binds the ports, makes the kernel resolve neighbours and
+//! receive ICMP messages, and carries what the rings cannot: fragments, datagrams larger than the MTU, and datagrams
+//! that arrive by another interface.
 
 mod client;
 mod server;
@@ -20,14 +20,14 @@ use crate::socket::UdpLink;
 use crate::sys::FRAME_BYTES;
 use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
 
-/// How AF_XDP sockets are to be opened.
+/// Options for opening AF_XDP sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where the steering program runs.
+    /// Mode of the steering program.
     pub mode: Mode,
-    /// Also at an interface with a default route.
+    /// Whether to use an interface with a default route too.
     pub force: bool,
-    /// Which queues the link takes.
+    /// The queues of the link.
     pub part: Part,
 }
 
@@ -43,57 +43,57 @@ impl Default for Options {
 
 /// AF_XDP sockets, of a client or of a server.
 pub struct XdpLink {
-    /// Dropped first: what comes then goes to the ordinary sockets.
+    /// Dropped first: later datagrams go to the ordinary sockets.
     _wanted: Vec<Wanted>,
     slow: UdpLink,
-    /// When that was last looked at.
+    /// Time of the last check of the ordinary sockets.
     looked: Nanos,
     queues: Vec<Queue>,
     /// Queue to read next.
     cursor: usize,
     client: Option<Client>,
     server: Option<Server>,
-    /// Where replies are written before their length is known.
+    /// Buffer for replies of unknown length.
     scratch: Box<[u8]>,
     departures: Vec<Departure>,
     send_drops: u64,
-    /// Arrived at a queue of this link for a port of another.
+    /// Datagrams that arrived at a queue of this link for a port of another link.
     misdirected: u64,
 }
 
-/// What a client knows.
+/// State of a client.
 struct Client {
     server: SocketAddr,
-    /// From each of its ports to the server.
+    /// One flow from each port to the server.
     flows: Vec<Flow>,
-    /// Of each port number the index of the port, and one more; 0 for those of others.
+    /// For each port number, the index of the port plus one; 0 for ports of others.
     indices: Box<[u16]>,
 }
 
-/// What a server knows.
+/// State of a server.
 struct Server {
     listen: SocketAddr,
-    /// How those are reached whose queries were not answered at once.
+    /// Paths to clients whose queries were not answered immediately.
     hops: Hops,
 }
 
-/// Frames taken in at once: as many as an authority answers in one turn.
+/// Frames received in one batch: as many as an authority answers in one turn.
 const BATCH: usize = 64;
 
-/// Replies taken in for each that the caller allows: one from a ring costs less than a quarter of one from a socket, which is
-/// what callers reckon with, and a ring that is not emptied overflows sooner than many sockets do.
+/// Replies received for each one that the caller allows. Callers base their limit on the cost of a reply from a socket;
+/// one from a ring costs less than a quarter of it, and a ring that is not emptied overflows sooner than many sockets.
 const FOR_EACH: usize = 4;
 
-/// How often the ordinary sockets are looked at while the rings are empty: a look costs about 0.3 us a socket.
+/// Interval of checks of the ordinary sockets while the rings are empty: a check costs about 0.3 us per socket.
 const LOOK_NS: Nanos = 250_000;
 
-/// Sockets that one look goes through at least,
+/// Minimum number of sockets per check.
 const LOOK_PORTS: usize = 4;
 
-/// and after how many looks all have been looked at, at the latest: 64 ms.
+/// Maximum number of checks until each socket was checked once: 64 ms.
 const LOOKS_MAX: usize = 256;
 
-/// A stamp that is older was not written for this frame.
+/// A timestamp older than this was not written for this frame.
 const STAMP_NS_MAX: Nanos = 10 * SECOND;
 
 impl XdpLink {
@@ -118,12 +118,12 @@ impl XdpLink {
         self.slow.local_addr(port)
     }
 
-    /// How many queues it reads.
+    /// Number of queues that it reads.
     pub fn queues(&self) -> usize {
         self.queues.len()
     }
 
-    /// Whether it is time to look at the ordinary sockets.
+    /// Whether a check of the ordinary sockets is due.
     fn is_slow_due(&mut self) -> bool {
         let now = MonotonicClock.now();
         let is_due = now.saturating_sub(self.looked) >= LOOK_NS;
@@ -134,9 +134,9 @@ impl XdpLink {
     }
 }
 
-/// When a frame arrived: as the steering program says, or now.
+/// Arrival time of a frame: the timestamp of the steering program, or the current time.
 fn arrival(stamp: u64, now: Nanos) -> Nanos {
-    // The stamp can be a little later than the look at the clock before the ring.
+    // The timestamp can be slightly later than the reading of the clock before the ring was read.
     if stamp == 0 || now.saturating_sub(stamp) > STAMP_NS_MAX || stamp > now + SECOND {
         now
     } else {
@@ -153,7 +153,7 @@ pub(super) fn fits(flow: &Flow, payload: usize, interface: &Interface) -> bool {
     ip + payload <= interface.mtu
 }
 
-/// Hands the frames to the network that wait in a queue; returns how many its driver dropped.
+/// Sends the frames that wait in a queue; returns the number of frames that its driver dropped.
 pub(super) fn flush(queue: &mut Queue) -> Result<u64, LinkError> {
     queue.departures.flush().map_err(|reason| LinkError {
         call: "sendto (AF_XDP)",
@@ -161,7 +161,7 @@ pub(super) fn flush(queue: &mut Queue) -> Result<u64, LinkError> {
     })
 }
 
-/// Writes a datagram into a frame of the queue; false if no frame is free.
+/// Writes a datagram into a frame of the queue; returns false if no frame is free.
 fn push(queue: &mut Queue, flow: &Flow, payload: &[u8]) -> bool {
     let write = |frame: &mut [u8]| frame::build(flow, payload, frame).unwrap_or(0);
     queue.departures.push(write)

@@ -1,7 +1,7 @@
-//! Interfaces, addresses, routes and neighbours, asked from the kernel (rtnetlink(7)).
+//! Queries interfaces, addresses, routes and neighbours from the kernel (rtnetlink(7)).
 //!
-//! Over one socket, so that no program and no file system is needed. A process that denies itself new sockets opens it
-//! before and asks later.
+//! All over one socket, so that no program and no file system is needed. A process that denies itself new sockets opens
+//! it before and uses it later.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-/// Messages of `linux/rtnetlink.h` and `linux/netlink.h`.
+/// Message types of `linux/rtnetlink.h` and `linux/netlink.h`.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const NEW_LINK: u16 = 16;
@@ -22,11 +22,11 @@ const GET_ROUTE: u16 = 26;
 const NEW_NEIGHBOUR: u16 = 28;
 const GET_NEIGHBOUR: u16 = 30;
 
-/// `NLM_F_REQUEST`, and `NLM_F_DUMP`: all there are.
+/// `NLM_F_REQUEST`, and `NLM_F_DUMP` for all objects.
 const REQUEST: u16 = 1;
 const DUMP: u16 = 0x300;
 
-/// Octets of `struct nlmsghdr`, `ifinfomsg`, `ifaddrmsg`, `rtmsg`, `ndmsg`.
+/// Sizes of `struct nlmsghdr`, `ifinfomsg`, `ifaddrmsg`, `rtmsg`, `ndmsg` in octets.
 const HEADER: usize = 16;
 const LINK: usize = 16;
 const ADDRESS: usize = 8;
@@ -51,14 +51,14 @@ const ROUTE_TUNNEL: u16 = 22;
 const NEIGHBOUR_IP: u16 = 1;
 const NEIGHBOUR_MAC: u16 = 2;
 
-/// Where `struct rtmsg` has the type of the route, and `RTN_LOCAL`.
+/// Offset of the route type in `struct rtmsg`, and `RTN_LOCAL`.
 const ROUTE_TYPE: usize = 7;
 const LOCAL: u8 = 2;
 
 /// The bits of an attribute's type that are not flags: nested, network order.
 const ATTRIBUTE: u16 = 0x3fff;
 
-/// States of a neighbour whose address can be used: `NUD_PERMANENT`, `NUD_NOARP`, `NUD_REACHABLE`, `NUD_PROBE`,
+/// States of a neighbour with a usable address: `NUD_PERMANENT`, `NUD_NOARP`, `NUD_REACHABLE`, `NUD_PROBE`,
 /// `NUD_STALE`, `NUD_DELAY`.
 const USABLE: u16 = 0x80 | 0x40 | 0x02 | 0x10 | 0x04 | 0x08;
 
@@ -67,35 +67,35 @@ const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
 const ETHERNET: u16 = 1;
 
-/// Longest time that the kernel may take to answer: it does so at once.
+/// Timeout for a response of the kernel, which responds immediately.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Octets of a datagram of the kernel: at most 32 KiB for lists (netlink(7)).
+/// Maximum size of a datagram from the kernel: at most 32 KiB for lists (netlink(7)).
 const DATAGRAM_MAX: usize = 1 << 16;
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The kernel's number of it.
+    /// The kernel's index of the interface.
     pub index: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its Ethernet address, if it has one.
+    /// Ethernet address, if it has one.
     pub mac: Option<[u8; 6]>,
-    /// Its kind, such as `veth`; empty for hardware.
+    /// Kind, such as `veth`; empty for hardware.
     pub kind: String,
-    /// Octets of a packet at most.
+    /// Maximum size of a packet in octets.
     pub mtu: usize,
-    /// Receive queues that it could have; at least 1.
+    /// Maximum number of receive queues; at least 1.
     pub queues: u32,
-    /// AF_XDP can be used: it is up, is Ethernet and is not the loopback interface.
+    /// Whether AF_XDP can be used: the interface is up, is Ethernet and is not the loopback interface.
     pub is_usable: bool,
 }
 
 /// An address of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Number of the interface that has it.
+    /// Index of the interface that has it.
     pub interface: u32,
     /// The address.
     pub ip: IpAddr,
@@ -103,12 +103,12 @@ pub struct Address {
     pub broadcast: Option<Ipv4Addr>,
 }
 
-/// How an address is reached.
+/// The route to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Number of the interface that packets leave by.
+    /// Index of the outgoing interface.
     pub interface: u32,
-    /// Who takes them: a router, or the destination itself.
+    /// The next hop: a router, or the destination itself.
     pub next: IpAddr,
 }
 
@@ -120,7 +120,7 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens one.
+    /// Opens a socket.
     ///
     /// # Errors
     ///
@@ -145,11 +145,11 @@ impl Netlink {
         self.ask(GET_LINK, DUMP, &[0; LINK], NEW_LINK, interface)
     }
 
-    /// The interface of this number.
+    /// The interface with this index.
     ///
     /// # Errors
     ///
-    /// There is none, or the kernel refuses.
+    /// It does not exist, or the kernel refuses.
     pub fn interface(&mut self, index: u32) -> io::Result<Interface> {
         let mut request = [0; LINK];
         request[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -165,11 +165,11 @@ impl Netlink {
         self.ask(GET_ADDRESS, DUMP, &[0; ADDRESS], NEW_ADDRESS, address)
     }
 
-    /// The way from a local address to another address.
+    /// The route from a local address to another address.
     ///
     /// # Errors
     ///
-    /// No way leads there, or one by a tunnel; the kernel refuses.
+    /// There is no route, or it leads through a tunnel; the kernel refuses.
     pub fn route(&mut self, to: IpAddr, from: IpAddr) -> io::Result<Route> {
         let (family, bits) = family(to);
         let mut request = vec![0; ROUTE];
@@ -180,14 +180,14 @@ impl Netlink {
         one(self.ask(GET_ROUTE, 0, &request, NEW_ROUTE, path)?)
     }
 
-    /// Whether datagrams to this address are taken in by this host: an interface has it, or a route of type local covers it.
+    /// Whether this host receives datagrams to this address: an interface has it, or a route of type local covers it.
     pub fn is_local(&mut self, ip: IpAddr) -> bool {
         let (family, bits) = family(ip);
         let mut request = vec![0; ROUTE];
         request[..2].copy_from_slice(&[family, bits]);
         push(&mut request, ROUTE_TO, ip);
         let kind = |body: &[u8]| body.get(ROUTE_TYPE).copied();
-        // An error: no route leads there.
+        // An error means that there is no route.
         self.ask(GET_ROUTE, 0, &request, NEW_ROUTE, kind)
             .is_ok_and(|kinds| kinds.contains(&LOCAL))
     }
@@ -209,7 +209,8 @@ impl Netlink {
         }
     }
 
-    /// Asks, and reads one answer, or all there are of a dump: what `read` makes of those of the wanted type.
+    /// Sends a request, and reads one response, or all responses of a dump: the results of `read` for those of the
+    /// wanted type.
     fn ask<T>(
         &mut self,
         kind: u16,
@@ -233,7 +234,7 @@ impl Netlink {
         loop {
             let (len, _) = rustix::net::recv(&self.socket, &mut datagram[..], RecvFlags::empty())?;
             for (kind, sequence, body) in messages(&datagram[..len]) {
-                // What is left of an answer that was given up.
+                // The rest of an earlier response that timed out.
                 if sequence != self.sequence {
                     continue;
                 }
@@ -267,7 +268,7 @@ fn family(ip: IpAddr) -> (u8, u8) {
     }
 }
 
-/// Adds an attribute.
+/// Appends an attribute.
 fn push(request: &mut Vec<u8>, kind: u16, ip: IpAddr) {
     let (len, octets): (u16, Vec<u8>) = match ip {
         IpAddr::V4(ip) => (8, ip.octets().into()),
@@ -278,7 +279,7 @@ fn push(request: &mut Vec<u8>, kind: u16, ip: IpAddr) {
     request.extend(octets);
 }
 
-/// The messages of a datagram: type, sequence, and what is behind the header.
+/// The messages of a datagram: type, sequence number, and the content after the header.
 fn messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::try_from(number(rest, 0)?).ok()?;
@@ -288,7 +289,7 @@ fn messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     })
 }
 
-/// Attributes: type and value.
+/// The attributes: type and value.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(short(rest, 0)?);
@@ -298,7 +299,7 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of an attribute behind a structure of so many octets.
+/// The value of an attribute that follows a structure of `after` octets.
 fn attribute(body: &[u8], after: usize, wanted: u16) -> Option<&[u8]> {
     let mut all = attributes(body.get(after..)?);
     all.find_map(|(kind, value)| (kind == wanted).then_some(value))
@@ -326,7 +327,7 @@ fn interface(body: &[u8]) -> Option<Interface> {
 /// `struct ifaddrmsg`.
 fn address(body: &[u8]) -> Option<Address> {
     let value = |kind| attribute(body, ADDRESS, kind).and_then(ip);
-    // On a point-to-point link the other one is that of the peer.
+    // On a point-to-point link the other attribute is the address of the peer.
     let own = value(ADDRESS_LOCAL).or_else(|| value(ADDRESS_IP));
     let broadcast = match value(ADDRESS_BROADCAST) {
         Some(IpAddr::V4(broadcast)) => Some(broadcast),
@@ -339,7 +340,7 @@ fn address(body: &[u8]) -> Option<Address> {
     })
 }
 
-/// `struct rtmsg`. A tunnel (`RTA_ENCAP`) is not described by an interface and a neighbour.
+/// `struct rtmsg`. An interface and a neighbour do not describe a tunnel (`RTA_ENCAP`).
 fn path(body: &[u8], to: IpAddr) -> Option<Route> {
     let value = |kind| attribute(body, ROUTE, kind);
     let is_plain = value(ROUTE_TUNNEL).is_none();
@@ -362,7 +363,7 @@ fn ip(value: &[u8]) -> Option<IpAddr> {
     ipv4.or_else(|_| ipv6()).ok()
 }
 
-/// A text, which ends with an octet 0.
+/// A text that ends with an octet 0.
 fn text(value: &[u8]) -> String {
     let value = value.strip_suffix(&[0]).unwrap_or(value);
     String::from_utf8_lossy(value).into_owned()
@@ -380,9 +381,9 @@ fn number(octets: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Answers to `ip route get 2001:db8:2::53`: by way of a router, and by a tunnel.
+    /// Responses to `ip route get 2001:db8:2::53`: through a router, and through a tunnel.
     #[test]
-    fn a_route_by_way_of_a_router_names_the_router_and_one_by_a_tunnel_is_none() {
+    fn route_through_a_router_names_the_router_and_route_through_a_tunnel_is_none() {
         let mut body = vec![10, 128, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
         body.extend([8, 0, 4, 0, 7, 0, 0, 0]);
         let router: Ipv6Addr = "2001:db8::1".parse().unwrap();
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_that_has_not_answered_has_no_address() {
+    fn unresolved_neighbour_has_no_address() {
         let neighbour = |state: u8| {
             let mut body = vec![10, 0, 0, 0, 3, 0, 0, 0, state, 0, 0, 0];
             body.extend([10, 0, 2, 0, 2, 0, 0, 0, 0, 9, 0, 0]);
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_short_is_left_out() {
+    fn truncated_message_is_skipped() {
         let mut octets = 20_u32.to_ne_bytes().to_vec();
         octets.extend([24, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
         let both = [octets.clone(), octets[..18].to_vec()].concat();
@@ -420,9 +421,9 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_interface_has_its_address_and_is_not_usable() {
+    fn loopback_interface_has_its_address_and_is_not_usable() {
         let mut netlink = Netlink::open().unwrap();
-        // The same socket is asked again.
+        // The same socket is used twice.
         for _ in 0..2 {
             let all = netlink.addresses().unwrap();
             let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
@@ -436,7 +437,7 @@ mod tests {
             let way = netlink.route(own.ip, own.ip).unwrap();
             assert_eq!((way.interface, way.next), (lo.index, own.ip));
             let nobody = "192.0.2.77".parse().unwrap();
-            // All of 127.0.0.0/8 is local by a route, and only one of it is an address of the interface.
+            // All of 127.0.0.0/8 is local by a route, but the interface has only one of these addresses.
             let by_route = "127.1.2.3".parse().unwrap();
             assert!(netlink.is_local(own.ip) && netlink.is_local(by_route));
             assert!(!netlink.is_local(nobody));

@@ -1,13 +1,13 @@
 //! Loads XDP programs into the kernel and attaches them to interfaces.
 //!
-//! An [`Object`] is what clang makes of one C file: programs in sections named `xdp` (`xdp.frags` for those that
-//! take frames in several pieces), maps of the form `struct bpf_map_def` in the section `maps`, a section `license`.
+//! An [`Object`] is clang's output for one C file: programs in sections named `xdp` (`xdp.frags` for those that accept
+//! frames in several pieces), maps of the form `struct bpf_map_def` in the section `maps`, a section `license`.
 //! Constants and global variables become maps named like their section (`.rodata`, `.bss`). Functions that are not
-//! inlined are appended to the programs that call them. There is no BTF, so nothing but this process and the kernel is
-//! needed to load one.
+//! inlined are appended to the programs that call them. There is no BTF, so loading needs nothing but this process and
+//! the kernel.
 //!
-//! Own, because what aya (0.14, eleven more crates) does beyond these some 500 lines is relocation by BTF and other
-//! kinds of programs, while a test run, which the tests of these programs depend on, is missing there.
+//! This replaces aya (0.14, eleven more crates): beyond these some 500 lines, aya has relocation by BTF and other kinds
+//! of programs, but no test run, on which the tests of these programs depend.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -33,23 +33,23 @@ const HAS_FRAGMENTS: u32 = 1 << 5;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
-/// Room for what the verifier says.
+/// Size of the buffer for the verifier's log.
 const LOG_BYTES: usize = 16 << 20;
 
-/// Of which the end is told.
+/// Octets at the end of the log that are reported.
 const LOG_BYTES_TOLD: usize = 4000;
 
-/// Entries of a map that are read at once.
+/// Entries of a map that one call reads.
 const BATCH: u32 = 1024;
 
-/// Where in the kernel an XDP program runs.
+/// Attachment point of an XDP program in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver, before the kernel makes anything of a frame.
+    /// In the driver, before the kernel processes a frame.
     Native,
-    /// Behind the driver: with any driver, but slower.
+    /// After the driver: works with any driver, but slower.
     Generic,
-    /// In the driver if it can, behind it otherwise.
+    /// In the driver if supported, after it otherwise.
     Auto,
 }
 
@@ -76,20 +76,20 @@ impl FromStr for Mode {
     }
 }
 
-/// What a program says is to be done with a frame.
+/// The action for a frame, returned by a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It failed; the frame is dropped.
+    /// The program failed; the frame is dropped.
     Aborted,
     /// The frame is dropped.
     Drop,
-    /// The kernel takes the frame.
+    /// The frame is passed to the kernel.
     Pass,
-    /// The frame leaves by the interface at which it arrived.
+    /// The frame is sent by the interface that received it.
     Tx,
     /// The frame goes to another interface, processor or socket.
     Redirect,
-    /// Nothing that Linux knows: taken as [`Action::Aborted`].
+    /// An action unknown to Linux: treated as [`Action::Aborted`].
     Unknown(u32),
 }
 
@@ -106,7 +106,7 @@ impl From<u32> for Action {
     }
 }
 
-/// The programs and maps of one object, in the kernel until this, what was attached of it and all its maps are
+/// The programs and maps of one object. They stay in the kernel until this, its attachments and all its maps are
 /// dropped, or the process ends.
 #[derive(Debug)]
 pub struct Object {
@@ -119,12 +119,13 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The octets are no such object; the kernel or its verifier refuses: the end of the verifier's log is in the error.
+    /// The octets are not such an object; the kernel or its verifier refuses: the end of the verifier's log is in the
+    /// error.
     pub fn load(octets: &[u8]) -> Result<Self, XdpError> {
         Self::load_sized(octets, &[])
     }
 
-    /// The same with so many entries in the maps of these names, whatever the object says.
+    /// Like [`Self::load`], with another number of entries for the maps of these names.
     ///
     /// # Errors
     ///
@@ -166,12 +167,12 @@ impl Object {
         })
     }
 
-    /// Attaches a program to an interface of the calling thread's network namespace, for as long as the result lives
-    /// and this process does. See [`allow`](super::allow) for interfaces that are better left alone.
+    /// Attaches a program to an interface of the calling thread's network namespace, until the result is dropped or
+    /// this process ends. See [`allow`](super::allow) for interfaces that must not be used without force.
     ///
     /// # Errors
     ///
-    /// There is no such program or interface; another program is attached there; the driver cannot do this mode.
+    /// There is no such program or interface; another program is attached there; the driver does not support this mode.
     pub fn attach(
         &mut self,
         program: &str,
@@ -217,7 +218,7 @@ impl Object {
         })
     }
 
-    /// Runs a program over a frame without any interface (`BPF_PROG_TEST_RUN`); `out` becomes the frame as it left it.
+    /// Runs a program on a frame without any interface (`BPF_PROG_TEST_RUN`); `out` becomes the resulting frame.
     ///
     /// # Errors
     ///
@@ -226,7 +227,8 @@ impl Object {
         self.time(program, frame, out, 1).map(|(action, _)| action)
     }
 
-    /// The same so many times; also says how many nanoseconds one run took. The frame is not set back in between.
+    /// Runs a program `repeat` times; also returns the duration of one run in nanoseconds. The frame is not reset
+    /// between runs.
     ///
     /// # Errors
     ///
@@ -251,9 +253,9 @@ impl Object {
         Ok((Action::from(code), duration_ns))
     }
 
-    /// Runs a program over so many frames that the kernel makes of one, as if they had arrived at an interface of the calling
-    /// thread's network namespace: a frame for which it returns [`Action::Tx`] leaves there. A frame that comes around again
-    /// is as it was left.
+    /// Runs a program on copies that the kernel makes of one frame, as if they had arrived at an interface of the
+    /// calling thread's network namespace: a frame for which it returns [`Action::Tx`] is sent there. A frame that the
+    /// kernel reuses keeps its changes.
     ///
     /// # Errors
     ///
@@ -274,12 +276,12 @@ impl Object {
     }
 }
 
-/// Sections in which programs begin.
+/// Whether programs start in this section.
 fn is_entry(section: &Section<'_>) -> bool {
     section.is_code && section.name.split(['.', '/']).next() == Some("xdp")
 }
 
-/// Constants and global variables.
+/// Whether this section holds constants or global variables.
 fn is_variables(section: &Section<'_>) -> bool {
     let kinds = [".rodata", ".data", ".bss"];
     section.is_memory
@@ -354,7 +356,7 @@ fn variables(section: &Section<'_>, cpus: usize) -> Result<Map, XdpError> {
     Ok(map)
 }
 
-/// Loads a program; if the verifier refuses, once more to hear why.
+/// Loads a program; if the verifier refuses it, repeats the load to get the log.
 fn load(name: &str, code: &[[u8; 8]], license: &CStr, flags: u32) -> Result<OwnedFd, XdpError> {
     bpf::load_xdp(name, code, license, flags, &mut []).or_else(|first| {
         let mut log = vec![0; LOG_BYTES];
@@ -370,7 +372,7 @@ fn load(name: &str, code: &[[u8; 8]], license: &CStr, flags: u32) -> Result<Owne
     })
 }
 
-/// A program that is attached to an interface, until this is dropped or the process ends (`bpf_link`).
+/// A program attached to an interface, until this is dropped or the process ends (`bpf_link`).
 #[derive(Debug)]
 pub struct Attached {
     _link: OwnedFd,
@@ -384,16 +386,16 @@ impl Attached {
         &self.interface
     }
 
-    /// Where the program runs: never [`Mode::Auto`].
+    /// Mode of the program: never [`Mode::Auto`].
     pub fn mode(&self) -> Mode {
         self.mode
     }
 }
 
-/// A map of a program: octets in, octets out. Clones are the same map.
+/// A map of a program, with keys and values as octets. Clones share the map.
 ///
-/// Keys and values have the lengths of the map's definition; calls with others panic. Where each processor has a value
-/// of its own, a value is those of all possible processors one after the other, each filled up to whole words.
+/// Keys and values must have the lengths of the map's definition; otherwise calls panic. In a per-CPU map, a value
+/// consists of the values of all possible processors, each padded to whole words.
 #[derive(Clone, Debug)]
 pub struct Map {
     name: Arc<str>,
@@ -426,12 +428,12 @@ impl Map {
         self.map.fd().as_raw_fd().unsigned_abs()
     }
 
-    /// How many entries it can hold.
+    /// Maximum number of entries.
     pub fn entries(&self) -> u32 {
         self.map.shape().entries
     }
 
-    /// Length of a value in octets: that of one processor where each has its own.
+    /// Length of a value in octets; in a per-CPU map, that of one processor's value.
     pub fn value_bytes(&self) -> usize {
         self.map.shape().value_bytes as usize
     }
@@ -447,20 +449,20 @@ impl Map {
             .map_err(|e| self.failed("write", e))
     }
 
-    /// Reads the value of a key; returns whether there is one.
+    /// Reads the value of a key; returns whether the key exists.
     ///
     /// # Errors
     ///
-    /// The map cannot be read from here.
+    /// The map cannot be read by system calls.
     pub fn get(&self, key: &[u8], value: &mut [u8]) -> Result<bool, XdpError> {
         self.found("read", self.map.get(key, value))
     }
 
-    /// Removes a key; returns whether it was there.
+    /// Removes a key; returns whether it existed.
     ///
     /// # Errors
     ///
-    /// Nothing can be removed from such a map.
+    /// This kind of map does not support removal.
     pub fn remove(&self, key: &[u8]) -> Result<bool, XdpError> {
         self.found("write", self.map.remove(key))
     }
@@ -473,11 +475,11 @@ impl Map {
         }
     }
 
-    /// Hands over the value that each possible processor has for a key, in their order; none if there is no such key.
+    /// Passes the values of a key to `each`, one per possible processor, in their order; none if there is no such key.
     ///
     /// # Errors
     ///
-    /// The map cannot be read from here.
+    /// The map cannot be read by system calls.
     pub fn per_cpu(&self, key: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), XdpError> {
         let mut values = vec![0; self.map.value_bytes];
         if self.get(key, &mut values)? {
@@ -488,12 +490,12 @@ impl Map {
         Ok(())
     }
 
-    /// Hands over all keys and their values, many with each system call (`BPF_MAP_LOOKUP_BATCH`). What is added or removed
-    /// meanwhile may or may not be among them.
+    /// Passes all keys and their values to `each`, many with each system call (`BPF_MAP_LOOKUP_BATCH`). Concurrently
+    /// added or removed entries may or may not be included.
     ///
     /// # Errors
     ///
-    /// The map cannot be read from here, or not so.
+    /// The map cannot be read by system calls, or not in batches.
     pub fn each(&self, mut each: impl FnMut(&[u8], &[u8])) -> Result<(), XdpError> {
         let key_bytes = self.map.shape().key_bytes as usize;
         let mut count = BATCH.min(self.entries().max(1));
@@ -512,7 +514,7 @@ impl Map {
                         return Ok(());
                     }
                 }
-                // One bucket of a hash map holds more than this.
+                // One bucket of a hash map holds more entries than the batch.
                 Err(e) if e.raw_os_error() == Some(libc::ENOSPC) && count < self.entries() => {
                     cursor = before;
                     count = count.saturating_mul(2).min(self.entries());

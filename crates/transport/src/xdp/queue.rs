@@ -9,38 +9,38 @@ use super::steering::Steering;
 use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use crate::sys::xsk::{self, Arrivals, Config};
 
-/// Frames for what arrives at the queues of a link, all together: 200 ms at 300 k/s. The sockets of a client hold twice
-/// as much, but a frame has room for any packet.
+/// Frames for receiving at all queues of a link together: 200 ms at 300 k/s. The sockets of a client hold twice as
+/// much, but a frame can hold any packet.
 const ARRIVALS: u32 = 65_536;
 
-/// Frames of one queue at least and at most: 16 MiB and 64 MiB.
+/// Minimum and maximum number of frames of one queue: 16 MiB and 64 MiB.
 const ARRIVALS_OF_QUEUE: [u32; 2] = [8192, 32_768];
 
-/// Frames for what leaves by a queue: many batches, though in copy mode they come back at once.
+/// Frames for sending by a queue: many batches, though in copy mode they are returned immediately.
 const DEPARTURES: u32 = 2048;
 
-/// What the kernel keeps free before a frame that arrived (`XDP_PACKET_HEADROOM`), with room for a VLAN tag.
+/// Octets that the kernel reserves before a received frame (`XDP_PACKET_HEADROOM`), with space for a VLAN tag.
 const HEADROOM_BYTES: usize = 256 + 4;
 
-/// How long the kernel may take to let go of a queue whose last user has ended.
+/// Maximum time until the kernel releases a queue after its last user has ended.
 const RELEASE_NS: Nanos = 2 * SECOND;
 const RETRY_NS: Nanos = 5_000_000;
 
-/// A socket at one queue of an interface, and what steers datagrams to it.
+/// A socket at one queue of an interface, and the steering of datagrams to it.
 pub(super) struct Queue {
     pub(super) arrivals: Arrivals,
     pub(super) departures: xsk::Departures,
     pub(super) interface: Arc<Interface>,
-    /// Holds the program as long as the socket is open.
+    /// Keeps the program attached as long as the socket is open.
     _steering: Arc<Steering>,
 }
 
-/// Which queues of an interface a link takes: every `of`-th, from `index` on.
+/// The queues of an interface that a link uses: every `of`-th, from `index` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Number of the link.
+    /// Index of the link.
     pub index: u32,
-    /// How many links share the interface; at least 1.
+    /// Number of links that share the interface; at least 1.
     pub of: u32,
 }
 
@@ -49,7 +49,7 @@ impl Part {
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 }
 
-/// Opens sockets at the queues of an interface for this part, of which there must be one.
+/// Opens sockets at the queues of an interface that belong to this part, at least one.
 pub(super) fn open(
     interface: &Arc<Interface>,
     steering: &Arc<Steering>,
@@ -65,7 +65,7 @@ pub(super) fn open(
     Ok(queues)
 }
 
-/// Opens sockets at the queues of an interface, as far as there are any for this part.
+/// Opens sockets at the queues of an interface that belong to this part, possibly none.
 pub(super) fn of_part(
     interface: &Arc<Interface>,
     steering: &Arc<Steering>,
@@ -99,7 +99,7 @@ pub(super) fn of_part(
                     _steering: Arc::clone(steering),
                 });
             }
-            // Interfaces have fewer queues than there is room for.
+            // Interfaces may have fewer queues than their maximum.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) && queue > 0 => break,
             Err(e) => return Err(failed(e)),
         }
@@ -107,7 +107,7 @@ pub(super) fn of_part(
     Ok(queues)
 }
 
-/// Tries again as long as the queue of a process that has ended, or of a link that was closed, is still held.
+/// Retries while the queue is still held by a process that has ended or by a link that was closed.
 fn patiently<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let end = MonotonicClock.now() + RELEASE_NS;
     loop {
@@ -120,7 +120,7 @@ fn patiently<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Octets of a frame: a power of two that the largest packet of the interface fits into.
+/// Size of a frame: a power of two that holds the largest packet of the interface.
 fn frame_bytes(interface: &Interface) -> Result<usize, XdpError> {
     let needed = interface.mtu + super::frame::ETHERNET_BYTES + HEADROOM_BYTES;
     let sizes = [2048, 4096];

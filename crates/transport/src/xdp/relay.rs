@@ -1,9 +1,10 @@
 //! [`Relay`] over AF_XDP sockets.
 //!
-//! An ordinary [`UdpRelay`] is open beside the rings: it holds the ports, looks for neighbours, takes ICMP messages, and
-//! carries what the rings cannot: fragments, datagrams larger than the MTU, what comes by another interface or to a queue of
-//! another worker. How a server is reached is asked of the kernel, never learnt from frames, which a stranger on the link
-//! could forge. One question every ten seconds goes by way of the kernel, so that it looks after its neighbour entry.
+//! An ordinary [`UdpRelay`] is open beside the rings: it binds the ports, resolves neighbours, receives ICMP messages,
+//! and carries what the rings cannot: fragments, datagrams larger than the MTU, and datagrams that arrive by another
+//! interface or at a queue of another worker. The path to an upstream is queried from the kernel, never learnt from
+//! frames, which anyone on the link could forge. One query every ten seconds goes through the kernel, so that the
+//! kernel maintains its neighbour entry.
 
 mod clients;
 mod upstreams;
@@ -31,7 +32,7 @@ use crate::{Counters, LinkError, Relay};
 
 /// AF_XDP sockets of one worker, and kernel sockets beside them.
 pub struct XdpRelay {
-    /// Dropped first: what comes then goes to the ordinary sockets.
+    /// Dropped first: later datagrams go to the ordinary sockets.
     _listening: Vec<Wanted>,
     asking: Vec<Server>,
     udp: UdpRelay,
@@ -40,32 +41,32 @@ pub struct XdpRelay {
     queues: Vec<Queue>,
     /// Opened before the process may deny itself new sockets.
     netlink: Netlink,
-    /// Of each queue.
+    /// One entry per queue.
     uses: Vec<Uses>,
     listen: Vec<SocketAddr>,
     hops: Hops,
     numbers: Numbers,
-    /// Queries that were found while replies were looked for, with their queues; and the other way round.
+    /// Queries received while reading for replies, with their queues; and replies received while reading for queries.
     queries: Held<(usize, Flow)>,
     replies: Held<(usize, usize)>,
     accepting: bool,
-    /// Where a datagram is written before its way is known.
+    /// Buffer for a datagram whose path is not known yet.
     scratch: Box<[u8]>,
     counted: Counters,
 }
 
-/// What is known of an upstream server.
+/// State of an upstream.
 struct Server {
     address: SocketAddr,
-    /// `None`: by way of the kernel.
+    /// `None`: through the kernel.
     way: Option<Way>,
-    /// When the kernel is asked for the way; `None` until the first question.
+    /// Time of the next path query to the kernel; `None` until the first DNS query.
     look_at: Option<Nanos>,
-    /// Of each port of its pool: the local address, as long as its replies are steered.
+    /// For each port of its pool: the local address, while its replies are steered.
     ports: Vec<Option<(SocketAddr, Vec<Wanted>)>>,
 }
 
-/// How a server is reached from a local address, as the kernel says.
+/// The path to an upstream from a local address, according to the kernel.
 #[derive(Clone, Copy)]
 struct Way {
     from: IpAddr,
@@ -73,36 +74,37 @@ struct Way {
     macs: [[u8; 6]; 2],
 }
 
-/// Who is to be looked for at a queue.
+/// The kinds of datagrams expected at a queue.
 #[derive(Clone, Copy)]
 struct Uses {
     clients: bool,
-    /// Where clients come, this becomes true with the first reply.
+    /// At a queue with clients, this becomes true with the first reply.
     upstreams: bool,
 }
 
-/// How long a way is trusted, and that there is none.
+/// How long a path, or the absence of one, is cached.
 const TRUST_NS: Nanos = 10 * SECOND;
 
-/// When the kernel is first asked for a way: after a question that it was given, so that it had time to find the neighbour.
+/// Delay of the first path query to the kernel after a DNS query through the kernel, which lets the kernel resolve the
+/// neighbour.
 const FIRST_LOOK_NS: Nanos = SECOND / 10;
 
-/// Frames taken in at once from a queue.
+/// Frames received from a queue in one batch.
 const BATCH: usize = 64;
 
-/// Datagrams for one side that may wait while the other is looked at; more are dropped and counted.
+/// Maximum number of held datagrams for one side while the other is read; more are dropped and counted.
 const HELD_MAX: usize = 4096;
 
 impl XdpRelay {
-    /// As [`UdpRelay::open`], with AF_XDP sockets at every queue of these interfaces that belongs to `part`: worker `index`
-    /// of `of`. A worker that no queue is left for has kernel sockets alone.
+    /// Like [`UdpRelay::open`], with AF_XDP sockets at every queue of these interfaces that belongs to `part`: worker
+    /// `index` of `of`. A worker without a queue has only kernel sockets.
     ///
-    /// Addresses that an interface gets later are served by way of the kernel.
+    /// Addresses that an interface gets later are served through the kernel.
     ///
     /// # Errors
     ///
-    /// What [`UdpRelay::open`] says; an interface that is not there or is no Ethernet, or that carries the default route
-    /// without `force`; the kernel or this process's rights do not suffice; another program has the queues.
+    /// Those of [`UdpRelay::open`]; an interface does not exist, is not Ethernet, or carries the default route without
+    /// `force`; the kernel or the process's privileges are insufficient; another program uses the queues.
     pub fn open(
         listen: &[SocketAddr],
         sources: &[IpAddr],
@@ -169,7 +171,7 @@ impl XdpRelay {
         })
     }
 
-    /// A handle that ends this relay's sleep.
+    /// A handle that ends this relay's wait.
     pub fn waker(&self) -> Waker {
         self.udp.waker()
     }
@@ -190,28 +192,28 @@ impl XdpRelay {
         self.steerings.iter().map(of).collect()
     }
 
-    /// Hands what was pushed into the rings to the network.
+    /// Sends the frames in the rings.
     fn flush_rings(&mut self) {
         for queue in &mut self.queues {
-            // What the kernel refuses for good is lost, as a datagram that a socket refuses.
+            // Frames that the kernel refuses permanently are lost, like a datagram that a socket refuses.
             self.counted.send_drops += flush(queue).unwrap_or(0);
         }
     }
 }
 
-/// Whose a frame is.
+/// The recipient of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Of the listening socket of this index.
+    /// The listening socket of this index.
     Client(usize),
-    /// Of an upstream server and a port of its pool.
+    /// A port of the pool of an upstream.
     Upstream(usize, usize),
     Nobody,
 }
 
-/// Server and port of its pool, by the number of the local port.
+/// Upstream and port of its pool, by local port number.
 struct Numbers {
-    /// Of IPv4, of IPv6: a [`port_token`] and one more, 0 where there is none.
+    /// For IPv4 and IPv6: a [`port_token`] plus one, 0 for none.
     of: [Box<[u32]>; 2],
 }
 
@@ -234,7 +236,7 @@ impl Numbers {
     }
 }
 
-/// Datagrams that wait for the other side, each with what is known of it.
+/// Datagrams that wait for the other side, each with its context.
 struct Held<T> {
     of: Vec<(T, Range<usize>)>,
     octets: Vec<u8>,
@@ -252,7 +254,7 @@ impl<T> Held<T> {
         self.of.len()
     }
 
-    /// False if no more can wait.
+    /// Returns false if the capacity is reached.
     fn push(&mut self, known: T, payload: &[u8]) -> bool {
         let has_room = self.len() < HELD_MAX;
         if has_room {

@@ -1,4 +1,4 @@
-//! The program that steers datagrams to AF_XDP sockets: one for each interface, shared by all links of this process.
+//! The program that steers datagrams to AF_XDP sockets: one per interface, shared by all links of this process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use super::program::{Attached, Map, Mode, Object, XdpError};
 use super::queue::Part;
 use super::{STEER_OBJECT, allow};
 
-/// What steers the datagrams of one interface; detached when the last link that uses it is dropped.
+/// Steers the datagrams of one interface; detached when the last link that uses it is dropped.
 pub(super) struct Steering {
     ports: Map,
     ends: Map,
@@ -21,33 +21,33 @@ pub(super) struct Steering {
     _object: Object,
 }
 
-/// The role of the address and port that a program looks for: `LISTENS` and `ASKS` there.
+/// The role of the address and port in the program's lookup: `LISTENS` and `ASKS` there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub(super) enum Role {
-    /// Ours: what is sent to it is wanted.
+    /// A local end: datagrams to it are wanted.
     Listens = 1,
-    /// A server's: what it sends to our ports is wanted.
+    /// A server's end: datagrams from it to our ports are wanted.
     Asks = 2,
 }
 
-/// Where the program finds the queues of whoever asks from a port: every how-manieth, and from which on.
+/// Bit positions of a link's queues in the map value of a port: every `of`-th queue, from `index` on.
 const OF_SHIFT: u32 = 8;
 const INDEX_SHIFT: u32 = 20;
 
-/// How many links want a port in a role, or an end.
+/// Number of links that want a port in a role, or an end.
 struct Claims {
-    /// By the number of the port.
+    /// Indexed by port number.
     ports: Box<[PortClaims]>,
     ends: BTreeMap<EndKey, usize>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct PortClaims {
-    /// Who listens there, and who asks from there.
+    /// Number of links that listen at the port, and number of those that query from it.
     listens: u16,
     asks: u16,
-    /// Whose queues replies have to come to, as the program reads it.
+    /// Queues that accept replies, in the program's format.
     owner: u32,
 }
 
@@ -63,13 +63,13 @@ impl Default for Claims {
 /// `struct end` of the program.
 type EndKey = [u8; 20];
 
-/// Interfaces of all network namespaces that are steered, by the namespace's file and their number.
+/// The steered interfaces of all network namespaces, by the namespace's file and the interface's index.
 static STEERED: Mutex<Vec<(Place, Weak<Steering>)>> = Mutex::new(Vec::new());
 
 type Place = (u64, u32);
 
 impl Steering {
-    /// The steering of an interface of the calling thread's network namespace, attached if it is not yet.
+    /// The steering of an interface of the calling thread's network namespace; attaches it if necessary.
     pub(super) fn of(
         index: u32,
         name: &str,
@@ -106,20 +106,20 @@ impl Steering {
         self.attached.interface()
     }
 
-    /// Where its program runs.
+    /// Mode of its program.
     pub(super) fn mode(&self) -> Mode {
         self.attached.mode()
     }
 
-    /// Sends what arrives at a queue to a socket, until that is closed.
+    /// Sends datagrams that arrive at a queue to a socket, until the socket is closed.
     pub(super) fn register(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), XdpError> {
         let number = socket.as_raw_fd().unsigned_abs();
         self.sockets
             .set(&queue.to_ne_bytes(), &number.to_ne_bytes())
     }
 
-    /// Has datagrams steered that come to one of these local ports, to or from one of these ends by its role. Replies
-    /// that come to a queue of another part than this one stay with the kernel, whose socket at the port has them.
+    /// Steers datagrams to these local ports, to or from one of these ends depending on its role. Replies that arrive
+    /// at a queue of another part remain with the kernel and reach the kernel socket at the port.
     pub(super) fn want(
         self: &Arc<Self>,
         role: Role,
@@ -148,7 +148,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends and ports that a link wants, until it is dropped.
+/// Ends and ports that a link wants, until this is dropped.
 pub(super) struct Wanted {
     steering: Arc<Steering>,
     role: Role,
@@ -163,7 +163,7 @@ impl Wanted {
         !self.ends.is_empty()
     }
 
-    /// Counts all by `change` and writes what the program has to know.
+    /// Updates all counts by `change` and writes the result to the program's maps.
     fn count(&self, claims: &mut Claims, change: impl Fn(usize) -> usize) -> Result<(), XdpError> {
         let steering = &self.steering;
         for end in &self.ends {
@@ -196,7 +196,7 @@ impl Wanted {
 }
 
 impl PortClaims {
-    /// What the program sees of it.
+    /// The value for the program's map.
     fn seen(self) -> u32 {
         let listens = if self.listens > 0 {
             Role::Listens as u32
@@ -215,7 +215,8 @@ impl PortClaims {
 impl Drop for Wanted {
     fn drop(&mut self) {
         let mut claims = lock(&self.steering.claims);
-        // A map that was written can be written again; if not, what is steered finds no socket and is passed on.
+        // A map that was written can be written again. After a failure, steered datagrams find no socket and are passed
+        // to the kernel.
         let _ = self.count(&mut claims, |count| count.saturating_sub(1));
     }
 }
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_written_as_the_program_reads_it() {
+    fn end_has_the_format_of_the_program() {
         let key = |end: &str, role| key(end.parse().unwrap(), role);
         let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1];
         let v4 = key("192.0.2.1:53", Role::Listens);

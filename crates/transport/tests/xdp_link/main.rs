@@ -1,4 +1,4 @@
-//! AF_XDP links and relays between two network namespaces that a veth pair joins.
+//! AF_XDP links and relays between two network namespaces that are connected by a veth pair.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 #![expect(clippy::cast_possible_truncation, reason = "small numbers")]
@@ -25,7 +25,7 @@ const DATAGRAMS: u32 = 20_000;
 const V4: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const V6: [&str; 2] = ["2001:db8::1", "2001:db8::2"];
 
-/// Two namespaces with an interface `wire` each; deleted when it is dropped.
+/// Two namespaces with an interface `wire` each; deleted on drop.
 struct Pair([String; 2]);
 
 impl Pair {
@@ -61,7 +61,7 @@ impl Pair {
         })
     }
 
-    /// Links of a client and a server that listens at an address and port of the second end.
+    /// Links of a client and of a server that listens at an address and port of the second end.
     fn links(&self, server: SocketAddr, mode: Mode) -> (XdpLink, XdpLink) {
         let options = Options {
             mode,
@@ -95,12 +95,12 @@ fn ip(arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Datagrams that UDP took in, in the namespace of the calling thread.
+/// Number of datagrams that UDP received in the namespace of the calling thread.
 fn taken_by_the_kernel() -> u64 {
     udp_figure("InDatagrams")
 }
 
-/// A figure of UDP in the namespace of the calling thread, of both families together (`/proc/net/snmp`, `snmp6`).
+/// A counter of UDP in the namespace of the calling thread, the sum of both families (`/proc/net/snmp`, `snmp6`).
 fn udp_figure(name: &str) -> u64 {
     let number = |text: &str| text.trim().parse::<u64>().unwrap();
     let v6 = std::fs::read_to_string("/proc/thread-self/net/snmp6").unwrap();
@@ -115,7 +115,7 @@ fn udp_figure(name: &str) -> u64 {
     number(v6.next().unwrap()) + number(v4)
 }
 
-/// Number `i` as a datagram, of one of many lengths.
+/// Writes number `i` as a datagram, with one of many lengths.
 fn write(i: u32, frame: &mut [u8]) -> usize {
     let len = 4 + (i as usize * 37) % 1400;
     frame[..4].copy_from_slice(&i.to_be_bytes());
@@ -133,7 +133,7 @@ fn number(payload: &[u8]) -> u32 {
     i
 }
 
-/// Sends all datagrams, a few at a time, and checks that each comes back once, to the port that sent it.
+/// Sends all datagrams, a few at a time, and checks that each returns once, to the port that sent it.
 fn exchange(client: &mut XdpLink, server: &mut XdpLink) {
     let (over, mut answered) = (AtomicBool::new(false), 0);
     std::thread::scope(|scope| {
@@ -145,7 +145,7 @@ fn exchange(client: &mut XdpLink, server: &mut XdpLink) {
                 };
                 let taken = server.answer(64, answer).unwrap();
                 let left: usize = server.departures().iter().map(|d| d.replies).sum();
-                assert_eq!(left, taken, "departures tell of each reply");
+                assert_eq!(left, taken, "departures count each reply");
                 answered += taken;
                 if taken == 0 {
                     server.wait(1_000_000).unwrap();
@@ -188,7 +188,7 @@ fn exchange(client: &mut XdpLink, server: &mut XdpLink) {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn every_datagram_arrives_once_and_intact_past_the_kernel() {
+fn every_datagram_arrives_once_and_intact_bypassing_the_kernel() {
     let pair = Pair::new("all");
     for mode in [Mode::Native, Mode::Generic] {
         for server in [V4[1], V6[1]] {
@@ -210,7 +210,7 @@ fn every_datagram_arrives_once_and_intact_past_the_kernel() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn replies_to_a_routed_prefix_of_source_addresses_come_by_the_rings() {
+fn replies_to_a_routed_source_prefix_arrive_at_the_rings() {
     const FLOWS: usize = 1000;
     let pair = Pair::new("many");
     let [asking, serving] = &pair.0;
@@ -258,7 +258,7 @@ fn replies_to_a_routed_prefix_of_source_addresses_come_by_the_rings() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn a_link_that_listens_at_any_address_answers_both_families_from_the_address_that_was_asked() {
+fn wildcard_link_answers_both_families_from_the_queried_address() {
     let pair = Pair::new("any");
     let any = "[::]:5353".parse().unwrap();
     let mut server = told(pair.enter(1, || XdpLink::server(any, false, &Options::default())));
@@ -299,7 +299,7 @@ fn a_link_that_listens_at_any_address_answers_both_families_from_the_address_tha
     assert_eq!(peers, expected.map(|ip| ip.parse::<IpAddr>().unwrap()));
 }
 
-/// Turns until `done`, for at most five seconds.
+/// Repeats `done` until it returns true, for at most five seconds.
 fn until(mut done: impl FnMut() -> bool) {
     let end = MonotonicClock.now() + 5 * SECOND;
     while !done() {
@@ -309,11 +309,11 @@ fn until(mut done: impl FnMut() -> bool) {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn what_rings_cannot_carry_goes_by_the_kernel() {
+fn datagrams_unsuitable_for_rings_go_through_the_kernel() {
     let pair = Pair::new("slow");
     let asked = SocketAddr::new(V6[1].parse().unwrap(), 53);
     let (mut client, mut server) = pair.links(asked, Mode::Native);
-    // Other ports are the kernel's.
+    // Datagrams to other ports are left to the kernel.
     let other = |end: usize| {
         pair.enter(end, || {
             let socket = UdpSocket::bind((V6[end], 5300)).unwrap();
@@ -328,9 +328,9 @@ fn what_rings_cannot_carry_goes_by_the_kernel() {
     assert_eq!(far.recv(&mut octets).unwrap(), 10);
     far.send_to(b"and back", (V6[0], 5300)).unwrap();
     assert_eq!(near.recv(&mut octets).unwrap(), 8);
-    // As is the answer to a client that is not a link.
+    // The same applies to the answer to a client that is not a link.
     near.send_to(b"hi", asked).unwrap();
-    // Replies beyond the MTU are fragmented; a query beyond it as well.
+    // Replies above the MTU are fragmented; so is a query above it.
     for (query, reply) in [(2, 3000), (3000, 2)] {
         let fill = |_: usize, frame: &mut [u8]| {
             frame[..query].fill(7);
@@ -360,7 +360,7 @@ fn what_rings_cannot_carry_goes_by_the_kernel() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn an_interface_with_the_default_route_is_refused_unless_forced() {
+fn interface_with_the_default_route_is_refused_unless_forced() {
     let pair = Pair::new("route");
     ip(&format!("-n {} route add default via {}", pair.0[0], V4[1]));
     let asked = SocketAddr::new(V6[1].parse().unwrap(), 53);
@@ -377,12 +377,12 @@ fn an_interface_with_the_default_route_is_refused_unless_forced() {
     assert_eq!(told(open(true)).queues(), 1);
 }
 
-/// What the process does that is killed below.
+/// Makes the child process hold a link until it is killed.
 const HOLD: &str = "XDP_LINK_TEST_HOLDS_A_LINK_AT";
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn a_killed_process_leaves_no_program_and_its_queue_can_be_had_again() {
+fn killed_process_leaves_no_program_and_frees_its_queue() {
     if let Ok(listen) = std::env::var(HOLD) {
         let listen = listen.parse().unwrap();
         let _link = told(XdpLink::server(listen, false, &Options::default()));
@@ -398,7 +398,7 @@ fn a_killed_process_leaves_no_program_and_its_queue_can_be_had_again() {
         .args(["netns", "exec", &pair.0[1]])
         .arg(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture"])
-        .arg("a_killed_process_leaves_no_program_and_its_queue_can_be_had_again")
+        .arg("killed_process_leaves_no_program_and_frees_its_queue")
         .env(HOLD, listen.to_string())
         .stdout(Stdio::piped())
         .spawn()

@@ -8,12 +8,12 @@ use dns64_transport::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
 
 use super::*;
 
-/// Queries of clients, and how many are under way.
+/// Queries of clients, and the number of them in flight.
 const QUERIES: u32 = 4000;
 const UNDER_WAY: u32 = 64;
 
-/// A forwarder at the second end: every query becomes a question to the upstream server, every reply of that one a reply to
-/// the client. Its ports are renewed from time to time.
+/// A forwarder at the second end: it forwards every query to the upstream and every response to the client. It renews
+/// its ports from time to time.
 fn forward(mut relay: XdpRelay, upstream: SocketAddr, over: &AtomicBool) -> XdpRelay {
     const PORTS: usize = 8;
     relay.upstreams().set_servers(&[upstream], PORTS).unwrap();
@@ -24,7 +24,7 @@ fn forward(mut relay: XdpRelay, upstream: SocketAddr, over: &AtomicBool) -> XdpR
         let mut replies = Vec::new();
         let each = |arrival: Arrival<'_>| match arrival {
             Arrival::Reply { payload, .. } => replies.push(payload.to_vec()),
-            Arrival::Unreachable { .. } => panic!("the upstream server is there"),
+            Arrival::Unreachable { .. } => panic!("the upstream is reachable"),
         };
         UpstreamSide::receive(relay.upstreams(), each).unwrap();
         for reply in replies {
@@ -58,7 +58,7 @@ fn forward(mut relay: XdpRelay, upstream: SocketAddr, over: &AtomicBool) -> XdpR
     relay
 }
 
-/// Sends back what comes, until `over`.
+/// Returns received datagrams to their senders, until `over`.
 fn echo(socket: &UdpSocket, over: &AtomicBool) {
     let mut octets = [0; 4096];
     socket
@@ -71,7 +71,7 @@ fn echo(socket: &UdpSocket, over: &AtomicBool) {
     }
 }
 
-/// Asks all queries, a few at a time; each is answered once, with its own octets.
+/// Sends all queries, a few at a time; each is answered once, with its own octets.
 fn ask_all(socket: &UdpSocket, server: SocketAddr) {
     socket
         .set_read_timeout(Some(Duration::from_secs(5)))
@@ -92,7 +92,7 @@ fn ask_all(socket: &UdpSocket, server: SocketAddr) {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn a_forwarder_has_each_query_and_each_reply_once_past_the_kernel() {
+fn forwarder_receives_each_query_and_reply_once_bypassing_the_kernel() {
     let pair = Pair::new("relay");
     for mode in [Mode::Native, Mode::Generic] {
         for ends in [V4, V6] {
@@ -111,12 +111,12 @@ fn a_forwarder_has_each_query_and_each_reply_once_past_the_kernel() {
             let over = AtomicBool::new(false);
             let (mut relay, before) = std::thread::scope(|scope| {
                 let over = &over;
-                // The kernel's sockets of the relay are opened where it runs.
+                // The kernel's sockets of the relay are opened in the thread that runs it.
                 let pair = &pair;
                 let upstream = SocketAddr::new(client, 53);
                 let relay = scope.spawn(move || pair.enter(1, || forward(relay, upstream, over)));
                 scope.spawn(|| echo(&serving, over));
-                // The first ones go by the kernel, until it is asked for the way to the upstream server.
+                // The first queries go through the kernel, until the path to the upstream is known.
                 ask_all(&asking, listen);
                 MonotonicClock.sleep(SECOND / 5);
                 let before = pair.enter(1, taken_by_the_kernel);
@@ -134,10 +134,10 @@ fn a_forwarder_has_each_query_and_each_reply_once_past_the_kernel() {
     }
 }
 
-/// MAC addresses of the upstream server, before and after it moved, or of somebody else on its link.
+/// MAC addresses of the upstream before and after a move; the second one also serves as an attacker's on its link.
 const MACS: [&str; 2] = ["02:00:00:00:00:53", "02:00:00:00:00:66"];
 
-/// An upstream server that does not answer, at the first end, and a relay at the second one that asks it.
+/// An upstream at the first end that does not answer, and a relay at the second end that queries it.
 struct Asked {
     pair: Pair,
     socket: UdpSocket,
@@ -182,7 +182,7 @@ impl Asked {
         asked
     }
 
-    /// From now on whoever has the address of the server has this MAC address. Nobody is told.
+    /// Changes the MAC address of the server's host without telling the kernel of the relay.
     fn is_at(&self, mac: &str) {
         let left = &self.pair.0[0];
         ip(&format!("-n {left} link set wire address {mac}"));
@@ -199,7 +199,7 @@ impl Asked {
         ));
     }
 
-    /// Asks once; who asked, if that arrived, and whether the kernel carried it.
+    /// Sends one query; returns its source, if it arrived, and whether the kernel carried it.
     fn ask(&mut self) -> (Option<SocketAddr>, bool) {
         let (relay, question) = (&mut self.relay, self.questions.to_be_bytes());
         self.questions += 1;
@@ -225,9 +225,9 @@ impl Asked {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn a_forged_reply_does_not_move_the_questions() {
+fn forged_reply_does_not_redirect_queries() {
     let mut asked = Asked::new("forged");
-    // Until the kernel is asked for the way.
+    // Until the path is queried from the kernel.
     let (from, by_the_kernel) = asked.ask();
     assert!(by_the_kernel);
     let open_port = from.unwrap();
@@ -241,11 +241,11 @@ fn a_forged_reply_does_not_move_the_questions() {
         asked.relay.wait(1_000_000).unwrap();
         UpstreamSide::receive(asked.relay.upstreams(), count).unwrap() == 1
     });
-    // The one with which the kernel is asked goes by the kernel.
+    // The query during which the path is looked up goes through the kernel.
     assert_eq!(asked.ask(), (Some(open_port), true));
     for _ in 0..4 {
         assert_eq!(asked.ask(), (Some(open_port), false));
-        // Now it comes by the ring.
+        // The reply now arrives at the ring.
         asked.is_at(MACS[1]);
         asked.socket.send_to(b"forged", open_port).unwrap();
         asked.is_at(MACS[0]);
@@ -256,12 +256,12 @@ fn a_forged_reply_does_not_move_the_questions() {
     }
 }
 
-/// The kernel is asked every 10 s, on a machine that may stand still meanwhile.
+/// The path is queried from the kernel every 10 s, and the machine may stall.
 const PATIENCE: Nanos = 120 * SECOND;
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn a_server_whose_mac_address_changes_is_asked_at_the_new_one() {
+fn server_with_a_changed_mac_address_is_queried_at_the_new_one() {
     let mut asked = Asked::new("moved");
     assert!(asked.ask().1);
     MonotonicClock.sleep(SECOND / 5);
@@ -271,12 +271,12 @@ fn a_server_whose_mac_address_changes_is_asked_at_the_new_one() {
     asked.is_at(MACS[1]);
     asked.kernel_knows(MACS[1]);
     let moved = MonotonicClock.now();
-    // What goes to the old address is lost, until the kernel is asked again.
+    // Queries to the old address are lost, until the path is queried again.
     while asked.ask() != (from, false) {
         let waited = MonotonicClock.now() - moved;
-        assert!(waited < PATIENCE, "its new address is not found");
+        assert!(waited < PATIENCE, "the new address was not found");
     }
-    // An entry that the kernel has given up leaves the questions to the kernel.
+    // A failed neighbour entry leaves the queries to the kernel.
     let (right, to) = (&asked.pair.0[1], V4[0]);
     ip(&format!(
         "-n {right} neighbour replace {to} dev wire nud failed"
@@ -286,6 +286,6 @@ fn a_server_whose_mac_address_changes_is_asked_at_the_new_one() {
     while by_the_kernel < 2 {
         by_the_kernel = if asked.ask().1 { by_the_kernel + 1 } else { 0 };
         let waited = MonotonicClock.now() - given_up;
-        assert!(waited < PATIENCE, "a neighbour that is gone is asked");
+        assert!(waited < PATIENCE, "the failed neighbour is still used");
     }
 }

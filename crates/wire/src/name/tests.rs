@@ -5,7 +5,7 @@ fn wire(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn text_becomes_wire_and_wire_becomes_text() {
+fn text_and_wire_forms_convert_to_each_other() {
     assert_eq!(wire("www.Example"), b"\x03www\x07Example\0");
     assert_eq!(wire("www.Example."), b"\x03www\x07Example\0");
     assert_eq!(wire("."), b"\0");
@@ -16,7 +16,7 @@ fn text_becomes_wire_and_wire_becomes_text() {
 }
 
 #[test]
-fn labels_stand_where_they_are_said_to() {
+fn labels_have_the_stated_offsets() {
     let message = b"............\x01a\x02bc\0\x03www\xc0\x0e";
     let (name, _) = Name::parse(message, 18).unwrap();
     let labels: Vec<_> = name.labels_at().collect();
@@ -25,7 +25,7 @@ fn labels_stand_where_they_are_said_to() {
 }
 
 #[test]
-fn bad_texts_are_refused() {
+fn invalid_texts_are_refused() {
     let error = |text: &str| text.parse::<NameBuf>().unwrap_err();
     assert_eq!(error(""), NameError::EmptyLabel);
     assert_eq!(error(".a"), NameError::EmptyLabel);
@@ -55,7 +55,7 @@ fn a_name_has_at_most_255_octets() {
 }
 
 #[test]
-fn compressed_names_are_walked() {
+fn compressed_names_are_followed() {
     let message = b"............\x04TEST\0\x03www\xc0\x0c\x01a\xc0\x12";
     let (name, end) = Name::parse(message, 24).unwrap();
     assert_eq!(end, 28);
@@ -66,17 +66,17 @@ fn compressed_names_are_walked() {
 }
 
 #[test]
-fn pointers_that_do_not_go_back_are_refused() {
+fn pointers_that_do_not_point_backwards_are_refused() {
     let error = |message: &[u8], at| Name::parse(message, at).unwrap_err();
     let after_header = |octets: &[u8], at| error(&[&[0; 12], octets].concat(), at);
-    // To itself, forwards, and back into the labels that it ends: a loop.
+    // A loop: to itself, forwards, and back into the labels before it.
     let forward = ParseError::PointerForward;
     assert_eq!(after_header(b"\xc0\x0c", 12), forward);
     assert_eq!(after_header(b"\xc0\x0e\x00", 12), forward);
     assert_eq!(after_header(b"\x00\x01a\xc0\x0d", 13), forward);
-    // Two that point at each other.
+    // Two pointers to each other.
     assert_eq!(after_header(b"\xc0\x0e\xc0\x0c", 14), forward);
-    // Into the header, whose ID is the sender's choice.
+    // Into the header, whose ID the sender chooses.
     let header = ParseError::PointerHeader;
     assert_eq!(after_header(b"\xc0\x00", 12), header);
     assert_eq!(after_header(b"\x01a\xc0\x0b", 12), header);
@@ -89,7 +89,7 @@ fn pointers_that_do_not_go_back_are_refused() {
 }
 
 #[test]
-fn chains_of_pointers_are_bounded() {
+fn pointer_chains_are_bounded() {
     let mut message = vec![0; 13];
     let mut target: u16 = 12;
     for _ in 0..=POINTERS_MAX {
@@ -106,13 +106,13 @@ fn chains_of_pointers_are_bounded() {
 }
 
 #[test]
-fn case_is_kept_and_ignored_where_asked() {
+fn eq_is_case_sensitive_and_eq_ignore_case_ignores_ascii_case() {
     let lower: NameBuf = "www.example".parse().unwrap();
     let mixed: NameBuf = "wWw.exAmple".parse().unwrap();
     assert_ne!(lower, mixed);
     assert!(lower.as_name().eq_ignore_case(&mixed.as_name()));
     assert!(!lower.as_name().eq_ignore_case(&NameBuf::root().as_name()));
-    // '@' (0x40) and '`' (0x60) differ in the case bit and are no letters.
+    // '@' (0x40) and '`' (0x60) differ in the case bit and are not letters.
     let (at, tick) = (b"\x01@\0", b"\x01`\0");
     let (at, tick) = (
         NameBuf::from_wire(at).unwrap(),
@@ -122,7 +122,7 @@ fn case_is_kept_and_ignored_where_asked() {
 }
 
 #[test]
-fn within_means_below_at_a_label() {
+fn is_within_compares_whole_labels() {
     let zone: NameBuf = "Example.test".parse().unwrap();
     let within = |text: &str| {
         let name: NameBuf = text.parse().unwrap();

@@ -1,4 +1,4 @@
-//! Messages for the laws: plans to build them, and two ways to read them.
+//! Generators for messages, and two parsers to compare.
 
 use dns64_wire::ParseError;
 use dns64_wire::build::{Builder, Owner};
@@ -9,24 +9,24 @@ use proptest::prelude::*;
 
 const SECTIONS: [Section; 3] = [Section::Answer, Section::Authority, Section::Additional];
 
-/// Room for the largest plan: a question, 9 records of 255 + 10 + 40 octets, OPT.
+/// Size of the largest plan: a question, 9 records of 255 + 10 + 40 octets, OPT.
 const ROOM: usize = 4096;
 
-/// A record as both readers see it: section, owner, type, class, TTL, length of data.
+/// A record as both parsers see it: section, owner, type, class, TTL, length of data.
 pub(crate) type SeenRecord = (usize, Vec<u8>, u16, u16, u32, usize);
 
-/// A message as both readers see it.
+/// A message as both parsers see it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// ID and flags.
     pub(crate) header: (u16, u16),
     /// Name, type and class.
     pub(crate) question: Option<(Vec<u8>, u16, u16)>,
-    /// All sections, OPT among them.
+    /// All sections, including OPT.
     pub(crate) records: Vec<SeenRecord>,
 }
 
-/// Reads a message with this crate.
+/// Parses a message with this crate.
 pub(crate) fn ours(bytes: &[u8]) -> Result<Seen, ParseError> {
     let message = Message::parse(bytes)?;
     let wire = |name: dns64_wire::name::Name<'_>| name.to_buf().as_wire().to_vec();
@@ -52,7 +52,7 @@ pub(crate) fn ours(bytes: &[u8]) -> Result<Seen, ParseError> {
     })
 }
 
-/// Reads a message with the crate `domain`.
+/// Parses a message with the crate `domain`.
 pub(crate) fn theirs(bytes: &[u8]) -> Option<Seen> {
     use domain::base::{Message, ToName};
     let message = Message::from_octets(bytes).ok()?;
@@ -92,7 +92,7 @@ pub(crate) fn theirs(bytes: &[u8]) -> Option<Seen> {
     })
 }
 
-/// Whose a planned record is: of the question, if there is one, or of a name of its own.
+/// A planned record. Its owner is the name of the question, if there is one, or a name of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedRecord {
     section: usize,
@@ -101,7 +101,7 @@ pub(crate) struct PlannedRecord {
     rdata: Vec<u8>,
 }
 
-/// What a message is to hold.
+/// The planned content of a message.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     header: (u16, u16),
@@ -116,7 +116,7 @@ impl Plan {
         self.build_within(ROOM)
     }
 
-    /// The octets of the message as far as it fits; truncated where not.
+    /// Builds the message within a limit; truncates it if it does not fit.
     pub(crate) fn build_within(&self, limit: usize) -> Vec<u8> {
         let mut buf = vec![0xee; ROOM];
         let mut builder = Builder::new(&mut buf, limit).expect("room for a header");
@@ -155,7 +155,7 @@ impl Plan {
             })
     }
 
-    /// What a reader should see.
+    /// The message that a parser should see.
     pub(crate) fn seen(&self) -> Seen {
         let asked = self.question.as_ref().map(|(name, ..)| name);
         let record = |r: &PlannedRecord| {
@@ -187,7 +187,7 @@ impl Plan {
         }
     }
 
-    /// The OPT record that a reader should see.
+    /// The OPT record that a parser should see.
     pub(crate) fn opt(&self) -> Option<Opt<'_>> {
         let (udp_size, ext_rcode, version, do_bit, options) = self.opt.as_ref()?;
         Some(Opt {
@@ -199,7 +199,7 @@ impl Plan {
         })
     }
 
-    /// The same with every owner written out.
+    /// The same with every owner uncompressed.
     pub(crate) fn without_compression(mut self) -> Self {
         for record in &mut self.records {
             let asked = self.question.as_ref().map(|(name, ..)| name);
@@ -208,7 +208,7 @@ impl Plan {
         self
     }
 
-    /// The plan by which a sound message could have been built.
+    /// A plan that would build a given valid message.
     pub(crate) fn from_parsed(bytes: &[u8]) -> Self {
         let message = Message::parse(bytes).expect("sound");
         let records = message.records().map(|record| record.expect("sound"));
@@ -255,7 +255,7 @@ pub(crate) fn name() -> impl Strategy<Value = NameBuf> {
     })
 }
 
-/// Any type but OPT, which the builder writes by itself.
+/// Any type except OPT, which the builder writes itself.
 fn rtype() -> impl Strategy<Value = u16> {
     any::<u16>().prop_map(|rtype| if rtype == 41 { 42 } else { rtype })
 }
@@ -289,7 +289,7 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Any message that the builder can make.
+/// Any message that the builder can build.
 pub(crate) fn plan() -> impl Strategy<Value = Plan> {
     let question = prop::option::of((name(), any::<u16>(), any::<u16>()));
     let records = prop::collection::vec(record(), 0..10);
@@ -318,7 +318,7 @@ pub(crate) fn plan() -> impl Strategy<Value = Plan> {
     )
 }
 
-/// A built message of which some octets were overwritten and perhaps the end was cut off.
+/// A built message with some octets overwritten and possibly with its end cut off.
 pub(crate) fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let damage = (
         any::<prop::sample::Index>(),

@@ -1,4 +1,4 @@
-//! What mtd64-ng.conf comes to.
+//! The settings that result from mtd64-ng.conf files.
 
 use expect_test::expect;
 
@@ -37,7 +37,7 @@ fn function(settings: &Settings) -> &Dns64 {
 }
 
 #[test]
-fn all_nine_keys_mean_what_they_meant() {
+fn all_nine_keys_keep_their_meaning() {
     let settings = loaded(WHOLE).settings;
     let upstream = |address: &str| Upstream {
         address: address.parse().unwrap(),
@@ -70,7 +70,7 @@ fn one_line_is_enough() {
 }
 
 #[test]
-fn defaults_are_the_resolvers_of_the_system_in_their_order() {
+fn defaults_are_the_resolvers_of_the_system_in_order() {
     let resolv_conf = "# nameserver 192.0.2.9\noptions edns0\nnameserver 192.0.2.1\n\
                            nameserver\t2001:db8::1\nnameserver 192.0.2.1\nnameserver nonsense\n";
     let text = "nameserver 192.0.2.53\nnameserver defaults\n";
@@ -84,7 +84,7 @@ fn defaults_are_the_resolvers_of_the_system_in_their_order() {
 }
 
 #[test]
-fn sizes_and_threads_that_cannot_be_are_bounded() {
+fn sizes_and_threads_are_limited_to_valid_values() {
     let size = |text| {
         loaded(&format!("nameserver 192.0.2.53\n{text}"))
             .settings
@@ -98,7 +98,7 @@ fn sizes_and_threads_that_cannot_be_are_bounded() {
 }
 
 #[test]
-fn what_differs_is_noted() {
+fn differences_are_noted() {
     let text = "nameserver 192.0.2.53\nselection-mode round-robin\nresponse-maxlength 100\n";
     let notes = loaded(text).notes.join("\n") + "\n";
     expect![[r#"
@@ -113,7 +113,7 @@ fn what_differs_is_noted() {
 }
 
 #[test]
-fn servers_and_keys_that_are_wrong_are_shown_in_their_lines() {
+fn invalid_servers_and_keys_are_shown_in_their_lines() {
     let text = "nameserver ns.example\n\
                 nameserver defaults // none here\n\
                 nameserver 0.0.0.0\n\
@@ -156,7 +156,7 @@ fn servers_and_keys_that_are_wrong_are_shown_in_their_lines() {
 }
 
 #[test]
-fn values_that_are_wrong_are_shown_in_their_lines() {
+fn invalid_values_are_shown_in_their_lines() {
     let text = "nameserver 192.0.2.1\n\
                 selection-mode fastest\n\
                 dns64-prefix 64:ff9b::/80\n\
@@ -222,7 +222,7 @@ fn values_that_are_wrong_are_shown_in_their_lines() {
 }
 
 #[test]
-fn a_server_is_named_once_and_is_another() {
+fn server_is_given_once_and_is_not_this_server() {
     expect![[r#"
         mtd64-ng.conf:1:12: upstream 127.0.0.1:53 is this server itself, which listens at 0.0.0.0:53; name another server, or listen at other addresses or another port
           |
@@ -240,7 +240,7 @@ fn a_server_is_named_once_and_is_another() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_breaks_it(text in "((nameserver|port|timeout-time|x|//|#)?[ \t]{0,2}[ -~é\u{0}]{0,12}[\r\n]{0,2}){0,12}") {
+    fn arbitrary_text_never_panics(text in "((nameserver|port|timeout-time|x|//|#)?[ \t]{0,2}[ -~é\u{0}]{0,12}[\r\n]{0,2}){0,12}") {
         let said = refusal(&text);
         proptest::prop_assert!(said == "accepted" || said.starts_with("mtd64-ng.conf:"));
     }

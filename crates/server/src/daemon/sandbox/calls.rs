@@ -1,9 +1,8 @@
-//! The system calls that are left to a server that runs; all others fail with EPERM.
+//! The allowed system calls of a running server; all others fail with EPERM.
 //!
-//! A list of what is allowed, not of what is forbidden: each call that is not on it, new ones
-//! included, is one less way into the kernel. What is on it is what the Rust library, tokio, glibc
-//! and the relay were seen to call after the start, or document to call on a rarer path. A call
-//! that is missing fails like any call that the system refuses, and kills nothing.
+//! An allow list, not a deny list: each call that is not on it, including future ones, is one less way into the kernel.
+//! It contains the calls that the Rust library, tokio, glibc and the relay were observed to make after the start, or
+//! document for rarer paths. A missing call fails like any refused call, and does not kill the process.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +19,7 @@ use seccompiler::{
 
 /// Calls that are allowed with any arguments.
 pub(super) const ALLOWED: &[libc::c_long] = &[
-    // Sockets: connections, and a new port in place of an old one. Without listen(2).
+    // Sockets: connections, and a new port to replace an old one. Without listen(2).
     libc::SYS_accept4,
     libc::SYS_bind,
     libc::SYS_connect,
@@ -35,7 +34,7 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sendto,
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
-    // Descriptors that are open, and what says when they are ready.
+    // Open descriptors, and waiting for them.
     libc::SYS_close,
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
@@ -53,7 +52,7 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_statx,
     libc::SYS_write,
     libc::SYS_writev,
-    // The control socket at the end; a message that is too long for journald in one piece.
+    // The control socket at shutdown; a message that is too long for a single datagram to journald.
     libc::SYS_memfd_create,
     libc::SYS_unlinkat,
     // Memory.
@@ -61,7 +60,7 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
-    // Threads and their ends; see `conditions` for clone(2). clone3(2) is handled by `NO_CLONE3`.
+    // Threads and their end; see `conditions` for clone(2). `NO_CLONE3` handles clone3(2).
     libc::SYS_clone3,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -81,7 +80,7 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Time, chance, and who it is.
+    // Time, random numbers, and own IDs.
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
@@ -94,7 +93,7 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_nanosleep,
 ];
 
-/// Older forms of some of those, which this processor still has.
+/// Older forms of some of these calls that this processor still has.
 #[cfg(target_arch = "x86_64")]
 pub(super) const OLDER: &[libc::c_long] = &[
     libc::SYS_epoll_wait,
@@ -105,18 +104,18 @@ pub(super) const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const OLDER: &[libc::c_long] = &[];
 
-/// Commands of bpf(2) that read and write an entry of a map that is open: of the cache in the driver. The kernel allows
-/// them without any right. No program or map can be made by them.
+/// Commands of bpf(2) that read and write an entry of an open map, that of the cache in the driver. The kernel allows
+/// them without privileges. They cannot create programs or maps.
 const MAP_ENTRIES: [c_int; 2] = [1, 2];
 
-/// Restricts the calling thread and those that it starts; `with_maps`: entries of BPF maps are read and written.
+/// Restricts the calling thread and those that it starts; `with_maps`: entries of BPF maps may be read and written.
 ///
 /// # Errors
 ///
-/// The kernel does not filter, or does not know the processor.
+/// The kernel has no filter, or the processor is not supported.
 pub(super) fn restrict(with_maps: bool) -> Result<(), Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    // The second one forbids to install another.
+    // The second filter forbids to install another.
     apply_filter(&no_clone3(arch)?)?;
     apply_filter(&allowed_only(arch, with_maps)?)
 }
@@ -132,8 +131,7 @@ fn allowed_only(arch: TargetArch, with_maps: bool) -> Result<BpfProgram, Backend
     filter.try_into()
 }
 
-/// The flags of clone3(2) are in memory, where no filter reads. If it does not exist, glibc calls
-/// clone(2).
+/// The flags of clone3(2) are in memory, which filters cannot read. If the call does not exist, glibc uses clone(2).
 fn no_clone3(arch: TargetArch) -> Result<BpfProgram, BackendError> {
     let filter = SeccompFilter::new(
         BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
@@ -144,7 +142,7 @@ fn no_clone3(arch: TargetArch) -> Result<BpfProgram, BackendError> {
     filter.try_into()
 }
 
-/// Calls that are allowed with some arguments only: any one of the rules has to hold.
+/// Calls that are allowed with certain arguments only: one of the rules must match.
 pub(super) fn conditions(
     with_maps: bool,
 ) -> Result<Vec<(libc::c_long, Vec<SeccompRule>)>, BackendError> {
@@ -177,25 +175,25 @@ pub(super) fn conditions(
             libc::SYS_clone,
             only(SeccompCondition::new(0, Dword, MaskedEq(thread), thread)?)?,
         ),
-        // Files are opened to be read. Which ones is up to Landlock.
+        // Files may be opened only for reading. Landlock restricts their paths.
         (
             libc::SYS_openat,
             only(without(2, O_ACCMODE | O_CREAT | O_TRUNC)?)?,
         ),
-        // Nothing that was written becomes code.
+        // Memory that was written never becomes code.
         (libc::SYS_mmap, only(without(2, PROT_EXEC)?)?),
         (libc::SYS_mprotect, only(without(2, PROT_EXEC)?)?),
         (libc::SYS_socket, any_of(0, &[AF_UNIX, AF_INET, AF_INET6])?),
-        // How signals reach the thread that waits for them.
+        // Delivers signals to the thread that waits for them.
         (libc::SYS_socketpair, any_of(0, &[AF_UNIX])?),
-        // Not TIOCSTI, which types into a terminal.
+        // Without TIOCSTI, which injects input into a terminal.
         (
             libc::SYS_ioctl,
             requests.collect::<Result<Vec<_>, BackendError>>()?,
         ),
-        // The names of threads.
+        // Names of threads.
         (libc::SYS_prctl, any_of(0, &[PR_SET_NAME])?),
-        // Its own limits.
+        // Limits of the process.
         (libc::SYS_prlimit64, any_of(0, &[0, own_pid])?),
         // abort(3), and the end by a second SIGTERM.
         (libc::SYS_tgkill, any_of(0, &[own_pid])?),

@@ -19,16 +19,16 @@ use super::Source;
 use crate::config::mtd64ng;
 use crate::settings::{LogTarget, Settings};
 
-/// What is in force.
+/// The active parts of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sandbox {
-    /// Version of Landlock's interface that is in use.
+    /// Version of the Landlock interface in use.
     landlock: Option<i32>,
     /// Whether system calls are restricted.
     seccomp: bool,
 }
 
-/// `landlock abi 7, seccomp`, or `off` if nothing is in force.
+/// `landlock abi 7, seccomp`, or `off` if nothing is active.
 impl fmt::Display for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let landlock = self.landlock.map(|abi| format!("landlock abi {abi}"));
@@ -40,18 +40,18 @@ impl fmt::Display for Sandbox {
 }
 
 impl Sandbox {
-    /// For servers whose configuration turns it off.
+    /// For servers with a disabled sandbox.
     pub(super) const OFF: Self = Self {
         landlock: None,
         seccomp: false,
     };
 }
 
-/// The newest interface of Landlock whose rights are known here (Linux 6.15).
+/// The newest supported version of the Landlock interface (Linux 6.15).
 const NEWEST: ABI = ABI::V7;
 
-/// Restricts the calling thread and all that it starts, for good. A kernel that lacks one of the two
-/// keeps nothing from starting; the log says so.
+/// Restricts the calling thread and all threads that it starts, permanently. If the kernel lacks one of the two, the
+/// server still starts, and the log reports it.
 pub(super) fn enter(source: &Source, settings: &Settings) -> Sandbox {
     let sandbox = Sandbox {
         landlock: logged("landlock", restrict_files(source, settings)),
@@ -82,20 +82,20 @@ fn restrict_calls(_with_maps: bool) -> Result<(), &'static str> {
     Err("the system calls of this processor are not known here")
 }
 
-/// Why files are not restricted.
+/// Reason why files are not restricted.
 #[derive(Debug, thiserror::Error)]
 enum FilesError {
     /// The kernel refuses.
     #[error(transparent)]
     Refused(#[from] RulesetError),
-    /// The kernel does not have it.
+    /// The kernel lacks Landlock.
     #[error("the kernel does not have it, or it is turned off")]
     Missing,
 }
 
-/// Leaves nothing of the file system but reading the configuration and removing the control socket.
-/// No TCP port can be bound, and no process outside signalled. Where the kernel knows fewer rights,
-/// fewer are taken. Returns the version in use.
+/// Restricts the file system to reading the configuration and removing the control socket. No TCP port can be bound,
+/// and no outside process can be signalled. If the kernel supports fewer restrictions, fewer apply. Returns the version
+/// in use.
 fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesError> {
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
@@ -122,8 +122,8 @@ fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesErro
     }
 }
 
-/// What is read while the server runs. A reload opens the configuration by its name again, and many
-/// editors put a new file in its place, so the directories count and not the files.
+/// The paths that are read while the server runs. A reload opens the configuration by its name again, and many editors
+/// replace the file, so these are directories and not files.
 fn readable(source: &Source, settings: &Settings) -> Vec<PathBuf> {
     let mut files = vec![source.path().as_path()];
     if let Source::Mtd64Ng(_) = source {
@@ -137,7 +137,7 @@ fn readable(source: &Source, settings: &Settings) -> Vec<PathBuf> {
     readable
 }
 
-/// The directory of a file, and if the file is a link that of its target.
+/// The directory of a file and, if the file is a symbolic link, that of its target.
 fn directories(file: &Path) -> impl Iterator<Item = PathBuf> {
     let target = file.canonicalize().ok();
     [Some(file.to_owned()), target]
@@ -145,7 +145,7 @@ fn directories(file: &Path) -> impl Iterator<Item = PathBuf> {
         .flatten()
         .filter_map(|file| {
             let directory = file.parent()?;
-            // The parent of a bare name is empty.
+            // A bare name has an empty parent.
             Some(Path::new(".").join(directory))
         })
 }

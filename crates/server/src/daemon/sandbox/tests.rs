@@ -1,4 +1,4 @@
-//! Each test restricts a thread of its own, which ends with it.
+//! Each test restricts a thread of its own, which ends with the test.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::*;
 use crate::config;
 
-/// What `check` finds in a thread that was restricted.
+/// The result of `check` in a restricted thread.
 fn restricted<T: Send>(restrict: impl FnOnce() + Send, check: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -28,7 +28,7 @@ fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
 }
 
 #[test]
-fn a_restricted_thread_makes_threads_and_sockets_but_no_processes() {
+fn restricted_thread_creates_threads_and_sockets_but_no_processes() {
     let denied = Some(Errno::PERM.raw_os_error());
     restricted(
         || restrict_calls(false).unwrap(),
@@ -54,7 +54,7 @@ fn a_restricted_thread_makes_threads_and_sockets_but_no_processes() {
 }
 
 #[test]
-fn a_restricted_thread_reads_files_and_changes_none() {
+fn restricted_thread_reads_files_and_changes_none() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "text").unwrap();
@@ -75,12 +75,12 @@ fn a_restricted_thread_reads_files_and_changes_none() {
     );
 }
 
-/// What attackers need next, and what each of them would give them.
+/// The calls that attackers need next, and the reason for each.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[test]
 fn no_dangerous_call_is_on_the_list() {
     let dangerous = [
-        // Other programs, other processes.
+        // Running programs, controlling other processes.
         libc::SYS_execve,
         libc::SYS_execveat,
         libc::SYS_kill,
@@ -91,7 +91,7 @@ fn no_dangerous_call_is_on_the_list() {
         libc::SYS_process_vm_writev,
         libc::SYS_ptrace,
         libc::SYS_tkill,
-        // More rights.
+        // Gaining privileges.
         libc::SYS_capset,
         libc::SYS_setgid,
         libc::SYS_setgroups,
@@ -113,7 +113,7 @@ fn no_dangerous_call_is_on_the_list() {
         libc::SYS_renameat2,
         libc::SYS_symlinkat,
         libc::SYS_umount2,
-        // Parts of the kernel where faults are found most often.
+        // Parts of the kernel with the most frequent vulnerabilities.
         libc::SYS_add_key,
         libc::SYS_bpf,
         libc::SYS_init_module,
@@ -142,7 +142,7 @@ fn no_dangerous_call_is_on_the_list() {
 }
 
 #[test]
-fn of_the_files_those_of_the_configuration_are_left() {
+fn only_the_configuration_files_are_accessible() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     for name in ["etc", "target", "run", "other"] {
@@ -155,7 +155,7 @@ fn of_the_files_those_of_the_configuration_are_left() {
     let mut settings = config::parse(config::template(), "template").unwrap();
     settings.control = Some(path("run/control.sock"));
     if let Err(FilesError::Missing) = restricted(|| (), || restrict_files(&source, &settings)) {
-        // The kernel has nothing that could be tested.
+        // The kernel lacks the feature, so nothing can be tested.
         return;
     }
     let denied = Some(Errno::ACCESS.raw_os_error());
@@ -181,7 +181,7 @@ fn of_the_files_those_of_the_configuration_are_left() {
 }
 
 #[test]
-fn it_says_what_is_in_force() {
+fn sandbox_reports_its_active_parts() {
     let say = |landlock, seccomp| Sandbox { landlock, seccomp }.to_string();
     assert_eq!(say(Some(4), true), "landlock abi 4, seccomp");
     assert_eq!(say(None, true), "seccomp");
@@ -191,7 +191,7 @@ fn it_says_what_is_in_force() {
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[test]
-fn entries_of_maps_are_for_the_driver_alone() {
+fn map_entries_are_accessible_for_the_driver_only() {
     let without = calls::conditions(false).unwrap();
     let with = calls::conditions(true).unwrap();
     let more: Vec<_> = with[without.len()..]

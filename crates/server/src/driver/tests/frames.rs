@@ -1,4 +1,4 @@
-//! Frames, sound and otherwise, and which of them the kernel hands to a socket.
+//! Valid and invalid frames, and a model of which of them the kernel passes to a socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,7 +15,7 @@ pub(super) const BROADCAST: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 255);
 const CLIENT4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const CLIENT6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 
-/// Offsets in frames of IPv4.
+/// Offsets in IPv4 frames.
 const IP: usize = 14;
 const UDP4: usize = IP + 20;
 const UDP6: usize = IP + 40;
@@ -34,7 +34,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The plainest one.
+    /// The simplest query.
     pub(super) fn of(question: &'static Question) -> Self {
         Self {
             question,
@@ -48,7 +48,7 @@ impl Frame {
         }
     }
 
-    /// All kinds of queries for a question.
+    /// All variants of queries for a question.
     pub(super) fn all(question: &'static Question) -> Vec<Self> {
         let mut frames = Vec::new();
         for kind in 0..128_u16 {
@@ -76,7 +76,7 @@ impl Frame {
         }
         let mut name = self.question.wire();
         if self.upper {
-            // Every other octet; lengths are no letters.
+            // Every other octet; lengths are not letters.
             name.iter_mut()
                 .step_by(2)
                 .for_each(|octet| octet.make_ascii_uppercase());
@@ -100,7 +100,7 @@ impl Frame {
         frame(source, target, (4000, 53), &self.message())
     }
 
-    /// As the stack of this machine leaves it to the hardware.
+    /// With a partial checksum, as this machine's stack leaves it to the hardware.
     pub(super) fn with_partial_sum(&self) -> Vec<u8> {
         let mut octets = self.octets();
         let udp = if self.ipv6 { UDP6 } else { UDP4 };
@@ -127,7 +127,7 @@ pub(super) fn frame(source: IpAddr, target: IpAddr, ports: (u16, u16), message: 
             octets.extend(source.octets());
             octets.extend(target.octets());
         }
-        _ => panic!("of two families"),
+        _ => panic!("different address families"),
     }
     octets.extend(ports.0.to_be_bytes());
     octets.extend(ports.1.to_be_bytes());
@@ -138,7 +138,7 @@ pub(super) fn frame(source: IpAddr, target: IpAddr, ports: (u16, u16), message: 
     octets
 }
 
-/// Makes lengths and checksums right, as far as there is something that they belong to.
+/// Corrects lengths and checksums, as far as their headers exist.
 pub(super) fn repair(octets: &mut [u8]) {
     let len = octets.len();
     match octets.get(12..14) {
@@ -201,7 +201,7 @@ fn udp_sum(octets: &[u8], udp: usize) -> u16 {
     sum(&[&pseudo_header(octets, udp), &octets[udp..end]].concat())
 }
 
-/// A datagram that the kernel would hand to a socket of the server.
+/// A datagram that the kernel would pass to a socket of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) source: SocketAddr,
@@ -209,8 +209,8 @@ pub(super) struct Taken {
     pub(super) payload: Vec<u8>,
 }
 
-/// What the kernel makes of a frame for this host (Linux 6.18: `ip_rcv_core`, `ip_route_input_slow`, `ip6_rcv_core`,
-/// `__udp4_lib_rcv`, `__udp6_lib_rcv`), as far as nothing has to be put together: fragments and options are none here.
+/// A model of how the kernel processes a frame for this host (Linux 6.18: `ip_rcv_core`, `ip_route_input_slow`,
+/// `ip6_rcv_core`, `__udp4_lib_rcv`, `__udp6_lib_rcv`), without reassembly: fragments and options count as refused.
 pub(super) fn taken(octets: &[u8], own_mac: [u8; 6]) -> Option<Taken> {
     let found = taken_anywhere(octets, own_mac)?;
     let is_own = match found.source.ip() {
@@ -221,7 +221,7 @@ pub(super) fn taken(octets: &[u8], own_mac: [u8; 6]) -> Option<Taken> {
     (!is_own && targets.contains(&found.target.ip())).then_some(found)
 }
 
-/// The same on whichever host.
+/// The same on any host.
 pub(super) fn taken_anywhere(octets: &[u8], own_mac: [u8; 6]) -> Option<Taken> {
     if octets.get(..6)? != own_mac || octets.get(6)? & 1 == 1 {
         return None;
@@ -277,7 +277,7 @@ pub(super) fn taken_anywhere(octets: &[u8], own_mac: [u8; 6]) -> Option<Taken> {
     })
 }
 
-/// A frame with one to four things wrong, or right again for all but its contents.
+/// A frame with one to four faults; lengths and checksums may be corrected afterwards.
 pub(super) fn mutant(octets: &[u8], random: &mut StdRng) -> Vec<u8> {
     let mut octets = octets.to_vec();
     for _ in 0..random.random_range(1..=4) {
@@ -291,7 +291,7 @@ pub(super) fn mutant(octets: &[u8], random: &mut StdRng) -> Vec<u8> {
                 octets.remove(at.min(octets.len() - 1));
             }
             4 | 5 => octets[at] ^= 1 << random.random_range(0..8),
-            // Letters of either case are the same.
+            // Changes the case of letters.
             6 if octets[at].is_ascii_alphabetic() => octets[at] ^= 0x20,
             _ => octets[at] = octet,
         }
@@ -305,7 +305,7 @@ pub(super) fn mutant(octets: &[u8], random: &mut StdRng) -> Vec<u8> {
     octets
 }
 
-/// Changes one thing and makes the rest right again.
+/// Makes one change and corrects lengths and checksums.
 fn but(octets: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut octets = octets.to_vec();
     change(&mut octets);
@@ -313,14 +313,14 @@ fn but(octets: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     octets
 }
 
-/// Changes one thing and nothing else.
+/// Makes one change and nothing else.
 fn only(octets: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut octets = octets.to_vec();
     change(&mut octets);
     octets
 }
 
-/// Frames that do not reach the server's sockets, or whose sender it treats otherwise.
+/// Frames that do not reach the server's sockets, or whose sender it treats differently.
 pub(super) fn untaken(good: &Frame) -> Vec<(String, Vec<u8>)> {
     let four = good.octets();
     let six = Frame {
@@ -363,7 +363,7 @@ fn broken6(six: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// From where nobody asks, or where to nobody listens.
+/// Frames with an impossible source or without a listening destination.
 fn misled(message: &[u8]) -> Vec<(String, Vec<u8>)> {
     let four = "127.0.0.1 0.0.0.0 0.1.2.3 224.0.0.1 240.0.0.1 255.255.255.255 10.255.255.255 10.0.0.1 11.0.0.1 \
                 9.255.255.255 10.9.0.1 10.9.255.255";
@@ -393,7 +393,7 @@ fn misled(message: &[u8]) -> Vec<(String, Vec<u8>)> {
     four.chain(six).chain(others).map(frame).collect()
 }
 
-/// Frames whose message is for the sockets, whatever they make of it.
+/// Frames with a message that is left to the sockets.
 pub(super) fn unfit(good: &Frame) -> Vec<(&'static str, Vec<u8>)> {
     let plain = good.octets();
     let edns = Frame {

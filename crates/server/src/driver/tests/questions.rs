@@ -1,11 +1,11 @@
-//! What clients ask, and what upstreams know.
+//! The questions of clients, and the data of upstreams.
 
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{Flags, Message, Section};
 use dns64_wire::name::NameBuf;
 
-/// A question; its first label says what upstreams know.
+/// A question; its first label selects the data of upstreams.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) name: &'static str,
@@ -18,7 +18,7 @@ impl Question {
         name.as_wire().to_vec()
     }
 
-    /// Whether the program can hold the answer.
+    /// Whether the program can hold the response.
     pub(super) fn is_kept_in_driver(&self) -> bool {
         !["huge", "many", "much", "wide"]
             .iter()
@@ -53,7 +53,7 @@ pub(super) const QUESTIONS: [Question; 20] = [
         "longxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy.example",
         16,
     ),
-    // More than the program holds: a long record, many records, a long name, a short one.
+    // Beyond the program's limits: a long record, many records, a long name, a short one.
     question("huge.example", 16),
     question("many.example", 1),
     question("much.example", 28),
@@ -64,7 +64,7 @@ pub(super) const QUESTIONS: [Question; 20] = [
     question("q", 2),
 ];
 
-/// What upstreams say to a question.
+/// The response of upstreams to a query.
 pub(super) fn upstream(query: &[u8]) -> Vec<u8> {
     let query = Message::parse(query).unwrap();
     let asked = query.question().unwrap();
@@ -124,7 +124,7 @@ pub(super) fn upstream(query: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// Data of a TXT record of so many octets, from 258 to 510 of them.
+/// Data of a TXT record of this length in octets, 258 to 510.
 fn text(len: u16) -> Vec<u8> {
     let rest = u8::try_from(len - 257).unwrap();
     let parts = [

@@ -1,4 +1,4 @@
-//! An engine and a program on one cache.
+//! An engine and a program with a common cache.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::counts::Counts;
 use crate::engine::actions::{Action as Wanted, Actions, Client};
 use crate::engine::{Engine, Seeds};
 
-/// A server whose clients are answered by an engine and by the program.
+/// A server with an engine and a program that answer the same clients.
 pub(super) struct World {
     pub(super) cache: Arc<Cache>,
     object: Object,
     driver: Arc<Driver>,
     keeper: Keeper,
     engine: Engine,
-    /// Of the engine, and those when everything was published; of the program.
+    /// Counters of the engine, their values after publication, and counters of the program.
     counts: Arc<Counts>,
     before: Vec<u64>,
     driver_counts: Arc<Counts>,
@@ -49,7 +49,7 @@ impl World {
         let settings = settings(text);
         let object = Object::load(OBJECT).unwrap_or_else(|error| panic!("{error}"));
         let interface = Interface {
-            // That of frames that are tried.
+            // The interface index of test frames.
             index: 1,
             name: "lo".to_owned(),
             mac: Some(OWN_MAC),
@@ -96,18 +96,18 @@ impl World {
         }
     }
 
-    /// Has the program go by other settings, as a reload does; those of the engine stay.
+    /// Changes the settings of the program, as a reload does; the engine keeps its own.
     pub(super) fn configure(&mut self, text: &str) {
         self.driver.configure(&settings(text), &self.cache).unwrap();
     }
 
-    /// Frames come from this machine from now on.
+    /// Marks the interface as virtual: frames come from this machine.
     pub(super) fn make_virtual(&mut self) {
         lock(&self.driver.force).interfaces[0].kind = "veth".to_owned();
         self.driver.refresh().unwrap();
     }
 
-    /// Each question is asked twice, with and without DO and CD, so long ago.
+    /// Sends each question twice, with and without DO and CD, at a time `age_s` in the past.
     pub(super) fn publish(&mut self, age_s: u64) {
         let now = MonotonicClock.now() - age_s * SECOND;
         for question in &QUESTIONS {
@@ -133,7 +133,7 @@ impl World {
         QUESTIONS.iter().flat_map(Frame::all).collect()
     }
 
-    /// What the engine says, its questions to upstreams answered at once.
+    /// The response of the engine; its queries to upstreams are answered immediately.
     fn ask(&mut self, client: std::net::SocketAddr, query: &[u8], now: Nanos) -> Option<Vec<u8>> {
         let Self {
             engine, actions, ..
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// What the program makes of a frame: an answer that is sound in all that is around the message, or the frame itself.
+    /// The result of the program for a frame: a response with valid headers, or the unchanged frame.
     pub(super) fn run(&mut self, frame: &[u8]) -> (Action, Vec<u8>) {
         let action = self.object.run(PROGRAM, frame, &mut self.out).unwrap();
         let out = self.out.clone();
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Runs the program over a frame, and if it answers asks the engine in the same second.
+    /// Runs the program on a frame, and compares its response, if any, with the engine's in the same second.
     pub(super) fn compare(&mut self, frame: &[u8]) -> Action {
         loop {
             let second = stable_second();
@@ -206,8 +206,7 @@ impl World {
         }
     }
 
-    /// Takes in what the program has counted, and compares that with what the engine has since everything was
-    /// published.
+    /// Reads the program's counters, and compares them with those of the engine since publication.
     pub(super) fn counts_agree(&mut self) {
         self.next_second();
         let counted = figures(&self.counts);
@@ -234,7 +233,7 @@ impl World {
         self.keeper.next_second(MonotonicClock.now()).unwrap();
     }
 
-    /// Answers of the program that the cache takes for being in use, and takes so no more from now on.
+    /// Number of responses of the program that are marked as used in the cache; clears the marks.
     pub(super) fn take_marked(&self) -> usize {
         let hashes = self.keeper.hashes();
         let marked = hashes.iter().filter(|hash| self.cache.take_mark(**hash));
@@ -242,7 +241,7 @@ impl World {
     }
 }
 
-/// What the second is for both clocks that are read, the coarse one of the program being behind by a tick at most.
+/// The current second, when it is the same for both clocks: the coarse one of the program is at most one tick late.
 fn stable_second() -> Nanos {
     loop {
         let now = MonotonicClock.now();
@@ -252,20 +251,20 @@ fn stable_second() -> Nanos {
     }
 }
 
-/// All that is counted, with what stands beside the figures; gauges are left out.
+/// All counters; gauges are omitted.
 fn figures(counts: &Counts) -> Vec<u64> {
     let figures = counts.figures();
     figures.iter().map(|figure| figure.value).collect()
 }
 
-/// The message of a frame that goes to a client.
+/// The message of a frame to a client.
 fn response(out: &[u8], mac: &[u8]) -> Vec<u8> {
     let mut back = out.to_vec();
-    // A client's frame has its own addresses: seen from there nothing is martian but what is so everywhere.
+    // The server's addresses are not local to the client, which refuses only addresses that are invalid anywhere.
     back[6..12].copy_from_slice(&CLIENT_MAC);
     let mac: [u8; 6] = mac.try_into().unwrap();
     let found = frames::taken_anywhere(&back, mac);
     found
-        .unwrap_or_else(|| panic!("nobody takes {out:x?}"))
+        .unwrap_or_else(|| panic!("the client refuses {out:x?}"))
         .payload
 }

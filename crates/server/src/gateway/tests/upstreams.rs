@@ -1,9 +1,9 @@
-//! Upstreams on loopback.
+//! Upstreams on the loopback interface.
 
 use super::*;
 use crate::gateway::upstream::queue::ASKS_MAX;
 
-/// An upstream that lets `serve` have each of its connections.
+/// An upstream that passes each of its connections to `serve`.
 fn upstream(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -16,14 +16,14 @@ fn upstream(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
 }
 
 #[test]
-fn upstreams_are_asked_over_connections_that_are_kept() {
+fn upstreams_are_queried_over_persistent_connections() {
     let rig = Rig::new(TCP);
     let server = upstream(|mut stream| {
         for len in [12, 65_535] {
             assert_eq!(read(&mut stream), message(7, 30));
             write(&mut stream, &message(7, len));
         }
-        // Then it closes, which the next question has to find out.
+        // Then it closes, which the next query must detect.
     });
     for (exchange, len) in [(1, 12), (2, 65_535), (3, 12)] {
         rig.ask(exchange, server, 15 * SECOND);
@@ -34,7 +34,7 @@ fn upstreams_are_asked_over_connections_that_are_kept() {
 }
 
 #[test]
-fn answers_that_are_none_fail() {
+fn invalid_responses_are_failures() {
     let rig = Rig::new(TCP);
     let wrong_id = upstream(|mut stream| {
         read(&mut stream);
@@ -53,13 +53,13 @@ fn answers_that_are_none_fail() {
         assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed)));
     }
     assert_eq!(rig.counts.upstream_failed.get(), 3);
-    // Each is asked once more over a new connection.
+    // Each query is retried once over a new connection.
     assert_eq!(rig.counts.upstream_wrong_id.get(), 2);
     assert_eq!(rig.counts.upstream_retried.get(), 3);
 }
 
 #[test]
-fn upstreams_that_refuse_or_hang_fail_in_time() {
+fn refusing_and_hanging_upstreams_fail_within_the_timeout() {
     let rig = Rig::new(TCP);
     let gone = TcpListener::bind("127.0.0.1:0").unwrap();
     let refuses = gone.local_addr().unwrap();
@@ -72,7 +72,7 @@ fn upstreams_that_refuse_or_hang_fail_in_time() {
 }
 
 #[test]
-fn questions_beyond_the_bound_fail_at_once() {
+fn queries_above_the_limit_fail_immediately() {
     let rig = Rig::new(TCP);
     let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = hangs.local_addr().unwrap();
@@ -82,7 +82,7 @@ fn questions_beyond_the_bound_fail_at_once() {
     }
     assert_eq!(rig.answer(), (bound, Err(ConnectionFailed)));
     assert_eq!(rig.counts.upstream_full.get(), 1);
-    // Another upstream has a queue of its own.
+    // Another upstream has its own queue.
     let other = upstream(|mut stream| {
         read(&mut stream);
         write(&mut stream, &message(7, 30));
@@ -94,22 +94,22 @@ fn questions_beyond_the_bound_fail_at_once() {
 /// How an upstream treats its connections.
 #[derive(Clone, Copy, Debug)]
 enum Temper {
-    /// It reads many questions and answers the last first.
+    /// Reads many queries and answers the last first.
     Pipelining,
-    /// It reads the next question once it has answered.
+    /// Reads the next query after answering the previous one.
     OneAtATime,
-    /// It answers one question and closes.
+    /// Answers one query and closes.
     Closing,
 }
 
-/// An upstream that echoes questions, over as many connections at once as there are.
+/// An upstream that echoes queries, over any number of concurrent connections.
 fn echo(temper: Temper) -> SocketAddr {
     upstream(move |mut stream| {
         thread::spawn(move || {
             let mut held = Vec::new();
             while let Some(question) = try_read(&mut stream) {
                 held.push(question);
-                // Whatever has come by now is one batch.
+                // All queries that have arrived by now form one batch.
                 let batch = matches!(temper, Temper::Pipelining) && is_more(&stream);
                 if !batch {
                     for answer in held.drain(..).rev() {
@@ -126,7 +126,7 @@ fn echo(temper: Temper) -> SocketAddr {
     })
 }
 
-/// The next message, if the other side has not closed.
+/// The next message, unless the peer has closed.
 fn try_read(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut length = [0; 2];
     stream.read_exact(&mut length).ok()?;
@@ -135,7 +135,7 @@ fn try_read(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// Whether a connection has more to read.
+/// Whether a connection has more data to read.
 fn is_more(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let peeked = stream.peek(&mut [0]);
@@ -143,14 +143,14 @@ fn is_more(stream: &TcpStream) -> bool {
     matches!(peeked, Ok(1))
 }
 
-/// A question of its own for each exchange, many of them with the same ID.
+/// A unique query for each exchange, many of them with the same ID.
 fn question(exchange: u64) -> Vec<u8> {
     let mut question = message(u16::try_from(exchange % 7).unwrap(), 30);
     question[20..28].copy_from_slice(&exchange.to_be_bytes());
     question
 }
 
-/// Asks many questions at once and asserts that each gets its own answer.
+/// Sends many queries at once and asserts that each gets its own response.
 fn ask_many(rig: &Rig, server: SocketAddr, questions: u16) {
     for exchange in 0..u64::from(questions) {
         assert!(rig.gateway.send(ToGateway::Ask {
@@ -172,7 +172,7 @@ fn ask_many(rig: &Rig, server: SocketAddr, questions: u16) {
 }
 
 #[test]
-fn six_hundred_questions_at_once_lose_none() {
+fn six_hundred_concurrent_queries_lose_none() {
     for temper in [Temper::Pipelining, Temper::OneAtATime, Temper::Closing] {
         let rig = Rig::new(TCP);
         ask_many(&rig, echo(temper), 600);
@@ -189,9 +189,9 @@ fn six_hundred_questions_at_once_lose_none() {
 }
 
 #[test]
-fn questions_share_a_connection_that_keeps_its_answers_apart() {
+fn pipelined_queries_get_their_own_responses() {
     let rig = Rig::new(TCP);
-    // It answers once all have come, which only pipelining lets happen.
+    // The upstream answers after all queries have arrived, which requires pipelining.
     let server = upstream(|mut stream| {
         let questions: Vec<_> = (0..8).map(|_| read(&mut stream)).collect();
         let mut ids: Vec<_> = questions.iter().map(|q| [q[0], q[1]]).collect();
@@ -209,9 +209,9 @@ fn questions_share_a_connection_that_keeps_its_answers_apart() {
 }
 
 #[test]
-fn a_silent_upstream_fails_its_questions_in_time_and_holds_up_no_other() {
+fn silent_upstream_fails_within_the_timeout_and_delays_no_other() {
     let rig = Rig::new(TCP);
-    // Accepted by the kernel, and by nobody else.
+    // Accepted by the kernel only.
     let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = hangs.local_addr().unwrap();
     for exchange in 1000..1300 {
@@ -224,7 +224,7 @@ fn a_silent_upstream_fails_its_questions_in_time_and_holds_up_no_other() {
 }
 
 #[test]
-fn a_late_answer_reaches_nobody_and_its_connection_goes_on() {
+fn late_response_is_dropped_and_its_connection_continues() {
     let rig = Rig::new(TCP);
     let server = upstream(|mut stream| {
         let late = read(&mut stream);
@@ -247,7 +247,7 @@ fn a_late_answer_reaches_nobody_and_its_connection_goes_on() {
     ask(1, 2 * SECOND);
     ask(2, 15 * SECOND);
     let mut first = [rig.answer(), rig.answer()];
-    // A machine that stands still makes the second answer as late as the timeout of the first.
+    // If the machine stalls, the second response may be as late as the timeout of the first.
     first.sort_by_key(|(exchange, _)| *exchange);
     assert_eq!(first, [(1, Err(ConnectionFailed)), (2, Ok(question(2)))]);
     ask(3, 15 * SECOND);
@@ -255,8 +255,8 @@ fn a_late_answer_reaches_nobody_and_its_connection_goes_on() {
     assert_eq!(rig.counts.upstream_opened.get(), 1);
 }
 
-/// A listening socket that lets no connection be established: its backlog is full, and the kernel
-/// drops what else comes (listen(2)).
+/// A listening socket to which no connection can be established: its backlog is full, and the
+/// kernel drops further attempts (listen(2)).
 fn unreachable_server() -> (TcpListener, Vec<TcpStream>) {
     let socket = |flags| {
         rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap()
@@ -268,7 +268,7 @@ fn unreachable_server() -> (TcpListener, Vec<TcpStream>) {
     let address = listener.local_addr().unwrap();
     let fill = |_| {
         let stream = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
-        // In progress, and one of them done.
+        // In progress, and one of them established.
         let _ = rustix::net::connect(&stream, &address);
         stream.into()
     };
@@ -277,7 +277,7 @@ fn unreachable_server() -> (TcpListener, Vec<TcpStream>) {
 }
 
 #[test]
-fn questions_keep_their_deadlines_while_a_connection_is_attempted() {
+fn queries_keep_their_deadlines_during_a_connection_attempt() {
     let rig = Rig::new(TCP);
     let (listener, _filling) = unreachable_server();
     let server = listener.local_addr().unwrap();

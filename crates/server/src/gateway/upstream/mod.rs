@@ -1,10 +1,10 @@
-//! Questions to upstreams over connections: each upstream has a queue and a few connections of its
-//! own, so that none waits for another.
+//! Queries to upstreams over connections: each upstream has its own queue and its own few
+//! connections, so that none waits for another.
 //!
-//! - `queue`: questions that wait for a connection;
-//! - `pipe`: questions in flight on one connection;
-//! - [`ask`]: puts a question into the queue of its upstream;
-//! - `serve`, `converse`: turn queue and pipe over a socket.
+//! - `queue`: queries that wait for a connection;
+//! - `pipe`: queries in flight on one connection;
+//! - [`ask`]: puts a query into the queue of its upstream;
+//! - `serve`, `converse`: run queue and pipe over a socket.
 
 mod pipe;
 pub(super) mod queue;
@@ -27,27 +27,27 @@ use crate::mailbox::{ConnectionFailed, Full, ToWorker};
 use pipe::{Broken, HEADER_LEN, Pipe};
 use queue::{Ask, Queue};
 
-/// How long a connection is kept without a question: "a few seconds" (RFC 7766 section 6.2.3).
+/// How long an idle connection is kept: "a few seconds" (RFC 7766 section 6.2.3).
 const KEPT_NS: Nanos = 4 * SECOND;
 
-/// How long a worker with a full mailbox is given between two tries to deliver an answer.
+/// Interval between two attempts to deliver a response to a worker with a full mailbox.
 const UNDELIVERED: Duration = Duration::from_millis(5);
 
-/// How long an answer waits for room in a mailbox, as long as a reload does: workers make room each
-/// time they turn.
+/// How long a response waits for space in a mailbox, the same as for a reload: workers free space
+/// in each turn.
 const UNDELIVERED_NS: Nanos = 5 * SECOND;
 
-/// Octets of answers that wait for room in a mailbox: 256 of the greatest length.
+/// Maximum number of octets of responses that wait for space in a mailbox: 256 of maximum length.
 const UNDELIVERED_MAX: usize = 16 << 20;
 
-/// Octets read at once.
+/// Octets per read.
 const CHUNK_LEN: usize = 16 * 1024;
 
-/// The upstreams that are being asked.
+/// The upstreams that are being queried.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
     servers: RefCell<HashMap<SocketAddr, Rc<Server>>>,
-    /// Octets of answers that wait for room in a mailbox.
+    /// Number of octets of responses that wait for space in a mailbox.
     undelivered: Cell<usize>,
 }
 
@@ -56,11 +56,11 @@ pub(super) struct Upstreams {
 struct Server {
     address: SocketAddr,
     queue: RefCell<Queue>,
-    /// Tells connections that a question waits.
+    /// Notifies connections of a waiting query.
     asked: Notify,
 }
 
-/// A question as it comes from a worker; see [`crate::mailbox::ToGateway::Ask`].
+/// A query from a worker; see [`crate::mailbox::ToGateway::Ask`].
 pub(super) struct Wanted {
     pub worker: usize,
     pub exchange: u64,
@@ -71,7 +71,7 @@ pub(super) struct Wanted {
 
 type Answer = Result<Vec<u8>, ConnectionFailed>;
 
-/// Asks, and delivers what comes of it.
+/// Sends a query, and delivers its outcome.
 pub(super) fn ask(shared: &Rc<Shared>, wanted: Wanted) {
     let server = shared.upstreams.server(wanted.server);
     let place = server.queue.borrow().place();
@@ -95,7 +95,7 @@ pub(super) fn ask(shared: &Rc<Shared>, wanted: Wanted) {
     find_connections(shared, &server);
 }
 
-/// Has the questions that wait asked, over more connections if all are full.
+/// Starts sending the waiting queries, over more connections if all are full.
 fn find_connections(shared: &Rc<Shared>, server: &Rc<Server>) {
     server.asked.notify_waiters();
     while server.queue.borrow_mut().open() {
@@ -117,25 +117,25 @@ impl Upstreams {
     }
 }
 
-/// One connection after the other, until no question waits.
+/// Opens one connection after another, until no query waits.
 async fn serve(shared: Rc<Shared>, server: Rc<Server>) {
     while let Some(deadline) = next_deadline(&shared, &server) {
         match connect(&shared, &server, deadline).await {
             Some(Ok(stream)) => {
                 shared.counts.upstream_opened.tick();
-                // Questions leave at once; a socket that refuses this still works.
+                // Queries are sent without delay; a socket that refuses this option still works.
                 let _ = stream.set_nodelay(true);
                 let mut pipe = Pipe::default();
                 let broken = converse(&shared, &server, &stream, &mut pipe).await;
                 give_back(&shared, &server, pipe, broken);
             }
             Some(Err(_)) => break,
-            // Questions that wait still get a new attempt.
+            // Waiting queries cause another attempt.
             None => {}
         }
     }
     if server.queue.borrow_mut().close() {
-        // Without this connection nobody asks what waits still.
+        // Without this connection, nothing sends the remaining queries.
         let failed = server.queue.borrow_mut().fail_all();
         failed.into_iter().for_each(|ask| fail(&shared, ask));
         let mut servers = shared.upstreams.servers.borrow_mut();
@@ -143,7 +143,7 @@ async fn serve(shared: Rc<Shared>, server: Rc<Server>) {
     }
 }
 
-/// Connects before a moment, unless no question waits any more.
+/// Connects before `limit`, unless no query waits any more.
 async fn connect(
     shared: &Rc<Shared>,
     server: &Server,
@@ -154,7 +154,7 @@ async fn connect(
         let deadline = next_deadline(shared, server)?.min(limit);
         tokio::select! {
             connected = &mut attempt => return Some(connected),
-            // It may have an earlier deadline.
+            // The new query may have an earlier deadline.
             () = server.asked.notified() => {}
             () = tokio::time::sleep(until(deadline, MonotonicClock.now())) => {}
         }
@@ -162,7 +162,7 @@ async fn connect(
     None
 }
 
-/// Fails the questions that waited too long. Returns the deadline of the next.
+/// Fails the queries that waited too long. Returns the next deadline.
 fn next_deadline(shared: &Rc<Shared>, server: &Server) -> Option<Nanos> {
     let now = MonotonicClock.now();
     loop {
@@ -174,7 +174,7 @@ fn next_deadline(shared: &Rc<Shared>, server: &Server) -> Option<Nanos> {
     }
 }
 
-/// Asks what waits over a connection until it is broken or has been idle for too long.
+/// Sends waiting queries over a connection until it is broken or has been idle for too long.
 async fn converse(
     shared: &Rc<Shared>,
     server: &Server,
@@ -204,7 +204,7 @@ async fn converse(
             () = server.asked.notified() => Ok(()),
             () = tokio::time::sleep(until(deadline, now)) => Ok(()),
         };
-        // What came before the end counts.
+        // Responses before the end count.
         while let Some((ask, message)) = pipe.answer()? {
             shared.counts.upstream_answered.tick();
             server.queue.borrow_mut().answered(pipe.answers());
@@ -214,7 +214,7 @@ async fn converse(
     }
 }
 
-/// Asks as many of the questions that wait as a connection may have in flight.
+/// Takes as many of the waiting queries as a connection may have in flight.
 fn take_questions(shared: &Shared, server: &Server, pipe: &mut Pipe) {
     while let Some(ask) = server.queue.borrow_mut().pop(pipe.in_flight()) {
         if pipe.questions() > 0 {
@@ -224,7 +224,7 @@ fn take_questions(shared: &Shared, server: &Server, pipe: &mut Pipe) {
     }
 }
 
-/// A connection is over. Its questions wait for another one or have failed.
+/// Handles the end of a connection. Its queries wait for another one or have failed.
 fn give_back(shared: &Rc<Shared>, server: &Rc<Server>, pipe: Pipe, ended: Result<(), Broken>) {
     if ended == Err(Broken::WrongId) {
         shared.counts.upstream_wrong_id.tick();
@@ -258,7 +258,7 @@ fn write(stream: &TcpStream, pipe: &mut Pipe) {
     match stream.try_write(pipe.unsent()) {
         Ok(len) => pipe.sent(len),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        // Answers may have come before the other side closed. Reading tells the end.
+        // Responses may have arrived before the peer closed. Reading detects the end.
         Err(_) => pipe.sent(pipe.unsent().len()),
     }
 }
@@ -272,8 +272,8 @@ fn fail(shared: &Rc<Shared>, ask: Ask) {
     deliver(shared, ask, Err(ConnectionFailed));
 }
 
-/// Hands an answer to the worker that asked. If the worker has no room, it is tried again for a
-/// while, as long as the answers that wait like this are within their bound.
+/// Passes a response to the worker that sent the query. If the worker's mailbox is full, delivery
+/// is retried for a while, as long as the responses that wait in this way are within their limit.
 fn deliver(shared: &Rc<Shared>, ask: Ask, answer: Answer) {
     let Some(mut answer) = send(shared, ask.worker, ask.exchange, answer) else {
         return;
@@ -304,7 +304,7 @@ fn deliver(shared: &Rc<Shared>, ask: Ask, answer: Answer) {
     });
 }
 
-/// Hands an answer to a worker; gives it back if the worker has no room.
+/// Passes a response to a worker; returns it if the worker's mailbox is full.
 fn send(shared: &Shared, worker: usize, exchange: u64, message: Answer) -> Option<Answer> {
     let worker = shared.workers.get(worker)?;
     match worker.send(ToWorker::Answer { exchange, message }) {

@@ -1,5 +1,5 @@
-//! One connection to an upstream without its socket and clock: many questions in flight, answers in
-//! any order (RFC 7766 section 6.2.1.1).
+//! One connection to an upstream without its socket and clock: many queries in flight, responses in any order (RFC 7766
+//! section 6.2.1.1).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,51 +12,51 @@ use crate::gateway::LENGTH_LEN;
 /// A message has at least a header (RFC 1035 section 4.1.1).
 pub(super) const HEADER_LEN: usize = 12;
 
-/// IDs of questions that have failed but may still be answered, on one connection. With more of them
-/// the upstream does not answer most of what it is asked, and the connection is closed.
+/// Maximum number of failed queries on one connection whose late response is still accepted. With more of them the
+/// upstream leaves most queries unanswered, and the connection is closed.
 const LATE_MAX: usize = 256;
 
-/// Why a connection cannot be used any more.
+/// Reason why a connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// It was closed or reset, is silent, or sends what is not DNS.
+    /// It was closed or reset, is silent, or sends data that is not DNS.
     Ended,
-    /// An answer has the ID of no question.
+    /// A response has an ID that no query has.
     WrongId,
 }
 
 /// The state of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
-    /// By the ID on the wire. `None`: it has failed, and its answer comes too late.
+    /// By the ID on the wire. `None`: the query has failed, and its response will be ignored.
     asked: HashMap<u16, Option<Asked>>,
     late: usize,
-    /// What is left to send.
+    /// Data to send.
     outbox: Vec<u8>,
     written: usize,
     inbox: Vec<u8>,
-    /// Answers so far.
+    /// Number of responses so far.
     answers: usize,
-    /// Questions so far.
+    /// Number of queries so far.
     questions: usize,
 }
 
 #[derive(Debug)]
 struct Asked {
     ask: Ask,
-    /// Answers on the connection before this was asked.
+    /// Number of responses on the connection before this query.
     before: usize,
 }
 
 impl Pipe {
-    /// Asks a question. Its ID is replaced if it is in use on the connection, by one of `ids`.
+    /// Adds a query. If its ID is in use on the connection, it is replaced by one of `ids`.
     pub(super) fn ask(&mut self, ask: Ask, mut ids: impl FnMut() -> u16) {
         let own = id(&ask.framed[LENGTH_LEN..]);
         let mut wire = own;
         while self.asked.contains_key(&wire) {
             wire = ids();
         }
-        // The whole message in one piece, the length too (RFC 7766 section 8).
+        // The length and the message are sent in one piece (RFC 7766 section 8).
         let at = self.outbox.len() + LENGTH_LEN;
         self.outbox.extend_from_slice(&ask.framed);
         self.outbox[at..][..2].copy_from_slice(&wire.to_be_bytes());
@@ -65,27 +65,27 @@ impl Pipe {
         self.questions += 1;
     }
 
-    /// Questions in flight.
+    /// Number of queries in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.asked.len() - self.late
     }
 
-    /// Answers so far.
+    /// Number of responses so far.
     pub(super) fn answers(&self) -> usize {
         self.answers
     }
 
-    /// Questions so far.
+    /// Number of queries so far.
     pub(super) fn questions(&self) -> usize {
         self.questions
     }
 
-    /// What has to leave next; empty if there is nothing.
+    /// The data to send next; empty if there is none.
     pub(super) fn unsent(&self) -> &[u8] {
         &self.outbox[self.written..]
     }
 
-    /// So many octets of [`Pipe::unsent`] have left.
+    /// Marks `len` octets of [`Pipe::unsent`] as sent.
     pub(super) fn sent(&mut self, len: usize) {
         self.written += len;
         if self.written == self.outbox.len() {
@@ -94,12 +94,12 @@ impl Pipe {
         }
     }
 
-    /// Where what comes is put.
+    /// The buffer for received data.
     pub(super) fn inbox(&mut self) -> &mut Vec<u8> {
         &mut self.inbox
     }
 
-    /// The next answer that has come whole, with its question and the ID that the question had.
+    /// The next complete response, with its query and the original ID of the query.
     pub(super) fn answer(&mut self) -> Result<Option<(Ask, Vec<u8>)>, Broken> {
         while let Some(mut message) = self.message()? {
             let Entry::Occupied(asked) = self.asked.entry(id(&message)) else {
@@ -116,7 +116,7 @@ impl Pipe {
         Ok(None)
     }
 
-    /// Takes a whole message out of the inbox.
+    /// Takes a complete message out of the inbox.
     fn message(&mut self) -> Result<Option<Vec<u8>>, Broken> {
         let Some((length, rest)) = self.inbox.split_first_chunk::<LENGTH_LEN>() else {
             return Ok(None);
@@ -132,18 +132,18 @@ impl Pipe {
         Ok(Some(message))
     }
 
-    /// The next deadline of a question.
+    /// The earliest deadline of a query.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let asked = self.asked.values().flatten();
         asked.map(|asked| asked.ask.deadline).min()
     }
 
-    /// A question whose time is over.
+    /// A query whose deadline has passed.
     ///
     /// # Errors
     ///
-    /// The question was the last sign of life of the connection, or too many answers are late. The
-    /// question is among those of [`Pipe::into_asks`].
+    /// The connection has been silent since the query was sent, or too many responses are late. The query is among
+    /// those of [`Pipe::into_asks`].
     pub(super) fn expired(&mut self, now: Nanos) -> Result<Option<Ask>, Broken> {
         let is_over = |asked: &Option<Asked>| asked.as_ref().is_some_and(|a| a.ask.deadline <= now);
         let Some(over) = self.asked.values_mut().find(|asked| is_over(asked)) else {
@@ -157,7 +157,7 @@ impl Pipe {
         Ok(over.take().map(|asked| asked.ask))
     }
 
-    /// The questions without an answer.
+    /// The unanswered queries.
     pub(super) fn into_asks(self) -> Vec<Ask> {
         let asked = self.asked.into_values().flatten();
         asked.map(|asked| asked.ask).collect()
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// The messages that would leave now.
+    /// The messages that would be sent now.
     fn sent(pipe: &mut Pipe) -> Vec<Vec<u8>> {
         let octets = pipe.unsent().to_vec();
         pipe.sent(octets.len());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_ids_are_told_apart_on_the_wire_and_given_back() {
+    fn equal_ids_are_replaced_on_the_wire_and_restored() {
         let queue = Queue::new();
         let mut pipe = Pipe::default();
         let mut ids = [7, 9].into_iter();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_asked_for_breaks_the_connection() {
+    fn unexpected_response_breaks_the_connection() {
         let queue = Queue::new();
         let mut pipe = Pipe::default();
         pipe.ask(ask(&queue, 1, 7, 10), || 0);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_is_passed_over_and_silence_ends_a_connection() {
+    fn late_response_is_ignored_and_silence_ends_the_connection() {
         let queue = Queue::new();
         let mut pipe = Pipe::default();
         pipe.ask(ask(&queue, 1, 1, 10), || 0);
@@ -249,7 +249,7 @@ mod tests {
         assert!(pipe.expired(9).unwrap().is_none());
         assert_eq!(pipe.expired(10).unwrap().unwrap().exchange, 1);
         assert_eq!((pipe.in_flight(), pipe.deadline()), (1, Some(30)));
-        // The late answer of the first is a sign of life for the third.
+        // The late response to the first query shows the third that the connection is alive.
         pipe.inbox().extend_from_slice(&questions[0]);
         assert!(pipe.answer().unwrap().is_none());
         assert_eq!(pipe.expired(30).unwrap().unwrap().exchange, 3);
@@ -260,16 +260,16 @@ mod tests {
     }
 
     proptest! {
-        /// Answers come in any order and are cut anywhere: each question gets its own, once.
+        /// Responses arrive in any order and in arbitrary pieces: each query gets its own response, once.
         #[test]
-        fn each_question_gets_its_own_answer(
+        fn each_query_gets_its_own_response(
             ids in prop::collection::vec(0_u16..5, 1..40),
             seed in any::<u16>(),
             cut in 1_usize..40,
         ) {
             let queue = Queue::new();
             let mut pipe = Pipe::default();
-            // Each ID once, in an order that differs.
+            // Each ID once, in an order that depends on the seed.
             let mut random = (0..).map(|n: u16| n ^ seed);
             for (&id, exchange) in ids.iter().zip(0..) {
                 pipe.ask(ask(&queue, exchange, id, 10), || random.next().unwrap());

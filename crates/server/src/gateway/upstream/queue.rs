@@ -1,4 +1,4 @@
-//! The questions for one upstream that wait for a connection, without sockets and clocks.
+//! Queries to one upstream that wait for a connection, without sockets and clocks.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -6,43 +6,44 @@ use std::rc::Rc;
 
 use dns64_transport::clock::Nanos;
 
-/// Questions for one upstream that wait, are asked or whose answer waits for a worker. Each takes
-/// less than 1 KiB: 64 MiB for [`crate::settings::UPSTREAMS_MAX`] upstreams.
+/// Maximum number of queries to one upstream that wait, are in flight or whose response waits for a
+/// worker. Each takes less than 1 KiB: 64 MiB for [`crate::settings::UPSTREAMS_MAX`] upstreams.
 pub(in crate::gateway) const ASKS_MAX: usize = 4096;
 
-/// Connections to one upstream: 256 to all of them, a quarter of the 1,024 descriptors that a
-/// process may open by default.
+/// Maximum number of connections to one upstream: 256 to all of them, a quarter of the 1,024
+/// descriptors that a process may open by default.
 pub(super) const CONNECTIONS_MAX: usize = 16;
 
-/// Questions in flight on each connection before another is opened. A server should see few
-/// connections (RFC 7766 section 6.2.2), but many forwarders answer the questions of one connection
-/// one after the other, and eight recursions of 100 ms are as long as [`crate::config`] waits.
+/// Queries in flight on each connection before another is opened. A server should see few
+/// connections (RFC 7766 section 6.2.2), but many forwarders answer the queries of one connection
+/// sequentially, and eight recursions of 100 ms take as long as the timeout of [`crate::config`]
+/// allows.
 const SHARE: usize = 8;
 
-/// Questions in flight on one connection at most: half of [`ASKS_MAX`] on all of them.
+/// Maximum number of queries in flight on one connection: half of [`ASKS_MAX`] on all of them.
 const WINDOW_MAX: usize = 128;
 
-/// Connections without any answer on which a question may be asked (RFC 7766 section 6.2.4: the
-/// question is asked again when its connection closes).
+/// Maximum number of connections without any response on which a query may be sent (RFC 7766
+/// section 6.2.4: the query is retried when its connection closes).
 const FRUITLESS_MAX: u8 = 2;
 
-/// A question to an upstream.
+/// A query to an upstream.
 #[derive(Debug)]
 pub(super) struct Ask {
     /// See [`crate::mailbox::ToGateway::Ask`].
     pub worker: usize,
     pub exchange: u64,
-    /// When it has failed.
+    /// The time at which it has failed.
     pub deadline: Nanos,
-    /// The message behind its length.
+    /// The message with its length prefix.
     pub framed: Vec<u8>,
-    /// Connections that closed without any answer while this was asked on them.
+    /// Number of connections that closed without any response while it was in flight on them.
     pub fruitless: u8,
     /// Its share of [`ASKS_MAX`].
     pub place: Place,
 }
 
-/// One of the [`ASKS_MAX`] questions, until it is dropped.
+/// One of the [`ASKS_MAX`] places, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place(Rc<Cell<usize>>);
 
@@ -52,14 +53,14 @@ impl Drop for Place {
     }
 }
 
-/// The questions that wait, the earliest deadline first, and how many connections there are.
+/// The waiting queries, ordered by deadline, and the number of connections.
 #[derive(Debug)]
 pub(super) struct Queue {
     asks: Rc<Cell<usize>>,
     waiting: BTreeMap<(Nanos, u64), Ask>,
-    /// Tells questions with the same deadline apart.
+    /// Distinguishes queries with the same deadline.
     next: u64,
-    /// Questions that the upstream answers on one connection before it closes it.
+    /// Number of queries that the upstream answers on one connection before it closes it.
     window: usize,
     connections: usize,
 }
@@ -75,7 +76,7 @@ impl Queue {
         }
     }
 
-    /// A place for one more question, if there is one.
+    /// Reserves a place for another query, if one is free.
     pub(super) fn place(&self) -> Option<Place> {
         (self.asks.get() < ASKS_MAX).then(|| {
             self.asks.set(self.asks.get() + 1);
@@ -83,13 +84,13 @@ impl Queue {
         })
     }
 
-    /// Lets a question wait.
+    /// Enqueues a query.
     pub(super) fn push(&mut self, ask: Ask) {
         self.waiting.insert((ask.deadline, self.next), ask);
         self.next += 1;
     }
 
-    /// The next question for a connection that has `in_flight` already.
+    /// The next query for a connection that already has `in_flight` queries.
     pub(super) fn pop(&mut self, in_flight: usize) -> Option<Ask> {
         let share = SHARE.max(self.asks.get().div_ceil(CONNECTIONS_MAX));
         if in_flight >= share.min(self.window) {
@@ -98,18 +99,18 @@ impl Queue {
         self.waiting.pop_first().map(|(_, ask)| ask)
     }
 
-    /// A question whose time is over.
+    /// A query whose deadline has passed.
     pub(super) fn expired(&mut self, now: Nanos) -> Option<Ask> {
         let first = self.waiting.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// The deadline of the question that has waited longest.
+    /// The earliest deadline of the waiting queries.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.waiting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Notes one more connection, if the questions need it.
+    /// Counts one more connection, if the queries need it.
     pub(super) fn open(&mut self) -> bool {
         let needed = self.asks.get() > self.connections * SHARE.min(self.window);
         let open = needed && self.connections < CONNECTIONS_MAX;
@@ -117,24 +118,25 @@ impl Queue {
         open
     }
 
-    /// Notes that a connection is gone. Returns whether it was the last.
+    /// Counts a closed connection. Returns whether it was the last.
     pub(super) fn close(&mut self) -> bool {
         self.connections -= 1;
         self.connections == 0
     }
 
-    /// A connection has given so many answers. One that keeps up gets more questions.
+    /// Adjusts the window to the number of responses of a connection so far: a connection that
+    /// answers gets more queries.
     pub(super) fn answered(&mut self, answers: usize) {
         if answers >= 2 * self.window {
             self.window = WINDOW_MAX.min(2 * self.window);
         }
     }
 
-    /// A connection has closed after so many answers, with these questions left. Returns those that
-    /// have failed; the others wait for another connection.
+    /// Handles the end of a connection with this number of responses and with these queries
+    /// unanswered. Returns the queries that have failed; the others wait for another connection.
     pub(super) fn unanswered(&mut self, left: Vec<Ask>, answers: usize) -> Vec<Ask> {
         if left.len() > 1 {
-            // It answers so many on each connection: one at a time, perhaps.
+            // The upstream answers only this number on each connection, possibly one at a time.
             self.window = answers.clamp(1, WINDOW_MAX);
         }
         let mut failed = Vec::new();
@@ -149,7 +151,7 @@ impl Queue {
         failed
     }
 
-    /// Nobody answers at all: these questions have failed.
+    /// Fails all waiting queries, because the upstream is unreachable.
     pub(super) fn fail_all(&mut self) -> Vec<Ask> {
         std::mem::take(&mut self.waiting).into_values().collect()
     }
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_deadline_is_first_and_expires_first() {
+    fn earliest_deadline_is_first_and_expires_first() {
         let mut queue = Queue::new();
         for (exchange, deadline) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
             push(&mut queue, exchange, deadline);
@@ -185,13 +187,13 @@ mod tests {
         assert!(queue.expired(9).is_none());
         assert_eq!(queue.expired(10).unwrap().exchange, 2);
         assert_eq!(queue.pop(0).unwrap().exchange, 4);
-        assert!(queue.pop(SHARE).is_none(), "it has its share");
+        assert!(queue.pop(SHARE).is_none(), "its share is used up");
         assert_eq!(numbers(&queue.fail_all()), [3, 1]);
         assert_eq!(queue.deadline(), None);
     }
 
     #[test]
-    fn questions_are_spread_over_connections_that_are_opened_as_needed() {
+    fn queries_are_spread_over_connections_opened_as_needed() {
         let mut queue = Queue::new();
         let mut opened = Vec::new();
         for asks in 1..=ASKS_MAX {
@@ -215,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn a_question_fails_after_two_connections_without_an_answer() {
+    fn query_fails_after_two_connections_without_a_response() {
         let mut queue = Queue::new();
         push(&mut queue, 1, 10);
         for _ in 0..5 {
             let ask = queue.pop(0).unwrap();
-            assert!(queue.unanswered(vec![ask], 3).is_empty(), "others had one");
+            assert!(queue.unanswered(vec![ask], 3).is_empty(), "others replied");
         }
         let ask = queue.pop(0).unwrap();
         assert!(queue.unanswered(vec![ask], 0).is_empty());
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_what_a_connection_answers_before_it_closes() {
+    fn window_is_the_number_of_responses_before_a_connection_closes() {
         let mut queue = Queue::new();
         for exchange in 0..20 {
             push(&mut queue, exchange, 10);
@@ -246,8 +248,8 @@ mod tests {
             queue.window
         };
         assert_eq!(close_after(1), 1);
-        assert_eq!(close_after(1), 1, "it stays");
-        // Answers of connections that stay open.
+        assert_eq!(close_after(1), 1, "unchanged");
+        // Responses of connections that stay open.
         for (answers, window) in [(1, 1), (2, 2), (3, 2), (4, 4), (1000, 8)] {
             queue.answered(answers);
             assert_eq!(queue.window, window);

@@ -1,4 +1,4 @@
-//! Workers on the simulated network, whose clock panics: it is asked in each turn.
+//! Workers on the simulated network with a clock that panics: each turn reads it.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const NONE: Impairment = Impairment {
 /// A query for `. ANY`, which needs no upstream.
 const QUERY: [u8; 17] = *b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\0\0\xff\0\x01";
 
-/// Does something each time that it is asked, by the number of times.
+/// Calls a function at each reading, with the number of readings so far.
 struct Script<F> {
     time: ManualClock,
     asked: Cell<u64>,
@@ -45,8 +45,8 @@ impl<F: Fn(u64)> Clock for Script<F> {
     }
 }
 
-/// Runs a worker with a script that can send it a query; tells how it ended, how many answers came and
-/// what was counted.
+/// Runs a worker with a script that can send it a query; returns how it ended, the number of responses and the
+/// counters.
 fn supervised(
     time: &ManualClock,
     then: impl Fn(u64, &dyn Fn(&[u8; 17]), &WorkerHandle),
@@ -93,7 +93,7 @@ fn supervised(
 const UPSTREAM: &str = "[upstream]\nservers = [\"2001:2::1\"]\n";
 
 #[test]
-fn a_worker_that_panicked_goes_on_answering() {
+fn worker_continues_to_answer_after_a_panic() {
     let (ended, answers, counts) =
         supervised(&ManualClock::default(), |asked, ask, handle| match asked {
             1 | 11 => ask(&QUERY),
@@ -104,13 +104,13 @@ fn a_worker_that_panicked_goes_on_answering() {
     ended.unwrap();
     assert_eq!(answers, 2);
     assert_eq!(counts.worker_panics.get(), 1);
-    assert_eq!(counts.queries_udp.get(), 2, "counters go on");
+    assert_eq!(counts.queries_udp.get(), 2, "counters continue");
 }
 
 #[test]
-fn a_worker_that_panics_without_end_ends() {
+fn worker_that_panics_repeatedly_ends() {
     let (ended, _, counts) = supervised(&ManualClock::default(), |asked, _, _| {
-        // Each second time it is the supervisor who asks.
+        // Every second reading is by the supervisor.
         assert!(asked % 2 == 0, "a test");
     });
     let error = ended.unwrap_err();
@@ -119,7 +119,7 @@ fn a_worker_that_panics_without_end_ends() {
 }
 
 #[test]
-fn panics_that_are_rare_are_survived_for_ever() {
+fn rare_panics_are_survived_indefinitely() {
     let time = ManualClock::default();
     let (ended, answers, counts) = supervised(&time, |asked, ask, handle| {
         time.advance(6 * SECOND);
@@ -135,14 +135,14 @@ fn panics_that_are_rare_are_survived_for_ever() {
 }
 
 #[test]
-fn a_worker_that_panicked_while_it_drained_still_ends() {
+fn worker_that_panicked_while_draining_still_ends() {
     let (ended, answers, counts) = supervised(&ManualClock::default(), |asked, ask, handle| {
         match asked {
             // The upstream never answers, so this query keeps the first engine busy.
             1 => ask(b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\0\0\x01\0\x01"),
             3 => handle.send(ToWorker::Drain).unwrap(),
             5 => panic!("a test"),
-            _ => assert!(asked < 100, "it goes on serving"),
+            _ => assert!(asked < 100, "it is still serving"),
         }
     });
     ended.unwrap();

@@ -1,4 +1,4 @@
-//! Memory that is shared with the kernel, and rings in it.
+//! Memory that is shared with the kernel, and the rings in it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,13 +9,13 @@ use libc::c_int;
 
 use super::Offset;
 
-/// A mapping, until it is dropped.
+/// A memory mapping, unmapped on drop.
 pub(super) struct Mapping {
     pub(super) start: NonNull<u8>,
     pub(super) bytes: usize,
 }
 
-// SAFETY: plain memory; who may touch which part of it is said at its users.
+// SAFETY: plain memory; its users state who may access which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -25,7 +25,7 @@ impl Mapping {
     ///
     /// As for mmap(2).
     pub(super) fn new(bytes: usize, flags: c_int, fd: c_int, offset: u64) -> io::Result<Self> {
-        // SAFETY: a new mapping, wherever the kernel puts it, touches nothing that is there.
+        // SAFETY: a new mapping at an address that the kernel selects does not overlap existing memory.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -45,13 +45,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, and nobody has a reference into it any more. Frames stay with the
-        // kernel as long as it needs them.
+        // SAFETY: mapped by `new` with this length, and no references into it remain. The kernel keeps frames as long
+        // as it needs them.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// One ring: its side of the program, producer or consumer, is this one's alone; the other is the kernel's.
+/// One ring. This value is its only user in the program, as producer or consumer; the kernel is the other side.
 pub(super) struct Ring {
     mapping: Mapping,
     producer: usize,
@@ -60,9 +60,9 @@ pub(super) struct Ring {
     entries: usize,
     entry_bytes: usize,
     size: u32,
-    /// Where this side is, published or not.
+    /// Position of this side, published or not.
     pub(super) own: u32,
-    /// Where the other side was when last looked at.
+    /// Last known position of the other side.
     other: u32,
 }
 
@@ -91,23 +91,24 @@ impl Ring {
     }
 
     fn index(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: the kernel said that an aligned 32-bit index lies here, before the entries; both sides use it
+        // SAFETY: by the kernel's offsets, an aligned 32-bit index lies here, before the entries; both sides access it
         // atomically.
         unsafe { &*self.mapping.start.as_ptr().add(at).cast::<AtomicU32>() }
     }
 
     pub(super) fn entry(&self, i: u32) -> *mut u64 {
         let at = self.entries + (i & (self.size - 1)) as usize * self.entry_bytes;
-        // SAFETY: within the mapping, since the position is below the size that it was mapped for.
+        // SAFETY: within the mapping, since the position is below the size for which it was mapped.
         unsafe { self.mapping.start.as_ptr().add(at).cast() }
     }
 
-    /// Whether the kernel sleeps on this ring and has to be woken.
+    /// Whether the kernel sleeps on this ring and must be woken.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.index(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// For a producer: how many entries are free, at least `wanted` if there are.
+    /// For a producer: number of free entries. Reads the consumer's position only if fewer than `wanted` are known to
+    /// be free.
     pub(super) fn free(&mut self, wanted: u32) -> u32 {
         if free(self.own, self.other, self.size) < wanted {
             self.other = self.index(self.consumer).load(Ordering::Acquire);
@@ -115,18 +116,18 @@ impl Ring {
         free(self.own, self.other, self.size)
     }
 
-    /// For a producer: shows the kernel what was written.
+    /// For a producer: makes written entries visible to the kernel.
     pub(super) fn publish(&mut self) {
         self.index(self.producer).store(self.own, Ordering::Release);
     }
 
-    /// For a producer: how many entries the kernel has not taken yet.
+    /// For a producer: number of entries that the kernel has not consumed yet.
     pub(super) fn untaken(&self) -> u32 {
         self.own
             .wrapping_sub(self.index(self.consumer).load(Ordering::Acquire))
     }
 
-    /// For a consumer: how many entries wait.
+    /// For a consumer: number of waiting entries.
     pub(super) fn waiting(&mut self) -> u32 {
         if self.other == self.own {
             self.other = self.index(self.producer).load(Ordering::Acquire);
@@ -134,13 +135,13 @@ impl Ring {
         self.other.wrapping_sub(self.own)
     }
 
-    /// For a consumer: gives entries back that were read.
+    /// For a consumer: returns the entries that were read.
     pub(super) fn release(&mut self) {
         self.index(self.consumer).store(self.own, Ordering::Release);
     }
 }
 
-/// Free entries of a ring of `size` where the producer is at `own` and the consumer at `other`; indices wrap at 2^32.
+/// Free entries of a ring of `size` with the producer at `own` and the consumer at `other`; indices wrap at 2^32.
 fn free(own: u32, other: u32, size: u32) -> u32 {
     size - own.wrapping_sub(other)
 }
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_entries_are_counted_across_the_wrap_of_indices() {
+    fn free_entries_are_counted_across_index_wrap() {
         assert_eq!(free(0, 0, 8), 8);
         assert_eq!(free(8, 0, 8), 0);
         assert_eq!(free(3, u32::MAX - 1, 8), 3);
@@ -184,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_out_in_the_order_in_which_they_went_in_once_they_are_published() {
+    fn published_entries_are_consumed_in_order() {
         for at in [0, u32::MAX - 2] {
             let [mut producer, mut consumer] = rings(4, at);
             for value in 10..14 {
                 assert!(producer.free(1) > 0);
-                // SAFETY: the ring has a free entry, and nobody else uses it.
+                // SAFETY: the ring has a free entry, and has no other user.
                 unsafe { producer.entry(producer.own).write(value) };
                 producer.own = producer.own.wrapping_add(1);
             }

@@ -30,7 +30,7 @@ fn built(flow: &Flow, payload: &[u8]) -> Vec<u8> {
 
 /// Checksums of both packets were computed by hand from RFC 1071.
 #[test]
-fn a_frame_over_ipv6_is_what_the_standards_say() {
+fn ipv6_frame_matches_the_standards() {
     let mut expected = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd];
     expected.extend([0x60, 0, 0, 0, 0, 11, 17, 64]);
     for last in [2, 1] {
@@ -42,7 +42,7 @@ fn a_frame_over_ipv6_is_what_the_standards_say() {
 }
 
 #[test]
-fn a_frame_over_ipv4_in_a_virtual_lan_is_what_the_standards_say() {
+fn ipv4_frame_in_a_vlan_matches_the_standards() {
     let mut expected = vec![
         2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x20, 0x64, 8, 0,
     ];
@@ -55,7 +55,7 @@ fn a_frame_over_ipv4_in_a_virtual_lan_is_what_the_standards_say() {
 }
 
 #[test]
-fn a_frame_with_padding_gives_its_payload_alone() {
+fn padding_is_not_part_of_the_payload() {
     for flow in [flow_v4(), flow_v6()] {
         let mut frame = built(&flow, b"abc");
         frame.extend([0; 20]);
@@ -64,7 +64,7 @@ fn a_frame_with_padding_gives_its_payload_alone() {
 }
 
 #[test]
-fn a_datagram_whose_checksum_covers_the_pseudo_header_alone_has_not_left_the_machine() {
+fn checksum_of_the_pseudo_header_alone_is_accepted() {
     for flow in [flow_v4(), flow_v6()] {
         let mut frame = built(&flow, b"abcd");
         let at = flow.headers_bytes() - 2;
@@ -74,7 +74,7 @@ fn a_datagram_whose_checksum_covers_the_pseudo_header_alone_has_not_left_the_mac
 }
 
 #[test]
-fn only_ipv4_may_leave_the_checksum_out() {
+fn only_ipv4_may_omit_the_checksum() {
     for (flow, may) in [(flow_v4(), true), (flow_v6(), false)] {
         let mut frame = built(&flow, b"abcd");
         let at = flow.headers_bytes() - 2;
@@ -83,10 +83,10 @@ fn only_ipv4_may_leave_the_checksum_out() {
     }
 }
 
-/// Any single changed octet behind the Ethernet header is noticed, but for those that no checksum covers: of IPv6
-/// traffic class, flow label and hop limit.
+/// Any single changed octet after the Ethernet header is detected, except those that no checksum covers: IPv6 traffic
+/// class, flow label and hop limit.
 #[test]
-fn a_damaged_frame_is_not_read() {
+fn damaged_frame_is_refused() {
     for flow in [flow_v4(), flow_v6()] {
         let frame = built(&flow, b"some payload");
         let ip = frame.len()
@@ -107,7 +107,7 @@ fn a_damaged_frame_is_not_read() {
 }
 
 #[test]
-fn fragments_options_and_frames_that_are_cut_short_are_the_kernels() {
+fn fragments_options_and_truncated_frames_are_left_to_the_kernel() {
     let frame = built(&flow_v6(), b"abc");
     for len in 0..frame.len() {
         assert_eq!(parse(&frame[..len]), None, "{len} octets");
@@ -131,7 +131,7 @@ fn fragments_options_and_frames_that_are_cut_short_are_the_kernels() {
 }
 
 #[test]
-fn the_way_back_is_the_way_there_twice() {
+fn reversing_a_flow_twice_gives_the_same_flow() {
     let flow = flow_v4();
     assert_eq!(flow.reversed().source(), flow.destination());
     assert_eq!(flow.reversed().destination(), flow.source());
@@ -165,19 +165,19 @@ mod laws {
 
     proptest! {
         #[test]
-        fn what_was_built_is_read(flow in flows(), payload in prop::collection::vec(any::<u8>(), 0..1500)) {
+        fn built_frame_is_parsed_correctly(flow in flows(), payload in prop::collection::vec(any::<u8>(), 0..1500)) {
             let frame = built(&flow, &payload);
             prop_assert_eq!(frame.len(), flow.headers_bytes() + payload.len());
             prop_assert_eq!(parse(&frame), Some((flow, &payload[..])));
         }
 
         #[test]
-        fn any_octets_are_read_without_a_panic(frame in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn random_octets_never_panic(frame in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse(&frame);
         }
 
         #[test]
-        fn a_frame_without_room_is_not_built(flow in flows(), payload in prop::collection::vec(any::<u8>(), 0..50)) {
+        fn frame_that_does_not_fit_is_not_built(flow in flows(), payload in prop::collection::vec(any::<u8>(), 0..50)) {
             let mut short = vec![0; flow.headers_bytes() + payload.len() - 1];
             prop_assert_eq!(build(&flow, &payload, &mut short), None);
         }

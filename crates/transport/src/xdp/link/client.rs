@@ -1,4 +1,4 @@
-//! A link that asks one server.
+//! A link that queries one server.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -17,29 +17,29 @@ use crate::xdp::queue;
 use crate::xdp::steering::{Role, Steering};
 use crate::{Datagram, Link, LinkError};
 
-/// Nobody listens here: the datagram is sent so that the kernel looks for a neighbour (RFC 863).
+/// Destination port (discard, RFC 863) of the datagram that makes the kernel resolve a neighbour.
 const DISCARD_PORT: u16 = 9;
 
-/// How long it may look.
+/// Timeout of neighbour resolution.
 const NEIGHBOUR_NS: Nanos = 2 * SECOND;
 const NEIGHBOUR_RETRY_NS: Nanos = 5_000_000;
 
 impl XdpLink {
-    /// Opens `ports` source ports toward `server`, and AF_XDP sockets at the interface that leads there. Their
-    /// source addresses are those of `local`, in turn; without any the routing table chooses them.
+    /// Opens `ports` source ports to `server`, and AF_XDP sockets at the interface that leads there. Their source
+    /// addresses are those of `local`, in turn; without any the routing table selects them.
     ///
     /// # Errors
     ///
-    /// The ports cannot be had; no Ethernet interface leads to the server, or it carries the default route and
-    /// `options` does not force it; nobody there has a MAC address; the kernel or this process's rights do not
-    /// suffice; another program has the queues.
+    /// The ports are not available; no Ethernet interface leads to the server, or it carries the default route and
+    /// `options` does not force it; the MAC address of the next hop is unknown; the kernel or the process's privileges
+    /// are insufficient; another program uses the queues.
     pub fn client(
         server: SocketAddr,
         local: &[IpAddr],
         ports: usize,
         options: &Options,
     ) -> Result<Self, OpenError> {
-        // Datagrams that come by the kernel come one by one, as those that come by the rings.
+        // Datagrams from the kernel arrive one by one, like those from the rings.
         let slow = UdpLink::client(server, local, ports, Segmentation::Off)?;
         let own: Option<Vec<SocketAddr>> = (0..slow.ports()).map(|i| slow.local_addr(i)).collect();
         let own = own.unwrap_or_default();
@@ -108,7 +108,7 @@ impl XdpLink {
             }
             sent += 1;
         }
-        // What the driver drops is not told which.
+        // The driver does not report which frames it drops.
         let dropped = flush(queue)?;
         self.send_drops += dropped;
         Ok(sent - usize::try_from(dropped).unwrap_or(sent).min(sent))
@@ -128,7 +128,7 @@ impl XdpLink {
                 let asked = (max - total).min(2 * BATCH);
                 let misdirected = &mut self.misdirected;
                 let got = queue.arrivals.take(asked, |octets, stamp| {
-                    // What is not intact is lost, as it is to a socket.
+                    // Damaged frames are dropped, as by a socket.
                     let Some((flow, payload)) = frame::parse(octets) else {
                         return;
                     };
@@ -149,7 +149,7 @@ impl XdpLink {
                 self.cursor = (self.cursor + 1) % self.queues.len();
             }
         }
-        // The rings were empty just now.
+        // The rings were empty a moment ago.
         if self.is_slow_due() {
             let ports = LOOK_PORTS.max(self.ports().div_ceil(LOOKS_MAX));
             total += self.slow.receive(ports, each)?;
@@ -178,7 +178,7 @@ fn client(server: SocketAddr, own: &[SocketAddr], macs: [[u8; 6]; 2]) -> Client 
     }
 }
 
-/// The MAC address of whoever takes the packets for the server; the kernel looks for it if it does not know it.
+/// The MAC address of the next hop to the server; the kernel resolves it if necessary.
 fn neighbour(netlink: &mut Netlink, route: Route, server: SocketAddr) -> Result<[u8; 6], XdpError> {
     let unknown = |reason: io::Error| XdpError::Neighbour {
         ip: route.next,
@@ -191,14 +191,15 @@ fn neighbour(netlink: &mut Netlink, route: Route, server: SocketAddr) -> Result<
     if let Some(mac) = known()? {
         return Ok(mac);
     }
-    // From an address of the interface: the kernel asks for no neighbour from one that is local by a route alone.
+    // From an address of the interface: the kernel does not resolve neighbours for an address that is local only by a
+    // route.
     let socket = UdpSocket::bind((unspecified(server), 0)).map_err(unknown)?;
     let end = MonotonicClock.now() + NEIGHBOUR_NS;
     let mut tried = 0_u32;
     while MonotonicClock.now() < end {
-        // Again from time to time: the kernel gives up after three questions.
+        // Repeated from time to time: the kernel gives up after three requests.
         if tried.is_multiple_of(100) {
-            // An earlier failure is told here; the answer is what counts.
+            // May report an earlier failure; only the neighbour entry matters.
             let _ = socket.send_to(&[], (server.ip(), DISCARD_PORT));
         }
         tried += 1;

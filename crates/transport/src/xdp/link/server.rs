@@ -17,15 +17,16 @@ use crate::{Datagram, Departure, Link, LinkError, Origin};
 
 impl XdpLink {
     /// Opens a socket that listens at `listen`, and AF_XDP sockets at the interface with this address, or, if it is
-    /// unspecified, at all interfaces that have one and that programs may be attached to. With `share`, several links
-    /// may listen at the same address, each with a part of the queues.
+    /// unspecified, at all interfaces that have an address and to which programs may be attached. With `share`, several
+    /// links may listen at the same address, each with a part of the queues.
     ///
-    /// Addresses that an interface gets later are served by way of the kernel.
+    /// Addresses that an interface gets later are served through the kernel.
     ///
     /// # Errors
     ///
-    /// The address cannot be had; no Ethernet interface has it, or that carries the default route and `options` does
-    /// not force it; the kernel or this process's rights do not suffice; another program has the queues.
+    /// The address is not available; no Ethernet interface has it, or that interface carries the default route and
+    /// `options` does not force it; the kernel or the process's privileges are insufficient; another program uses the
+    /// queues.
     pub fn server(listen: SocketAddr, share: bool, options: &Options) -> Result<Self, OpenError> {
         let slow = UdpLink::server(listen, share, Segmentation::Off)?;
         let listen = slow.local_addr(0).unwrap_or(listen);
@@ -54,7 +55,7 @@ impl XdpLink {
                         options.part,
                     )?);
                 }
-                // Of all interfaces, those that may be used.
+                // Unspecified address: skips interfaces that may not be used.
                 Err(e @ XdpError::DefaultRoute { .. }) if listen.ip().is_unspecified() => {
                     refused = Some(e);
                 }
@@ -93,13 +94,13 @@ impl XdpLink {
         let taken = self.slow.answer(max, answer)?;
         self.departures.extend_from_slice(self.slow.departures());
         if taken > 0 {
-            // There may be more.
+            // There may be more datagrams.
             self.looked = 0;
         }
         Ok(taken)
     }
 
-    /// Answers what waits at the queue under the cursor.
+    /// Replies to the waiting datagrams of the queue at the cursor.
     fn answer_queue(
         &mut self,
         max: usize,
@@ -115,7 +116,7 @@ impl XdpLink {
         let noted = &mut self.departures;
         let mut too_long: Vec<(Origin, Box<[u8]>)> = Vec::new();
         let taken = arrivals.take(max, |octets, stamp| {
-            // What is not intact is lost, as it is to a socket.
+            // Damaged frames are dropped, as by a socket.
             let Some((flow, payload)) = frame::parse(octets) else {
                 return;
             };
@@ -138,7 +139,7 @@ impl XdpLink {
                     dropped += 1;
                 }
             } else {
-                // It leaves last, but is noted in the order in which it was written.
+                // It is sent last, but recorded in the order of writing.
                 let at = MonotonicClock.now();
                 let before = [waiting, 1].into_iter().filter(|replies| *replies > 0);
                 noted.extend(before.map(|replies| Departure { replies, at }));
@@ -163,7 +164,7 @@ impl XdpLink {
     ) -> Result<usize, LinkError> {
         self.departures.clear();
         let (mut replies, mut waiting) = (0, 0);
-        // Those that wait are all at this queue.
+        // All waiting replies are at this queue.
         let mut at = 0;
         while let Some((to, len)) = next(&mut self.scratch) {
             let len = len.min(FRAME_BYTES);
@@ -195,7 +196,7 @@ impl XdpLink {
         Ok(replies)
     }
 
-    /// Hands so many replies to the network, and notes when.
+    /// Sends `replies` replies and records the time.
     fn depart(&mut self, queue: usize, replies: usize) -> Result<(), LinkError> {
         if replies > 0 {
             self.departures.push(Departure {
@@ -207,7 +208,7 @@ impl XdpLink {
         Ok(())
     }
 
-    /// Sends a reply by the ordinary socket, which can fragment it and knows the neighbours.
+    /// Sends a reply by the ordinary socket, which can fragment it and resolve neighbours.
     fn by_the_kernel(&mut self, to: Origin, reply: &[u8]) -> Result<(), LinkError> {
         let mut left = Some(to);
         self.slow.reply(|frame| {
@@ -219,17 +220,17 @@ impl XdpLink {
     }
 }
 
-/// Whether a socket at `listen` takes what is sent to a local address.
+/// Whether a socket at `listen` receives datagrams to a local address.
 fn serves(listen: SocketAddr, ip: IpAddr) -> bool {
     match listen.ip() {
         IpAddr::V4(any) if any.is_unspecified() => ip.is_ipv4(),
-        // Sockets of both families, unless the system says otherwise.
+        // Such sockets serve both families, unless the system is configured otherwise.
         IpAddr::V6(any) if any.is_unspecified() => true,
         only => only == ip,
     }
 }
 
-/// Of the interfaces those with an address that a socket at `listen` serves, and that AF_XDP can be used at.
+/// The interfaces that have an address served by a socket at `listen` and that support AF_XDP.
 fn serving(listen: SocketAddr, all: &[Address], mut interfaces: Vec<Interface>) -> Vec<Interface> {
     interfaces.retain(|interface| {
         let mut own = all.iter().filter(|it| it.interface == interface.index);
@@ -239,7 +240,7 @@ fn serving(listen: SocketAddr, all: &[Address], mut interfaces: Vec<Interface>) 
     interfaces
 }
 
-/// A datagram as a socket at `listen` would tell it.
+/// Creates a datagram as a socket at `listen` would report it.
 fn datagram<'a>(
     flow: &Flow,
     payload: &'a [u8],

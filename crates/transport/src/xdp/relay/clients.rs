@@ -1,4 +1,4 @@
-//! The side of the clients.
+//! The client side.
 
 use rustix::event::epoll::{self, EventFlags};
 
@@ -12,7 +12,7 @@ use crate::xdp::{hops, queue::Queue};
 use crate::{Counters, LinkError, Origin};
 
 impl XdpRelay {
-    /// Hands the queries of a queue to `answer`, a batch at most; returns how many.
+    /// Passes the queries of a queue to `answer`, at most one batch; returns their number.
     fn queries_of(
         &mut self,
         at: usize,
@@ -31,7 +31,7 @@ impl XdpRelay {
         let mut too_long: Vec<(Origin, Box<[u8]>)> = Vec::new();
         let mut total = 0;
         arrivals.take(max.min(BATCH), |octets, _| {
-            // What is not intact is lost, as it is to a socket.
+            // Damaged frames are dropped, as by a socket.
             let Some((flow, payload)) = frame::parse(octets) else {
                 return;
             };
@@ -72,7 +72,7 @@ impl XdpRelay {
         total
     }
 
-    /// Hands over the queries that were found while replies were looked for.
+    /// Passes on the queries received while reading for replies.
     fn held_queries(
         &mut self,
         answer: &mut impl FnMut(&Origin, &[u8], &mut [u8]) -> usize,
@@ -98,7 +98,7 @@ impl XdpRelay {
         total
     }
 
-    /// Sends a reply by the ring that its query came by, if it can.
+    /// Sends a reply by the ring that received its query, if possible.
     fn send_reply(&mut self, to: &Origin, reply: &[u8]) {
         let listen = self.listen.get(usize::from(to.socket));
         let way = listen.and_then(|listen| self.hops.way(*listen, to));
@@ -111,7 +111,7 @@ impl XdpRelay {
         self.counted.send_drops += u64::from(!is_pushed);
     }
 
-    /// Sends a reply by an ordinary socket, which can fragment it and knows the neighbours.
+    /// Sends a reply by an ordinary socket, which can fragment it and resolve neighbours.
     fn by_the_kernel(&mut self, to: &Origin, reply: &[u8]) {
         self.udp.clients.reply(to, |frame| {
             frame[..reply.len()].copy_from_slice(reply);
@@ -124,7 +124,7 @@ fn origin(flow: &Flow, listen: std::net::SocketAddr, socket: usize, interface: u
     Origin {
         peer: hops::peer(flow, listen, interface),
         local: hops::local(flow, listen, interface),
-        // As many sockets as the kernel has ports.
+        // There are never more sockets than ports, so the index fits.
         socket: u16::try_from(socket).unwrap_or(u16::MAX),
     }
 }
@@ -170,8 +170,8 @@ impl ClientSide for XdpRelay {
         self.udp.clients.flush();
     }
 
-    /// Meanwhile those queries wait in the rings that do not come where replies do: of the others some wait here, and
-    /// more are lost and counted.
+    /// Meanwhile, queries wait in the rings that carry no replies. Queries in the other rings are held here up to a
+    /// limit; more are lost and counted.
     fn accept(&mut self, yes: bool) {
         if self.accepting == yes {
             return;
@@ -184,7 +184,8 @@ impl ClientSide for XdpRelay {
         };
         for (queue, uses) in self.queues.iter().zip(&self.uses) {
             if !uses.upstreams {
-                // Allocates nothing and so cannot fail; if it did, `receive` would still obey.
+                // Allocates nothing and therefore cannot fail; even if it failed, `receive` would still respect
+                // `accepting`.
                 let fd = queue.arrivals.fd();
                 let _ = epoll::modify(&self.udp.epoll, fd, ring_token(), flags);
             }

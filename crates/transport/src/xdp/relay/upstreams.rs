@@ -1,4 +1,4 @@
-//! The side of the upstream servers.
+//! The upstream side.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,7 +14,7 @@ use crate::xdp::steering::Role;
 use crate::{Counters, LinkError};
 
 impl XdpRelay {
-    /// Hands the replies of a queue to `each`, a batch at most; returns how many frames there were, and how many
+    /// Passes the replies of a queue to `each`, at most one batch; returns the number of frames and the number of
     /// replies.
     fn replies_of(&mut self, at: usize, each: &mut impl FnMut(Arrival<'_>)) -> (usize, usize) {
         let (listen, numbers, asking) = (&self.listen, &self.numbers, &self.asking);
@@ -22,7 +22,7 @@ impl XdpRelay {
         let Queue { arrivals, .. } = &mut self.queues[at];
         let mut total = 0;
         let frames = arrivals.take(BATCH, |octets, _| {
-            // What is not intact is lost, as it is to a socket.
+            // Damaged frames are dropped, as by a socket.
             let Some((flow, payload)) = frame::parse(octets) else {
                 return;
             };
@@ -49,7 +49,7 @@ impl XdpRelay {
         (frames, total)
     }
 
-    /// The flow from a port to its server and the queue that it leaves by; `None` if it has to go by way of the kernel.
+    /// The flow from a port to its upstream and the outgoing queue; `None` if the query must go through the kernel.
     fn way_to(&mut self, server: usize, port: usize) -> Option<(usize, Flow)> {
         let Server {
             address,
@@ -70,11 +70,11 @@ impl XdpRelay {
             addresses: frame::addresses(local.ip(), address.ip())?,
             ports: [local.port(), address.port()],
         };
-        // The way from another address may be another.
+        // The path from another address may differ.
         (local.ip() == way.from).then_some((way.queue, flow))
     }
 
-    /// Asks the kernel for the way to a server. The question at hand is to go by way of the kernel.
+    /// Queries the path to an upstream from the kernel. The current query must go through the kernel.
     fn look(&mut self, server: usize, port: usize, now: Nanos) {
         let from = self.udp.upstreams.local_addr(server, port);
         let known = &mut self.asking[server];
@@ -86,7 +86,7 @@ impl XdpRelay {
         });
     }
 
-    /// The local address of a port whose replies come to the rings.
+    /// The local address of a port whose replies arrive at the rings.
     fn steer(&mut self, server: usize, port: usize) -> Option<SocketAddr> {
         let known = self.asking.get_mut(server)?;
         let place = known.ports.get_mut(port)?;
@@ -97,14 +97,14 @@ impl XdpRelay {
         let wanted = self.steerings.iter().map(|steering| {
             steering.want(Role::Asks, &[known.address], &[local.port()], self.part)
         });
-        // If the kernel refuses, the kernel has them.
+        // If steering fails, the kernel carries the replies.
         let wanted = wanted.collect::<Result<Vec<_>, _>>().ok()?;
         *place = Some((local, wanted));
         self.numbers.set(local, Some((server, port)));
         Some(local)
     }
 
-    /// Leaves the replies to a port to the kernel.
+    /// Stops steering the replies to a port.
     fn forget(&mut self, server: usize, port: usize) {
         let place = self
             .asking
@@ -115,7 +115,7 @@ impl XdpRelay {
         }
     }
 
-    /// What found no room in the rings.
+    /// Number of frames dropped at full rings.
     pub(super) fn ring_drops(&self) -> Result<u64, LinkError> {
         let mut drops = 0;
         for queue in &self.queues {
@@ -139,7 +139,7 @@ impl Server {
         }
     }
 
-    /// Whether a frame is from this server, and to the address of this port.
+    /// Whether a frame is from this server and to the address of this port.
     pub(super) fn sent(&self, flow: &Flow, port: usize) -> bool {
         let from = flow.source();
         let local = self.ports.get(port).and_then(Option::as_ref);
@@ -148,10 +148,10 @@ impl Server {
     }
 }
 
-/// The way to a server as the kernel would take it, if it leads by one of these queues and the neighbour is known.
+/// The kernel's path to an upstream, if it leads through one of these queues and the neighbour is known.
 fn way(netlink: &mut Netlink, queues: &[Queue], to: SocketAddr, from: IpAddr) -> Option<Way> {
     let route = netlink.route(to.ip(), from).ok()?;
-    // Of link-local addresses only their scope says which link is meant.
+    // For link-local addresses, only the scope identifies the link.
     if let SocketAddr::V6(to) = to
         && ![0, route.interface].contains(&to.scope_id())
     {
@@ -230,7 +230,7 @@ impl UpstreamSide for XdpRelay {
         self.udp.upstreams.flush();
     }
 
-    /// What the rings have lost is counted at the side of the clients.
+    /// Losses of the rings are counted on the client side.
     fn counters(&mut self) -> Result<Counters, LinkError> {
         let mut counters = self.udp.upstreams.counters()?;
         counters.foreign += self.counted.foreign;

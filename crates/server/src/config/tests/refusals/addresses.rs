@@ -1,11 +1,11 @@
-//! Addresses that can be read in two ways.
+//! Ambiguous addresses.
 
 use expect_test::expect;
 
 use super::refused_beside_upstream;
 
 #[test]
-fn ipv6_addresses_that_are_meant_to_have_a_port_need_brackets() {
+fn ipv6_addresses_that_seem_to_have_a_port_need_brackets() {
     refused_beside_upstream(
         &[
             r#"listen = ["::1:53"]"#,

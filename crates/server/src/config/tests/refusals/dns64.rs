@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::refused_beside_upstream;
 
 #[test]
-fn a_prefix_is_one_of_six_lengths_without_stray_bits() {
+fn prefix_with_invalid_length_or_stray_bits_is_refused() {
     refused_beside_upstream(
         &[
             r#"[dns64]
@@ -49,7 +49,7 @@ prefix = 96"#,
 }
 
 #[test]
-fn a_prefix_is_one_that_a_translator_can_have() {
+fn prefix_that_no_translator_can_use_is_refused() {
     refused_beside_upstream(
         &[
             r#"[dns64]
@@ -104,7 +104,7 @@ prefix = "::1:0:0/96""#,
 }
 
 #[test]
-fn a_list_of_prefixes_has_each_once_and_at_most_8() {
+fn repeated_or_more_than_8_prefixes_are_refused() {
     let nine: Vec<_> = (1..=9).map(|i| format!("\"2001:db8:{i}::/96\"")).collect();
     let nine = format!("[dns64]\nprefix = [{}]", nine.join(", "));
     refused_beside_upstream(
@@ -142,7 +142,7 @@ prefix = ["2001:db8:1::/96", "none"]"#,
 }
 
 #[test]
-fn networks_have_no_host_bits_and_the_right_family() {
+fn networks_with_host_bits_or_wrong_family_are_refused() {
     refused_beside_upstream(
         &[
             r#"allow = ["10.0.0.1/8", "2001:db8::/129"]"#,
@@ -193,7 +193,7 @@ map = [{ ipv4 = "2001:db8::/32", prefix = "none" }]"#,
 }
 
 #[test]
-fn ranges_of_the_map_do_not_overlap() {
+fn overlapping_ranges_of_the_map_are_refused() {
     refused_beside_upstream(
         &[
             r#"[dns64]
@@ -225,7 +225,7 @@ map = [{ ipv4 = "10.0.0.0/8" }]"#,
 }
 
 #[test]
-fn a_domain_has_one_rule() {
+fn two_rules_for_one_domain_are_refused() {
     refused_beside_upstream(
         &[
             r#"[dns64]
@@ -279,7 +279,7 @@ include-domains = ["*.a.test", "a..test", "münchen.de"]"#,
 }
 
 #[test]
-fn what_has_no_effect_alone_is_refused() {
+fn keys_without_effect_are_refused() {
     refused_beside_upstream(
         &[
             r#"[dns64]
@@ -302,7 +302,7 @@ ptr-name = "nat64.test""#,
 }
 
 #[test]
-fn views_have_clients_and_can_be_reached() {
+fn views_without_clients_or_reachability_are_refused() {
     refused_beside_upstream(
         &[
             r#"[[view]]
@@ -341,7 +341,7 @@ clients = ["10.0.0.0/8"]"#,
 }
 
 #[test]
-fn the_well_known_prefix_has_one_length() {
+fn well_known_prefix_of_another_length_is_refused() {
     refused_beside_upstream(
         &[
             "[dns64]\nprefix = \"64:ff9b::/64\"",

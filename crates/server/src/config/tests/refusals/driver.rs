@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::refused_beside_upstream;
 
 #[test]
-fn interfaces_have_names_and_known_keys() {
+fn invalid_interface_names_and_keys_are_refused() {
     refused_beside_upstream(
         &[
             r#"driver-cache = "eth0""#,
@@ -62,7 +62,7 @@ fn interfaces_have_names_and_known_keys() {
 }
 
 #[test]
-fn an_interface_takes_one_program() {
+fn interface_for_two_programs_is_refused() {
     refused_beside_upstream(
         &["af-xdp = [\"eth1\", \"eth0\"]\ndriver-cache = [\"eth0\"]"],
         expect![[r#"

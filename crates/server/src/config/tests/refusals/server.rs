@@ -1,11 +1,11 @@
-//! Everything else: syntax, keys, values and upstreams.
+//! All other refusals: syntax, keys, values and upstreams.
 
 use expect_test::expect;
 
 use super::{refused, refused_beside_upstream};
 
 #[test]
-fn unknown_keys_lead_to_known_ones() {
+fn unknown_keys_suggest_known_ones() {
     refused_beside_upstream(
         &[
             r#"[dns64]
@@ -56,7 +56,7 @@ udp-size = 512"#,
 }
 
 #[test]
-fn words_are_those_that_are_known() {
+fn unknown_words_are_refused() {
     refused_beside_upstream(
         &[
             r#"any = "minimum""#,
@@ -84,7 +84,7 @@ level = 3"#,
 }
 
 #[test]
-fn times_have_units_and_bounds() {
+fn durations_without_units_or_outside_bounds_are_refused() {
     refused_beside_upstream(
         &[
             r#"[tcp]
@@ -128,7 +128,7 @@ idle = "1ms""#,
 }
 
 #[test]
-fn ttls_are_whole_seconds_and_in_order() {
+fn ttls_must_be_whole_seconds_and_in_order() {
     refused_beside_upstream(
         &[
             r#"[cache]
@@ -164,7 +164,7 @@ max-ttl = "1m""#,
 }
 
 #[test]
-fn sizes_have_units_and_bounds() {
+fn sizes_without_units_or_outside_bounds_are_refused() {
     refused_beside_upstream(
         &[
             r#"[cache]
@@ -201,7 +201,7 @@ size = "lots""#,
 }
 
 #[test]
-fn numbers_have_bounds() {
+fn numbers_outside_bounds_are_refused() {
     refused_beside_upstream(
         &[
             r#"udp-size = 511"#,
@@ -240,7 +240,7 @@ fn numbers_have_bounds() {
 }
 
 #[test]
-fn counts_have_bounds_and_words_of_their_own() {
+fn counts_outside_bounds_and_unknown_words_are_refused() {
     refused_beside_upstream(
         &[
             r#"workers = 0"#,
@@ -281,7 +281,7 @@ burst = 10"#,
 }
 
 #[test]
-fn paths_and_users_are_usable() {
+fn unusable_paths_and_users_are_refused() {
     refused_beside_upstream(
         &[
             r#"user = """#,
@@ -317,7 +317,7 @@ prefetch = "yes""#,
 }
 
 #[test]
-fn listen_addresses_are_given_once() {
+fn repeated_listen_addresses_are_refused() {
     refused_beside_upstream(
         &[
             r#"listen = ["[::]:53", "[::]"]"#,
@@ -349,7 +349,7 @@ fn listen_addresses_are_given_once() {
 }
 
 #[test]
-fn some_upstream_is_given() {
+fn missing_upstream_is_refused() {
     refused(
         &[
             r#"listen = ["[::]:53"]
@@ -385,7 +385,7 @@ servers = []"#,
 }
 
 #[test]
-fn an_upstream_is_one_server_and_not_this_one() {
+fn upstream_must_be_one_server_and_not_this_server() {
     refused(
         &[
             r#"[upstream]
@@ -441,7 +441,7 @@ servers = ["[::ffff:127.0.0.1]:53"]"#,
 }
 
 #[test]
-fn an_address_has_a_port_and_a_link_local_one_a_zone() {
+fn address_needs_a_valid_port_and_link_local_address_needs_a_zone() {
     refused(
         &[r#"listen = ["127.0.0.1:0"]
 [upstream]
@@ -466,7 +466,7 @@ servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]"#],
 }
 
 #[test]
-fn an_upstream_has_a_time_and_a_number_of_attempts() {
+fn invalid_timeout_and_attempts_of_an_upstream_are_refused() {
     refused(
         &[
             r#"[upstream]
@@ -518,7 +518,7 @@ delay = "50ms""#,
 }
 
 #[test]
-fn what_is_no_toml_is_shown() {
+fn invalid_toml_is_shown() {
     refused(
         &[
             r#"[dns64]
@@ -566,7 +566,7 @@ workers = 2"#,
 }
 
 #[test]
-fn connections_of_one_client_exceed_all_connections() {
+fn more_connections_per_client_than_in_total_are_refused() {
     refused_beside_upstream(
         &["[tcp]\nconnections = 8\nconnections-per-client = 9"],
         expect![[r#"
