@@ -1,4 +1,4 @@
-//! Any text as a configuration: `cargo +nightly fuzz run config`.
+//! Fuzzes configurations: `cargo +nightly fuzz run config`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any line as a request over the control socket: `cargo +nightly fuzz run control`.
+//! Fuzzes requests over the control socket: `cargo +nightly fuzz run control`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any connection of a client: `cargo +nightly fuzz run dialogue`.
+//! Fuzzes the connection of a client: `cargo +nightly fuzz run dialogue`.
 
 #![no_main]
 

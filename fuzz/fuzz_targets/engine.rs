@@ -1,4 +1,4 @@
-//! Clients, upstreams and time at their worst: `cargo +nightly fuzz run engine`.
+//! Fuzzes the engine with clients, upstreams and the clock: `cargo +nightly fuzz run engine`.
 
 #![no_main]
 

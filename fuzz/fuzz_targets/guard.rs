@@ -1,4 +1,4 @@
-//! Hostile octets from clients: `cargo +nightly fuzz run guard`.
+//! Fuzzes messages of clients: `cargo +nightly fuzz run guard`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any octets as a request for the metrics page: `cargo +nightly fuzz run http`.
+//! Fuzzes requests for the metrics page: `cargo +nightly fuzz run http`.
 
 #![no_main]
 

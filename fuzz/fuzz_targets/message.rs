@@ -1,4 +1,4 @@
-//! Hostile octets as a DNS message: `cargo +nightly fuzz run message`.
+//! Fuzzes DNS messages: `cargo +nightly fuzz run message`.
 
 #![no_main]
 

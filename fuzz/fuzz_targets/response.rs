@@ -1,4 +1,4 @@
-//! Hostile octets as responses of upstreams: `cargo +nightly fuzz run response`.
+//! Fuzzes responses of upstreams: `cargo +nightly fuzz run response`.
 
 #![no_main]
 

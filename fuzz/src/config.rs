@@ -1,20 +1,20 @@
-//! What must hold for any text taken as a configuration. Shared by the fuzz target `config` and by
-//! the test that replays its corpus.
+//! Checks that hold for any text as a configuration. The fuzz target `config` and the test that
+//! replays its corpus use them.
 
 use dns64d::config::{self, ConfigError, mtd64ng};
 use dns64d::settings::{Settings, UPSTREAMS_MAX, VIEWS_MAX};
 
-/// What `nameserver defaults` finds.
+/// The file that `nameserver defaults` reads.
 const RESOLV_CONF: &str = "nameserver 192.0.2.53\nnameserver 2001:db8::53\n";
 
-/// Reads the text as each kind of file and panics where a promise is broken.
+/// Parses the text as each kind of file and panics if a property is violated.
 pub(crate) fn check(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let toml = config::parse(&text, "file");
     check_result(&text, toml.as_ref());
     let conf = mtd64ng::parse(&text, "file", RESOLV_CONF);
     check_result(&text, conf.as_ref().map(|loaded| &loaded.settings));
-    // The file of the system is as strange as any other.
+    // The file of the system may be as malformed as any other.
     let strange = mtd64ng::parse("nameserver defaults\n", "file", &text);
     let settings = strange.as_ref().map(|loaded| &loaded.settings);
     check_result("nameserver defaults\n", settings);
@@ -38,7 +38,7 @@ fn check_result(text: &str, result: Result<&Settings, &ConfigError>) {
     }
 }
 
-/// What the rest of the server relies on.
+/// The properties that the rest of the server relies on.
 fn check_settings(settings: &Settings) {
     assert!(!settings.listen.is_empty() && settings.workers >= 1);
     assert!((1..=UPSTREAMS_MAX).contains(&settings.upstreams.len()));

@@ -1,10 +1,10 @@
-//! What must hold for any line that comes over the control socket. Shared by the fuzz target `control`
-//! and by the test that replays its corpus.
+//! Checks that hold for any line from the control socket. The fuzz target `control` and the test
+//! that replays its corpus use them.
 
 use dns64_wire::name::NameBuf;
 use dns64d::control::{Answer, REQUEST_LEN_MAX, Request};
 
-/// Reads the line and panics where a promise is broken.
+/// Parses the line and panics if a property is violated.
 pub(crate) fn check(bytes: &[u8]) {
     match Request::parse(&String::from_utf8_lossy(bytes)) {
         Ok(request) => {
@@ -21,7 +21,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// There is room for every name, however it has to be written.
+/// Checks that every name fits, whatever its escapes.
 fn check_len(request: Request) {
     if let Request::Flush { name: Some(name) } = request
         && let Ok(name) = name.parse::<NameBuf>()

@@ -1,8 +1,8 @@
-//! What must hold for the TCP connection of a client, whatever client, worker and time do. Shared by
-//! the fuzz target `dialogue` and by the test that replays its corpus.
+//! Checks that hold for the TCP connection of a client, whatever the client, the worker and the
+//! clock do. The fuzz target `dialogue` and the test that replays its corpus use them.
 //!
-//! An input is an octet for the limits, one for the number of events, two octets for each event, and
-//! then what the client sends.
+//! An input is an octet for the limits, one for the number of events, two octets for each event,
+//! and then the data of the client.
 
 use std::collections::VecDeque;
 
@@ -11,16 +11,16 @@ use dns64d::framed::Held;
 use dns64d::gateway::dialogue::{Closed, Dialogue};
 use dns64d::settings::TcpSettings;
 
-/// Octets that are read at once, and that may wait beside a message that is not whole.
+/// Octets per read, and limit for those that wait besides an incomplete message.
 const CHUNK_LEN: usize = 16 * 1024;
 
-/// A message with its length.
+/// Length of the longest message with its length field.
 const FRAME_MAX: usize = 2 + 65_535;
 
-/// The least message: a header (RFC 1035 section 4.1.1).
+/// Length of the shortest message: a header (RFC 1035 section 4.1.1).
 const HEADER_LEN: usize = 12;
 
-/// Turns a dialogue over the events and panics where a promise is broken.
+/// Runs a dialogue with the events and panics if a property is violated.
 pub(crate) fn check(bytes: &[u8]) {
     let [limits, events, rest @ ..] = bytes else {
         return;
@@ -37,18 +37,18 @@ pub(crate) fn check(bytes: &[u8]) {
     run.wind_up();
 }
 
-/// A dialogue and what is known of it.
+/// A dialogue and its expected state.
 struct Run<'a> {
     dialogue: Dialogue,
     held: Held,
     now: Nanos,
     pipeline_max: usize,
-    /// What the client has not sent yet.
+    /// Data that the client has not sent yet.
     to_come: &'a [u8],
-    /// What it has sent and the worker has not got.
+    /// Data that the client has sent and the worker has not received.
     sent: VecDeque<u8>,
     under_way: usize,
-    /// What is to leave, one answer after the other.
+    /// Responses to be sent, in order.
     answers: VecDeque<Vec<u8>>,
     given: u8,
     ended: bool,
@@ -92,12 +92,12 @@ impl<'a> Run<'a> {
                 self.ended = true;
                 self.dialogue.end();
             }
-            // Nothing to say.
+            // No response.
             _ => self.answer(0),
         }
     }
 
-    /// Octets come from the client, if they are wanted.
+    /// Receives octets from the client, if the dialogue reads.
     fn receive(&mut self, len: usize) {
         assert!(!(self.ended && self.dialogue.wants_queries()));
         if !self.dialogue.wants_queries() {
@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
         self.dialogue.inbox().extend_from_slice(come);
     }
 
-    /// The worker gives an answer, or none.
+    /// Passes a response of the worker, or none.
     fn answer(&mut self, len: usize) {
         if self.under_way == 0 {
             return;
@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
         self.dialogue.answered(framed, self.now);
     }
 
-    /// Octets of answers leave, if there are any.
+    /// Sends octets of responses, if there are any.
     fn send(&mut self, len: usize) {
         let first = self.answers.front().map(Vec::as_slice);
         assert_eq!(self.dialogue.unsent(), first, "answers in their order");
@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
         self.dialogue.sent(len, self.now);
     }
 
-    /// The worker gets what it may. Each query reaches it once, whole, in its order.
+    /// Passes the available queries to the worker. It gets each query once, complete and in order.
     fn hand_over(&mut self) -> Result<(), Closed> {
         loop {
             let expected = expected(self.sent.make_contiguous());
@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether the connection is over, for a reason that holds.
+    /// Whether the connection is closed, for a valid reason.
     fn is_over(&self) -> bool {
         let (deadline, late) = self.dialogue.deadline();
         let quiet = self.under_way == 0 && self.answers.is_empty();
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         self.dialogue.over(self.now).is_some()
     }
 
-    /// Answers what is under way, sends all of it, and lets the connection be idle.
+    /// Answers all pending queries, sends all responses, and waits until the connection is idle.
     fn wind_up(mut self) {
         while self.under_way > 0 || !self.answers.is_empty() {
             self.answer(1);
@@ -190,11 +190,11 @@ impl<'a> Run<'a> {
             }
         }
         self.now = self.dialogue.deadline().0;
-        assert!(self.is_over(), "it lasts for ever");
+        assert!(self.is_over(), "the connection stays open");
     }
 }
 
-/// The query that octets begin with, if it is whole; an error if they begin with none.
+/// The query at the start of the octets, if it is complete; an error if they cannot be one.
 fn expected(octets: &[u8]) -> Result<Option<&[u8]>, ()> {
     match octets {
         [high, low, rest @ ..] => match usize::from(u16::from_be_bytes([*high, *low])) {

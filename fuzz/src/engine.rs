@@ -1,7 +1,7 @@
-//! What must hold for an engine, whatever clients, upstreams and time do. Shared by the fuzz
-//! target `engine` and by the test that replays its corpus.
+//! Checks that hold for an engine, whatever clients, upstreams and the clock do. The fuzz target
+//! `engine` and the test that replays its corpus use them.
 //!
-//! An input is an octet that chooses the settings, and then events: see [`Run::event`].
+//! An input is an octet that selects the settings, and then events: see [`Run::event`].
 
 #[path = "engine_input.rs"]
 mod input;
@@ -23,7 +23,7 @@ use dns64d::settings::Settings;
 use input::Input;
 use model::Model;
 
-/// Settings that differ in what the engine does. All caches are small, so that they get full.
+/// Settings with different behaviour of the engine. All caches are small, so that they become full.
 const SETTINGS: [&str; 6] = [
     "forward-special = [\"2.0.192.in-addr.arpa\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n[cache]\nsize = \"1MiB\"\n",
     "queries-max = 3\nany = \"forward\"\n[upstream]\nservers = [\"192.0.2.53\", \"192.0.2.54\"]\n\
@@ -43,14 +43,15 @@ const SETTINGS: [&str; 6] = [
      dns64 = { enabled = true, exclude-aaaa = [\"::/0\"] }\n[cache]\nsize = \"1MiB\"\nserve-stale = \"1d\"\n",
 ];
 
-/// Events of one run: more find nothing new, only slower.
+/// Largest number of events in a run: more find nothing new and are slower.
 const EVENTS_MAX: usize = 64;
 
-/// Deadlines met while a run is wound up. Each query has four moments, each question 16 attempts at
-/// most on each of three servers with two deadlines each, and there are fewer of both than events.
+/// Largest number of deadlines at the end of a run. Each query has four, each upstream query at
+/// most 16 attempts on each of three servers with two deadlines each, and there are fewer of both
+/// than events.
 const DEADLINES_MAX: usize = 1 << 14;
 
-/// All settings, read once.
+/// All settings, parsed once.
 fn settings() -> &'static [Settings] {
     static SETTINGS_READ: OnceLock<Vec<Settings>> = OnceLock::new();
     SETTINGS_READ.get_or_init(|| {
@@ -62,7 +63,7 @@ fn settings() -> &'static [Settings] {
     })
 }
 
-/// Turns an engine over the events and panics where a promise is broken.
+/// Runs an engine with the events and panics if a property is violated.
 pub(crate) fn check(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut run = Run::new(input.choose(settings()));
@@ -103,7 +104,7 @@ impl Run {
         }
     }
 
-    /// One event, chosen by an octet.
+    /// Runs one event, which an octet selects.
     fn event(&mut self, input: &mut Input<'_>) {
         self.actions.clear();
         match input.octet() % 12 {
@@ -117,7 +118,7 @@ impl Run {
             }
             4 => self.reply(input, 1),
             5 => {
-                // Later than anybody waits, and perhaps before a timer has found that out.
+                // After the deadline of all queries, perhaps before a timer has run.
                 self.now += DEADLINE_NS;
                 if input.octet() & 1 == 0 {
                     self.engine.on_timer(self.now, &mut self.actions);
@@ -140,12 +141,13 @@ impl Run {
                     .on_reply(server, port.into(), &message, now, actions);
             }
             9 | 10 => {
-                // From a millisecond to an hour.
+                // From 1 ms to an hour.
                 let step = input.octet();
                 let unit = [1_000_000, 30_000_000, SECOND, 15 * SECOND][usize::from(step % 4)];
                 self.now += unit * Nanos::from(step);
                 self.engine.on_timer(self.now, &mut self.actions);
-                // Whoever came more than a deadline ago has its answer, and its place is free.
+                // Every query that is older than the deadline has its response, and its slot is
+                // free.
                 self.settle();
                 self.model.check_places(self.now, &self.counts);
                 return;
@@ -185,7 +187,7 @@ impl Run {
         }
     }
 
-    /// An answer to a question that was asked in a datagram, perhaps one that is over, so many times.
+    /// Sends a response to a UDP query, which may be finished, this many times.
     fn reply(&mut self, input: &mut Input<'_>, times: usize) {
         let Some((server, port, question)) = input.choose_from_end(&self.model.datagrams) else {
             return;
@@ -199,7 +201,7 @@ impl Run {
         }
     }
 
-    /// Word that nobody listens where a question was sent to, perhaps one that is over.
+    /// Reports an upstream as unreachable, for a query that may be finished.
     fn unreachable(&mut self, input: &mut Input<'_>) {
         if let Some((server, port, _)) = input.choose_from_end(&self.model.datagrams) {
             let (now, actions) = (self.now, &mut self.actions);
@@ -222,7 +224,7 @@ impl Run {
         self.engine.on_connection(exchange, message, now, actions);
     }
 
-    /// Looks at what the engine wants done.
+    /// Checks and records the actions of the engine.
     fn settle(&mut self) {
         for action in self.actions.list() {
             match action {
@@ -246,7 +248,7 @@ impl Run {
                     self.model.sent_connection(*server, *exchange, message);
                 }
                 Action::Renew { server, port } => self.model.renewed(*server, *port),
-                // It only repeats an answer.
+                // It only reports a response.
                 Action::Servfail { .. } => {}
                 Action::Tell { worker, .. } => panic!("there is no worker {worker}"),
                 Action::Down { server, .. } => self.model.turned(*server, true),
@@ -256,7 +258,7 @@ impl Run {
         self.model.check_bounds(&self.counts, &self.cache);
     }
 
-    /// Lets time pass until nothing is waited for: everybody has been answered by then.
+    /// Advances the clock until no timer is left: by then all queries must be answered.
     fn wind_up(&mut self) {
         for _ in 0..DEADLINES_MAX {
             let Some(deadline) = self.engine.next_deadline() else {
@@ -268,7 +270,7 @@ impl Run {
             self.settle();
         }
         assert_eq!(self.engine.next_deadline(), None, "deadlines without end");
-        assert!(self.engine.is_idle(), "a query waits for nothing");
+        assert!(self.engine.is_idle(), "a query waits without a timer");
         self.actions.clear();
         self.engine.on_timer(self.now, &mut self.actions);
         assert_eq!(self.counts.lookups_in_flight.get(), 0);

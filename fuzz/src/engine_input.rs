@@ -1,11 +1,11 @@
-//! From octets to choices, and from choices to messages that get far.
+//! Converts octets into choices, and choices into messages that pass many checks.
 
 use dns64_wire::message::{HEADER_LEN, Message};
 
-/// The octets that are left; when there are no more, zeros.
+/// The remaining octets; zeros when there are none left.
 pub(crate) struct Input<'a>(&'a [u8]);
 
-/// Names that mean something to the settings, or to each other.
+/// Names that are in the settings, or lead to each other.
 const NAMES: [&[u8]; 12] = [
     b"\x01a\x07example\0",
     b"\x01b\x07example\0",
@@ -40,7 +40,7 @@ const IPV4: [[u8; 4]; 4] = [
 
 const TTLS: [u32; 4] = [0, 5, 3600, u32::MAX];
 
-/// Most records of a planned response.
+/// Largest number of planned records in a response.
 const RECORDS_MAX: u8 = 8;
 
 impl<'a> Input<'a> {
@@ -72,13 +72,13 @@ impl<'a> Input<'a> {
         NAMES[usize::from(self.octet()) % NAMES.len()]
     }
 
-    /// One of a list, counted from its end.
+    /// An item of a list, counted from its end.
     pub(crate) fn choose_from_end<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
         let back = usize::from(self.octet());
         from.get(from.len().checked_sub(1)? - back % from.len())
     }
 
-    /// Octets as they are: a length in one octet, and so many.
+    /// Raw octets: a length in one octet, then the octets.
     pub(crate) fn raw(&mut self) -> Vec<u8> {
         let len = usize::from(self.octet()).min(self.0.len());
         let (taken, rest) = self.0.split_at(len);
@@ -86,7 +86,7 @@ impl<'a> Input<'a> {
         taken.to_vec()
     }
 
-    /// A query that is sound up to what follows its question.
+    /// A query that is valid up to the end of its question.
     pub(crate) fn query(&mut self) -> Vec<u8> {
         let choices = self.octet();
         let mut message = self.number().to_be_bytes().to_vec();
@@ -97,7 +97,7 @@ impl<'a> Input<'a> {
         message.extend_from_slice(&self.choose(&TYPES).to_be_bytes());
         message.extend([0, if choices & 0xf == 0xf { 3 } else { 1 }]);
         if choices & 0x80 != 0 {
-            // OPT with DO or without, and with options as they come.
+            // OPT with or without DO, and with raw options.
             let options = self.raw();
             message.extend([0, 0, 41, choices & 7, 0xd0, 0, 0, choices << 1 & 0x80, 0, 0]);
             let len = u8::try_from(options.len()).unwrap_or_default();
@@ -107,8 +107,7 @@ impl<'a> Input<'a> {
         message
     }
 
-    /// A response with ID and question of a question, flags as they come, and records that are
-    /// planned or as they come.
+    /// A response with ID and question of a query, random flags, and planned or raw records.
     pub(crate) fn response_to(&mut self, question: &[u8]) -> Vec<u8> {
         let choices = self.octet();
         if choices == u8::MAX {
@@ -120,7 +119,7 @@ impl<'a> Input<'a> {
         message[2..4].copy_from_slice(&[0x81, choices & 0x3f]);
         message[10..HEADER_LEN].fill(0);
         if choices & 0x80 != 0 {
-            // All flags, counts and records are the fuzzer's, and perhaps an octet of the head.
+            // The fuzzer sets all flags, counts and records, and perhaps an octet of the header.
             let (at, flip) = (self.octet(), self.octet());
             message[2..4].copy_from_slice(&self.number().to_be_bytes());
             for count in [6, 8, 10] {

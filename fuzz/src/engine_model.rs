@@ -1,4 +1,4 @@
-//! What is known of a run from outside the engine, and what must hold.
+//! The state of a run from outside the engine, and the checks on it.
 
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -12,10 +12,10 @@ use dns64d::engine::DEADLINE_NS;
 use dns64d::engine::actions::Client;
 use dns64d::settings::{Selection, Settings, UPSTREAMS_MAX, Upstream};
 
-/// Questions of the engine that can be answered, the newest.
+/// Number of the engine's queries that can be answered, the newest ones.
 const QUESTIONS_MAX: usize = 64;
 
-/// The least memory of a cache: that of the failures.
+/// Smallest size of a cache: that of the failures.
 const CACHE_MIN: u64 = 1 << 20;
 
 pub(crate) struct Model {
@@ -25,11 +25,11 @@ pub(crate) struct Model {
     pub(crate) datagrams: Vec<(usize, usize, Vec<u8>)>,
     /// Exchange and message.
     pub(crate) connections: Vec<(u64, Vec<u8>)>,
-    /// What upstreams have said.
+    /// Responses of upstreams.
     heard: Vec<Vec<u8>>,
     prefixes: Vec<Pref64>,
     servers: usize,
-    /// Source ports toward each.
+    /// Number of source ports per upstream.
     ports: usize,
     upstreams: Option<(Vec<Upstream>, Selection)>,
     down: [bool; UPSTREAMS_MAX],
@@ -65,13 +65,13 @@ impl Model {
         model
     }
 
-    /// New settings: what waits may go on waiting, and what was asked from other ports is over.
+    /// New settings: waiting queries may remain, and queries from other ports are finished.
     pub(crate) fn reloaded(&mut self, settings: &Settings) {
         self.servers = settings.upstreams.len();
         self.ports = settings.ports_per_upstream();
         let upstreams = (settings.upstreams.clone(), settings.selection);
         if self.upstreams.as_ref() != Some(&upstreams) {
-            // Nothing is known of new ones.
+            // New upstreams have no state.
             self.down = [false; UPSTREAMS_MAX];
             self.upstreams = Some(upstreams);
         }
@@ -83,7 +83,7 @@ impl Model {
         }
     }
 
-    /// An address that nobody had before, in one of four networks.
+    /// A new address in one of four networks.
     pub(crate) fn next_client(&mut self, kind: u8) -> SocketAddr {
         self.clients += 1;
         let network = [127, 10, 10, 192][usize::from(kind >> 1 & 3)];
@@ -122,15 +122,15 @@ impl Model {
         self.heard.push(message.to_vec());
     }
 
-    /// An answer to a client.
+    /// Checks a response to a client.
     pub(crate) fn answered(&mut self, to: Client, answer: &[u8]) {
         let query = self.queries.get_mut(&to.address().port());
-        let query = query.expect("an answer to nobody");
+        let query = query.expect("a response to an unknown client");
         assert_eq!(query.client, to);
         query.answers += 1;
         assert_eq!(query.answers, 1, "a query has two answers");
         if answer.is_empty() && matches!(to, Client::Tcp { .. }) {
-            // A connection is told that there is no answer.
+            // The connection is told that there is no response.
             return;
         }
         assert!(
@@ -154,7 +154,7 @@ impl Model {
                 "another question"
             );
         } else {
-            // Nothing, or the cookie that was asked for (RFC 7873 section 5.4).
+            // Nothing, or the requested cookie (RFC 7873 section 5.4).
             let is_cookie = matches!(message.opt(), Ok(Some(_)));
             assert!(answer.len() == HEADER_LEN || is_cookie && query.message[5] == 0);
         }
@@ -163,7 +163,7 @@ impl Model {
         }
     }
 
-    /// No address in an answer that is called authentic was made here.
+    /// Checks that a response with AD has no synthesised address.
     fn check_authentic(&self, message: &Message<'_>) {
         let addresses = message
             .records()
@@ -173,7 +173,7 @@ impl Model {
             let is_made = self.prefixes.iter().any(|p| p.extract(address).is_some());
             assert!(
                 !is_made || self.has_heard(address),
-                "a made address is called authentic"
+                "a response with AD has a synthesised address"
             );
         }
     }
@@ -184,7 +184,7 @@ impl Model {
         heard.any(|message| message.windows(16).any(|w| w == octets))
     }
 
-    /// A question to an upstream, in a datagram.
+    /// Records a query to an upstream over UDP.
     pub(crate) fn sent(&mut self, server: usize, port: usize, message: &[u8]) {
         assert!(server < self.servers && port < self.ports);
         check_question(message);
@@ -194,7 +194,7 @@ impl Model {
         }
     }
 
-    /// A question to an upstream, over a connection.
+    /// Records a query to an upstream over TCP.
     pub(crate) fn sent_connection(&mut self, server: usize, exchange: u64, message: &[u8]) {
         assert!(server < self.servers);
         check_question(message);
@@ -204,41 +204,40 @@ impl Model {
         }
     }
 
-    /// An upstream is down or up again, in turns.
+    /// Checks that an upstream alternates between down and up.
     pub(crate) fn turned(&mut self, server: usize, is_down: bool) {
         assert!(server < self.servers);
         let was_down = std::mem::replace(&mut self.down[server], is_down);
-        assert_ne!(was_down, is_down, "no news of an upstream");
+        assert_ne!(was_down, is_down, "the state of an upstream did not change");
     }
 
-    /// No place is held for longer than the time of a query.
+    /// Checks that no slot is in use for longer than the deadline of a query.
     pub(crate) fn check_places(&self, now: Nanos, counts: &Counts) {
         let is_young = |query: &&Query| now < query.asked_at + DEADLINE_NS;
         let young = self.queries.values().filter(is_young).count() as u64;
-        assert!(counts.queries_waiting.get() <= young, "a place is not free");
+        assert!(counts.queries_waiting.get() <= young, "a slot is not free");
     }
 
     pub(crate) fn renewed(&mut self, server: usize, port: usize) {
         assert!(server < self.servers && port < self.ports);
     }
 
-    /// The tables are within what the settings allow.
+    /// Checks that the tables are within the limits of the settings.
     pub(crate) fn check_bounds(&self, counts: &Counts, cache: &Cache) {
         let queries_max = self.queries_max as u64;
         assert!(counts.queries_waiting.get() <= queries_max);
-        // Of AAAA and of A for each, and one for the moment until another gives way.
+        // AAAA and A for each, and one more until another is evicted.
         assert!(counts.lookups_in_flight.get() <= 2 * queries_max);
         assert!(cache.bytes() <= self.cache_bytes);
     }
 
-    /// Whoever asked and may have an answer has one, but for those whose answer was dropped and
-    /// counted.
+    /// Checks that every query has a response, except for those that were dropped and counted.
     pub(crate) fn check_all_answered(&self, counts: &Counts) {
         let unanswered = || self.queries.values().filter(|query| query.answers == 0);
         let mut clients = unanswered().map(|query| query.client);
         assert!(
             clients.all(|client| matches!(client, Client::Udp(_))),
-            "a connection waits for nothing"
+            "a connection waits without a timer"
         );
         let dropped = [
             &counts.dropped_short,
@@ -254,7 +253,7 @@ impl Model {
     }
 }
 
-/// What the engine asks is a question that any resolver understands.
+/// Checks that a query of the engine is valid for any resolver.
 fn check_question(message: &[u8]) {
     let message = Message::parse(message).expect("a question parses");
     assert!(message.question().is_some());

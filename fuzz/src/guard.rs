@@ -1,7 +1,8 @@
-//! What must hold for any octets that come from a client. Shared by the fuzz target `guard` and by
-//! the test that replays its corpus.
+//! Checks that hold for any octets from a client. The fuzz target `guard` and the test that replays
+//! its corpus use them.
 //!
-//! An input is an octet that chooses who asks, how, and what is configured, and then the message.
+//! An input is an octet that selects the client, the transport and the settings, and then the
+//! message.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,16 +14,16 @@ use dns64d::answer::guard::{Admission, Context, PLAIN_UDP_LEN_MAX, Refusal, admi
 use dns64d::settings::nets::NetSet;
 use dns64d::settings::{AnyPolicy, DenyAction};
 
-/// Octets of a message of a stranger that count.
+/// Octets that are read of a message from a client outside the access list.
 const STRANGER_LEN: usize = 512;
 
-/// Records of a query that is served: OPT and a signature.
+/// Largest number of records in a query that is served: OPT and a signature.
 const RECORDS_MAX: usize = 2;
 
-/// Labels and pointers of the longest name, with its root label.
+/// Number of labels and pointers of the longest name, with its root label.
 const NAME_STEPS_MAX: usize = NAME_LEN_MAX / 2 + POINTERS_MAX + 1;
 
-/// Judges the message and panics where a promise is broken.
+/// Passes the message to the guard and panics if a property is violated.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((choices, message)) = bytes.split_first() else {
         return;
@@ -48,7 +49,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let (admission, answer) = judge(message, &context);
     match &admission {
         Admission::Asker(asker) => {
-            assert!(!is_stranger, "a stranger is served");
+            assert!(!is_stranger, "a client outside the access list is served");
             check_asker(asker, message, &context);
         }
         Admission::Answer { refused, .. } => {
@@ -62,11 +63,11 @@ pub(crate) fn check(bytes: &[u8]) {
         let (seen, rest) = message.split_at(STRANGER_LEN);
         let other: Vec<u8> = rest.iter().map(|octet| !octet).collect();
         assert_eq!(judge(&[seen, &other].concat(), &context).1, answer);
-        assert_eq!(judge(seen, &context).1, answer, "more is looked at");
+        assert_eq!(judge(seen, &context).1, answer, "more octets are read");
     }
 }
 
-/// What becomes of a message, and the answer if there is one already.
+/// The outcome for a message, and the response if there is one.
 fn judge(message: &[u8], context: &Context<'_>) -> (Admission, Vec<u8>) {
     let mut frame = [0xee; PLAIN_UDP_LEN_MAX as usize];
     let admission = admit(message, context, &mut frame);
@@ -78,8 +79,8 @@ fn judge(message: &[u8], context: &Context<'_>) -> (Admission, Vec<u8>) {
     (admission, frame[..len].to_vec())
 }
 
-/// A query that is served is one question and at most two records, however long it is: what it costs
-/// to read does not grow with it.
+/// Checks that a query that is served has one question and at most two records, whatever its
+/// length, so that reading it has a constant cost.
 fn check_asker(asker: &Asker, bytes: &[u8], context: &Context<'_>) {
     let message = Message::parse(bytes).expect("it was read");
     let question = message.question().expect("it has a question");
@@ -95,7 +96,7 @@ fn check_asker(asker: &Asker, bytes: &[u8], context: &Context<'_>) {
     }
 }
 
-/// An answer is to this message, parses, and is shorter than any client can take.
+/// Checks that a response belongs to this message, parses, and is shorter than any client's limit.
 fn check_answer(answer: &[u8], query: &[u8]) {
     let message = Message::parse(answer).expect("an answer parses");
     assert!(message.qr() && answer[..2] == query[..2]);

@@ -1,5 +1,5 @@
-//! What must hold for any octets taken as a request for the metrics page. Shared by the fuzz target
-//! `http` and by the test that replays its corpus.
+//! Checks that hold for any octets as a request for the metrics page. The fuzz target `http` and
+//! the test that replays its corpus use them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use dns64d::metrics::{self, Page};
 use dns64d::stats::Stats;
 use tokio::sync::watch;
 
-/// Answers the request and panics where a promise is broken.
+/// Answers the request and panics if a property is violated.
 pub(crate) fn check(bytes: &[u8]) {
     let response = String::from_utf8(metrics::response(bytes, page())).expect("a text");
     let (head, body) = response.split_once("\r\n\r\n").expect("a head");
@@ -28,7 +28,7 @@ pub(crate) fn check(bytes: &[u8]) {
     );
     assert_eq!(field("Connection"), Some("close"));
     assert_eq!(field("Allow").is_some(), status.starts_with("405 "));
-    // Nothing of the request is repeated.
+    // The response does not contain parts of the request.
     assert!(lines.all(|line| line.contains(": ")) && head.is_ascii());
     let whole = bytes.windows(4).any(|end| end == b"\r\n\r\n");
     assert_eq!(status.starts_with("431 "), !whole);
@@ -44,7 +44,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// A page, made once.
+/// A page, rendered once.
 fn page() -> &'static Page {
     static PAGE: OnceLock<Page> = OnceLock::new();
     PAGE.get_or_init(|| {

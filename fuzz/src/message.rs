@@ -1,16 +1,16 @@
-//! What must hold for any octets taken as a DNS message. Shared by the fuzz target `message` and
-//! by the test that replays its corpus.
+//! Checks that hold for any octets as a DNS message. The fuzz target `message` and the test that
+//! replays its corpus use them.
 
 use dns64_wire::ParseError;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::message::{HEADER_LEN, Message, Record, STEPS_SPARE, Section};
 use dns64_wire::name::{LABEL_LEN_MAX, NAME_LEN_MAX, Name, NameBuf, POINTERS_MAX};
 
-/// Labels and pointers of the longest name, with its root label: how far the last name of a walk
-/// may go beyond the bound on all of them.
+/// Number of labels and pointers of the longest name, with its root label: the last name that is
+/// read may exceed the limit for all names by that much.
 const NAME_STEPS_MAX: usize = NAME_LEN_MAX / 2 + POINTERS_MAX + 1;
 
-/// Walks the whole message and panics where a promise of the crate is broken.
+/// Reads the whole message and panics if a property of the crate is violated.
 pub(crate) fn check(bytes: &[u8]) {
     let message = match Message::parse(bytes) {
         Ok(message) => message,
@@ -36,7 +36,10 @@ pub(crate) fn check(bytes: &[u8]) {
     assert!(sound <= promised);
     let steps_max = bytes.len() + STEPS_SPARE + NAME_STEPS_MAX;
     assert!(records.steps() <= steps_max, "{} steps", records.steps());
-    assert!(records.next().is_none(), "a walk that has ended goes on");
+    assert!(
+        records.next().is_none(),
+        "records follow the end of the iteration"
+    );
     check_opt(&message, sound == promised);
     if sound == promised {
         check_copy(&message);
@@ -76,7 +79,7 @@ fn check_opt(message: &Message<'_>, all_sound: bool) {
     }
 }
 
-/// Copies the message through a builder, record by record, and reads the copy.
+/// Copies the message with a builder, record by record, and reads the copy.
 fn check_copy(message: &Message<'_>) {
     let mut buf = [0; 4096];
     let mut copy = Builder::new(&mut buf, 4096).expect("room for a header");

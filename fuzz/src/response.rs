@@ -1,8 +1,9 @@
-//! What must hold for any octets taken as the response of an upstream. Shared by the fuzz target
-//! `response` and by the test that replays its corpus.
+//! Checks that hold for any octets as the response of an upstream. The fuzz target `response` and
+//! the test that replays its corpus use them.
 //!
 //! An input is: an octet of choices, an octet of age, the length of the first response in two
-//! octets, the first response, and the records of the second, which answers the same name for A.
+//! octets, the first response, and the records of the second, which is the response for A of the
+//! same name.
 
 use std::sync::OnceLock;
 
@@ -21,8 +22,8 @@ use dns64d::settings::dns64::Dns64;
 /// Octets before the first response.
 const CHOICES_LEN: usize = 4;
 
-/// Labels and pointers of the longest name, with its root label: how far the last name of a walk
-/// may go beyond the bound on all of them.
+/// Number of labels and pointers of the longest name, with its root label: the last name that is
+/// read may exceed the limit for all names by that much.
 const NAME_STEPS_MAX: usize = NAME_LEN_MAX / 2 + POINTERS_MAX + 1;
 
 /// Longest DNS message.
@@ -34,8 +35,8 @@ const BOUNDS: TtlBounds = TtlBounds {
     max_negative_s: 3600,
 };
 
-/// Takes the octets as responses, makes every answer from them, and panics where a promise is
-/// broken.
+/// Accepts the octets as responses, writes every response from them, and panics if a property is
+/// violated.
 pub(crate) fn check(bytes: &[u8]) {
     let Some((&[choices, age, high, low], rest)) = bytes.split_first_chunk::<CHOICES_LEN>() else {
         return;
@@ -65,7 +66,7 @@ pub(crate) fn check(bytes: &[u8]) {
     ways.check();
 }
 
-/// A response that the server takes, and what holds for it then: what is kept is sound, and was sent.
+/// Accepts a response. Then all stored records must be valid and from the response.
 fn accept(bytes: &[u8]) -> Option<Stored> {
     let message = Message::parse(bytes).ok()?;
     check_cost(&message);
@@ -91,7 +92,8 @@ fn accept(bytes: &[u8]) -> Option<Stored> {
     Some(stored)
 }
 
-/// A walk over all records, with the names in their data, costs no more than the message is long.
+/// Checks that the cost of reading all records, with the names in their data, is proportional to
+/// the length of the message.
 fn check_cost(message: &Message<'_>) {
     let mut records = message.records();
     while let Some(Ok(record)) = records.next() {
@@ -127,7 +129,7 @@ fn asker(stored: &Stored, choices: u8) -> Option<Asker> {
     })
 }
 
-/// Settings that differ in what is made of a response, read once.
+/// Settings with different synthesis, parsed once.
 fn dns64(choices: u8) -> &'static Dns64 {
     static READ: OnceLock<[Dns64; 4]> = OnceLock::new();
     let all = READ.get_or_init(|| {
@@ -147,7 +149,8 @@ fn dns64(choices: u8) -> &'static Dns64 {
     &all[usize::from(choices >> 6)]
 }
 
-/// A response to the asker's name for A, with the header's flags and the records of the input.
+/// A response to an A query for the asker's name, with the header's flags and the records of the
+/// input.
 fn same_name_for_a(asker: &Asker, records: &[u8]) -> Vec<u8> {
     let mut message = vec![0; HEADER_LEN + 300];
     let room = message.len();
@@ -166,7 +169,7 @@ fn same_name_for_a(asker: &Asker, records: &[u8]) -> Vec<u8> {
     message
 }
 
-/// All that can be made from one or two responses.
+/// Writes all responses that are possible from one or two stored responses.
 struct Ways<'a> {
     asker: Asker,
     dns64: &'static Dns64,
@@ -216,7 +219,7 @@ impl Ways<'_> {
         let _own = local_zones::answer(asker, Some(dns64), &[], &mut [0; MESSAGE_MAX]);
     }
 
-    /// Has an answer written and checks it; `ad` is what AD has to be, if that is known.
+    /// Writes a response and checks it; `ad` is the expected AD, if known.
     fn answer(&self, ad: Option<bool>, write: impl FnOnce(&mut [u8]) -> usize) {
         let mut frame = vec![0xee; MESSAGE_MAX];
         let len = write(&mut frame);
@@ -234,7 +237,7 @@ impl Ways<'_> {
         let ttl_max = parts.iter().flatten().map(|aged| ttl_max(*aged)).max();
         let mut records = 0;
         for record in message.records() {
-            // Names can be compressed further than they came.
+            // The response may compress more names than the upstream did.
             if matches!(record, Err(ParseError::NameSteps)) {
                 return;
             }
@@ -261,7 +264,7 @@ fn ttl_max(aged: Aged<'_>) -> u32 {
     }
 }
 
-/// How many records the crate `domain` finds, if it finds them sound.
+/// Number of records that the crate `domain` reads, if it accepts the message.
 fn theirs(bytes: &[u8]) -> Option<usize> {
     let message = domain::base::Message::from_octets(bytes).ok()?;
     let mut records = 0;

@@ -1,5 +1,5 @@
-//! What a query costs in allocations: none for an answer that is sent again, and for a new one what the
-//! cache keeps of it.
+//! Counts the allocations of a query: none for a cached response, and for a new one only those of
+//! its cache entry.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn query(number: usize) -> Vec<u8> {
     octets[..len].to_vec()
 }
 
-/// The answer to a question.
+/// The response to a query of the engine.
 fn reply(question: &[u8]) -> Vec<u8> {
     let asked = Message::parse(question).expect("sound");
     let question = asked.question().expect("one");
@@ -71,7 +71,8 @@ impl Server {
         }
     }
 
-    /// Hands a query over; returns the length of an answer at once, and the allocations.
+    /// Passes a query to the engine; returns the length of an immediate response, and the
+    /// allocations.
     fn ask(&mut self, query: &[u8]) -> (usize, u64) {
         let client = Client::Udp(Origin::new("192.0.2.9:4000".parse().expect("sound")));
         let mut len = 0;
@@ -84,7 +85,7 @@ impl Server {
         (len, counted.count_total)
     }
 
-    /// Answers the question that the engine has asked; returns the allocations.
+    /// Answers the query that the engine has sent; returns the allocations.
     fn answer(&mut self) -> u64 {
         let asked = self.actions.list().iter().find_map(|action| match action {
             Action::Ask {
@@ -104,25 +105,25 @@ impl Server {
 }
 
 #[test]
-fn an_answer_that_is_sent_again_allocates_nothing() {
+fn cached_response_allocates_nothing() {
     let mut server = Server::new();
     server.ask(&query(1));
     server.answer();
     for _ in 0..3 {
         let (len, allocations) = server.ask(&query(1));
-        assert!(len > 0, "it is in the cache");
+        assert!(len > 0, "the response is cached");
         assert_eq!(allocations, 0);
     }
 }
 
-/// Tables grow now and then, the less often the larger they are: most misses see nothing of that.
+/// Tables grow rarely, and less often the larger they are: most cache misses do not grow one.
 #[test]
-fn a_new_answer_allocates_what_is_kept_of_it() {
+fn new_response_allocates_its_cache_entry_only() {
     let mut server = Server::new();
     let mut allocations: Vec<u64> = (0..2000)
         .map(|number| server.ask(&query(number)).1 + server.answer())
         .collect();
     allocations.sort_unstable();
-    // The octets of the response, and what is known of it.
+    // The octets of the response, and its properties.
     assert_eq!((allocations[0], allocations[1600]), (2, 2));
 }

@@ -1,4 +1,4 @@
-//! The built program on loopback: started, asked, reloaded and ended as an operator would.
+//! Runs the built program on loopback: starts, queries, reloads and stops it like an operator.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -26,7 +26,7 @@ fn start(more: &str, stderr: impl Fn() -> Stdio) -> Server {
     Server::start(&settings(more), stderr)
 }
 
-/// A configuration with an upstream that nobody is.
+/// A configuration with an unused address as its upstream.
 fn settings(more: &str) -> String {
     format!(
         "workers = 2\n{more}\n\
@@ -35,12 +35,12 @@ fn settings(more: &str) -> String {
     )
 }
 
-/// An address at which nobody listens, now or later: bound, but only to be talked to by itself.
+/// An unused address, now and later: bound to a socket that is connected to itself.
 fn nobody() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     socket.connect(address).unwrap();
-    // For as long as the tests run.
+    // Keeps the socket open until the tests end.
     mem::forget(socket);
     address
 }
@@ -49,7 +49,7 @@ fn config_of(server: &Server) -> PathBuf {
     server.dir.path().join("dns64d.toml")
 }
 
-/// Asks over TCP and says whether an answer came.
+/// Sends a query over TCP; returns whether there was a response.
 fn answers(server: SocketAddr) -> bool {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -65,24 +65,28 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn what_the_sockets_lose_is_counted() {
+fn datagrams_lost_at_the_sockets_are_counted() {
     let server = start("", Stdio::inherit);
     assert!(answers(server.dns));
-    // Nobody is the upstream: its kernel says so, and the sockets are asked once a second.
+    // No program listens at the upstream's address: the kernel reports ICMP errors, and the server
+    // reads the counters of its sockets once a second.
     let deadline = MonotonicClock.now() + 120 * SECOND;
     let unreachable = || {
         let stats = stdout(&server.ctl(&["stats"]));
         value(&stats, "datagrams_lost.unreachable") != "0"
     };
     while !unreachable() {
-        assert!(MonotonicClock.now() < deadline, "an ICMP error went unseen");
+        assert!(
+            MonotonicClock.now() < deadline,
+            "the ICMP error was not counted"
+        );
         MonotonicClock.sleep(SECOND / 20);
     }
     server.ends();
 }
 
 #[test]
-fn it_serves_says_how_it_is_and_ends() {
+fn server_answers_reports_status_and_stops() {
     let with_metrics = || {
         let metrics = free_port();
         let text = format!("{}[metrics]\nlisten = \"{metrics}\"\n", settings(""));
@@ -132,13 +136,14 @@ fn it_serves_says_how_it_is_and_ends() {
 }
 
 #[test]
-fn what_all_workers_are_asked_at_once_is_asked_once() {
+fn simultaneous_queries_to_all_workers_share_one_upstream_query() {
     let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
     upstream.set_read_timeout(Some(PATIENCE)).unwrap();
     let address = upstream.local_addr().unwrap();
     let settings = format!("workers = 2\n[upstream]\nservers = [\"{address}\"]\nattempts = 1\n");
     let server = Server::start(&settings, Stdio::inherit);
-    // The kernel chooses the worker by the port: both have some of 32, but for one try in 2^31.
+    // The kernel selects the worker by the source port. Each worker gets at least one of 32
+    // queries, except in one of 2^31 runs.
     let clients: Vec<_> = (0..32)
         .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
         .collect();
@@ -155,7 +160,7 @@ fn what_all_workers_are_asked_at_once_is_asked_once() {
         let mut message = [0; 512];
         let from = upstream.recv_from(&mut message).ok()?.1;
         questions += 1;
-        // A response without records, as short as the query.
+        // A response without records, of the length of the query.
         message[2] |= 0x80;
         message[10..12].fill(0);
         upstream.send_to(&message[..QUERY.len()], from).ok()
@@ -168,14 +173,14 @@ fn what_all_workers_are_asked_at_once_is_asked_once() {
     }
     upstream.set_nonblocking(true).unwrap();
     while answer_one().is_some() {}
-    // On a machine that stood still meanwhile it may have been asked again: first after 376 ms.
+    // If the machine stalled, the server may have retried: first after 376 ms.
     let stood_still = MonotonicClock.now() > begun + SECOND / 4;
     assert!(questions == 1 || stood_still, "{questions} questions");
     server.ends();
 }
 
 #[test]
-fn a_bad_configuration_leaves_the_old_one_in_force() {
+fn invalid_configuration_keeps_the_old_one() {
     let server = start("", Stdio::null);
     let good = fs::read_to_string(config_of(&server)).unwrap();
     fs::write(
@@ -211,8 +216,8 @@ fn a_bad_configuration_leaves_the_old_one_in_force() {
 }
 
 #[test]
-fn a_service_manager_that_wants_to_know_is_told_that_the_workers_turn() {
-    // It looks three times in 3 s, and workers turn once a second.
+fn watchdog_is_notified_while_workers_run() {
+    // Three notifications are expected within 3 s; workers iterate once a second.
     let limit = [("WATCHDOG_USEC", "3000000")];
     let (server, ()) = Server::start_with(|| (settings(""), ()), &limit, Stdio::null);
     for _ in 0..3 {
@@ -222,7 +227,7 @@ fn a_service_manager_that_wants_to_know_is_told_that_the_workers_turn() {
 }
 
 #[test]
-fn an_address_is_not_shared_with_another_server() {
+fn address_in_use_by_another_server_is_an_error() {
     let server = start("", Stdio::null);
     let dir = tempfile::tempdir().unwrap();
     let config = support::config(&dir, server.dns, &settings(""));
@@ -239,7 +244,7 @@ fn an_address_is_not_shared_with_another_server() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_hurts_nobody() {
+fn unwritable_log_does_not_stop_the_server() {
     let full = || fs::OpenOptions::new().write(true).open("/dev/full");
     let server = start("", || full().unwrap().into());
     server.signal(Signal::HUP);
@@ -250,9 +255,9 @@ fn a_log_that_cannot_be_written_hurts_nobody() {
 }
 
 #[test]
-fn root_becomes_the_user_of_the_configuration() {
+fn server_started_as_root_changes_to_configured_user() {
     if !rustix::process::geteuid().is_root() {
-        // There is nothing to give up then.
+        // Without root there are no privileges to drop.
         return;
     }
     let server = start("user = \"nobody\"", Stdio::null);
@@ -278,7 +283,7 @@ fn line<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn no_thread_of_a_running_server_has_capabilities_or_all_system_calls() {
+fn running_threads_have_no_capabilities_and_filtered_system_calls() {
     let server = start("", Stdio::null);
     assert!(answers(server.dns));
     let sandbox = value(&stdout(&server.ctl(&["status"])), "sandbox");
@@ -299,13 +304,14 @@ fn no_thread_of_a_running_server_has_capabilities_or_all_system_calls() {
         );
         threads += 1;
     }
-    // The main thread, two workers, the gateway, the log and those that wait for signals and ends.
+    // The main thread, two workers, the gateway, the log, and the threads for signals and for the
+    // end of other threads.
     assert!(threads >= 6, "{threads}");
     server.ends();
 }
 
 #[test]
-fn without_a_sandbox_it_says_so() {
+fn disabled_sandbox_is_reported() {
     let server = start("sandbox = \"off\"", Stdio::null);
     assert_eq!(value(&stdout(&server.ctl(&["status"])), "sandbox"), "off");
     let json = stdout(&server.ctl(&["status", "--json"]));
@@ -316,10 +322,10 @@ fn without_a_sandbox_it_says_so() {
 }
 
 #[test]
-fn a_reload_reads_the_directory_of_the_configuration_and_no_other() {
+fn reload_reads_only_the_directory_of_the_configuration() {
     let server = start("", Stdio::null);
     let config = config_of(&server);
-    // As editors do it.
+    // Replaces the file, like editors do.
     let new = config.with_extension("new");
     fs::copy(&config, &new).unwrap();
     fs::rename(&new, &config).unwrap();
@@ -333,14 +339,15 @@ fn a_reload_reads_the_directory_of_the_configuration_and_no_other() {
     symlink(&moved, &config).unwrap();
     let reload = server.ctl(&["reload"]);
     let sandbox = value(&stdout(&server.ctl(&["status"])), "sandbox");
-    // A kernel without Landlock cannot tell them apart.
+    // A kernel without Landlock cannot separate directories.
     let confined = i32::from(sandbox.starts_with("landlock"));
     assert_eq!(reload.status.code(), Some(confined), "{reload:?}");
     assert_eq!(stderr(&reload).contains("ermission denied"), confined == 1);
     assert!(answers(server.dns));
 }
 
-/// Starts it as root, to become nobody, with the control socket below `dir`; it has to refuse.
+/// Starts the server as root with `nobody` as its user and the control socket below `dir`. It must
+/// fail.
 fn refused_for_nobody(dir: &TempDir) -> String {
     let config = support::config(dir, free_port(), &settings("user = \"nobody\""));
     let mut server = Command::new(PROGRAM);
@@ -349,7 +356,7 @@ fn refused_for_nobody(dir: &TempDir) -> String {
     let mut error = server.stderr.take().unwrap();
     let mut text = String::new();
     let mut octets = [0; 1024];
-    // Until it ends, which one that serves would not.
+    // Reads until the process exits; a server that runs would not exit.
     while let len @ 1.. = error.read(&mut octets).unwrap() {
         text.push_str(&String::from_utf8_lossy(&octets[..len]));
         if text.contains("is serving") {
@@ -361,9 +368,9 @@ fn refused_for_nobody(dir: &TempDir) -> String {
 }
 
 #[test]
-fn root_makes_and_gives_nothing_where_a_link_of_the_user_leads() {
+fn root_does_not_follow_symlinks_of_the_user() {
     if !rustix::process::geteuid().is_root() {
-        // Only root could.
+        // This needs root.
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -380,7 +387,8 @@ fn root_makes_and_gives_nothing_where_a_link_of_the_user_leads() {
     fs::set_permissions(other.path(), Permissions::from_mode(0o755)).unwrap();
     let run = other.path().join("run");
     fs::create_dir(&run).unwrap();
-    // Whoever may write there, which nobody is not: the socket is not opened by root.
+    // Another user can write to the directory, and `nobody` cannot: root must not open the socket
+    // there.
     let error = refused_for_nobody(&other);
     assert!(error.contains("make it writable for dns64d"), "{error}");
     symlink(&target, run.join("control.sock")).unwrap();
@@ -393,7 +401,7 @@ fn root_makes_and_gives_nothing_where_a_link_of_the_user_leads() {
 }
 
 #[test]
-fn a_user_that_does_not_exist_is_named_with_a_remedy() {
+fn unknown_user_is_reported_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let config = support::config(&dir, free_port(), &settings("user = \"no-such-user\""));
     let output = Command::new(PROGRAM).arg("--config").arg(config).output();

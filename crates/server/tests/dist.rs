@@ -1,4 +1,5 @@
-//! The files for Prometheus and Grafana speak of metrics that exist, and the unit starts the service again.
+//! Checks that the files for Prometheus and Grafana use metrics that exist, and that the unit
+//! restarts the service.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -18,7 +19,7 @@ const DASHBOARD: &str = include_str!("../dist/dns64d-dashboard.json");
 const UNIT: &str = include_str!("../dist/dns64d.service");
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
-/// The page of a server with one worker, whose upstream has answered.
+/// The metrics page of a server with one worker, whose upstream has answered.
 fn page() -> Page {
     let settings = config::parse(config::template(), "template").expect("the template is valid");
     let stats = Stats {
@@ -42,7 +43,7 @@ fn page() -> Page {
 
 #[test]
 #[ignore = "needs promtool: run by .ci/run rules"]
-fn promtool_finds_no_fault_in_the_page() {
+fn promtool_accepts_the_metrics_page() {
     let response = response(b"GET /metrics HTTP/1.1\r\n\r\n", &page());
     let end = response
         .windows(4)
@@ -65,7 +66,7 @@ fn promtool_finds_no_fault_in_the_page() {
     assert!(output.status.success() && told.is_empty(), "{told}");
 }
 
-/// Each metric that a text speaks of, with what stands in the braces behind it.
+/// The metrics in a text, each with its selector in braces.
 fn metrics(text: &str) -> Vec<(&str, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let found = text.match_indices("dns64d_").filter_map(|(at, _)| {
@@ -78,14 +79,14 @@ fn metrics(text: &str) -> Vec<(&str, &str)> {
     found.collect()
 }
 
-/// The labels of a selector that have to have one value, as `label="value"`.
+/// The labels of a selector that must equal one value, as `label="value"`.
 fn equal(labels: &str) -> impl Iterator<Item = &str> {
     let labels = labels.split(',').map(str::trim);
     labels.filter(|label| label.contains("=\"") && !label.contains('$'))
 }
 
 #[test]
-fn each_metric_of_dashboard_and_rules_is_on_the_page() {
+fn metrics_of_dashboard_and_rules_exist() {
     let page = page().text();
     let samples: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).collect();
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
@@ -121,7 +122,7 @@ fn metrics_are_found_with_their_labels() {
 }
 
 #[test]
-fn neither_a_panic_nor_failures_in_a_row_end_the_service_for_good() {
+fn service_restarts_after_panics_and_repeated_failures() {
     let sets = |text: &str, line: &str| text.lines().any(|l| l.replace(' ', "") == line);
     assert!(
         !sets(WORKSPACE, "panic=\"abort\""),

@@ -1,7 +1,7 @@
-//! Replays the corpora of the fuzz targets, and goes on from them with mutations, so that they keep
-//! their worth without nightly.
+//! Replays the corpora of the fuzz targets and mutations of them, so that they are useful without
+//! the nightly toolchain.
 //!
-//! The tests that mutate are run by `.ci/run fuzz`. Their inputs follow from the seed `FUZZ_SEED` (0);
+//! `.ci/run fuzz` runs the tests with mutations. The seed `FUZZ_SEED` (0) determines their inputs;
 //! `FUZZ_TIMES` (1) multiplies their number.
 
 #![expect(
@@ -33,19 +33,19 @@ use std::thread;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-/// Beginnings that are tried of one input.
+/// Number of prefixes of an input that are tried.
 const CUTS: usize = 200;
 
-/// Mutations of one input, at most.
+/// Largest number of mutations of an input.
 const CHANGES_MAX: usize = 8;
 
-/// Octets at which formats change their mind: ends of numbers, a pointer (RFC 1035 section 4.1.4),
-/// the longest label, OPT, and what separates text.
+/// Octets with a special meaning in a format: limits of numbers, a pointer (RFC 1035 section
+/// 4.1.4), the longest label, OPT, and separators of text.
 const INTERESTING: [u8; 12] = [
     0, 1, 0x0c, 0x29, 0x3f, 0x40, 0x7f, 0x80, 0xc0, 0xff, b'\n', b'"',
 ];
 
-/// The octets of each file of a corpus, in the order of their names.
+/// The octets of each file of a corpus, in the order of the file names.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let corpus = corpus.join(target);
@@ -60,13 +60,13 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 fn replay(target: &str, check: impl Fn(&[u8])) {
     for bytes in corpus(target) {
         check(&bytes);
-        // Each beginning of an input is an input.
+        // Each prefix of an input is also an input.
         let cuts = (0..bytes.len()).step_by(1 + bytes.len() / CUTS);
         cuts.for_each(|len| check(&bytes[..len]));
     }
 }
 
-/// Checks this many mutants of the corpus, of which no two runs with one seed differ.
+/// Checks this many mutants of the corpus. Runs with the same seed have the same mutants.
 fn mutate(target: &str, inputs: u64, check: impl Fn(&[u8])) {
     let variable = |name, default| {
         let text = std::env::var(name);
@@ -85,7 +85,7 @@ fn mutate(target: &str, inputs: u64, check: impl Fn(&[u8])) {
     }
 }
 
-/// An input that is kept if its check fails.
+/// An input that is saved if its check fails.
 struct Input<'a> {
     target: &'a str,
     bytes: Vec<u8>,
@@ -95,14 +95,14 @@ impl Drop for Input<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{}", self.target));
-            // The panic is the message; its cause beside it is a help.
+            // The panic is the error message; the saved input is only additional information.
             let kept = fs::write(&path, &self.bytes);
             println!("{}: {kept:?}", path.display());
         }
     }
 }
 
-/// One of the corpus with some changes.
+/// An input of the corpus with some changes.
 fn mutant(corpus: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
     let mut bytes = corpus[random.random_range(0..corpus.len())].clone();
     for _ in 0..random.random_range(1..=CHANGES_MAX) {
@@ -134,7 +134,7 @@ fn change(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut StdRng) {
             bytes.splice(at..to, other[from..until].iter().copied());
         }
         4 => bytes.truncate(at),
-        // Heads are where it hurts.
+        // Faults are most likely in headers.
         5 if !bytes.is_empty() => {
             let at = at % bytes.len().min(16);
             bytes[at] = octet;
@@ -145,8 +145,8 @@ fn change(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut StdRng) {
     }
 }
 
-/// Two tests for each target; the number is that of the mutants, which take half a minute to two minutes on two
-/// cores together.
+/// Defines two tests for each target, with the number of mutants, which take 30 s to 2 minutes on
+/// two cores together.
 macro_rules! targets {
     ($($target:ident: $inputs:expr,)*) => {
         mod the_corpus_holds {$(

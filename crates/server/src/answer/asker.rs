@@ -1,49 +1,51 @@
-//! What an answer has to know of its query.
+//! The parts of a query that its response depends on.
 
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::Flags;
 use dns64_wire::name::NameBuf;
 
-/// A query that passed the guard, without its bytes.
+/// A query that passed the [`guard`](super::guard), without its bytes.
 #[derive(Clone, Debug)]
 pub struct Asker {
     /// Transaction ID.
     pub id: u16,
-    /// Name asked for, in the case that it was asked in.
+    /// Queried name, in the case of the query.
     pub name: NameBuf,
-    /// Type asked for.
+    /// Queried type.
     pub rtype: Rtype,
-    /// Class asked for.
+    /// Queried class.
     pub class: Class,
     /// Flags of the query.
     pub flags: Flags,
-    /// What its OPT record said, if it had one.
+    /// Contents of its OPT record, if it has one.
     pub edns: Option<AskerEdns>,
-    /// Octets of the longest message that can be sent back on this transport.
+    /// Octets of the longest response that this transport and the client accept.
     pub limit: usize,
 }
 
-/// The OPT record of a query.
+/// The contents of the OPT record of a query, and of the one in its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskerEdns {
-    /// Largest UDP payload that it is told to send us, in octets.
+    /// Largest UDP payload that the response announces, in octets.
     pub udp_size: u16,
     /// DNSSEC OK.
     pub do_bit: bool,
-    /// The cookie option to send back, if the query had one: client cookie and server cookie.
+    /// The cookie option of the response: client cookie and server cookie. `None` if the query had
+    /// no cookie.
     pub cookie: Option<[u8; 24]>,
-    /// Whether the query's server cookie was one of ours: the address is not forged.
+    /// Whether the server cookie of the query is valid, which shows that its source address is not
+    /// forged.
     pub cookie_valid: bool,
 }
 
 impl Asker {
-    /// Whether DNSSEC records are wanted.
+    /// Whether the client requests DNSSEC records.
     pub fn do_bit(&self) -> bool {
         self.edns.is_some_and(|edns| edns.do_bit)
     }
 
-    /// Whether whoever asks validates: it understands DNSSEC and wants the data as they are (RFC
-    /// 6147 section 5.5 (3)).
+    /// Whether the client validates: with DO and CD it requests unmodified data (RFC 6147 section
+    /// 5.5 (3)).
     pub fn validates(&self) -> bool {
         self.do_bit() && self.cd()
     }
@@ -54,11 +56,11 @@ impl Asker {
     }
 }
 
-/// How a query came.
+/// The transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// In a datagram.
+    /// UDP.
     Udp,
-    /// Over a connection.
+    /// TCP.
     Tcp,
 }

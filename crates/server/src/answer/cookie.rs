@@ -1,4 +1,4 @@
-//! DNS cookies (RFC 7873), made as all servers make them (RFC 9018). No state per client.
+//! DNS cookies (RFC 7873) in the interoperable format of RFC 9018, without state per client.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
@@ -8,62 +8,67 @@ use siphasher::sip::SipHasher24;
 /// Code of the EDNS option with a cookie (RFC 7873 section 4).
 pub(crate) const OPTION_COOKIE: u16 = 10;
 
-/// Octets of a client cookie (RFC 7873 section 4).
+/// Length of a client cookie in octets (RFC 7873 section 4).
 const CLIENT_LEN: usize = 8;
 
-/// Octets of a client cookie and a server cookie of RFC 9018 section 4.
+/// Length of a client cookie and a server cookie of RFC 9018 section 4, in octets.
 const COOKIE_LEN: usize = 24;
 
-/// Octets of an option with a server cookie of any make: 8 and 8 to 32 (RFC 7873 section 4).
+/// Lengths of an option with a server cookie of any format, in octets: 8 and 8 to 32 (RFC 7873
+/// section 4).
 const WITH_SERVER_LEN: std::ops::RangeInclusive<usize> = 16..=40;
 
 /// Version 1 and three reserved octets, at the start of a server cookie (RFC 9018 section 4).
 const VERSION: u8 = 1;
 const VERSION_AND_RESERVED: [u8; 4] = [VERSION, 0, 0, 0];
 
-/// How old a cookie may be and how far ahead its time, in seconds (RFC 9018 section 4.3).
+/// Largest age of a cookie, and how far its time may be in the future, in seconds (RFC 9018 section
+/// 4.3).
 const AGE_MAX_S: u32 = 3600;
 const AHEAD_MAX_S: u32 = 300;
 
 /// Age from which a cookie is replaced by a new one, in seconds (RFC 9018 section 4.3).
 const RENEW_AFTER_S: u32 = 1800;
 
-/// The secret that server cookies are made with.
+/// Makes and checks server cookies with a secret.
 #[derive(Clone)]
 pub struct Cookies {
     secret: [u8; 16],
 }
 
-/// What a query's cookie came to.
+/// The outcome of the check of a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Client cookie and server cookie to send back.
+    /// Client cookie and server cookie of the response.
     pub cookie: [u8; COOKIE_LEN],
-    /// Whether there was a server cookie.
+    /// Whether the query had a server cookie.
     pub has_server: bool,
-    /// Whether the server cookie was one of ours: the client's address is not forged.
+    /// Whether the server cookie is valid, which shows that the client's address is not forged.
     pub valid: bool,
 }
 
-/// A cookie option of a length that no cookie has.
+/// A cookie option has an invalid length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cookie option of {len} octets; a cookie has 8, or 16 to 40")]
 pub struct CookieLength {
-    /// Octets.
+    /// Length in octets.
     pub len: usize,
 }
 
 impl Cookies {
-    /// Cookies of this secret. It must be random, and the same for all workers of a server.
+    /// Creates cookies with this secret. It must be random, and the same for all workers of a
+    /// server.
     pub fn new(secret: [u8; 16]) -> Self {
         Self { secret }
     }
 
-    /// Checks the value of a cookie option that came from `client` and gives the value to answer
-    /// with, at a time in seconds. RFC 9018 section 4.3 counts them since 1970, so that servers with
-    /// one secret understand each other; any clock will do where only one has it. A server cookie that is not ours counts as none.
+    /// Checks the value of a cookie option from `client` at a time in seconds, and returns the
+    /// cookie of the response. RFC 9018 section 4.3 counts seconds since 1970, so that servers with
+    /// the same secret accept each other's cookies; for a server with its own secret any clock is
+    /// sufficient. An invalid server cookie counts as none.
     ///
-    /// An error, to be answered with FORMERR, if the length is wrong (RFC 7873 section 5.2.2).
+    /// Returns an error, to be answered with FORMERR, if the length is invalid (RFC 7873 section
+    /// 5.2.2).
     pub fn answer(
         &self,
         option: &[u8],
@@ -121,7 +126,7 @@ impl Cookies {
     }
 
     /// The hash over client cookie, version, reserved octets, time and address (RFC 9018 section
-    /// 4.4), in the order of octets of SipHash's own reference.
+    /// 4.4), in the octet order of the SipHash reference implementation.
     fn hash(&self, cookie: &[u8], client: IpAddr) -> [u8; 8] {
         let mut hasher = SipHasher24::new_with_key(&self.secret);
         hasher.write(cookie);
@@ -135,7 +140,7 @@ impl Cookies {
 
 impl std::fmt::Debug for Cookies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The secret stays out of logs.
+        // Logs must not contain the secret.
         f.write_str("Cookies")
     }
 }
@@ -162,7 +167,7 @@ mod tests {
     const FIRST: &str = "2464c4abcf10c957010000005cf79f111f8130c3eee29480";
 
     #[test]
-    fn the_examples_of_rfc_9018_appendix_a_come_out() {
+    fn examples_of_rfc_9018_appendix_a_are_reproduced() {
         let first = answer(SECRET, CLIENT, "2464c4abcf10c957", 1_559_731_985);
         assert_eq!(first, (bytes(FIRST), false));
         let mapped = answer(
@@ -177,13 +182,15 @@ mod tests {
             answer(SECRET, CLIENT, FIRST, 1_559_734_385),
             (bytes(renewed), true)
         );
-        // A.3 leaves out that its cookie is almost two hours old, which section 4.3 forbids.
+        // The cookie of A.3 is almost two hours old, which section 4.3 forbids. A.3 does not
+        // mention it.
         let reserved = "fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5";
         let another = bytes("fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e");
         let late = answer(SECRET, "203.0.113.203", reserved, 1_559_734_700);
         assert_eq!(late, (another, false));
         assert!(answer(SECRET, "203.0.113.203", reserved, 1_559_727_985).1);
-        // A.4 has two secrets; its query is of the old one, its answer of the new one.
+        // A.4 has two secrets: the query has a cookie of the old one, the response one of the new
+        // one.
         let ipv6 = "2001:db8:220:1:59de:d0f4:8769:82b8";
         let query = "22681ab97d52c298010000005cf7c57926556bd0934c72f8";
         let old = answer(
@@ -208,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_valid_for_an_hour_and_five_minutes_ahead_for_its_client_alone() {
+    fn cookie_is_valid_for_one_hour_and_its_client_only() {
         let made_s = 1_559_731_985;
         let valid = |now_s| answer(SECRET, CLIENT, FIRST, now_s).1;
         assert!(valid(made_s) && valid(made_s + 3600) && valid(made_s - 300));
@@ -222,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_no_cookie_has_are_errors() {
+    fn invalid_cookie_lengths_are_errors() {
         let cookies = Cookies::new([7; 16]);
         let client = "192.0.2.1".parse().unwrap();
         for len in 0..50 {

@@ -1,8 +1,8 @@
-//! Records from one message to another, their names recompressed.
+//! Copies records from one message to another and compresses their names again.
 //!
-//! Names are looked for where they were compressed in the source, then against the question and
-//! the last two names: the work for one name does not grow with the message, however many
-//! different names there are.
+//! A name is looked up where it was compressed in the source, and compared with the question and
+//! the last two names. The work per name is independent of the length of the message and of the
+//! number of names.
 
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
@@ -19,38 +19,39 @@ pub(super) const FIXED_LEN: usize = 10;
 /// (RFC 1035 section 4.1.3).
 pub(super) const TTL_BEFORE_DATA: u16 = 6;
 
-/// Offsets that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
+/// Largest offset that a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
 const POINTER_MAX: usize = 0x3fff;
 
-/// Where the name of the question stands in an answer to the same question: right after the
-/// header (RFC 1035 section 4.1).
+/// Offset of the question's name in a response to the same question: directly after the header (RFC
+/// 1035 section 4.1).
 pub const QUESTION_AT: Option<u16> = Some(12);
 
-/// Labels that are remembered with their places: more than the sections of common answers have.
+/// Number of labels whose offsets are remembered: more than common responses have.
 const PLACES: usize = 64;
 
 /// Copies records of one message into another.
 ///
-/// After an error no more than [`Builder::drop_additional`] or [`Builder::truncate`] may be done
-/// with what was built: the copier remembers names that are not in it.
+/// After an error, only [`Builder::drop_additional`] and [`Builder::truncate`] may be called on the
+/// builder: the copier remembers names that were not written.
 #[derive(Debug)]
 pub struct Copier<'a> {
     source: &'a [u8],
-    /// The question of the source, from its first octet to its root label.
+    /// The question's name in the source, up to its root label.
     question: &'a [u8],
-    /// Where the same name stands in the target.
+    /// Offset of the same name in the target.
     question_at: Option<u16>,
-    /// Offsets of labels in the source and in the target, placed by the former.
+    /// Offsets of labels in the source and in the target, indexed by the offset in the source.
     places: [(u16, u16); PLACES],
-    /// The last owner and the last name within data that were written out.
+    /// The last owner and the last name within data that were written uncompressed.
     recent: [Option<(Name<'a>, u16)>; 2],
-    /// Whether names that are written out are put into lower case.
+    /// Whether names are converted to lower case when they are written uncompressed.
     lower_case: bool,
 }
 
 impl<'a> Copier<'a> {
-    /// A copier for the records of `source`, whose question is the name that stands at
-    /// `question_at` of the target, in any case and without compression; `None` if it does not stand there.
+    /// Creates a copier for the records of `source`. `question_at` is the offset of the question's
+    /// name in the target, in any case and without compression; `None` if the target does not have
+    /// that name.
     pub fn new(source: &Message<'a>, question_at: Option<u16>) -> Self {
         let bytes = source.bytes();
         let name_len = source.question().map_or(0, |q| q.name.wire_len());
@@ -64,14 +65,14 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Whether names that may be compressed are put into lower case from now on, as far as they do not stand in the
-    /// target already.
+    /// Whether names of compressible types are converted to lower case from now on, unless the
+    /// target already contains them.
     pub fn set_lower_case(&mut self, lower_case: bool) {
         self.lower_case = lower_case;
     }
 
-    /// Takes over where a name stands that another copier has written into the same target. It may be compressed
-    /// there: each of its labels has a place of its own.
+    /// Takes over the offset of a name that another copier has written into the same target. The
+    /// name may be compressed there: each of its labels has its own offset.
     pub fn adopt(&mut self, name: Name<'a>, other: &Copier<'_>, same: &Name<'_>) {
         for ((from, _), (there, _)) in name.labels_at().zip(same.labels_at()) {
             if let (Ok(from), Some(to)) = (u16::try_from(from), other.known(there)) {
@@ -80,11 +81,11 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Copies a record into the section that it comes from, with this TTL.
+    /// Copies a record into the same section, with this TTL.
     ///
     /// # Panics
     ///
-    /// If the data of the record does not have the form of its type; see `rdata::is_sound`.
+    /// If the data of the record does not have the format of its type; see `rdata::is_sound`.
     pub fn record(
         &mut self,
         to: &mut Builder<'_>,
@@ -96,7 +97,7 @@ impl<'a> Copier<'a> {
         self.under(to, owner, record, ttl)
     }
 
-    /// As [`Copier::record`], with another owner.
+    /// Copies a record like [`Copier::record`], but with another owner.
     ///
     /// # Panics
     ///
@@ -122,7 +123,7 @@ impl<'a> Copier<'a> {
         to.record_parts(section, owner, rtype, class, ttl, data)
     }
 
-    /// Writes a record with the owner and the class of `record` and other data, which holds no
+    /// Writes a record with the owner and class of `record` and other data, which contains no
     /// names.
     pub fn with_data(
         &mut self,
@@ -138,7 +139,7 @@ impl<'a> Copier<'a> {
         to.record(section, owner, rtype, record.class, ttl, rdata)
     }
 
-    /// The owner as it is to be written at `at`.
+    /// The owner for a record that is written at `at`.
     pub fn owner<'o>(&mut self, name: Name<'a>, at: usize, octets: &'o mut [u8]) -> Owner<'o> {
         if let Some(place) = self.place(&name) {
             return Owner::At(place);
@@ -148,7 +149,8 @@ impl<'a> Copier<'a> {
         Owner::Wire(&octets[..len])
     }
 
-    /// Writes the names of a record's data, which begins at `data_at`; returns their octets.
+    /// Writes the names of a record's data, which begins at `data_at`; returns their length in
+    /// octets.
     fn names(
         &mut self,
         layout: &Layout,
@@ -175,7 +177,7 @@ impl<'a> Copier<'a> {
         len
     }
 
-    /// Where the whole name stands in the target already, if a pointer reaches it.
+    /// Offset of the complete name in the target, if a pointer can hold it.
     pub fn place(&self, name: &Name<'a>) -> Option<u16> {
         let (offset, _) = name.labels_at().next()?;
         let recent = || {
@@ -188,7 +190,7 @@ impl<'a> Copier<'a> {
             .filter(|at| usize::from(*at) <= POINTER_MAX)
     }
 
-    /// Where the name at this offset of the source stands in the target.
+    /// Offset in the target of the name at this offset of the source.
     fn known(&self, offset: usize) -> Option<u16> {
         let in_question = offset.wrapping_sub(HEADER_LEN);
         if let Some(at) = self.question_at
@@ -200,8 +202,8 @@ impl<'a> Copier<'a> {
         (usize::from(from) == offset).then_some(to)
     }
 
-    /// Writes a name that is to stand at `at`, up to a part that stands in the target already,
-    /// and remembers its labels; returns its octets and where the name then stands.
+    /// Writes a name at `at`, up to a suffix that the target already contains, and remembers its
+    /// labels. Returns the octets written and the offset of the name.
     fn write_out(&mut self, name: Name<'a>, at: usize, octets: &mut [u8]) -> (usize, usize) {
         let mut len = 0;
         let mut end = None;
@@ -214,7 +216,7 @@ impl<'a> Copier<'a> {
         }
         octets[len] = 0;
         if self.lower_case {
-            // Length octets are below 64, no letters: they stay.
+            // Length octets are below 64 and therefore not letters: they do not change.
             octets[..len].make_ascii_lowercase();
         }
         let end = end.or_else(|| self.shared_with_question(&octets[..=len]));
@@ -228,8 +230,8 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Where a name, written out, goes over into the end of the question, and where that stands
-    /// in the target.
+    /// Offset at which a name in wire format ends with a suffix of the question, and the offset of
+    /// that suffix in the target.
     fn shared_with_question(&self, name: &[u8]) -> Option<(usize, u16)> {
         let question_at = self.question_at?;
         let same = name.iter().rev().zip(self.question.iter().rev());
@@ -252,7 +254,7 @@ impl<'a> Copier<'a> {
         None
     }
 
-    /// Remembers the first `len` octets of a name that stands at `at` of the target.
+    /// Remembers the first `len` octets of a name at `at` of the target.
     fn remember(&mut self, name: Name<'a>, at: usize, len: usize) {
         let mut written = 0;
         for (offset, label) in name.labels_at() {
@@ -268,7 +270,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Offsets of the labels of a name that is written out, without the root.
+/// Offsets of the labels of a name in wire format, without the root.
 fn label_starts(name: &[u8]) -> impl Iterator<Item = usize> {
     let next = |at: &usize| Some(at + 1 + usize::from(*name.get(*at)?));
     std::iter::successors(Some(0), next).take_while(|at| name.get(*at).is_some_and(|len| *len > 0))
@@ -280,7 +282,7 @@ fn write_label(label: &[u8], octets: &mut [u8]) -> usize {
     1 + label.len()
 }
 
-/// Writes a name without compression; returns its octets.
+/// Writes a name without compression; returns it.
 pub(super) fn write_plain<'o>(name: Name<'_>, octets: &'o mut [u8]) -> &'o [u8] {
     let mut len = 0;
     for label in name.labels() {
@@ -290,7 +292,7 @@ pub(super) fn write_plain<'o>(name: Name<'_>, octets: &'o mut [u8]) -> &'o [u8] 
     &octets[..=len]
 }
 
-/// Where the name at `at` ends, in a message whose names are sound.
+/// Offset of the end of the name at `at`, in a message with valid names.
 pub(super) fn name_end(message: &[u8], mut at: usize) -> usize {
     loop {
         match message[at] {
@@ -301,7 +303,7 @@ pub(super) fn name_end(message: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Octets that an owner takes.
+/// Length of an owner in octets.
 pub(super) fn owner_len(owner: &Owner<'_>) -> usize {
     match owner {
         Owner::Question | Owner::At(_) => 2,

@@ -1,18 +1,17 @@
-//! From a datagram or a message of a connection to an [`Asker`], or to why it is not answered:
-//! one rung per rule.
+//! Checks received messages: each becomes an [`Asker`], is answered with an error, or is dropped.
 //!
-//! The rungs stand in this order:
+//! The checks, in their order:
 //!
-//! 1. Messages that get no answer at all: those too short to have an ID, and responses, since an
-//!    answer to an answer may go round for ever.
-//! 2. Clients outside the access list. All that they cost is the header and the list, and where
-//!    they get REFUSED, the first 512 octets.
+//! 1. Messages that get no response: those too short to have an ID, and responses, because two
+//!    servers could answer each other endlessly.
+//! 2. Clients outside the access list. Only the header and the list are read; for REFUSED also the
+//!    first 512 octets.
 //! 3. Opcodes other than QUERY.
-//! 4. Sections that no query has, by the counts of the header alone.
+//! 4. Sections that a query cannot have, by the counts in the header alone.
 //! 5. The question, then OPT: format, EDNS version, cookie.
-//! 6. Queries that are understood and not served: types, classes, questions without RD.
+//! 6. Valid queries that are not served: types, classes, queries without RD.
 //!
-//! Whatever the message, the work is in proportion to its length, and nothing is allocated.
+//! The work is proportional to the length of the message, and nothing is allocated.
 
 use std::net::IpAddr;
 
@@ -26,30 +25,32 @@ use super::special::is_within;
 use crate::settings::nets::NetSet;
 use crate::settings::{AnyPolicy, DenyAction};
 
-/// Largest UDP payload without EDNS, and the least that EDNS can ask for (RFC 1035 section 4.2.1,
-/// RFC 6891 section 6.2.3), in octets. A frame of this length holds every answer of [`admit`].
+/// Largest UDP payload without EDNS, and the smallest that EDNS can announce (RFC 1035 section
+/// 4.2.1, RFC 6891 section 6.2.3), in octets. A frame of this length holds every response of
+/// [`admit`].
 pub const PLAIN_UDP_LEN_MAX: u16 = 512;
 
 /// Longest message over TCP: its length has 16 bits (RFC 1035 section 4.2.2).
 const TCP_LEN_MAX: usize = 65_535;
 
-/// Octets of a message that are looked at for the sake of a client outside the access list: enough
-/// for the longest question (12 of header, 255 of name, 4) and an OPT record with some options.
+/// Octets that are read of a message from a client outside the access list: enough for the longest
+/// question (12 of header, 255 of name, 4) and an OPT record with some options.
 const STRANGER_LEN: usize = 512;
 
-/// Additional records of a query: OPT (RFC 6891 section 6.1.1) and one signature, TSIG (RFC 8945
-/// section 5.1) or SIG(0) (RFC 2931 section 3.1).
+/// Largest number of additional records in a query: OPT (RFC 6891 section 6.1.1) and one signature,
+/// TSIG (RFC 8945 section 5.1) or SIG(0) (RFC 2931 section 3.1).
 const ADDITIONALS_MAX: u16 = 2;
 
-/// Extended error for clients that are not in the access list (RFC 8914 section 4.19).
+/// Extended error for clients outside the access list (RFC 8914 section 4.19).
 const PROHIBITED: u16 = 18;
 
-/// Extended error for questions without RD to who is no authority (RFC 8914 section 4.21).
+/// Extended error for queries without RD, as the server is not authoritative (RFC 8914 section
+/// 4.21).
 const NOT_AUTHORITATIVE: u16 = 20;
 
-/// Types without a constant in the wire crate: signatures of messages (RFC 2931, RFC 8945), the
-/// mark of SIG(0) and the first of the types that are no data (RFC 6895 section 3.1), and the
-/// mailbox types (RFC 1035 section 3.2.3).
+/// Types without a constant in the wire crate: signatures of messages (RFC 2931, RFC 8945), type 0
+/// of SIG(0) and the first meta type (RFC 6895 section 3.1), and the mailbox types (RFC 1035 section
+/// 3.2.3).
 const SIG: Rtype = Rtype(24);
 const TSIG: Rtype = Rtype(250);
 const TYPE_ZERO: u16 = 0;
@@ -57,74 +58,74 @@ const FIRST_META: u16 = 128;
 const MAILB: Rtype = Rtype(253);
 const MAILA: Rtype = Rtype(254);
 
-/// What a message is judged by.
+/// The settings and circumstances that a message is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// Who may ask.
+    /// Clients that are served.
     pub allow: &'a NetSet,
-    /// What others get.
+    /// Response to other clients.
     pub deny: DenyAction,
-    /// Largest UDP payload that clients are told and sent, in octets.
+    /// Largest UDP payload that the server announces and sends, in octets.
     pub udp_size: u16,
-    /// How questions for ANY are answered.
+    /// Response to queries for ANY.
     pub any: AnyPolicy,
-    /// Cookies of this server.
+    /// DNS cookies of this server.
     pub cookies: &'a Cookies,
-    /// Who asks.
+    /// Address of the client.
     pub client: IpAddr,
-    /// How it came.
+    /// Transport of the message.
     pub transport: Transport,
-    /// Seconds on the clock that the cookies are made by.
+    /// Time for the cookies, in seconds.
     pub now_s: u32,
 }
 
-/// What becomes of a message.
+/// The outcome of the checks.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "an asker is the common case, and its box would be an allocation per query"
 )]
 pub enum Admission {
-    /// It is a query to be answered.
+    /// A query to be answered.
     Asker(Asker),
-    /// It gets no answer.
+    /// The message gets no response.
     Drop(Silence),
-    /// It is answered already.
+    /// The response is in the frame.
     Answer {
-        /// Octets of the answer in the frame.
+        /// Length of the response in octets.
         len: usize,
-        /// Why it is refused; `None` if it asked for a cookie and for nothing else.
+        /// Reason of the refusal; `None` if the query only requested a cookie.
         refused: Option<Refusal>,
     },
 }
 
-/// Why a message gets no answer.
+/// The reason why a message gets no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It is shorter than a header.
+    /// Shorter than a header.
     Short,
-    /// It is a response.
+    /// A response.
     Response,
-    /// The client may not ask.
+    /// From a client outside the access list.
     Access,
 }
 
-/// Why a query is refused.
+/// The reason why a query is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It cannot be read: FORMERR.
+    /// Malformed: FORMERR.
     Format,
-    /// It is no standard query: NOTIMP.
+    /// Opcode other than QUERY: NOTIMP.
     Opcode,
-    /// It speaks another version of EDNS: BADVERS.
+    /// Unsupported version of EDNS: BADVERS.
     Version,
-    /// The client may not ask, or not without RD: REFUSED.
+    /// Client outside the access list, or a query without RD: REFUSED.
     Access,
-    /// This type or class is not served: REFUSED, or FORMERR for what can stand in no question.
+    /// Type or class that is not served: REFUSED, or FORMERR for one that a question cannot have.
     Type,
 }
 
-/// Judges a message, and writes the answer into `frame` where it is refused.
+/// Checks a message, and writes the response into `frame` if it is refused.
 pub fn admit(message: &[u8], context: &Context<'_>, frame: &mut [u8]) -> Admission {
     let Ok(header) = Header::parse(message) else {
         return Admission::Drop(Silence::Short);
@@ -150,7 +151,7 @@ pub fn admit(message: &[u8], context: &Context<'_>, frame: &mut [u8]) -> Admissi
     let Some(question) = &query.question else {
         return without_question(&query, frame);
     };
-    // In its place from the start: an asker is 300 octets, which are not moved once more.
+    // Built in place: an asker has 300 octets, and a move would copy them.
     let admission = Admission::Asker(query.asker(question, context));
     if let Admission::Asker(asker) = &admission
         && let Some((len, reason)) = refusal(asker, query.fault, context.any, frame)
@@ -165,8 +166,8 @@ fn refuse(len: usize, reason: Refusal) -> Admission {
     Admission::Answer { len, refused }
 }
 
-/// What a client outside the access list gets: nothing, or REFUSED with the question and the
-/// reason as far as `STRANGER_LEN` octets tell them.
+/// Handles a query from a client outside the access list: drops it, or answers REFUSED with the
+/// question and an extended error if they are within the first `STRANGER_LEN` octets.
 fn deny(message: &[u8], header: &Header, context: &Context<'_>, frame: &mut [u8]) -> Admission {
     if context.deny == DenyAction::Drop {
         return Admission::Drop(Silence::Access);
@@ -183,8 +184,8 @@ fn deny(message: &[u8], header: &Header, context: &Context<'_>, frame: &mut [u8]
     refuse(len, Refusal::Access)
 }
 
-/// The answer to a query without a question: it is sound if it asks for a cookie, or whether that
-/// which it has is good (RFC 7873 section 5.4).
+/// Answers a query without a question. It is valid if it requests a cookie or the check of its own
+/// (RFC 7873 section 5.4).
 fn without_question(query: &Query<'_>, frame: &mut [u8]) -> Admission {
     let header = &query.header;
     match &query.edns {
@@ -193,7 +194,7 @@ fn without_question(query: &Query<'_>, frame: &mut [u8]) -> Admission {
                 Some(Fault::Cookie) => BADCOOKIE,
                 _ => 0,
             };
-            // Its lower 4 bits stand in the header.
+            // The lower 4 bits of the code are in the header.
             let [ext_rcode, low] = (rcode << 4).to_be_bytes();
             let edns = Some((edns, ext_rcode));
             let len = reply::bare(header, Rcode(low >> 4), edns, frame);
@@ -206,7 +207,7 @@ fn without_question(query: &Query<'_>, frame: &mut [u8]) -> Admission {
     }
 }
 
-/// The rungs for a query whose question could be read: length of the answer and reason.
+/// Checks a query with a valid question. Returns the length of the response and the reason.
 fn refusal(
     asker: &Asker,
     fault: Option<Fault>,
@@ -221,21 +222,21 @@ fn refusal(
             ));
         }
         Some(Fault::Version) => return Some((reply::bad_version(asker, frame), Refusal::Version)),
-        // As good as none (RFC 7873 section 5.2.4).
+        // Treated as a query without a cookie (RFC 7873 section 5.2.4).
         Some(Fault::Cookie) | None => {}
     }
     if let Some(rcode) = refused_type(asker.rtype, any).or(refused_class(asker)) {
         return Some((reply::error(asker, rcode, None, frame), Refusal::Type));
     }
     if !asker.flags.rd() {
-        // A forwarder is authoritative for nothing, and lets nobody look into its cache.
+        // A forwarder is not authoritative, and does not disclose its cache.
         let len = reply::error(asker, Rcode::REFUSED, Some(NOT_AUTHORITATIVE), frame);
         return Some((len, Refusal::Access));
     }
     None
 }
 
-/// The answer to types that can stand in no question or that nobody gets.
+/// Response code for types that a question cannot have or that are not served.
 fn refused_type(rtype: Rtype, any: AnyPolicy) -> Option<Rcode> {
     match rtype {
         Rtype::ANY => (any == AnyPolicy::Refuse).then_some(Rcode::REFUSED),
@@ -245,8 +246,9 @@ fn refused_type(rtype: Rtype, any: AnyPolicy) -> Option<Rcode> {
     }
 }
 
-/// The answer to classes that hold no data (RFC 6895 section 3.2: 0 is reserved), and to questions about
-/// the server itself, such as version.bind or id.server (RFC 4892): the upstream is another server.
+/// Response code for classes without data (RFC 6895 section 3.2: 0 is reserved), and for queries
+/// about the server itself, such as version.bind or id.server (RFC 4892): the upstream is another
+/// server.
 fn refused_class(asker: &Asker) -> Option<Rcode> {
     let is_refused = match asker.class {
         Class(0) | Class::NONE | Class::ANY => true,
@@ -259,30 +261,31 @@ fn refused_class(asker: &Asker) -> Option<Rcode> {
     is_refused.then_some(Rcode::REFUSED)
 }
 
-/// The domains of names that are about a server (RFC 4892 section 2).
+/// The domains of names that describe a server (RFC 4892 section 2).
 const OF_SERVERS: [&[u8]; 2] = [b"\x04bind\0", b"\x06server\0"];
 
-/// A query, as far as it could be read.
+/// The readable parts of a query.
 struct Query<'a> {
     header: Header,
     question: Option<Question<'a>>,
     edns: Option<AskerEdns>,
-    /// Largest UDP payload that both sides take, in octets.
+    /// Largest UDP payload that client and server accept, in octets.
     udp_limit: u16,
     fault: Option<Fault>,
 }
 
-/// What is wrong behind a sound question.
+/// A fault after a valid question.
 #[derive(Clone, Copy)]
 enum Fault {
     Format,
     Version,
-    /// A server cookie that is not ours or too old.
+    /// A server cookie that is not valid.
     Cookie,
 }
 
 impl<'a> Query<'a> {
-    /// Reads a query; `None` if it has sections that no query has, or not one sound question.
+    /// Reads a query. `None` if it has sections that a query cannot have, or not exactly one valid
+    /// question.
     fn read(message: &'a [u8], header: &Header, context: &Context<'_>) -> Option<Self> {
         // IXFR has a record in the authority section (RFC 1995 section 3), but is not served.
         let records = (header.ancount(), header.nscount());
@@ -309,7 +312,7 @@ impl<'a> Query<'a> {
         Some(query)
     }
 
-    /// Who asks a question.
+    /// The query as an [`Asker`].
     #[inline(always)]
     fn asker(&self, question: &Question<'_>, context: &Context<'_>) -> Asker {
         Asker {
@@ -327,7 +330,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The OPT record of a query, beside which nothing but a signature may stand.
+/// Returns the OPT record of a query. Other additional records must be signatures.
 fn read_opt<'a>(message: &Message<'a>) -> Result<Option<Opt<'a>>, Fault> {
     let mut opt = None;
     for record in message.records() {
@@ -343,7 +346,7 @@ fn read_opt<'a>(message: &Message<'a>) -> Result<Option<Opt<'a>>, Fault> {
     Ok(opt)
 }
 
-/// Reads the OPT record of a query. What its options mean is known for version 0 only.
+/// Reads the OPT record of a query. Its options are read in version 0 only.
 fn read_edns(opt: &Opt<'_>, context: &Context<'_>) -> (AskerEdns, Option<Fault>) {
     let mut edns = AskerEdns {
         udp_size: context.udp_size,

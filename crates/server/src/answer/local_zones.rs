@@ -1,12 +1,12 @@
-//! Special-use zones that are answered here: no server on the Internet knows more about them.
+//! Answers queries for special-use zones, which no server on the Internet has data for.
 //!
-//! Those of the registry of locally served zones (RFC 6303, RFC 7793, RFC 8375, RFC 9462, RFC 9665),
-//! `localhost` and `invalid` (RFC 6761), and `onion` (RFC 7686): what Unbound serves by default
-//! (`resolver.arpa` and `service.arpa` since 2025), but for `test`, whose names resolvers in test
-//! networks do know.
+//! The zones are those of the registry of locally served zones (RFC 6303, RFC 7793, RFC 8375, RFC
+//! 9462, RFC 9665), `localhost` and `invalid` (RFC 6761), and `onion` (RFC 7686). Unbound serves
+//! the same zones by default (`resolver.arpa` and `service.arpa` since 2025), except `test`, which
+//! is forwarded because resolvers in test networks have its names.
 //!
-//! A zone has the records that RFC 6303 section 3 gives it, and answers are authoritative. DS of a
-//! zone below `arpa` is left to the upstream, for it stands in the parent zone.
+//! A zone has the records of RFC 6303 section 3, and responses are authoritative. Queries for DS of
+//! a zone below `arpa` are forwarded, because DS is in the parent zone.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -29,10 +29,11 @@ const TTL: u32 = 10_800;
 const ARPA: &[u8] = b"\x04arpa\0";
 const LOCALHOST: &[u8] = b"\x09localhost\0";
 
-/// The name of 127.0.0.1, which Unbound gives a PTR record. That of ::1 is a zone of its own.
+/// The reverse name of 127.0.0.1, for which Unbound returns a PTR record. That of ::1 is a zone of
+/// its own.
 const LOOPBACK: &[u8] = b"\x011\x010\x010\x03127\x07in-addr\x04arpa\0";
 
-/// Reverse zones of IPv4: the octets of their networks, and how far the last one goes.
+/// Reverse zones of IPv4: the octets of each network, and the upper end of the last one.
 const IN_ADDR: [(&[u8], u8); 11] = [
     (&[0], 0),                        // this network: RFC 6303 section 4.2
     (&[10], 10),                      // private: RFC 6303 section 4.1
@@ -47,7 +48,7 @@ const IN_ADDR: [(&[u8], u8); 11] = [
     (&[255, 255, 255, 255], u8::MAX), // broadcast: RFC 6303 section 4.2
 ];
 
-/// Reverse zones of IPv6, by the nibbles of their networks.
+/// Reverse zones of IPv6: the nibbles of each network.
 const IP6: [&[u8]; 8] = [
     b"00000000000000000000000000000000", // unspecified: RFC 6303 section 4.3
     b"00000000000000000000000000000001", // loopback: RFC 6303 section 4.3
@@ -59,34 +60,34 @@ const IP6: [&[u8]; 8] = [
     b"20010db8", // documentation: RFC 6303 section 4.6
 ];
 
-/// Labels of an address below `in-addr.arpa` and below `ip6.arpa`.
+/// Number of labels of an address below `in-addr.arpa` and below `ip6.arpa`.
 const OCTETS: usize = 4;
 const NIBBLES: usize = 32;
 
-/// A zone that a name is in.
+/// The special-use zone of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Zone {
-    /// Where its own name begins in that name.
+    /// Offset of the zone's name in that name.
     at: usize,
     kind: Kind,
 }
 
-/// What a zone holds besides SOA and NS.
+/// Contents of a zone besides SOA and NS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Nothing: names below it do not exist.
+    /// No records: names below it do not exist.
     Empty,
-    /// The loopback addresses, at each name (RFC 6761 section 6.3).
+    /// The loopback addresses, at every name (RFC 6761 section 6.3).
     Localhost,
-    /// Nothing, but each name exists (RFC 9462 section 6.4).
+    /// No records, but every name exists (RFC 9462 section 6.4).
     NoData,
-    /// A reverse zone of IPv6, and the network of the name: its bits and their number.
+    /// A reverse zone of IPv6, with the network of the name: its bits and prefix length.
     Ip6(u128, u32),
 }
 
-/// Answers a question for a name in a special-use zone; `None` if it is to be forwarded. That is
-/// so for names at and below those of `forwarded`, and for names above and below the prefixes of
-/// these clients in `ip6.arpa`. Returns the octets written.
+/// Answers a query for a name in a special-use zone; returns the length in octets, or `None` if the
+/// query is forwarded. Names at and below those of `forwarded` are forwarded, and so are names in
+/// `ip6.arpa` that are above or below a prefix of the client's view.
 pub fn answer(
     asker: &Asker,
     dns64: Option<&Dns64>,
@@ -127,14 +128,14 @@ pub fn answer(
     })
 }
 
-/// Whether `domain` is in a special-use zone, or is one of the names that hold many of them.
+/// Whether `domain` is in a special-use zone, or is a parent domain of many.
 pub fn concerns(domain: &NameBuf) -> bool {
     const ABOVE: [&[u8]; 4] = [b"\0", ARPA, b"\x07in-addr\x04arpa\0", b"\x03ip6\x04arpa\0"];
     let name = domain.as_wire();
     ABOVE.iter().any(|above| name.eq_ignore_ascii_case(above)) || find(name).is_some()
 }
 
-/// The zone of a name. The last letter tells most names apart from those of special-use zones.
+/// The zone of a name. The last letter rules out most other names.
 fn find(name: &[u8]) -> Option<Zone> {
     let top = match name.get(name.len().checked_sub(2)?)?.to_ascii_lowercase() {
         b'a' => ARPA,
@@ -237,8 +238,8 @@ fn ip6(labels: &Labels<'_>) -> Option<Zone> {
     Some(Zone { at, kind })
 }
 
-/// Whether a name of `ip6.arpa` is above or below that of a prefix: there the names of synthesised
-/// addresses are, and a denial would deny them too (RFC 8020).
+/// Whether a name of `ip6.arpa` is above or below that of a prefix. The reverse names of
+/// synthesised addresses are there, and NXDOMAIN would also deny them (RFC 8020).
 fn is_prefixed(kind: Kind, dns64: Option<&Dns64>) -> bool {
     let (Kind::Ip6(bits, len), Some(dns64)) = (kind, dns64) else {
         return false;
@@ -249,7 +250,7 @@ fn is_prefixed(kind: Kind, dns64: Option<&Dns64>) -> bool {
     })
 }
 
-/// Whether this is the name of 127.0.0.1 or ::1.
+/// Whether this is the reverse name of 127.0.0.1 or ::1.
 fn is_loopback(name: &[u8]) -> bool {
     let is_ipv6 = matches!(
         find(name),
@@ -261,7 +262,7 @@ fn is_loopback(name: &[u8]) -> bool {
     is_ipv6 || name.eq_ignore_ascii_case(LOOPBACK)
 }
 
-/// Where the labels of a name begin.
+/// The offsets of the labels of a name.
 struct Labels<'n> {
     name: &'n [u8],
     /// At most 127: a label has at least two octets.
@@ -289,7 +290,7 @@ impl<'n> Labels<'n> {
         labels
     }
 
-    /// A label, counted from the last one, and where it begins.
+    /// A label, counted from the last one, and its offset.
     fn last(&self, index: usize) -> Option<(usize, &'n [u8])> {
         let index = self.count.checked_sub(index + 1)?;
         let at = usize::from(self.starts[index]);
@@ -306,7 +307,7 @@ fn head(rcode: Rcode) -> Head {
     }
 }
 
-/// An answer of one record.
+/// A response with one record.
 fn record(asker: &Asker, rtype: Rtype, data: &[u8], frame: &mut [u8]) -> usize {
     reply::write(asker, &head(Rcode::NOERROR), frame, |builder| {
         let (section, owner) = (Section::Answer, Owner::Question);
@@ -314,7 +315,7 @@ fn record(asker: &Asker, rtype: Rtype, data: &[u8], frame: &mut [u8]) -> usize {
     })
 }
 
-/// An answer of the SOA record of the zone.
+/// A response with the SOA record of the zone.
 fn soa(asker: &Asker, rcode: Rcode, section: Section, zone: Zone, frame: &mut [u8]) -> usize {
     reply::write(asker, &head(rcode), frame, |builder| {
         special::soa(builder, section, HEADER_LEN + zone.at, SOA_NUMBERS, TTL)

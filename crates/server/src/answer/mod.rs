@@ -1,17 +1,17 @@
-//! From the bytes of a query to the bytes of its answer: pure functions on messages and settings.
+//! Builds the response to a query: pure functions on messages and settings.
 //!
-//! - [`guard`]: one rung per rule, from a datagram to an [`asker::Asker`] or to why it is not answered;
-//! - [`asker`]: what an answer has to know of its query;
-//! - [`stored`]: a response in the form that it is kept in and answered from;
-//! - [`reply`]: answers as they came, errors, EDNS and truncation;
+//! - [`guard`]: the checks that a received message passes to become an [`asker::Asker`];
+//! - [`asker`]: the parts of a query that its response depends on;
+//! - [`stored`]: responses in the form in which they are cached;
+//! - [`reply`]: forwarded responses, errors, EDNS and truncation;
 //! - [`cookie`]: DNS cookies;
 //! - `rdata`: the data of records by type;
-//! - [`copy`]: records from one message to another, their names recompressed;
+//! - [`copy`]: copies records from one message to another and compresses their names again;
 //! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
-//! - [`rendered`]: answers that are kept to be sent again;
+//! - [`rendered`]: responses that are cached as they are sent;
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
 //! - [`special`]: `ipv4only.arpa` (RFC 8880);
-//! - [`local_zones`]: special-use zones, which are answered here (RFC 6303, RFC 6761);
+//! - [`local_zones`]: special-use zones that the server answers itself (RFC 6303, RFC 6761);
 //! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
 
 pub mod asker;

@@ -1,24 +1,24 @@
-//! The data of records by type: where names stand in it, and whether it has the form of its type.
+//! Reads the data of records by type: the offsets of names in it, and whether its format is valid.
 
 use dns64_wire::ParseError;
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::{Record, Records};
 use dns64_wire::name::Name;
 
-/// Where the names are in the data of a type that may have come compressed. Data of all other
-/// types is copied as it is (RFC 3597 section 4).
+/// The positions of the names in the data of a type that may be received compressed. Data of all
+/// other types is copied unchanged (RFC 3597 section 4).
 pub(super) struct Layout {
     before: Before,
     names: usize,
-    /// Whether the names may be compressed when they are sent.
+    /// Whether the names may be compressed in responses.
     pub(super) compress: bool,
 }
 
-/// What stands before the first name.
+/// The data before the first name.
 enum Before {
-    /// So many octets.
+    /// This number of octets.
     Octets(usize),
-    /// So many octets and three character strings (NAPTR, RFC 3403 section 4.1).
+    /// This number of octets and three character strings (NAPTR, RFC 3403 section 4.1).
     Strings(usize),
 }
 
@@ -36,8 +36,9 @@ impl Layout {
             2 | 3 | 4 | 5 | 7 | 8 | 9 | 12 => layout(0, 1, true),
             6 | 14 => layout(0, 2, true),
             15 => layout(2, 1, true),
-            // Types that are read compressed and sent plain (RFC 3597 section 4): RP; AFSDB, RT;
-            // SIG; PX; NXT; SRV; DNAME (RFC 6672 section 2.5); KX (RFC 2230 section 3.1); NAPTR.
+            // Types that are accepted compressed and sent uncompressed (RFC 3597 section 4): RP;
+            // AFSDB, RT; SIG; PX; NXT; SRV; DNAME (RFC 6672 section 2.5); KX (RFC 2230 section
+            // 3.1); NAPTR.
             17 => layout(0, 2, false),
             18 | 21 | 36 => layout(2, 1, false),
             24 => layout(18, 1, false),
@@ -53,8 +54,8 @@ impl Layout {
         }
     }
 
-    /// The parts of a record's data; `None` if it is not of this layout. `name` reads the name at an
-    /// offset of the message.
+    /// Splits a record's data into its parts; `None` if it does not have this layout. `name` reads
+    /// the name at an offset of the message.
     pub(super) fn split<'a>(
         &self,
         record: &Record<'a>,
@@ -85,14 +86,14 @@ impl Layout {
     }
 }
 
-/// The data of a record, taken apart.
+/// The parts of a record's data.
 pub(super) struct Parts<'a> {
     pub(super) before: &'a [u8],
     pub(super) names: [Option<Name<'a>>; 2],
     pub(super) after: &'a [u8],
 }
 
-/// Octets of an SOA record behind its two names (RFC 1035 section 3.3.13).
+/// Octets of an SOA record after its two names (RFC 1035 section 3.3.13).
 const SOA_NUMBERS_LEN: usize = 20;
 
 /// Octets of an RRSIG record before the signer's name (RFC 4034 section 3.1).
@@ -101,16 +102,16 @@ const RRSIG_FIXED_LEN: usize = 18;
 /// Octets of SvcPriority (RFC 9460 section 2.2).
 const PRIORITY_LEN: usize = 2;
 
-/// Whether the data of a record has the form of its type, as far as its parts tell: names and
-/// strings end where they should, what has one length has it. Types that are not known here may
-/// hold anything (RFC 3597 section 3), and so may addresses of other classes than IN. Names count
-/// toward the bound on `records`, the walk that the record comes from.
+/// Whether the data of a record has the format of its type: names and strings end within the data,
+/// and fields of fixed length have that length. The data of unknown types (RFC 3597 section 3) and
+/// of addresses in classes other than IN is not restricted. Names count towards the limit of
+/// `records`, the iterator that returned the record.
 pub(super) fn is_sound(records: &mut Records<'_>, record: &Record<'_>) -> bool {
     if let Some(layout) = Layout::of(record.rtype) {
         let parts = layout.split(record, |at| records.name(at));
         return parts.is_some_and(|parts| match record.rtype.0 {
             6 => parts.after.len() == SOA_NUMBERS_LEN,
-            // SIG: the signature. NXT: the bit map.
+            // SIG: the signature. NXT: the type bit map.
             24 | 30 => !parts.after.is_empty(),
             _ => parts.after.is_empty(),
         });
@@ -121,7 +122,7 @@ pub(super) fn is_sound(records: &mut Records<'_>, record: &Record<'_>) -> bool {
     }
 }
 
-/// `Some` if the data has the form of a type without compressed names.
+/// `Some` if the data has the format of a type without compressed names.
 fn has_form(rtype: Rtype, data: &[u8]) -> Option<()> {
     let is = |sound: bool| sound.then_some(());
     let len = data.len();
@@ -158,7 +159,7 @@ fn has_form(rtype: Rtype, data: &[u8]) -> Option<()> {
     }
 }
 
-/// How many character strings fill the data (RFC 1035 section 3.3).
+/// Number of character strings that fill the data (RFC 1035 section 3.3).
 fn strings(mut data: &[u8]) -> Option<usize> {
     let mut count = 0;
     while !data.is_empty() {
@@ -168,19 +169,19 @@ fn strings(mut data: &[u8]) -> Option<usize> {
     Some(count)
 }
 
-/// What follows an octet of length and as many octets.
+/// Returns the data after a character string: an octet of length and as many octets.
 fn behind_string(data: &[u8]) -> Option<&[u8]> {
     data.get(1 + usize::from(*data.first()?)..)
 }
 
-/// What follows a name that is not compressed: within the data no pointer leads anywhere.
+/// Returns the data after an uncompressed name. A compression pointer in it is invalid.
 fn behind_name(data: &[u8]) -> Option<&[u8]> {
     let (_, end) = Name::parse(data, 0).ok()?;
     data.get(end..)
 }
 
-/// Whether these are blocks of a bit map of types, in their order and of 1 to 32 octets each
-/// (RFC 4034 section 4.1.2).
+/// Whether the data is a type bit map: blocks in ascending order, each with 1 to 32 octets (RFC
+/// 4034 section 4.1.2).
 fn is_type_map(mut data: &[u8]) -> bool {
     let mut last = None;
     while let [window, len @ 1..=32, rest @ ..] = data {
@@ -193,8 +194,8 @@ fn is_type_map(mut data: &[u8]) -> bool {
     data.is_empty()
 }
 
-/// Whether these are service parameters, each key once and in order (RFC 9460 section 2.2), those
-/// of fixed form in it (sections 7.1.1, 7.2 and 7.3).
+/// Whether the data is a list of service parameters: each key once, in ascending order (RFC 9460
+/// section 2.2), and values of fixed format valid (sections 7.1.1, 7.2 and 7.3).
 fn are_parameters(mut data: &[u8]) -> bool {
     let mut last = None;
     while let [k0, k1, l0, l1, rest @ ..] = data {
@@ -217,7 +218,8 @@ fn are_parameters(mut data: &[u8]) -> bool {
     data.is_empty()
 }
 
-/// Whether the tag of a CAA record has letters and digits, at least one (RFC 8659 section 4.1).
+/// Whether the tag of a CAA record consists of letters and digits and is not empty (RFC 8659
+/// section 4.1).
 fn is_caa(data: &[u8]) -> bool {
     let tag = data
         .get(1)
@@ -225,8 +227,8 @@ fn is_caa(data: &[u8]) -> bool {
     tag.is_some_and(|tag| !tag.is_empty() && tag.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// The name in a record's data whose addresses belong into the additional section, if its type
-/// has one: that of a host (RFC 1035 section 3.3, RFC 2782, RFC 3403) or of a service.
+/// The name in a record's data whose addresses belong in the additional section, if the type has
+/// one: the name of a host (RFC 1035 section 3.3, RFC 2782, RFC 3403) or of a service.
 pub(super) fn target<'a>(message: &'a [u8], record: &Record<'a>) -> Option<Name<'a>> {
     match record.rtype.0 {
         // NS, MX, AFSDB, RT, SRV, NAPTR, KX.
@@ -258,7 +260,7 @@ pub(super) fn covered(record: &Record<'_>) -> Option<Rtype> {
     (record.rtype == Rtype::RRSIG).then(|| Rtype(u16::from_be_bytes(*covered)))
 }
 
-/// The zone whose key made a signature (RFC 4034 section 3.1.7); `None` for other records.
+/// The zone whose key created a signature (RFC 4034 section 3.1.7); `None` for other records.
 pub(super) fn signer<'a>(record: &Record<'a>) -> Option<Name<'a>> {
     let data = record.rdata.get(RRSIG_FIXED_LEN..)?;
     let (name, _) = Name::parse(data, 0).ok()?;

@@ -1,9 +1,9 @@
-//! An answer as it is kept to be sent again: all that any client gets, less what depends on the one
-//! that asks.
+//! Caches responses as they are sent, without the parts that depend on the client.
 //!
-//! That is the ID, the case of the question, AD, the OPT record and the length of the longest answer.
-//! RD is set in every query that is answered, and CD is part of the question here. TTLs count down
-//! together: what is made of two responses has the smaller of their TTLs, less the same age.
+//! These parts are the ID, the case of the question, AD, the OPT record and the largest response
+//! length. RD is set in every query that is answered, and CD is part of the cache key. All TTLs
+//! count down together: a synthesised record has the smaller TTL of its two responses, less the
+//! same age.
 
 use dns64_wire::codes::Rtype;
 use dns64_wire::message::{Flags, HEADER_LEN, Message, OPT_LEN, Opt, TYPE_AND_CLASS_LEN};
@@ -13,7 +13,8 @@ use super::copy::{FIXED_LEN, TTL_BEFORE_DATA};
 use super::reply::{OPTIONS_LEN_MAX, write_options};
 use super::stored::OPTION_EXTENDED_ERROR;
 
-/// The asker of the same question who gets most: EDNS, AD, and up to `limit` octets.
+/// A query for the same question that permits the longest response: EDNS, AD, and up to `limit`
+/// octets.
 pub fn fullest(asker: &Asker, limit: usize) -> Asker {
     Asker {
         flags: asker.flags.with_ad(true),
@@ -28,19 +29,19 @@ pub fn fullest(asker: &Asker, limit: usize) -> Asker {
     }
 }
 
-/// An answer without its OPT record.
+/// A response without its OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Octets of its message, whose ID is zero and whose question is in lower case.
+    /// Length of the message in octets. Its ID is zero and its question is in lower case.
     pub len: usize,
-    /// Records in it, each of which has a TTL.
+    /// Number of its records, each of which has a TTL.
     pub ttls: usize,
-    /// The extended error of its OPT record.
+    /// The extended error from its OPT record.
     pub extended_error: Option<u16>,
 }
 
-/// Makes the answer to [`fullest`], in place, one to be kept, and writes the offsets of its TTLs to
-/// `ttls`; `None` if it is truncated or there are more TTLs.
+/// Converts the response to [`fullest`], in place, into the form that is cached, and writes the
+/// offsets of its TTLs to `ttls`. `None` if it is truncated or has more TTLs than `ttls` holds.
 pub fn keep(message: &mut [u8], ttls: &mut [u16]) -> Option<Kept> {
     let answer = Message::parse(message).ok().filter(|answer| !answer.tc())?;
     let question = answer.question()?.range();
@@ -66,13 +67,13 @@ pub fn keep(message: &mut [u8], ttls: &mut [u16]) -> Option<Kept> {
     let additionals = answer.arcount().checked_sub(1)?;
     message[..2].fill(0);
     message[10..HEADER_LEN].copy_from_slice(&additionals.to_be_bytes());
-    // Its name, and not its type: that of HTTPS has the octet of a letter.
+    // Only the name: the type of HTTPS has an octet that is also a letter.
     message[question.start..question.end - TYPE_AND_CLASS_LEN].make_ascii_lowercase();
     Some(kept)
 }
 
-/// Makes the kept answer that stands in the first `len` octets of `frame` that to an asker of the same
-/// question; returns its octets, or `None` if that is longer than this asker can take.
+/// Converts the cached response in the first `len` octets of `frame` into the response to a query
+/// for the same question. Returns its length in octets, or `None` if it exceeds the client's limit.
 pub fn complete(
     asker: &Asker,
     len: usize,
@@ -99,7 +100,7 @@ pub fn complete(
     let [type_high, type_low] = Rtype::OPT.0.to_be_bytes();
     let [size_high, size_low] = edns.udp_size.to_be_bytes();
     let [do_high, do_low] = if edns.do_bit { Opt::DO } else { 0 }.to_be_bytes();
-    // Octets of a cookie and an error, at most 34.
+    // A cookie and an extended error: at most 34 octets.
     let options_octets = u8::try_from(options_len).ok()?;
     opt[..OPT_LEN].copy_from_slice(&[
         0,

@@ -1,4 +1,4 @@
-//! Writes answers: records as they came or new ones, errors, EDNS and truncation.
+//! Writes responses: with stored or new records, errors, EDNS and truncation.
 
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
@@ -9,19 +9,19 @@ use super::asker::{Asker, AskerEdns};
 use super::cookie::OPTION_COOKIE;
 use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, Stored};
 
-/// Octets of the options that an answer can have: a cookie of 24 octets and an extended error
-/// without text, 4 octets of code and length before each (RFC 6891 section 6.1.2).
+/// Largest length of the options in a response, in octets: a cookie of 24 octets and an extended
+/// error without text, each after 4 octets of code and length (RFC 6891 section 6.1.2).
 pub(super) const OPTIONS_LEN_MAX: usize = 4 + 24 + 4 + 2;
 
-/// The data of the HINFO record that stands for all records: CPU "RFC8482" and an empty OS
-/// (RFC 8482 section 4.2).
+/// Data of the HINFO record in the minimal response to ANY: CPU "RFC8482" and an empty OS (RFC 8482
+/// section 4.2).
 const ANY_HINFO: &[u8] = b"\x07RFC8482\0";
 
-/// TTL of that record, in seconds. RFC 8482 section 4.2 wants it long enough to keep the asker
-/// from asking again soon: an hour.
+/// TTL of that record, in seconds. RFC 8482 section 4.2 recommends a TTL long enough to prevent
+/// frequent repeated queries: an hour.
 const ANY_TTL_S: u32 = 3600;
 
-/// What an answer says besides its records. The default is NOERROR without more.
+/// Header fields and extended error of a response. The default is NOERROR without flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Response code.
@@ -45,12 +45,12 @@ impl Default for Head {
     }
 }
 
-/// Writes an answer into `frame` and returns its length in octets: the header, the question as
-/// it was asked, the records, and an OPT record if the query had one. Records that do not fit
-/// into what the asker can take, or into `frame`, give an answer with TC set and no records.
+/// Writes a response into `frame` and returns its length in octets: the header, the question of the
+/// query, the records, and an OPT record if the query had one. If the records exceed the client's
+/// limit or `frame`, the response has TC set and no records.
 ///
-/// A frame of 512 octets holds every answer without records. In one that is too short for the
-/// question nothing is written, and the length is 0.
+/// A frame of 512 octets holds every response without records. If the frame is too short for the
+/// question, the length is 0.
 pub fn write(
     asker: &Asker,
     head: &Head,
@@ -60,14 +60,14 @@ pub fn write(
     write_extended(asker, head, 0, frame, records)
 }
 
-/// Writes a stored response as the answer to the same question, its TTLs aged and all else as it
-/// is kept (RFC 6147 section 5.3.3). AD goes only to who understands it (RFC 6840 section 5.8).
-/// An additional section that does not fit is left out as a whole (RFC 2181 section 9): in a part
-/// of it, names without addresses would look as if they had none.
+/// Writes a stored response to the same question, with its TTLs aged and everything else unchanged
+/// (RFC 6147 section 5.3.3). AD is set only for clients that support it (RFC 6840 section 5.8). An
+/// additional section that does not fit is omitted completely (RFC 2181 section 9): in an
+/// incomplete one, names would seem to have no addresses.
 ///
 /// # Panics
 ///
-/// If the stored response is to a question of another length.
+/// If the question of the stored response has another length.
 pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
     let stored = aged.stored;
     let head = Head {
@@ -82,7 +82,7 @@ pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
         Ok(())
     });
     if aged.age != Age::Seconds(0) {
-        // The records stand where they stand in the stored message.
+        // Records have the same offsets as in the stored message.
         for at in stored.ttl_offsets().take_while(|at| *at < end) {
             if let Some(ttl) = frame[at..].first_chunk_mut() {
                 *ttl = aged.ttl(u32::from_be_bytes(*ttl)).to_be_bytes();
@@ -92,14 +92,15 @@ pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
     len
 }
 
-/// AD of an answer whose answer and authority section are those of a response (RFC 4035 section
-/// 3.2.3): to whoever understands it.
+/// AD of a response with the answer and authority section of a stored one (RFC 4035 section 3.2.3),
+/// for clients that support it.
 pub(super) fn ad(asker: &Asker, response: &Stored) -> bool {
     response.ad() && (asker.flags.ad() || asker.do_bit())
 }
 
-/// Hands records of a response to `write`. Where an additional record has no room, the additional
-/// section is left out and the message is complete without it (RFC 2181 section 9): then `false`.
+/// Passes the records of a response to `write`. If an additional record does not fit, the
+/// additional section is dropped, the message is complete without it (RFC 2181 section 9), and the
+/// result is `false`.
 pub(super) fn each<'a>(
     to: &mut Builder<'_>,
     records: Records<'a>,
@@ -117,7 +118,7 @@ pub(super) fn each<'a>(
     Ok(true)
 }
 
-/// Writes an answer without records.
+/// Writes a response without records.
 pub fn error(asker: &Asker, rcode: Rcode, extended_error: Option<u16>, frame: &mut [u8]) -> usize {
     let head = Head {
         rcode,
@@ -127,22 +128,22 @@ pub fn error(asker: &Asker, rcode: Rcode, extended_error: Option<u16>, frame: &m
     write(asker, &head, frame, |_| Ok(()))
 }
 
-/// Writes an answer without records and with TC set: whoever asked is to come back over a
-/// connection.
+/// Writes a response without records and with TC set: the client retries over TCP.
 pub fn truncated(asker: &Asker, frame: &mut [u8]) -> usize {
     write(asker, &Head::default(), frame, |_| Err(Truncated))
 }
 
-/// Writes the answer to a query of an EDNS version that we do not speak: BADVERS, with the
-/// version that we do (RFC 6891 section 6.1.3).
+/// Writes the response to a query with an unsupported EDNS version: BADVERS, with the supported
+/// version (RFC 6891 section 6.1.3).
 pub fn bad_version(asker: &Asker, frame: &mut [u8]) -> usize {
     // BADVERS is 16: 1 in the OPT record and 0 in the header.
     write_extended(asker, &Head::default(), 1, frame, |_| Ok(()))
 }
 
-/// Writes an answer without a question, to a query that has none or that cannot be read so far;
-/// its opcode is that of the query. With an OPT record if `edns` is given, the upper 8 bits of the
-/// response code in it. Its length in octets, 0 if `frame` is too short.
+/// Writes a response without a question and with the opcode of the query, for queries whose
+/// question is missing or cannot be read. If `edns` is given, the response has an OPT record with
+/// the upper 8 bits of the response code. Returns the length in octets, or 0 if `frame` is too
+/// short.
 pub fn bare(
     query: &Header,
     rcode: Rcode,
@@ -172,7 +173,7 @@ pub fn bare(
     reply.finish()
 }
 
-/// Writes the minimal answer to a question for ANY (RFC 8482 section 4.2).
+/// Writes the minimal response to a query for ANY (RFC 8482 section 4.2).
 pub fn any_minimal(asker: &Asker, frame: &mut [u8]) -> usize {
     write(asker, &Head::default(), frame, |reply| {
         reply.record(
@@ -223,7 +224,7 @@ fn write_extended(
     reply.finish()
 }
 
-/// The OPT record of an answer.
+/// The OPT record of a response.
 fn opt<'o>(edns: &AskerEdns, ext_rcode: u8, options: &'o [u8]) -> Opt<'o> {
     Opt {
         udp_size: edns.udp_size,
@@ -234,7 +235,7 @@ fn opt<'o>(edns: &AskerEdns, ext_rcode: u8, options: &'o [u8]) -> Opt<'o> {
     }
 }
 
-/// Writes the options of an answer and returns their length in octets.
+/// Writes the options of a response and returns their length in octets.
 pub(super) fn write_options(
     edns: &AskerEdns,
     extended_error: Option<u16>,

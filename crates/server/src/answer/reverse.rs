@@ -1,4 +1,4 @@
-//! Names of synthesised addresses (RFC 6147 section 5.3.1).
+//! Answers queries for the reverse names of synthesised addresses (RFC 6147 section 5.3.1).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,28 +14,28 @@ use super::reply::{self, Head};
 use super::stored::{Aged, Kind};
 use crate::settings::dns64::{Dns64, Ptr};
 
-/// TTL in seconds of a local name, which no zone gives one: the limit that RFC 6147 section 5.1.7
-/// sets for records that are made.
+/// TTL in seconds of the record with the local name, which no zone determines: the limit of RFC
+/// 6147 section 5.1.7 for synthesised records.
 const LOCAL_TTL: u32 = 600;
 
-/// Nibbles of an IPv6 address, each a label (RFC 3596 section 2.5).
+/// Number of nibbles in an IPv6 address, each of which is a label (RFC 3596 section 2.5).
 const NIBBLES: usize = 32;
 
-/// Where the name of a synthesised address leads.
+/// The target of the reverse name of a synthesised address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "a name on the stack costs less than one on the heap"
 )]
 pub enum Reverse<'a> {
-    /// To a name that is the same for all: see [`local`].
+    /// One name for all addresses: see [`local`].
     Local(&'a NameBuf),
-    /// To the name of the IPv4 address: see [`alias`].
+    /// The reverse name of the IPv4 address: see [`alias`].
     Alias(NameBuf),
 }
 
-/// Where a question for PTR leads if its name is that of an address under one of the prefixes;
-/// `None` if it is an ordinary question.
+/// The target of a PTR query, if its name is the reverse name of an address under one of the
+/// prefixes; otherwise `None`.
 pub fn target<'a>(asker: &Asker, dns64: &'a Dns64) -> Option<Reverse<'a>> {
     if asker.rtype != Rtype::PTR || asker.class != Class::IN {
         return None;
@@ -47,8 +47,8 @@ pub fn target<'a>(asker: &Asker, dns64: &'a Dns64) -> Option<Reverse<'a>> {
     })
 }
 
-/// The IPv6 address that a name below `ip6.arpa` stands for; `None` if it is not a whole address
-/// (RFC 3596 section 2.5).
+/// The IPv6 address of a name below `ip6.arpa`; `None` if the address is incomplete (RFC 3596
+/// section 2.5).
 pub fn address(name: &NameBuf) -> Option<Ipv6Addr> {
     let (nibbles, suffix) = name.as_wire().split_at_checked(2 * NIBBLES)?;
     if !suffix.eq_ignore_ascii_case(b"\x03ip6\x04arpa\0") {
@@ -64,8 +64,8 @@ pub fn address(name: &NameBuf) -> Option<Ipv6Addr> {
     Some(bits.into())
 }
 
-/// The name of an IPv4 address (RFC 1035 section 3.5). Always one: the error of a name that is
-/// too long cannot come up.
+/// The reverse name of an IPv4 address (RFC 1035 section 3.5). Always `Some`: the name is never too
+/// long.
 fn in_addr_arpa(ipv4: Ipv4Addr) -> Option<NameBuf> {
     let mut wire = [0; 4 * 4 + 14];
     let mut len = 0;
@@ -86,7 +86,7 @@ fn in_addr_arpa(ipv4: Ipv4Addr) -> Option<NameBuf> {
     NameBuf::from_wire(&wire[..len + suffix.len()]).ok()
 }
 
-/// Answers with the name that is the same for all, authoritatively. Returns the octets written.
+/// Answers authoritatively with the one name for all addresses. Returns the length in octets.
 pub fn local(asker: &Asker, name: &NameBuf, frame: &mut [u8]) -> usize {
     let head = Head {
         rcode: Rcode::NOERROR,
@@ -106,12 +106,13 @@ pub fn local(asker: &Asker, name: &NameBuf, frame: &mut [u8]) -> usize {
     })
 }
 
-/// Answers from the response for PTR of `target`, the name of the IPv4 address.
+/// Answers a PTR query from the response for PTR of `target`, the reverse name of the IPv4 address.
 ///
-/// With a CNAME to `target` and its PTR records; under the name that was asked for, without a
-/// CNAME, if `target` is an alias itself, as in RFC 2317, which RFC 6147 wants no longer chain
-/// for. If there is no PTR record, with the same response code and the SOA record, by which it is
-/// known for how long there is none (RFC 2308 section 5). Returns the octets written.
+/// The response has a CNAME record to `target` and its PTR records. If `target` is itself an alias,
+/// as in RFC 2317, the PTR records are under the queried name without a CNAME, because RFC 6147
+/// requires that the chain is not extended. If there is no PTR record, the response has the same
+/// response code and the SOA record for its negative TTL (RFC 2308 section 5). Returns the length
+/// in octets.
 pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -> usize {
     let stored = ptr.stored;
     let head = Head {
@@ -134,7 +135,7 @@ pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -
             Ok(())
         });
     }
-    // Of a positive answer, the shortest of its answer section.
+    // In a positive response: the smallest TTL of the answer section.
     let ttl = ptr.ttl(stored.ttl_s());
     let is_direct = stored.chain_end().eq_ignore_case(&target.as_name());
     reply::write(asker, &head, frame, |to| {
@@ -154,7 +155,7 @@ pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -
     })
 }
 
-/// Writes the CNAME record; returns where its target stands.
+/// Writes the CNAME record; returns the offset of its target.
 fn cname(builder: &mut Builder<'_>, target: &NameBuf, ttl: u32) -> Result<u16, Truncated> {
     let target_at = builder.position() + 2 + FIXED_LEN;
     builder.record(

@@ -1,4 +1,4 @@
-//! SVCB and HTTPS records (RFC 9460 section 4.2.1).
+//! Adds AAAA records to responses for SVCB and HTTPS (RFC 9460 section 4.2.1).
 
 use std::net::Ipv6Addr;
 
@@ -14,16 +14,17 @@ use super::stored::{Aged, Kind};
 use super::synthesis::{self, TTL_WITHOUT_SOA};
 use crate::settings::dns64::{Dns64, DomainAction, DomainRule};
 
-/// Names that are followed from one answer: targets and their aliases. Resolvers follow at most
-/// 8 alias records (RFC 9460 section 4.1 leaves the limit open); the rest is not looked at, which
-/// keeps a hostile answer from costing the square of its length.
+/// Largest number of names followed in a response: targets and their aliases. Resolvers follow at
+/// most 8 alias records (RFC 9460 section 4.1 leaves the limit open). Further names are ignored, so
+/// that a hostile response does not cost the square of its length.
 const NAMES: usize = 16;
 
-/// The answer to a question for SVCB or HTTPS with AAAA records for the A records of its targets
-/// in the additional section; `None` if there are none to add. Returns the octets written.
+/// Writes the response to a query for SVCB or HTTPS, with AAAA records for the A records of its
+/// targets in the additional section. Returns its length in octets, or `None` if there is nothing
+/// to add.
 ///
-/// The hints within the SVCB records stay as they are, and so do the A records. The rule of a
-/// target's own domain decides about its addresses, as it would for a question for them.
+/// The hints in the SVCB records and the A records remain unchanged. The rule for the domain of a
+/// target applies to its addresses, as in a query for that target.
 pub fn with_addresses(
     asker: &Asker,
     dns64: &Dns64,
@@ -77,9 +78,9 @@ pub fn with_addresses(
     }))
 }
 
-/// The names whose addresses belong to the services of an answer.
+/// The targets of the services in a response, whose addresses are in the additional section.
 struct Targets<'a> {
-    /// Each name, the rule for its addresses, and whether there are AAAA records for it.
+    /// Each name, the rule for its addresses, and whether the response has AAAA records for it.
     names: [Option<Target<'a>>; NAMES],
 }
 
@@ -90,8 +91,8 @@ struct Target<'a> {
 }
 
 impl<'a> Targets<'a> {
-    /// Walks a message once: an alias is followed if it stands behind what leads to it, as
-    /// resolvers write them.
+    /// Reads a message once. An alias is followed if it comes after the record that leads to it,
+    /// which is the order that resolvers use.
     fn of(message: &Message<'a>, dns64: &Dns64) -> Self {
         let mut targets = Self {
             names: [const { None }; NAMES],
@@ -147,7 +148,8 @@ impl<'a> Targets<'a> {
         known.find(|target| target.name.eq_ignore_case(name))
     }
 
-    /// The addresses to be added for a record, if it is an A record to add some for.
+    /// The addresses to be added for a record: none unless it is an A record of a target without
+    /// AAAA records.
     fn made_from(&self, dns64: &Dns64, record: &Record<'_>) -> impl Iterator<Item = Ipv6Addr> {
         let is_additional = record.section == Section::Additional;
         let ipv4 = record.a().filter(|_| is_additional);

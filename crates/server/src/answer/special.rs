@@ -1,4 +1,5 @@
-//! `ipv4only.arpa`, by which clients learn the prefix of their NAT64 (RFC 7050, RFC 8880).
+//! Answers `ipv4only.arpa`, from which clients learn the prefix of their NAT64 (RFC 7050, RFC
+//! 8880).
 
 use std::net::Ipv4Addr;
 
@@ -25,23 +26,22 @@ const TTL: u32 = 86_400;
 /// Serial, refresh, retry, expire and minimum of the zone (RFC 8880 appendix A).
 const SOA_NUMBERS: [u32; 5] = [2_016_052_400, 7200, 3600, 15_724_800, SOA_MINIMUM];
 
-/// How long negative answers may be kept, in seconds; by RFC 2308 section 3 also the TTL of the
-/// SOA record in them.
+/// TTL of negative responses in seconds, which is also the TTL of the SOA record in them (RFC 2308
+/// section 3).
 const SOA_MINIMUM: u32 = 60;
 
-/// Who is responsible for the zone: nobody, as in zones that every server serves for itself
-/// (RFC 6303 section 3).
+/// RNAME of the zone: nobody, as in all locally served zones (RFC 6303 section 3).
 const SOA_RNAME: &[u8] = b"\x06nobody\x07invalid\0";
 
-/// Most prefixes that AAAA records are made with. A client tries them one by one (RFC 7050
-/// section 3), so a group of clients has a few at most.
+/// Largest number of prefixes in the synthesised AAAA records. A client tries them one by one (RFC
+/// 7050 section 3), so a group of clients has only a few.
 const PREFIXES: usize = 32;
 
-/// Answers for `ipv4only.arpa`, the names below it and the names of the addresses made here, if this is a
-/// question for one of them and these clients have it answered here. Returns the octets written.
+/// Answers queries for `ipv4only.arpa`, for names below it and for the reverse names of its
+/// synthesised addresses, if the view of the client enables it. Returns the length in octets.
 ///
-/// AAAA records are made whatever CD and DO are: here the server is the authority (RFC 8880
-/// section 7.1). Questions for DS of the zone itself are left to the upstream, as there.
+/// CD and DO do not prevent synthesis: the server is the authority for this zone (RFC 8880 section
+/// 7.1). Queries for DS of the zone itself go to the upstream, as required there.
 pub fn answer(asker: &Asker, dns64: Option<&Dns64>, frame: &mut [u8]) -> Option<usize> {
     let dns64 = dns64.filter(|dns64| dns64.ipv4only && asker.class == Class::IN)?;
     let name = asker.name.as_wire();
@@ -60,7 +60,7 @@ pub fn answer(asker: &Asker, dns64: Option<&Dns64>, frame: &mut [u8]) -> Option<
     asks_for_name.then(|| pointer(asker, frame))
 }
 
-/// Whether a name, written out, is `ancestor` or below it.
+/// Whether a name in wire format is `ancestor` or below it.
 pub(super) fn is_within(name: &[u8], ancestor: &[u8]) -> bool {
     let Some(at) = name.len().checked_sub(ancestor.len()) else {
         return false;
@@ -68,7 +68,7 @@ pub(super) fn is_within(name: &[u8], ancestor: &[u8]) -> bool {
     if !name[at..].eq_ignore_ascii_case(ancestor) {
         return false;
     }
-    // What precedes it must end at a label's end.
+    // `ancestor` must begin at the start of a label.
     let mut start = 0;
     while start < at {
         start += 1 + usize::from(name[start]);
@@ -76,8 +76,9 @@ pub(super) fn is_within(name: &[u8], ancestor: &[u8]) -> bool {
     start == at
 }
 
-/// Whether the name is that of an address made from one of the zone's (RFC 8880 section 7.2.1).
-/// The names of the IPv4 addresses themselves are nothing special here (section 7.2, item 4).
+/// Whether the name is the reverse name of a synthesised address of the zone (RFC 8880 section
+/// 7.2.1). The reverse names of the IPv4 addresses themselves are not special here (section 7.2,
+/// item 4).
 fn is_address_name(asker: &Asker, dns64: &Dns64) -> bool {
     let ipv4 = reverse::address(&asker.name).and_then(|ipv6| dns64.extract(ipv6));
     ipv4.is_some_and(|ipv4| ADDRESSES.contains(&ipv4))
@@ -103,8 +104,8 @@ fn addresses(asker: &Asker, frame: &mut [u8]) -> usize {
     })
 }
 
-/// Both addresses under every prefix in use (RFC 8880 section 7.1). That they are not global does
-/// not matter here: they are what the prefix is to be learnt from.
+/// Both addresses under every prefix in use (RFC 8880 section 7.1). They are synthesised although
+/// they are not global, because clients derive the prefix from them.
 fn synthesised(asker: &Asker, dns64: &Dns64, frame: &mut [u8]) -> usize {
     let mut prefixes = [Pref64::WELL_KNOWN; PREFIXES];
     let mut count = 0;
@@ -131,8 +132,8 @@ fn pointer(asker: &Asker, frame: &mut [u8]) -> usize {
     })
 }
 
-/// An answer without records but the SOA record of the zone, whose name ends that of the
-/// question, which is of `name_len` octets.
+/// A response with only the SOA record of the zone, whose name is the end of the queried name,
+/// which has `name_len` octets.
 fn negative(asker: &Asker, rcode: Rcode, name_len: usize, frame: &mut [u8]) -> usize {
     reply::write(asker, &head(rcode), frame, |builder| {
         let zone_at = HEADER_LEN + name_len - ZONE.len();
@@ -141,7 +142,7 @@ fn negative(asker: &Asker, rcode: Rcode, name_len: usize, frame: &mut [u8]) -> u
     })
 }
 
-/// Writes the SOA record of a zone whose name stands at `zone_at` and is that of its server too.
+/// Writes the SOA record of a zone whose name is at `zone_at` and is also its MNAME.
 pub(super) fn soa(
     builder: &mut Builder<'_>,
     section: Section,

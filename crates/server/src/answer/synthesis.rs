@@ -1,4 +1,4 @@
-//! AAAA records from A records (RFC 6147 sections 5.1 and 5.4).
+//! Synthesises AAAA records from A records (RFC 6147 sections 5.1 and 5.4).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,53 +14,55 @@ use super::reply::{self, Head};
 use super::stored::{Age, Aged, Kind, Stored};
 use crate::settings::dns64::{Dns64, DomainAction, SignedPolicy};
 
-/// TTL in seconds of what is made without an SOA to limit it (RFC 6147 section 5.1.7).
+/// TTL limit in seconds for synthesised records if no SOA record sets one (RFC 6147 section 5.1.7).
 pub const TTL_WITHOUT_SOA: u32 = 600;
 
-/// Longest TTL in seconds of what is made because the AAAA question failed. A name that has AAAA
-/// records of its own may have lost one question, and should not be reached over the translator
-/// for long; a name whose servers never answer it should not wait for their timeout at each use. RFC
-/// 8767 section 4 takes 30 s for answers that are as much a makeshift.
+/// TTL limit in seconds for records that are synthesised because the AAAA query failed. It is
+/// short, because the name may have AAAA records and only one query was lost: then clients should
+/// not use the translator for long. It is not zero, because clients of a name whose servers never
+/// answer AAAA should not wait for the timeout every time. RFC 8767 section 4 uses 30 s for stale
+/// responses, which are a similar fallback.
 pub const TTL_AFTER_FAILURE: u32 = 30;
 
 /// Extended error "Forged Answer" (RFC 8914 section 4.5).
 const FORGED_ANSWER: u16 = 4;
 
-/// Octets of the shortest AAAA record: of the root (RFC 1035 section 4.1.3).
+/// Length of the shortest AAAA record in octets, with the root as owner (RFC 1035 section 4.1.3).
 const AAAA_LEN_MIN: usize = 1 + 10 + 16;
 
-/// Addresses of one answer among which duplicates are found. Resolvers send none; this only keeps
-/// a hostile answer from costing the square of its length.
+/// Number of addresses in a response among which duplicates are detected. Resolvers send no
+/// duplicates: the limit prevents that a hostile response costs the square of its length.
 const DISTINCT: usize = 64;
 
-/// What an AAAA response means for its question.
+/// The decision about the response to an AAAA query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the answer.
+    /// Forward the response.
     Native,
-    /// It is the answer, without its excluded AAAA records: see [`filtered`].
+    /// Forward the response without its excluded AAAA records: see [`filtered`].
     Filtered,
-    /// A records are needed: see [`synthesise`].
+    /// Query A records: see [`synthesise`].
     NeedsA,
-    /// It is the answer, though there are no AAAA records: none are to be made.
+    /// Forward the response, which has no AAAA records, without synthesis.
     No(Reason),
 }
 
-/// Why no AAAA records are made where there are none.
+/// The reason why no AAAA records are synthesised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The client wants DNSSEC records and the response has them, but not what the policy asks for
-    /// (RFC 6147 section 5.5).
+    /// The client requests DNSSEC records and the response is signed, but the policy forbids
+    /// synthesis (RFC 6147 section 5.5).
     Dnssec,
     /// The domain is excluded.
     Domain,
 }
 
-/// What is to be done with the response to an AAAA question (RFC 6147 sections 5.1.1 to 5.1.6).
+/// Decides about the response to an AAAA query (RFC 6147 sections 5.1.1 to 5.1.6).
 ///
-/// Nothing is made for who validates. Policy where the RFC leaves it open: an excluded domain is answered as if there were no DNS64. A forced domain is synthesised for
-/// whatever DNSSEC records there are, unless the name does not exist. Where all AAAA records are
-/// excluded and DNSSEC forbids synthesis, they are left out all the same.
+/// Nothing is synthesised for clients that validate. Policies where the RFC leaves a choice: an
+/// excluded domain is answered as without DNS64. A forced domain is synthesised despite DNSSEC
+/// records, unless the name does not exist. If all AAAA records are excluded and DNSSEC forbids
+/// synthesis, they are nevertheless removed.
 pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
     if asker.rtype != Rtype::AAAA || asker.class != Class::IN || asker.validates() {
         return Verdict::Native;
@@ -91,7 +93,7 @@ pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
     }
 }
 
-/// Whether DNSSEC records keep an answer from being made in place of a response.
+/// Whether DNSSEC forbids to replace a response by a synthesised one.
 pub(super) fn is_protected(asker: &Asker, dns64: &Dns64, response: &Stored) -> bool {
     asker.do_bit()
         && response.is_signed()
@@ -102,7 +104,7 @@ pub(super) fn is_protected(asker: &Asker, dns64: &Dns64, response: &Stored) -> b
         }
 }
 
-/// The AAAA records that a response has for its question.
+/// The kinds of AAAA records in a response to an AAAA query.
 #[derive(Clone, Copy)]
 struct Found {
     usable: bool,
@@ -110,8 +112,8 @@ struct Found {
 }
 
 impl Found {
-    /// Looks at no more usable records than fit into an answer: with one more it is truncated,
-    /// whatever is left out of it.
+    /// Reads only as many usable records as fit into a response: with one more it is truncated in
+    /// any case.
     fn of(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Self {
         let mut found = Self {
             usable: false,
@@ -140,8 +142,8 @@ impl Found {
     }
 }
 
-/// The AAAA response without its excluded AAAA records and without the signatures over them
-/// (RFC 6147 section 5.1.4). Returns the octets written.
+/// Writes the AAAA response without its excluded AAAA records and their signatures (RFC 6147
+/// section 5.1.4). Returns the length in octets.
 pub fn filtered(asker: &Asker, dns64: &Dns64, aaaa: Aged<'_>, frame: &mut [u8]) -> usize {
     let (len, _) = with_addresses(asker, aaaa, aaaa.extended_error(), frame, |addresses| {
         let mut kept = aaaa
@@ -153,8 +155,8 @@ pub fn filtered(asker: &Asker, dns64: &Dns64, aaaa: Aged<'_>, frame: &mut [u8]) 
     len
 }
 
-/// A response with other addresses at the end of its chain, and without the signatures over those
-/// that it has. Returns the octets written and whether they are the whole answer.
+/// Writes a response with other addresses at the end of its CNAME chain, and without the signatures
+/// over the original ones. Returns the length in octets and whether the response is complete.
 fn with_addresses(
     asker: &Asker,
     basis: Aged<'_>,
@@ -186,7 +188,7 @@ fn with_addresses(
     (len, whole)
 }
 
-/// Where the AAAA records of an answer are written.
+/// Writes the AAAA records of a response.
 struct Addresses<'t, 'b> {
     to: &'t mut Builder<'b>,
     owner: Owner<'t>,
@@ -206,7 +208,7 @@ impl Addresses<'_, '_> {
     }
 }
 
-/// Neither authoritative nor authenticated: the records are of others, and not all of them.
+/// The head of a modified response: neither authoritative nor authenticated.
 fn head(rcode: Rcode, extended_error: Option<u16>) -> Head {
     Head {
         rcode,
@@ -216,21 +218,21 @@ fn head(rcode: Rcode, extended_error: Option<u16>) -> Head {
     }
 }
 
-/// What [`synthesise`] has made.
+/// The outcome of [`synthesise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synthesised {
-    /// Octets of the answer.
+    /// Length of the response in octets.
     pub len: usize,
-    /// AAAA records in it that were made.
+    /// Number of synthesised AAAA records in it.
     pub made: usize,
 }
 
-/// The answer to an AAAA question from the responses for AAAA and for A (RFC 6147 sections 5.1.5
-/// to 5.1.7 and 5.4).
+/// Writes the response to an AAAA query from the responses for AAAA and for A (RFC 6147 sections
+/// 5.1.5 to 5.1.7 and 5.4).
 ///
-/// If no record can be made, it is the response for AAAA; the response for A, without its A
-/// records, if either response is an error or its AAAA records do not count, so that the answer
-/// says for how long there is nothing (RFC 2308 section 5).
+/// If no record can be synthesised, the AAAA response is forwarded. If either response is an error
+/// or all AAAA records are unusable, the A response is forwarded without its A records, so that the
+/// SOA record sets the negative TTL (RFC 2308 section 5).
 pub fn synthesise(
     asker: &Asker,
     dns64: &Dns64,
@@ -240,7 +242,7 @@ pub fn synthesise(
 ) -> Synthesised {
     let rule = dns64.domains.rule(&asker.name.as_name());
     let makes = |ipv4| dns64.embed(ipv4, rule);
-    // RFC 6147 section 5.5 (2): whoever validates does so for both responses.
+    // RFC 6147 section 5.5 (2): with this policy, both responses must be validated.
     let is_unproven = dns64.signed == SignedPolicy::Validated
         && rule.action != DomainAction::Force
         && asker.do_bit()
@@ -254,7 +256,7 @@ pub fn synthesise(
         return Synthesised { len, made: 0 };
     }
     let mark = dns64.mark_synthesised.then_some(FORGED_ANSWER);
-    // Why an AAAA question failed does not matter any more; that its answer is stale does.
+    // The reason why the AAAA query failed is irrelevant now, but a stale response must be marked.
     let stale = aaaa.extended_error().filter(|_| aaaa.age == Age::Stale);
     let extended_error = mark.or(a.extended_error()).or(stale);
     let (ttl_max, mut made) = (ttl_max(aaaa), 0);
@@ -274,7 +276,7 @@ pub fn synthesise(
     }
 }
 
-/// Longest TTL of what is made: what is left of the negative TTL of the AAAA response.
+/// TTL limit of synthesised records: the remaining negative TTL of the AAAA response.
 fn ttl_max(aaaa: Aged<'_>) -> u32 {
     match (aaaa.stored.kind(), aaaa.stored.soa_ttl_s()) {
         (Kind::Failure(_), _) => TTL_AFTER_FAILURE,
@@ -283,7 +285,7 @@ fn ttl_max(aaaa: Aged<'_>) -> u32 {
     }
 }
 
-/// Addresses of which each is made once.
+/// Detects duplicate addresses.
 struct Distinct {
     seen: [Ipv4Addr; DISTINCT],
     len: usize,
@@ -311,9 +313,10 @@ impl Distinct {
     }
 }
 
-/// The answer where no AAAA record can be made (RFC 6147 sections 5.1.2, 5.1.6 and 5.4).
+/// Writes the response if no AAAA record can be synthesised (RFC 6147 sections 5.1.2, 5.1.6 and
+/// 5.4).
 ///
-/// An AAAA response with records counts as empty here, but has no SOA record to say for how long.
+/// An AAAA response with records counts as empty, but has no SOA record for a negative TTL.
 fn nothing_made(asker: &Asker, aaaa: Aged<'_>, a: Aged<'_>, frame: &mut [u8]) -> usize {
     let is_error = |kind| matches!(kind, Kind::Failure(_));
     let basis_is_a = is_error(a.stored.kind())

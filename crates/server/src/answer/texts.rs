@@ -1,4 +1,5 @@
-//! Messages as lines of text, for the tests of this room: `SECTION OWNER TTL TYPE DATA`.
+//! Messages as lines of text for the unit tests of [`answer`](super): `SECTION OWNER TTL TYPE
+//! DATA`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +17,7 @@ pub(crate) fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
 }
 
-/// A question with EDNS and without flags other than RD, over UDP.
+/// A query over UDP with EDNS and no flags except RD.
 pub(crate) fn asker(asked: &str, rtype: Rtype) -> Asker {
     Asker {
         id: 0x1234,
@@ -34,7 +35,7 @@ pub(crate) fn asker(asked: &str, rtype: Rtype) -> Asker {
     }
 }
 
-/// The same question with DO set.
+/// The same query with DO set.
 pub(crate) fn with_do(asker: Asker) -> Asker {
     let edns = asker.edns.map(|edns| AskerEdns {
         do_bit: true,
@@ -43,7 +44,7 @@ pub(crate) fn with_do(asker: Asker) -> Asker {
     Asker { edns, ..asker }
 }
 
-/// The Well-Known Prefix, for all addresses, and the exclusion of IPv4-mapped ones.
+/// DNS64 settings: the Well-Known Prefix for all addresses, IPv4-mapped addresses excluded.
 pub(crate) fn dns64() -> Dns64 {
     Dns64 {
         prefixes: vec!["64:ff9b::/96".parse().expect("a prefix")],
@@ -59,7 +60,7 @@ pub(crate) fn dns64() -> Dns64 {
     }
 }
 
-/// As [`dns64`], with a rule for one domain.
+/// The settings of [`dns64`] with a rule for one domain.
 pub(crate) fn with_rule(domain: &str, action: DomainAction, prefix: Option<&str>) -> Dns64 {
     let prefix = prefix.map(|text| text.parse().expect("a prefix"));
     let rule = DomainRule { action, prefix };
@@ -115,7 +116,7 @@ fn data(rtype: Rtype, text: &str) -> Vec<u8> {
     }
 }
 
-/// The octets of a response to a question, its names not compressed.
+/// The octets of a response to a query, its names not compressed.
 pub(crate) fn response(asked: &str, asked_type: Rtype, rcode: Rcode, lines: &[&str]) -> Vec<u8> {
     let mut bytes = vec![0; 65_535];
     let mut builder = Builder::new(&mut bytes, 65_535).expect("room");
@@ -143,21 +144,21 @@ pub(crate) fn response(asked: &str, asked_type: Rtype, rcode: Rcode, lines: &[&s
     bytes
 }
 
-/// Bounds that change no TTL.
+/// Bounds that do not change a TTL.
 pub(crate) const BOUNDS: TtlBounds = TtlBounds {
     min_s: 0,
     max_s: u32::MAX,
     max_negative_s: u32::MAX,
 };
 
-/// A response, as it is kept.
+/// A response in the form in which it is cached.
 pub(crate) fn stored(asked: &str, rtype: Rtype, rcode: Rcode, lines: &[&str]) -> Stored {
     let bytes = response(asked, rtype, rcode, lines);
     let message = Message::parse(&bytes).expect("sound");
     Stored::accept(&message, &BOUNDS).expect("acceptable")
 }
 
-/// That a question had no answer.
+/// A query that no upstream answered.
 pub(crate) fn failed(asked: &str, rtype: Rtype) -> Stored {
     let asked = Asked {
         name: &name(asked),
@@ -167,7 +168,7 @@ pub(crate) fn failed(asked: &str, rtype: Rtype) -> Stored {
     Stored::failure(&asked, Rcode::SERVFAIL, None)
 }
 
-/// What an answer says: response code and flags, question, records without OPT.
+/// The contents of a response: response code and flags, question, records without OPT.
 pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
     let message = Message::parse(bytes).expect("sound");
     let mut head = message.rcode().to_string();
@@ -190,12 +191,12 @@ pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-/// The records of an answer, without the first line.
+/// The records of a response, without the first line.
 pub(crate) fn records(bytes: &[u8]) -> Vec<String> {
     lines(bytes).split_off(1)
 }
 
-/// The extended error of an answer.
+/// The extended error of a response.
 pub(crate) fn extended_error(bytes: &[u8]) -> Option<u16> {
     let message = Message::parse(bytes).expect("sound");
     let opt = message.opt().expect("sound")?;

@@ -1,7 +1,7 @@
-//! What upstreams said: answers by question.
+//! Caches responses of upstreams by question.
 //!
-//! In shards, each behind its lock, which is held for one look. Workers come here only for what
-//! is not among the rendered answers.
+//! The cache has shards with a lock each, which is held for one access. Workers use it only for
+//! queries that are not in the cache of rendered responses.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex};
@@ -13,18 +13,18 @@ use super::{Key, lock, seconds};
 use crate::answer::stored::{Age, Aged, Stored};
 use crate::settings::CacheSettings;
 
-/// An answer as the cache gives it.
+/// A response from the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Learnt {
     pub(crate) stored: Arc<Stored>,
     pub(crate) age: Age,
-    /// Until when the cache gives it like this, apart from its age, in seconds on the engine's clock;
-    /// 0: for this once, and it should be refreshed if it is still good.
+    /// Time until which the cache returns this response unchanged except for its age, in seconds on
+    /// the engine's clock. 0: for this use only; if it is not expired, it should be refreshed.
     pub(crate) until_s: u32,
 }
 
 impl Learnt {
-    /// The answer and its age.
+    /// The response and its age.
     pub(crate) fn aged(&self) -> Aged<'_> {
         Aged {
             stored: &self.stored,
@@ -32,12 +32,13 @@ impl Learnt {
         }
     }
 
-    /// Whether it says what there is now: it is neither a failure nor stale.
+    /// Whether it is neither a failure nor stale.
     pub(crate) fn is_current(&self) -> bool {
         self.age != Age::Stale && !self.stored.is_failure()
     }
 
-    /// What was made now of this answer and of others, which the cache gives until `until_s`.
+    /// A response that was combined now from this one and others, which the cache returns until
+    /// `until_s`.
     pub(crate) fn remade(&self, stored: Stored, until_s: u32) -> Self {
         Self {
             stored: Arc::new(stored),
@@ -47,25 +48,25 @@ impl Learnt {
     }
 }
 
-/// What the cache has for a question.
+/// The outcome of a lookup in the cache.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// An answer that is still good.
+    /// A response that is not expired.
     Fresh(Learnt),
-    /// An answer whose time is over, but which may be used when no upstream answers (RFC 8767); and
-    /// whether upstreams failed this question just now, and are not to be asked again yet.
+    /// An expired response that may be used when no upstream responds (RFC 8767), and whether
+    /// upstreams failed recently, so that they must not be queried yet.
     Stale(Learnt, bool),
-    /// Nothing.
+    /// No response.
     Missing,
 }
 
 struct Entry {
     stored: Arc<Stored>,
-    /// Seconds on the engine's clock. Clocks of two workers differ by a turn: that of who looks can be
-    /// behind that of who kept.
+    /// Seconds on the engine's clock. The clocks of two workers differ by up to one loop iteration:
+    /// the reader's clock can be behind the writer's.
     stored_s: u32,
     expires_s: u32,
-    /// Until when upstreams are not asked again, if the answer is stale or ends soon.
+    /// Time until which upstreams are not queried again, if the response is stale or expires soon.
     recheck_s: u32,
     /// DO and CD of its question.
     bits: u8,
@@ -74,9 +75,9 @@ struct Entry {
 #[derive(Clone)]
 struct Weight;
 
-/// Octets of an entry beside its response: the slot in the cache's table and index, the counted
-/// pointer, and what the allocator adds to two allocations. Checked by measurement: a cache filled to
-/// its bound takes about that much resident memory.
+/// Octets of an entry in addition to its response: the slot in the cache's table and index, the
+/// counted pointer, and the overhead of the allocator for two allocations. Verified by measurement:
+/// a full cache takes about as much resident memory as its limit.
 const ENTRY_BYTES: u64 = 112;
 
 impl quick_cache::Weighter<u64, Entry> for Weight {
@@ -85,7 +86,7 @@ impl quick_cache::Weighter<u64, Entry> for Weight {
     }
 }
 
-/// Passes on a number that is a hash already.
+/// A hasher for keys that are already hashes.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -103,38 +104,38 @@ impl Hasher for Hashed {
     }
 }
 
-/// Entries by the hash of their key. Two questions with the same hash replace each other; by chance that
-/// is so for one pair in 2^64.
+/// Entries by the hash of their key. Two questions with the same hash replace each other; one pair
+/// in 2^64 has the same hash.
 type Shard = quick_cache::unsync::Cache<u64, Entry, Weight, BuildHasherDefault<Hashed>>;
 
-/// Answers by question.
+/// The cache of responses by question.
 pub(super) struct Answers {
-    /// A power of two of them.
+    /// The shards; their number is a power of two.
     shards: Box<[Mutex<Shard>]>,
 }
 
-/// Most shards: so many that two of 64 workers seldom want the same one.
+/// Largest number of shards: two of 64 workers rarely access the same one.
 const SHARDS_MAX: u64 = 256;
 
-/// Least octets of a shard: some answers of the greatest length, 64 KiB.
+/// Smallest size of a shard in octets: room for some responses of the greatest length, 64 KiB.
 const SHARD_BYTES_MIN: u64 = 1 << 18;
 
-/// Bound of a cache that keeps failures only: some thousand of them.
+/// Size of a cache for failures only: some thousand of them.
 const FAILURES_BYTES: u64 = 1 << 20;
 
-/// An answer is refreshed in the last tenth of its TTL, as Unbound's `prefetch` does.
+/// A response is refreshed in the last tenth of its TTL, like with Unbound's `prefetch`.
 const PREFETCH_TENTHS: u32 = 10;
 
-/// How long upstreams are left alone after they failed a question that has an answer, stale or soon
-/// to be (RFC 8767 section 5 suggests 30 seconds).
+/// Time for which upstreams are not queried again after they failed a question that has a response
+/// which is stale or expires soon (RFC 8767 section 5 suggests 30 seconds).
 const RECHECK_S: u32 = 30;
 
-/// What an entry is thought to weigh when the cache's index is first laid out.
+/// Estimated size of an entry, for the initial size of the cache's index.
 const TYPICAL_BYTES: u64 = 256;
 
 impl Answers {
-    /// Nothing, in at most `bytes` octets; 0: failures only, which are always kept (RFC 9520 section
-    /// 3.2).
+    /// An empty cache of at most `bytes` octets; 0: only failures, which are always cached (RFC
+    /// 9520 section 3.2).
     pub(super) fn new(bytes: u64) -> Self {
         let bytes = bound(bytes);
         let most = (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
@@ -154,7 +155,7 @@ impl Answers {
         }
     }
 
-    /// Takes on another bound; keeps what still fits.
+    /// Changes the size; removes entries that do not fit any more.
     pub(super) fn set_bytes(&self, bytes: u64) {
         for shard in &self.shards {
             let mut shard = lock(shard);
@@ -165,7 +166,7 @@ impl Answers {
         }
     }
 
-    /// What there is for a question.
+    /// Looks up a question.
     pub(super) fn find(&self, settings: &CacheSettings, key: &Key<'_>, now: Nanos) -> Found {
         let shard = lock(self.shard(key));
         let entry = shard.get(&key.hash());
@@ -183,9 +184,10 @@ impl Answers {
         Found::Missing
     }
 
-    /// Keeps what upstreams said, and tells what is the answer from now on. A failure does not replace
-    /// an answer that may be used stale. An answer does not replace another one that is neither over
-    /// nor about to be: two workers asked at once, and clients have seen the TTLs of the first.
+    /// Stores a response of an upstream and returns the response to use from now on. A failure does
+    /// not replace a response that may be used stale. A response does not replace another one
+    /// unless that is expired or expires soon: two workers sent the same query, and clients have
+    /// seen the TTLs of the first response.
     pub(super) fn keep(
         &self,
         settings: &CacheSettings,
@@ -225,8 +227,8 @@ impl Answers {
         }
     }
 
-    /// Forgets everything, or what stands at a name (lower case, uncompressed) and below it.
-    /// Returns how many answers that were.
+    /// Removes all responses, or those for a name (lower case, uncompressed) and the names below
+    /// it. Returns their number.
     pub(super) fn flush(&self, below: Option<&[u8]>) -> usize {
         let flush = |shard: &Mutex<Shard>| {
             let mut shard = lock(shard);
@@ -240,24 +242,24 @@ impl Answers {
         self.shards.iter().map(flush).sum()
     }
 
-    /// Whether answers make room for others, or soon will: the last eighth is in use.
+    /// Whether entries are evicted now or soon: at most an eighth of the size is left.
     pub(super) fn is_full(&self, key: &Key<'_>) -> bool {
         let shard = lock(self.shard(key));
         shard.weight() >= shard.capacity() - shard.capacity() / 8
     }
 
-    /// Answers in it.
+    /// Number of responses.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    /// Octets that they take.
+    /// Size of the responses in octets.
     pub(super) fn bytes(&self) -> u64 {
         self.shards.iter().map(|shard| lock(shard).weight()).sum()
     }
 
-    /// The shard of a key, by bits of its hash that a shard's table does not look at: it takes the
-    /// lowest to choose a bucket and the highest seven to tell entries apart.
+    /// The shard of a key, by bits of its hash that a shard's table does not use: the table uses
+    /// the lowest bits for the bucket and the highest seven to distinguish entries.
     fn shard(&self, key: &Key<'_>) -> &Mutex<Shard> {
         let [_, octet, ..] = key.hash().to_be_bytes();
         // At most 256 shards.
@@ -270,7 +272,8 @@ impl Entry {
         self.bits == key.bits() && key.is_question_of(self.stored.bytes())
     }
 
-    /// From when on it should be refreshed: at its end, or before if answers are prefetched.
+    /// Time from which on the response should be refreshed: when it expires, or earlier with
+    /// prefetch.
     fn ends_soon_s(&self, settings: &CacheSettings) -> u32 {
         if !settings.prefetch || self.stored.is_failure() {
             return self.expires_s;
@@ -295,13 +298,13 @@ impl Entry {
         }
     }
 
-    /// Whether it is an answer that is still good, or may be used stale.
+    /// Whether it is a response that is not expired or may be used stale.
     fn is_usable(&self, settings: &CacheSettings, now_s: u32) -> bool {
         !self.stored.is_failure() && now_s < self.expires_s.saturating_add(settings.stale_s)
     }
 }
 
-/// The bound in force: without a cache that of failures.
+/// The effective size: without a cache, that for failures.
 fn bound(bytes: u64) -> u64 {
     if bytes == 0 { FAILURES_BYTES } else { bytes }
 }
@@ -320,7 +323,7 @@ fn is_below(stored: &Stored, name: &[u8]) -> bool {
     }
 }
 
-/// Whether these octets begin with `name`, in whatever case.
+/// Whether these octets begin with `name`, in any case.
 fn has_name(octets: &[u8], name: &[u8]) -> bool {
     let found = octets.get(..name.len());
     found.is_some_and(|found| found.eq_ignore_ascii_case(name))
@@ -338,7 +341,7 @@ mod tests {
     use dns64_wire::message::{Flags, Message, Section};
     use dns64_wire::name::NameBuf;
 
-    /// Answers and the settings that they are looked for by.
+    /// A cache and the settings for lookups in it.
     struct Cache(Answers, CacheSettings);
 
     impl Cache {
@@ -395,7 +398,7 @@ mod tests {
         Arc::new(Stored::failure(&asked, Rcode::SERVFAIL, None))
     }
 
-    /// What is found, in short: age, "stale", "stale, failed lately" or "-".
+    /// The outcome of a lookup as text: age, "stale", "stale, failed lately" or "-".
     fn found(cache: &Cache, name: &str, at_s: u64) -> String {
         match cache.find(&key(name).as_key(), at_s * SECOND) {
             Found::Fresh(learnt) => {
@@ -411,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_lives_as_long_as_its_ttl_and_no_longer() {
+    fn response_expires_with_its_ttl() {
         let cache = cache(SETTINGS);
         cache.keep(&key("a").as_key(), &answer("a", 10), 5 * SECOND);
         assert_eq!(found(&cache, "a", 5), "0");
@@ -423,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn two_workers_that_asked_at_once_agree_on_the_first_answer() {
+    fn first_response_is_kept_for_simultaneous_queries() {
         let cache = cache(SETTINGS);
         assert_eq!(
             cache.keep(&key("a").as_key(), &answer("a", 100), 5 * SECOND),
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_a_worker_may_be_behind_that_of_another() {
+    fn clock_of_reader_may_be_behind_that_of_writer() {
         let cache = cache(SETTINGS);
         cache.keep(&key("a").as_key(), &answer("a", 100), 5 * SECOND);
         assert_eq!(found(&cache, "a", 4), "0");
@@ -447,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_that_differ_in_type_class_or_bits_do_not_mix() {
+    fn type_class_and_bits_are_part_of_the_key() {
         let name = "a".parse().unwrap();
         let keys = [
             Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false),
@@ -473,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_remembered_for_five_seconds_even_without_a_cache() {
+    fn failure_is_cached_for_five_seconds_even_without_a_cache() {
         for bytes in [0, 1 << 20] {
             let cache = cache(CacheSettings { bytes, ..SETTINGS });
             cache.keep(&key("a").as_key(), &failure("a"), 0);
@@ -489,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_does_not_take_the_place_of_an_answer_that_may_be_used_stale() {
+    fn failure_does_not_replace_usable_stale_response() {
         let cache = cache(CacheSettings {
             stale_s: 100,
             ..SETTINGS
@@ -505,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_tenth_of_an_answer_is_worth_asking_anew() {
+    fn response_is_refreshed_in_last_tenth_of_its_ttl() {
         let cache = cache(CacheSettings {
             prefetch: true,
             ..SETTINGS
@@ -518,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_takes_a_name_and_what_is_below_it() {
+    fn flush_removes_name_and_names_below() {
         let cache = cache(SETTINGS);
         for name in [
             "example",
@@ -538,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_within_its_bound_whatever_comes() {
+    fn cache_memory_stays_within_its_limit() {
         let cache = cache(SETTINGS);
         for i in 0..20_000 {
             let name = format!("name-{i}.example");

@@ -1,8 +1,9 @@
-//! Questions in flight to upstreams: each is asked by one worker, for all workers that want to know.
+//! Coordinates queries in flight: one worker sends a query to upstreams, for all workers that need
+//! the response.
 //!
-//! A worker claims a question before it asks. If another worker has claimed it, that worker tells the
-//! outcome to all who want to know it. A claim lasts for a second: a worker that panicked, ends or stalls
-//! keeps nobody waiting.
+//! A worker claims a question before it sends the query. If another worker has claimed it, that
+//! worker sends the outcome to all waiting workers. A claim expires after a second, so that no
+//! worker waits for one that panicked, ended or stalled.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,51 +13,51 @@ use hashbrown::hash_table::Entry;
 
 use super::{Key, KeyBuf, Learnt, lock};
 
-/// How long a claim lasts. After that, the next worker that wants to know asks as well, so that after t
-/// seconds at most t + 1 workers do. As long as a TCP handshake waits before it tries again (RFC 6298
-/// section 2), and short enough for an answer before clients get a stale one (1.8 s), or AAAA counts as
-/// silent (2.4 s).
+/// Duration of a claim. After it expires, the next worker that needs the response sends a query
+/// too, so that after t seconds at most t + 1 workers do. It is the time after which a TCP
+/// handshake is retried (RFC 6298 section 2), and short enough for a response before clients get a
+/// stale one (1.8 s) or AAAA counts as silent (2.4 s).
 const CLAIM_NS: Nanos = SECOND;
 
-/// Shards: so many that two of 64 workers seldom want the same one.
+/// Number of shards: two of 64 workers rarely access the same one.
 const SHARDS: usize = 256;
 
-/// What became of a question that one worker asked, for others that wait for it.
+/// The outcome of a query of one worker, for others that wait for it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) key: KeyBuf,
-    /// `None`: that worker asks no longer, and knows nothing.
+    /// `None`: that worker gave up without an outcome.
     pub(crate) learnt: Option<Learnt>,
 }
 
-/// A question that is asked, by its hash: of two with the same hash one may be told of the other, which it
-/// sees by the key of the [`Outcome`].
+/// A claimed question, identified by its hash. If two questions have the same hash, a worker may
+/// get the outcome of the other one, and recognises it by the key of the [`Outcome`].
 struct Claim {
     hash: u64,
-    /// The worker that asks, since when.
+    /// The worker with the claim, and the start of the claim.
     worker: usize,
     since: Nanos,
-    /// Others that want to know.
+    /// Other workers that wait for the outcome.
     others: Vec<usize>,
 }
 
 type Shard = HashTable<Claim>;
 
-/// The claims of all workers: at most one for each lookup of each of them.
+/// The claims of all workers: at most one for each of their lookups.
 pub(crate) struct InFlight {
     shards: Box<[Mutex<Shard>]>,
 }
 
 impl InFlight {
-    /// No question is in flight.
+    /// No claims.
     pub(super) fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
         }
     }
 
-    /// Claims a question for a worker. `Some`: another one asks it, and its claim ends at this moment; the
-    /// worker is told the outcome if it `waits`.
+    /// Claims a question for a worker. `Some`: another worker has claimed it, until this time; that
+    /// worker sends the outcome if this one `waits`.
     pub(crate) fn claim(
         &self,
         key: &Key<'_>,
@@ -81,8 +82,8 @@ impl InFlight {
         }
     }
 
-    /// A worker that has asked a question asks it no longer: it has an answer, which is in the cache by now
-    /// if it can be, or it gives the question up. Returns who is to be told.
+    /// Releases a question that a worker has queried: it has a response, which is already in the
+    /// cache if it can be cached, or it gives up. Returns the workers that need the outcome.
     pub(crate) fn release(&self, key: &Key<'_>, worker: usize, has_answer: bool) -> Vec<usize> {
         let hash = key.hash();
         let mut shard = lock(self.shard(hash));
@@ -91,7 +92,7 @@ impl InFlight {
         };
         found.get_mut().others.retain(|other| *other != worker);
         if !has_answer && found.get().worker != worker {
-            // Another asks as well by now.
+            // Another worker queries it too by now.
             return Vec::new();
         }
         let (claim, _) = found.remove();
@@ -102,7 +103,7 @@ impl InFlight {
         others
     }
 
-    /// Takes out all that a worker claims and wants to know: its engine is no more.
+    /// Removes all claims and waits of a worker whose engine has ended.
     pub(crate) fn forget(&self, worker: usize) {
         for shard in &self.shards {
             lock(shard).retain(|claim| {
@@ -112,13 +113,14 @@ impl InFlight {
         }
     }
 
-    /// Claims in it.
+    /// Number of claims.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    /// The shard of a hash, by bits that a shard's table does not look at, as in the cache of answers.
+    /// The shard of a hash, by bits that a shard's table does not use, like in the cache of
+    /// responses.
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         let [_, octet, ..] = hash.to_be_bytes();
         &self.shards[usize::from(octet)]
@@ -126,7 +128,7 @@ impl InFlight {
 }
 
 impl Claim {
-    /// As [`InFlight::claim`]. Clocks of two workers differ by a turn.
+    /// Like [`InFlight::claim`]. The clocks of two workers differ by up to one loop iteration.
     fn claim_for(&mut self, worker: usize, waits: bool, now: Nanos) -> Option<Nanos> {
         if self.worker == worker {
             return None;
@@ -146,13 +148,14 @@ impl Claim {
 }
 
 impl Outcome {
-    /// What became of a question.
+    /// The outcome for a question.
     pub(crate) fn new(key: KeyBuf, learnt: Option<&Learnt>) -> Arc<Self> {
         Arc::new(Self {
             key,
             learnt: learnt.map(|learnt| Learnt {
-                // Its age is that of the worker's clock who asked. What is made of it elsewhere is not
-                // kept, so that no client sees a TTL grow by a second.
+                // Its age is measured on the clock of the worker that sent the query. Responses
+                // that other workers build from it are not cached, so that no client sees a TTL
+                // increase by a second.
                 until_s: 0,
                 ..learnt.clone()
             }),
@@ -178,7 +181,7 @@ mod tests {
     const OVER: Option<Nanos> = Some(CLAIM_NS);
 
     #[test]
-    fn one_worker_asks_and_tells_those_that_wait() {
+    fn claiming_worker_sends_outcome_to_waiting_workers() {
         let (in_flight, a, b) = (InFlight::new(), key("a.example"), key("b.example"));
         assert_eq!(in_flight.claim(&a.as_key(), 0, true, 0), None);
         assert_eq!(in_flight.claim(&b.as_key(), 1, true, 0), None);
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_over_passes_to_the_next_and_each_of_both_tells_all() {
+    fn expired_claim_passes_to_next_worker_and_either_one_notifies_all() {
         for (answered_by, told) in [(0, [2, 1]), (1, [2, 0])] {
             let (in_flight, a) = (InFlight::new(), key("a.example"));
             in_flight.claim(&a.as_key(), 0, true, 0);
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_frees_the_question_unless_another_asks_it() {
+    fn giving_up_releases_claim_unless_another_worker_queries() {
         let (in_flight, a) = (InFlight::new(), key("a.example"));
         in_flight.claim(&a.as_key(), 0, true, 0);
         in_flight.claim(&a.as_key(), 1, true, CLAIM_NS);
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_worker_that_is_no_more() {
+    fn claims_of_ended_worker_are_removed() {
         let (in_flight, a, b) = (InFlight::new(), key("a.example"), key("b.example"));
         in_flight.claim(&a.as_key(), 0, true, 0);
         in_flight.claim(&b.as_key(), 1, true, 0);
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn of_threads_that_claim_at_once_one_asks_and_all_others_are_told() {
+    fn one_of_simultaneous_claims_succeeds_and_others_are_notified() {
         const WORKERS: usize = 4;
         let (in_flight, a) = (InFlight::new(), key("a.example"));
         let (barrier, asked, told) = (

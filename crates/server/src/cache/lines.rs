@@ -1,15 +1,15 @@
-//! Memory in lines of 64 octets, as processors cache it, taken from the system as it is needed.
+//! Memory in cache lines of 64 octets, allocated when needed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
-/// Words in a line.
+/// Number of words in a line.
 pub(super) const WORDS: usize = 8;
 
-/// Octets in a line.
+/// Number of octets in a line.
 pub(super) const LINE_BYTES: usize = 8 * WORDS;
 
-/// Lines that are taken at once: 64 KiB.
+/// Number of lines per allocation: 64 KiB.
 const SEGMENT: usize = 1024;
 
 /// Words that threads read and write without a lock.
@@ -17,7 +17,7 @@ const SEGMENT: usize = 1024;
 #[repr(align(64))]
 pub(super) struct Line(pub(super) [AtomicU64; WORDS]);
 
-/// A fixed number of lines, zero at first.
+/// A fixed number of lines, initially zero.
 #[derive(Debug)]
 pub(super) struct Lines {
     segments: Box<[OnceLock<Box<[Line]>>]>,
@@ -25,7 +25,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// `len` lines, none of which takes memory yet.
+    /// `len` lines, without allocating memory yet.
     pub(super) fn new(len: usize) -> Self {
         let segments = (0..len.div_ceil(SEGMENT)).map(|_| OnceLock::new());
         Self {
@@ -34,17 +34,17 @@ impl Lines {
         }
     }
 
-    /// Lines in all.
+    /// Number of lines.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// A line, if it has been taken.
+    /// A line, if it is allocated.
     pub(super) fn get(&self, at: usize) -> Option<&Line> {
         self.segments.get(at / SEGMENT)?.get()?.get(at % SEGMENT)
     }
 
-    /// A line below [`Lines::len`], taken from the system if need be.
+    /// A line below [`Lines::len`], which is allocated if necessary.
     pub(super) fn take(&self, at: usize) -> &Line {
         let (segment, first) = (at / SEGMENT, at / SEGMENT * SEGMENT);
         let len = SEGMENT.min(self.len - first);
@@ -55,7 +55,7 @@ impl Lines {
         &lines[at % SEGMENT]
     }
 
-    /// Octets that have been taken.
+    /// Number of allocated octets.
     pub(super) fn bytes(&self) -> u64 {
         let taken = self.segments.iter().filter_map(OnceLock::get);
         let lines: usize = taken.map(|lines| lines.len()).sum();

@@ -1,14 +1,14 @@
-//! What all workers remember together, within one bound of memory.
+//! The cache of all workers, within one memory limit.
 //!
-//! - `answers`: what upstreams said, by question. The key holds the bits that change an upstream's
-//!   answer (DO and CD), so that these never mix, and nothing that depends on a client's view;
-//! - `rendered`: what clients were sent, by question and [`Policy`], to be sent again without being
-//!   rendered again. A reader takes no lock and writes nothing that others read;
-//! - `lines`: the memory of that;
-//! - `in_flight`: which worker asks upstreams what, and who wants to know.
+//! - `answers`: responses of upstreams, by question. The key contains the bits that change a
+//!   response (DO and CD), so that these never mix, and nothing that depends on the client's view;
+//! - `rendered`: responses as they are sent to clients, by question and [`Policy`], which avoids
+//!   rendering them again. A reader takes no lock and writes nothing that others read;
+//! - `lines`: the memory of `rendered`;
+//! - `in_flight`: the queries in flight, the worker of each, and the workers that wait for it.
 //!
-//! A question is hashed once, for all of these and for the lookups in flight, with a secret that is drawn
-//! when the process starts: nobody outside can choose names that collide.
+//! A question is hashed once, for all of these and for the lookups in flight, with a random secret
+//! of the process: an attacker cannot choose names that collide.
 
 mod answers;
 mod in_flight;
@@ -38,8 +38,7 @@ use in_flight::InFlight;
 pub use in_flight::Outcome;
 pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, RenderedKey, TTLS_MAX};
 
-/// A question as the cache and the lookups in flight know it: a name in whatever case, type, class, DO
-/// and CD.
+/// The key of the cache and of the lookups in flight: a name in any case, type, class, DO and CD.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) name: &'a NameBuf,
@@ -50,7 +49,7 @@ pub(crate) struct Key<'a> {
     hash: u64,
 }
 
-/// A [`Key`] with a name of its own.
+/// A [`Key`] that owns its name.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyBuf {
     pub(crate) name: NameBuf,
@@ -65,7 +64,7 @@ pub(crate) struct KeyBuf {
 /// volume 3, section 6.4). It is odd: different numbers stay different.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A keyed hash function that nobody outside can foresee.
+/// A hash function with a random key, which nobody can predict.
 pub(crate) fn hasher() -> SipHasher13 {
     static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
         let random = RandomState::new();
@@ -74,7 +73,7 @@ pub(crate) fn hasher() -> SipHasher13 {
     SipHasher13::new_with_keys(SECRET[0], SECRET[1])
 }
 
-/// The hash of a name, whatever its case.
+/// The hash of a name, independent of its case.
 pub(crate) fn name_hash(name: &NameBuf) -> u64 {
     let mut octets = [0; NAME_LEN_MAX];
     let wire = name.as_wire();
@@ -87,8 +86,8 @@ pub(crate) fn name_hash(name: &NameBuf) -> u64 {
 impl<'a> Key<'a> {
     /// The key of a question, with the hash of its name.
     ///
-    /// Only the name has to be hashed with a secret: no two questions for one name have the same hash, and
-    /// their low bits, which choose a place in a table, differ as well.
+    /// Only the hash of the name needs a secret: two questions for one name never have the same
+    /// hash, and their low bits, which select a position in a table, differ too.
     pub(crate) fn new(
         name: &'a NameBuf,
         name_hash: u64,
@@ -111,7 +110,7 @@ impl<'a> Key<'a> {
         key
     }
 
-    /// The same, to be kept.
+    /// The same key with its own name.
     pub(crate) fn to_buf(self) -> KeyBuf {
         KeyBuf {
             name: self.name.clone(),
@@ -123,7 +122,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Its hash.
+    /// The hash of the key.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
@@ -137,7 +136,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Whether this is the question of a message, whatever the case of its name.
+    /// Whether a message has this question, in any case.
     fn is_question_of(&self, message: &[u8]) -> bool {
         let name = self.name.as_wire();
         let question = message.get(HEADER_LEN..).unwrap_or_default();
@@ -147,7 +146,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// What stands behind the name in a message.
+    /// The octets after the name in a message.
     fn type_and_class(&self) -> [u8; TYPE_AND_CLASS_LEN] {
         let ([t0, t1], [c0, c1]) = (self.rtype.0.to_be_bytes(), self.class.0.to_be_bytes());
         [t0, t1, c0, c1]
@@ -159,7 +158,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Whatever the case of the names.
+/// Ignores the case of the names.
 impl PartialEq for Key<'_> {
     fn eq(&self, other: &Self) -> bool {
         let rest = |key: &Self| (key.hash, key.rtype, key.class, key.do_bit, key.cd);
@@ -181,7 +180,7 @@ impl KeyBuf {
         }
     }
 
-    /// Its hash.
+    /// The hash of the key.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
@@ -195,8 +194,8 @@ impl PartialEq for KeyBuf {
 
 impl Eq for KeyBuf {}
 
-/// How answers are synthesised for a group of clients: what a rendered answer depends on beside its
-/// question. Groups with equal settings have one policy, before and after a reload.
+/// The synthesis settings of a group of clients, on which a rendered response depends besides its
+/// question. Groups with equal settings have the same policy, also after a reload.
 #[derive(Debug)]
 pub struct Policy {
     number: u32,
@@ -204,26 +203,26 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What [`PublicKey::policy`] has for it.
+    /// The value for [`PublicKey::policy`].
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 }
 
-/// Another place from which rendered answers are sent, such as a table of a program in the kernel. It gets those that
-/// clients have asked for more than once. Called with a lock held: an implementation returns soon and calls no
-/// cache.
+/// Another place that sends rendered responses, such as a table of a program in the kernel. It gets
+/// those that clients have requested more than once. Called with a lock held: an implementation
+/// must return soon and not call the cache.
 pub trait Outlet: Send + Sync {
-    /// A rendered answer is asked for again; it takes the place of any for the same question.
+    /// A rendered response was requested again; it replaces any response to the same question.
     fn publish(&self, question: &PublicKey<'_>, answer: &PublicAnswer<'_>);
-    /// The rendered answer with this [`PublicKey::hash`] is there no more.
+    /// The rendered response with this [`PublicKey::hash`] is removed.
     fn withdraw(&self, hash: u64);
-    /// Only rendered answers of this generation and later ones are sent from now on. When this returns, no older one
-    /// is begun with.
+    /// From now on, only rendered responses of this generation and later ones may be sent. When
+    /// this returns, no older one is sent any more.
     fn withdraw_all(&self, generation: u32);
 }
 
-/// What a rendered answer is known by.
+/// The key of a rendered response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicKey<'a> {
     /// The question section: lower-case name, uncompressed, type and class.
@@ -232,26 +231,26 @@ pub struct PublicKey<'a> {
     pub bits: u8,
     /// Number of the policy of the client's view.
     pub policy: u32,
-    /// A hash of all that, by which the cache finds the answer again.
+    /// A hash of these fields, with which the cache finds the response.
     pub hash: u64,
 }
 
-/// A rendered answer.
+/// A rendered response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicAnswer<'a> {
-    /// The message without OPT, its ID zero, AD as it is for clients that want it.
+    /// The message without OPT, with ID zero, and with AD as for clients that request it.
     pub message: &'a [u8],
     /// Offsets of the TTLs in the message, which count down from `rendered_s`.
     pub ttls: &'a [u16],
     /// Code of the extended error for clients with EDNS (RFC 8914).
     pub extended_error: Option<u16>,
-    /// What the engine counts it by when it is sent.
+    /// The counter that the engine increments when it is sent.
     pub note: u8,
-    /// Which [`Outlet::withdraw_all`] ends it: one with a later generation.
+    /// A call of [`Outlet::withdraw_all`] with a later generation removes it.
     pub generation: u32,
-    /// When it was rendered, in seconds on the workers' clock.
+    /// Time of rendering, in seconds on the workers' clock.
     pub rendered_s: u32,
-    /// The second from which on it must not be sent any more, on the same clock.
+    /// Time from which on it must not be sent, in seconds on the same clock.
     pub expires_s: u32,
 }
 
@@ -260,16 +259,16 @@ pub struct Cache {
     answers: Answers,
     in_flight: InFlight,
     renderings: Mutex<Renderings>,
-    /// The policies in use; one that no worker uses any more is dropped.
+    /// The policies in use. A policy is removed when no worker uses it any more.
     policies: Mutex<Policies>,
     outlet: Option<Arc<dyn Outlet>>,
-    /// Of rendered answers; those of an earlier one are forgotten.
+    /// Generation of the rendered responses; those of earlier generations are not used.
     generation: Arc<AtomicU32>,
 }
 
 struct Renderings {
     settings: CacheSettings,
-    /// `None`: nothing is cached.
+    /// `None` without a cache.
     store: Option<Arc<Rendered>>,
 }
 
@@ -279,14 +278,15 @@ struct Policies {
     last: u32,
 }
 
-/// One part in so many of the memory is for rendered answers. A synthesised answer takes 128 to 192
-/// octets there and 16 of index; the two answers that it is made of take about 500. With a quarter
-/// both hold about as many names of two answers. Of names of one answer there is room for half to
-/// two thirds as many here; the rest is rendered again.
+/// The fraction of the memory for rendered responses is one in this number. A synthesised response
+/// takes 128 to 192 octets there and 16 of the index; its two upstream responses take about 500.
+/// With a quarter, both parts hold about the same number of names with two responses. Of names with
+/// one response, there is room for half to two thirds as many rendered ones; the others are
+/// rendered again.
 const RENDERED_SHARE: u64 = 4;
 
 impl Cache {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(settings: &CacheSettings, outlet: Option<Arc<dyn Outlet>>) -> Self {
         let generation = Arc::default();
         Self {
@@ -302,8 +302,8 @@ impl Cache {
         }
     }
 
-    /// Takes on other settings; keeps the answers that still fit. Each worker does so when it gets
-    /// them; all but the first change nothing.
+    /// Changes the settings; keeps the responses that still fit. Each worker calls this when it
+    /// gets new settings; only the first call has an effect.
     pub(crate) fn configure(&self, settings: &CacheSettings) {
         let mut renderings = lock(&self.renderings);
         if renderings.settings == *settings {
@@ -318,7 +318,7 @@ impl Cache {
         self.forget_rendered();
     }
 
-    /// The rendered answers, if there are any.
+    /// The rendered responses, if the cache is enabled.
     pub(crate) fn rendered(&self) -> Option<Arc<Rendered>> {
         lock(&self.renderings).store.clone()
     }
@@ -341,13 +341,13 @@ impl Cache {
         policy
     }
 
-    /// What there is for a question.
+    /// Looks up a question.
     pub(crate) fn find(&self, settings: &CacheSettings, key: &Key<'_>, now: Nanos) -> Found {
         self.answers.find(settings, key, now)
     }
 
-    /// Keeps what upstreams said, and tells what is the answer from now on: this one, or one that is
-    /// there already.
+    /// Stores a response of an upstream and returns the response to use from now on: this one, or
+    /// one that is already stored.
     pub(crate) fn keep(
         &self,
         settings: &CacheSettings,
@@ -358,26 +358,27 @@ impl Cache {
         self.answers.keep(settings, key, stored, now)
     }
 
-    /// Which worker asks upstreams what.
+    /// The queries in flight of all workers.
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.in_flight
     }
 
-    /// Whether answers like that to this question make room for others.
+    /// Whether responses are evicted where the response to this question would be stored.
     pub(crate) fn is_full(&self, key: &Key<'_>) -> bool {
         self.answers.is_full(key)
     }
 
-    /// Forgets everything, or what stands at a name (lower case, uncompressed) and below it; any
-    /// rendered answer may have been made of that. Returns how many answers of upstreams that were.
+    /// Removes all responses, or those for a name (lower case, uncompressed) and the names below
+    /// it, and all rendered responses, which may depend on them. Returns the number of removed
+    /// upstream responses.
     pub fn flush(&self, below: Option<&[u8]>) -> usize {
         let flushed = self.answers.flush(below);
-        // Only now: what is rendered meanwhile may be made of what was flushed.
+        // Last: a response that is rendered meanwhile may depend on removed ones.
         self.forget_rendered();
         flushed
     }
 
-    /// Forgets the rendered answers; they are rendered again from the answers of upstreams.
+    /// Removes the rendered responses; they are rendered again from the responses of upstreams.
     pub fn forget_rendered(&self) {
         let before = self.generation.fetch_add(1, Ordering::AcqRel);
         if let Some(outlet) = &self.outlet {
@@ -385,38 +386,39 @@ impl Cache {
         }
     }
 
-    /// Somebody else has sent the rendered answer with this [`PublicKey::hash`]: it is in use.
+    /// The outlet has sent the rendered response with this [`PublicKey::hash`]: it is in use.
     pub fn note_used(&self, hash: u64) {
         if let Some(store) = self.rendered() {
             store.note_used(hash);
         }
     }
 
-    /// Whether the rendered answer with this [`PublicKey::hash`] is in use; it is not from now on.
+    /// Returns whether the rendered response with this [`PublicKey::hash`] is marked as in use, and
+    /// clears the mark.
     #[cfg(test)]
     pub(crate) fn take_mark(&self, hash: u64) -> bool {
         self.rendered().is_some_and(|store| store.take_mark(hash))
     }
 
-    /// The outlet has given up the rendered answer with this [`PublicKey::hash`] for want of room. It is
-    /// published again when it is asked for again.
+    /// The outlet has evicted the rendered response with this [`PublicKey::hash`]. It is published
+    /// again when it is requested again.
     pub fn offer_again(&self, hash: u64) {
         if let Some(store) = self.rendered() {
             store.offer_again(hash);
         }
     }
 
-    /// Answers of upstreams in it.
+    /// Number of upstream responses in the cache.
     pub fn entries(&self) -> u64 {
         self.answers.len() as u64
     }
 
-    /// Octets of memory that it takes, rendered answers and all.
+    /// Size of the cache in octets, including rendered responses.
     pub fn bytes(&self) -> u64 {
         self.answers.bytes() + self.rendered().map_or(0, |store| store.bytes())
     }
 
-    /// Its figures, as those of [`crate::counts::Counts`].
+    /// Its figures, like those of [`crate::counts::Counts`].
     pub fn figures(&self) -> [Figure; 3] {
         let gauge = |name, help, value| Figure {
             name,
@@ -460,12 +462,13 @@ fn new_store(
     Rendered::new(bytes, Arc::clone(generation), outlet.cloned()).map(Arc::new)
 }
 
-/// Nobody leaves what a lock protects half done: a panic elsewhere in a thread does not make it bad.
+/// Locks a mutex. A poisoned lock is ignored: no code panics while the protected data is
+/// inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whole seconds on the engine's clock. The cast keeps 136 years.
+/// Whole seconds on the engine's clock. The cast is valid for 136 years.
 #[expect(clippy::cast_possible_truncation, reason = "u32 seconds are 136 years")]
 pub(crate) fn seconds(now: Nanos) -> u32 {
     (now / SECOND) as u32

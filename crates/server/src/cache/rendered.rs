@@ -1,14 +1,14 @@
-//! Rendered answers, to be sent again: plain octets in memory of a fixed size.
+//! Caches rendered responses in memory of a fixed size.
 //!
-//! Each shard has an index and a ring. An entry is appended to the ring, and its place written into
-//! one of the slots of the bucket of its hash. What is in the way of a new entry has been there
-//! longest; it is appended once more if it was asked for since (CLOCK), and otherwise gone.
+//! Each shard has an index and a ring buffer. An entry is appended to the ring, and its position is
+//! written into a slot of the bucket of its hash. A new entry overwrites the oldest one; if that
+//! was requested since, it is first appended once more (CLOCK).
 //!
-//! Readers take no lock. Places are counted from the beginning and never again, so that a reader who
-//! has copied an entry sees from `reserved` whether a writer has passed over it meanwhile: a seqlock
-//! over the whole ring (H.-J. Boehm, "Can seqlocks get along with programming language memory
-//! models?", MSPC 2012). A slot that leads to what is no more, or to the entry of another question, is
-//! a miss.
+//! Readers take no lock. Positions increase and are never reused, so that a reader that has copied
+//! an entry can see from `reserved` whether a writer has overwritten it meanwhile: a seqlock over
+//! the whole ring (H.-J. Boehm, "Can seqlocks get along with programming language memory models?",
+//! MSPC 2012). A slot that refers to an overwritten entry or to the entry of another question is a
+//! cache miss.
 
 mod offer;
 
@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex};
 use super::lines::{LINE_BYTES, Line, Lines, WORDS};
 use super::{GOLDEN, Key, Outlet, Policy, lock};
 
-/// Longest message that is kept, in octets: the most that `udp-size` can be.
+/// Longest message that is cached, in octets: the maximum of `udp-size`.
 pub(crate) const MESSAGE_MAX: usize = 4096;
 
-/// Most TTLs of a message that is kept: an address record takes 16 octets at least.
+/// Largest number of TTLs in a cached message: an address record has at least 16 octets.
 pub(crate) const TTLS_MAX: usize = MESSAGE_MAX / 16;
 
-/// What a rendered answer is looked for by.
+/// The key of a rendered response.
 #[derive(Clone, Copy)]
 pub(crate) struct RenderedKey<'a> {
     key: Key<'a>,
@@ -32,85 +32,85 @@ pub(crate) struct RenderedKey<'a> {
     hash: u64,
 }
 
-/// A rendered answer with what is known of it.
+/// The properties of a rendered response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Octets of the message, which has no OPT record.
+    /// Length of the message in octets, without OPT.
     pub(crate) len: usize,
     /// Extended error for clients with EDNS.
     pub(crate) extended_error: Option<u16>,
-    /// Whatever the engine wants to know again.
+    /// A value that the engine gets back.
     pub(crate) note: u8,
-    /// When it was rendered, in seconds on the engine's clock.
+    /// Time of rendering, in seconds on the engine's clock.
     pub(crate) rendered_s: u32,
-    /// From when on it is not sent any more.
+    /// Time from which on it must not be sent.
     pub(crate) expires_s: u32,
 }
 
-/// The store.
+/// The cache of rendered responses.
 pub(crate) struct Rendered {
-    /// A power of two of them.
+    /// The shards; their number is a power of two.
     shards: Box<[Shard]>,
-    /// Entries of another generation are forgotten. It is counted on from one store to the next.
+    /// Entries of other generations are not used. Counting continues when the store is replaced.
     generation: Arc<AtomicU32>,
     outlet: Option<Arc<dyn Outlet>>,
 }
 
-/// Most shards: so many that writers of 64 workers seldom meet.
+/// Largest number of shards: writers of 64 workers rarely access the same one.
 const SHARDS_MAX: u64 = 64;
 
-/// Octets that a shard is to have, if there are so many: room for two hundred entries of the greatest
-/// length.
+/// Size of a shard in octets, if the store is large enough: room for two hundred entries of the
+/// greatest length.
 const SHARD_BYTES: u64 = 1 << 20;
 
-/// Least octets of a store: some entries of the greatest length.
+/// Smallest size of a store in octets: some entries of the greatest length.
 const BYTES_MIN: u64 = 1 << 16;
 
-/// One line of the index for so many of all lines. A bucket has seven slots, and entries of two
-/// lines, the shortest that are common, fill half of them: by chance (Poisson) one bucket in 37 has
-/// more than seven.
+/// One in this many lines is a line of the index. A bucket has seven slots, and entries of two
+/// lines, the shortest common ones, fill half of them: according to the Poisson distribution, one
+/// bucket in 37 has more than seven entries.
 const INDEX_SHARE: usize = 8;
 
-/// Entries that are appended once more to make room for one: the work of an insertion is bounded.
+/// Largest number of entries that one insertion appends again, which limits its work.
 const SECOND_CHANCES: usize = 8;
 
-/// Words of an entry before its message: hash; moments; policy and generation; the rest.
+/// Words of an entry before its message: hash; times; policy and generation; the other fields.
 const HEAD: usize = 4;
 
 /// Words of the longest entry.
 const ENTRY_WORDS_MAX: usize = HEAD + MESSAGE_MAX / 8 + TTLS_MAX / 4;
 
-/// Slots of a bucket; its last word has a bit for each that is set when its entry is read, and another one once it is
-/// offered to the outlet.
+/// Number of slots in a bucket. Its last word has two bits for each slot: one is set when its entry
+/// is read, the other when the entry is offered to the outlet.
 const SLOTS: usize = WORDS - 1;
 const READ: u64 = 1;
 const OFFERED: u64 = 1 << 8;
 
-/// Bits of a place within a slot, counted in lines: 16 PiB are written to one shard before
-/// they are used up, which takes 50 years at 10 MB/s. The tag is above.
+/// Number of bits of a position in a slot, counted in lines. They are sufficient for 16 PiB written
+/// to one shard, which takes 50 years at 10 MB/s. The higher bits are the tag.
 const PLACE_BITS: u32 = 48;
 
 struct Shard {
     index: Lines,
     ring: Lines,
-    /// The place up to which the ring has been written, or is being written.
+    /// The position up to which the ring is written or being written.
     reserved: AtomicU64,
     writer: Mutex<Writer>,
 }
 
-/// What only the writer of a shard knows.
+/// State that only the writer of a shard uses.
 struct Writer {
-    /// Place of the oldest entry, and that of the next one. 0 is no place: an empty slot is 0.
+    /// Positions of the oldest and of the next entry. 0 is not a position: an empty slot is 0.
     tail: u64,
     head: u64,
-    /// An entry that is to be appended, and one that is so once more.
+    /// Buffers for a new entry, and for one that is appended again.
     words: Vec<u64>,
     again: Vec<u64>,
 }
 
 impl Rendered {
-    /// An empty store that takes at most `bytes` octets, as it needs them; `None` if these are too few
-    /// for one.
+    /// An empty store of at most `bytes` octets, which are allocated when needed; `None` if there
+    /// are too few for one shard.
     pub(super) fn new(
         bytes: u64,
         generation: Arc<AtomicU32>,
@@ -129,20 +129,20 @@ impl Rendered {
         })
     }
 
-    /// What [`Rendered::insert`] wants to be told; asked before the answers that an entry is made of
-    /// are looked for.
+    /// The current generation, for [`Rendered::insert`]. It must be read before the responses from
+    /// which an entry is rendered are looked up.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Octets of memory that it has taken.
+    /// Number of allocated octets.
     pub(super) fn bytes(&self) -> u64 {
         let of = |shard: &Shard| shard.index.bytes() + shard.ring.bytes();
         self.shards.iter().map(of).sum()
     }
 
-    /// Copies the answer to a question into `frame`, its TTLs counted down, its question in lower
-    /// case, without OPT. Octets of the frame are overwritten whether or not there is one.
+    /// Copies the response to a question into `frame`, with its TTLs counted down, its question in
+    /// lower case, and without OPT. It may overwrite the frame even without a result.
     pub(crate) fn find(
         &self,
         key: &RenderedKey<'_>,
@@ -208,13 +208,14 @@ impl Rendered {
             };
             count_down(message, (four & 0xffff) as usize, age_s)?;
         }
-        // Whatever was read of an entry that is being overwritten was written after `reserved` was.
+        // If any of the copied words was overwritten, `reserved` was increased before.
         fence(Ordering::Acquire);
         let reserved = shard.reserved.load(Ordering::Relaxed);
         (reserved <= place + shard.ring.len() as u64).then_some(entry)
     }
 
-    /// Keeps an answer: its message, whose question is in lower case, and the offsets of its TTLs.
+    /// Stores a response: its message, whose question is in lower case, and the offsets of its
+    /// TTLs.
     pub(crate) fn insert(
         &self,
         key: &RenderedKey<'_>,
@@ -249,14 +250,14 @@ impl Rendered {
         let place = writer.head;
         shard.append(&mut writer, &words, (bucket, slot));
         writer.words = words;
-        // Its predecessor was asked for again, and so will it be.
+        // The outlet has the previous entry of this slot: it gets the new one.
         if bucket.0[SLOTS].load(Ordering::Relaxed) & OFFERED << slot != 0 {
             self.publish(shard, place);
         }
     }
 
-    /// Takes the oldest entry out of the ring, and appends it once more if it is still good, has been
-    /// read since, and there are chances left.
+    /// Removes the oldest entry from the ring, and appends it again if it is not expired, was read,
+    /// and `chances` are left.
     fn make_room(&self, shard: &Shard, writer: &mut Writer, now_s: u32, chances: &mut usize) {
         let place = writer.tail;
         let mut words = shard.words(place);
@@ -283,8 +284,9 @@ impl Rendered {
         }
     }
 
-    /// The slot for a new entry: that of an older one of the same hash, else an empty one, else the
-    /// oldest that has not been read, else the oldest. It is marked as offered only if the older one was.
+    /// The slot for a new entry: that of an older one with the same hash, else an empty one, else
+    /// the oldest that was not read, else the oldest. It is marked as offered only if the older one
+    /// with the same hash was.
     fn choose_slot<'s>(&self, shard: &'s Shard, hash: u64) -> (&'s Line, usize) {
         let bucket = shard.index.take(shard.bucket(hash));
         let slots = || {
@@ -321,7 +323,7 @@ impl Rendered {
 }
 
 impl<'a> RenderedKey<'a> {
-    /// The key of a question for clients of a policy.
+    /// The key of a question for clients with a policy.
     pub(crate) fn new(key: Key<'a>, policy: &Policy) -> Self {
         let policy = policy.number;
         Self {
@@ -348,13 +350,13 @@ impl Shard {
         }
     }
 
-    /// The bucket of a hash: its high half, spread over as many as there are.
+    /// The bucket of a hash, selected by its high half.
     fn bucket(&self, hash: u64) -> usize {
         let spread = ((hash >> 32) * self.index.len() as u64) >> 32;
         usize::try_from(spread).unwrap_or_default()
     }
 
-    /// The words of the ring from a place on; they end where no memory has been taken yet.
+    /// The words of the ring from a position on; they end where no memory is allocated yet.
     fn words(&self, place: u64) -> Words<'_> {
         let lines = self.ring.len();
         let at = usize::try_from(place % lines as u64).unwrap_or_default();
@@ -366,7 +368,7 @@ impl Shard {
         }
     }
 
-    /// The slot that leads to the entry at a place.
+    /// The slot that refers to the entry at a position.
     fn slot_of(&self, hash: u64, place: u64) -> Option<(&Line, usize)> {
         let bucket = self.index.get(self.bucket(hash))?;
         let wanted = slot_word(hash, place);
@@ -374,12 +376,12 @@ impl Shard {
         (0..SLOTS).find(is_it).map(|slot| (bucket, slot))
     }
 
-    /// Appends an entry, for which there is room, and leads a slot to it.
+    /// Appends an entry, for which there must be room, and sets a slot to it.
     fn append(&self, writer: &mut Writer, words: &[u64], (bucket, slot): (&Line, usize)) {
         let place = writer.head;
         writer.head += words.len().div_ceil(WORDS) as u64;
         self.reserved.store(writer.head, Ordering::Relaxed);
-        // Whoever reads one of the words below sees that this was reserved.
+        // A reader that sees one of the words below also sees the increased `reserved`.
         fence(Ordering::Release);
         let lines = self.ring.len() as u64;
         for (i, part) in (place..).zip(words.chunks(WORDS)) {
@@ -393,15 +395,15 @@ impl Shard {
     }
 }
 
-/// The first words of an entry. What a reader sees of them can be of two entries, until it has looked
-/// at `reserved`.
+/// The first words of an entry. A reader may see words of two entries, until it has checked
+/// `reserved`.
 struct Head {
     words: [u64; HEAD],
 }
 
 impl Head {
-    /// Bits of the last word: length, TTLs, extended error, note, whether there is an extended error,
-    /// DO and CD.
+    /// The last word consists of length, number of TTLs, extended error, note, whether there is an
+    /// extended error, DO and CD.
     fn new(key: &RenderedKey<'_>, generation: u32, entry: &Entry, ttls: usize) -> Self {
         let error = entry.extended_error;
         let rest = entry.len as u64
@@ -458,7 +460,7 @@ impl Head {
     }
 }
 
-/// The words of a ring, one after the other.
+/// The words of a ring in sequence.
 struct Words<'a> {
     ring: &'a Lines,
     at: usize,
@@ -518,7 +520,8 @@ fn owner(policy: u32, generation: u32) -> u64 {
     u64::from(policy) << 32 | u64::from(generation)
 }
 
-/// The bits of a hash that tell apart what is in one bucket: others than those that choose it.
+/// The bits of a hash that distinguish the entries of a bucket; they differ from those that select
+/// the bucket.
 fn tag(hash: u64) -> u64 {
     hash >> 8 & 0xffff
 }

@@ -1,11 +1,11 @@
-//! What the parts of the cache do together.
+//! Tests of the parts of the cache together.
 
 use std::collections::HashMap;
 
 use super::*;
 use crate::config;
 
-/// A cache of 1 MiB without what has to be asked for.
+/// A cache of 1 MiB without optional features.
 pub(super) const SETTINGS: CacheSettings = CacheSettings {
     bytes: 1 << 20,
     min_ttl_s: 0,
@@ -15,7 +15,7 @@ pub(super) const SETTINGS: CacheSettings = CacheSettings {
     prefetch: false,
 };
 
-/// An outlet that writes down what it is told.
+/// An outlet that records its calls.
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>, Mutex<HashMap<u64, String>>);
 
@@ -68,7 +68,7 @@ fn put(cache: &Cache, policy: &Policy, name: &str, len: usize) {
     store.insert(&found, store.generation(), &entry, &message, &[20]);
 }
 
-/// Asks for an answer; whether there is one.
+/// Requests a response; returns whether there is one.
 fn ask(cache: &Cache, policy: &Policy, name: &str) -> bool {
     let name = name.parse().unwrap();
     let key = Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, false);
@@ -90,7 +90,7 @@ fn with_outlet() -> (Arc<Told>, Cache, Arc<Policy>) {
 }
 
 #[test]
-fn an_outlet_hears_of_what_is_asked_for_again() {
+fn repeated_request_publishes_response_to_outlet() {
     let (told, cache, policy) = with_outlet();
     put(&cache, &policy, "first", 10);
     assert_eq!(told.take(), [""; 0], "it was asked for once");
@@ -112,7 +112,7 @@ fn an_outlet_hears_of_what_is_asked_for_again() {
 }
 
 #[test]
-fn an_outlet_hears_of_flushes_and_other_settings() {
+fn flush_and_new_settings_withdraw_all_from_outlet() {
     let (told, cache, policy) = with_outlet();
     cache.flush(Some(b"\x05other\0"));
     assert_eq!(told.take(), ["withdraw all before 1"]);
@@ -137,9 +137,10 @@ fn an_outlet_hears_of_flushes_and_other_settings() {
 }
 
 #[test]
-fn an_outlet_hears_of_what_makes_room() {
+fn eviction_withdraws_response_from_outlet() {
     let (told, cache, policy) = with_outlet();
-    // Of 256 KiB each takes 4: after two hundred the first are gone, read once or not, but for what is in use.
+    // Each takes 4 KiB of 256 KiB: after two hundred the first ones are overwritten, read once or
+    // not, except the one in use.
     put(&cache, &policy, "used", 4000);
     assert!(ask(&cache, &policy, "used"));
     let hash = *lock(&told.1).keys().next().unwrap();
@@ -161,7 +162,7 @@ fn an_outlet_hears_of_what_makes_room() {
 }
 
 #[test]
-fn equal_policies_are_one_and_others_are_not() {
+fn equal_settings_share_one_policy() {
     let read = |text: &str| {
         let text = format!("[upstream]\nservers = [\"192.0.2.53\"]\n{text}");
         config::parse(&text, "test").unwrap()
@@ -175,12 +176,12 @@ fn equal_policies_are_one_and_others_are_not() {
     let number = policy(&other).number;
     assert_ne!(first.number, number);
     assert_ne!(first.number, cache.policy(None).number);
-    // Nobody had it meanwhile: it does not come back under its number.
+    // The policy was not in use meanwhile: it gets a new number.
     assert_ne!(number, policy(&other).number);
 }
 
 #[test]
-fn another_size_is_in_force_at_once_and_no_cache_keeps_nothing_rendered() {
+fn new_size_applies_at_once_and_disabled_cache_has_no_rendered_responses() {
     let cache = Cache::new(&SETTINGS, None);
     let old = cache.rendered().unwrap();
     cache.configure(&CacheSettings {

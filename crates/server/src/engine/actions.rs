@@ -1,4 +1,4 @@
-//! What the engine wants done: answers and questions to send, in the order that it said them.
+//! The output of the engine: responses and queries to send, in this order.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -10,12 +10,12 @@ use dns64_transport::clock::Nanos;
 use crate::cache::Outcome;
 use crate::counts::Servfail;
 
-/// Where an answer goes.
+/// The destination of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// To whoever sent a datagram.
+    /// The sender of a datagram.
     Udp(Origin),
-    /// To a connection.
+    /// A TCP connection.
     Tcp {
         /// As in [`crate::mailbox::ToWorker::Query`].
         connection: u64,
@@ -34,78 +34,77 @@ impl Client {
     }
 }
 
-/// One thing to do. Messages are ranges of [`Actions::message`].
+/// An action. Messages are ranges of [`Actions::message`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send an answer.
+    /// Send a response.
     Reply {
-        /// To whom.
+        /// The client.
         to: Client,
         /// The message.
         message: Range<usize>,
-        /// How long the client has waited for it.
+        /// Time for which the client has waited.
         took_ns: Nanos,
     },
-    /// Send a question in a datagram.
+    /// Send a query over UDP.
     Ask {
         /// Number of the upstream.
         server: usize,
-        /// Local port that it leaves from.
+        /// Index of the local port.
         port: usize,
         /// The message.
         message: Range<usize>,
     },
-    /// Send a question over a connection.
+    /// Send a query over TCP.
     AskConnection {
         /// Number of the upstream.
         server: usize,
-        /// Given back with the answer.
+        /// Identifies the response.
         exchange: u64,
         /// The message.
         message: Range<usize>,
     },
-    /// Open another local port in place of this one.
+    /// Replace a local port by another one.
     Renew {
         /// Number of the upstream.
         server: usize,
         /// Number of the port.
         port: usize,
     },
-    /// Tell another worker what became of a question that it waits for. Best effort: a worker that is not
-    /// told asks when the claim expires.
+    /// Send the outcome of a query to another worker that waits for it. Best effort: a worker that
+    /// does not get it sends a query when the claim expires.
     Tell {
         /// Number of the worker.
         worker: usize,
-        /// The question and its answer, if there is one.
+        /// The question, and its response if there is one.
         outcome: Arc<Outcome>,
     },
-    /// Tell the operator, who wants to know, that a client gets SERVFAIL.
+    /// Log that a client gets SERVFAIL, if configured.
     Servfail {
         /// The client.
         client: SocketAddr,
-        /// Why.
+        /// The reason.
         why: Servfail,
-        /// The answer.
+        /// The response.
         message: Range<usize>,
     },
-    /// Tell the operator that an upstream is down.
+    /// Log that an upstream is down.
     Down {
         /// Number of the upstream.
         server: usize,
-        /// How often it has not answered, in a row.
+        /// Number of consecutive timeouts.
         timeouts: u32,
     },
-    /// Tell the operator that an upstream is up again.
+    /// Log that an upstream is up again.
     Up {
         /// Number of the upstream.
         server: usize,
-        /// How long it was down.
+        /// Time for which it was down.
         after_ns: Nanos,
     },
 }
 
-/// A list of actions and the messages that they speak of; reused, so that nothing is allocated
-/// once it has grown.
+/// A list of actions and their messages; reused, so that nothing is allocated once it has grown.
 #[derive(Debug, Default)]
 pub struct Actions {
     list: Vec<Action>,
@@ -113,7 +112,7 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// Forgets all actions.
+    /// Removes all actions.
     pub fn clear(&mut self) {
         self.list.clear();
         self.messages.clear();
@@ -124,12 +123,12 @@ impl Actions {
         &self.list
     }
 
-    /// A message of one of them.
+    /// The message of an action.
     pub fn message(&self, range: &Range<usize>) -> &[u8] {
         &self.messages[range.clone()]
     }
 
-    /// Octets of all messages so far.
+    /// Length of all messages in octets.
     pub(super) fn octets(&self) -> usize {
         self.messages.len()
     }

@@ -1,4 +1,4 @@
-//! Questions to upstreams: their bytes, and whether a reply is to one of them.
+//! Queries to upstreams: their format, and whether a response belongs to one of them.
 
 use std::hash::Hasher as _;
 
@@ -13,21 +13,21 @@ use super::habits::{COOKIE_MAX, Form, Habits};
 use crate::answer::cookie::OPTION_COOKIE;
 use crate::cache::{self, Key};
 
-/// Largest UDP answer that upstreams may send: what passes without fragments (DNS flag day 2020).
+/// Largest UDP response that upstreams may send, which is not fragmented (DNS flag day 2020).
 const UDP_SIZE: u16 = 1232;
 
 /// Octets before the value of an EDNS option (RFC 6891 section 6.1.2).
 const OPTION_HEAD: usize = 4;
 
-/// Octets of the longest question: header, name, type and class, OPT with a cookie.
+/// Octets of the longest query: header, name, type and class, OPT with a cookie.
 pub(super) const QUESTION_MAX: usize =
     HEADER_LEN + NAME_LEN_MAX + TYPE_AND_CLASS_LEN + OPT_LEN + OPTION_HEAD + COOKIE_MAX;
 
-/// Writes a question with its name in the case in which it is to be asked; returns its length.
+/// Writes a query with its name in the case that is sent; returns its length.
 ///
-/// The client's AD is not passed on: it is always set, so that one answer serves clients that
-/// want to know it and those that do not (RFC 6840 section 5.7). No EDNS option of a client is
-/// passed on either: they are between it and this server.
+/// AD does not depend on the client: it is always set, so that one response serves clients with and
+/// without it (RFC 6840 section 5.7). No EDNS option of a client is forwarded: options are between
+/// the client and this server.
 pub(super) fn write(
     question: &Key<'_>,
     name: &NameBuf,
@@ -65,7 +65,7 @@ pub(super) fn write(
         });
     match written {
         Ok(()) => builder.finish(),
-        // The frame has room for every question.
+        // The frame has room for every query.
         Err(_) => 0,
     }
 }
@@ -80,21 +80,21 @@ fn write_cookie(habits: &Habits, to: &mut [u8; OPTION_HEAD + COOKIE_MAX]) -> usi
     OPTION_HEAD + len
 }
 
-/// How the question of a reply fits that which was asked with its ID at its port.
+/// How the question of a response matches the query with its ID at its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It is the same.
+    /// Equal.
     Same,
-    /// It is the same but for the case of its letters.
+    /// Equal except for the case of letters.
     OtherCase,
-    /// There is none, in a message without anything but a response code for a failure: all that some
-    /// servers say to what they do not understand or do not want to answer.
+    /// No question, in a message of only a header with an error code: some servers respond so to
+    /// queries that they do not understand or refuse.
     Bare,
-    /// It is another, or there is none.
+    /// Another question, or none.
     Other,
 }
 
-/// Compares the question of a reply with that which was asked (RFC 5452 section 9.1).
+/// Compares the question of a response with that of the query (RFC 5452 section 9.1).
 pub(super) fn fit(asked: &Key<'_>, reply: &Message<'_>) -> Fit {
     match reply.question() {
         Some(question) if (question.rtype, question.class) != (asked.rtype, asked.class) => {
@@ -107,29 +107,29 @@ pub(super) fn fit(asked: &Key<'_>, reply: &Message<'_>) -> Fit {
     }
 }
 
-/// Whether an upstream fails a question by this response code: another may answer it.
+/// Whether this response code is a failure of the upstream, so that another one is queried.
 ///
-/// So it does by all codes but three: a resolver answers a standard query with NOERROR, NXDOMAIN or, where a DNAME
-/// record leads to a name that is too long (RFC 6672 section 2.2), YXDOMAIN. NXRRSET, YXRRSET, NOTAUTH and
-/// NOTZONE are about updates (RFC 2136 section 2.2), DSOTYPENI is about sessions (RFC 8490), and 12 to 15
-/// are not assigned.
+/// All codes except three are failures. A resolver answers a standard query with NOERROR, NXDOMAIN
+/// or, if the target name of a DNAME record is too long (RFC 6672 section 2.2), YXDOMAIN. NXRRSET,
+/// YXRRSET, NOTAUTH and NOTZONE belong to updates (RFC 2136 section 2.2), DSOTYPENI belongs to
+/// sessions (RFC 8490), and 12 to 15 are not assigned.
 pub(super) fn is_refusal(rcode: Rcode) -> bool {
     ![Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN].contains(&rcode)
 }
 
-/// What the OPT record of a reply says to the engine.
+/// The contents of the OPT record of a response that the engine uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EdnsSeen<'a> {
-    /// There is one.
+    /// Whether there is one.
     pub(super) present: bool,
     /// Its cookie.
     pub(super) cookie: Option<&'a [u8]>,
-    /// The reply is BADCOOKIE.
+    /// Whether the response code is BADCOOKIE.
     pub(super) bad_cookie: bool,
 }
 
 impl<'a> EdnsSeen<'a> {
-    /// Of a reply without a sound OPT record: nothing.
+    /// Reads the OPT record; the default without a valid one.
     pub(super) fn of(reply: &Message<'a>) -> Self {
         let Ok(Some(opt)) = reply.opt() else {
             return Self::default();
@@ -144,8 +144,8 @@ impl<'a> EdnsSeen<'a> {
     }
 }
 
-/// What a reply says, in whatever case, order and age its records are: equal for equal answers.
-/// `None` if it is malformed.
+/// A hash of a response that does not depend on the case, order and age of its records. `None` if
+/// it is malformed.
 pub(super) fn fingerprint(reply: &Message<'_>) -> Option<u64> {
     let mut sum = u64::from(reply.rcode().0);
     for record in reply.records() {
@@ -160,7 +160,7 @@ pub(super) fn fingerprint(reply: &Message<'_>) -> Option<u64> {
     Some(sum)
 }
 
-/// Leaves the case of each letter to chance (draft-vixie-dnsext-dns0x20-00).
+/// Randomises the case of each letter (draft-vixie-dnsext-dns0x20-00).
 pub(super) fn randomise_case(name: &mut NameBuf, random: &mut StdRng) {
     let mut bits = 0_u64;
     let mut i = 0;

@@ -1,4 +1,4 @@
-//! The engine's side toward upstreams: asks, asks again, gives up. `replies` takes the answers.
+//! Sends queries to upstreams, retries them and gives up. `replies` handles the responses.
 
 use std::sync::Arc;
 
@@ -17,33 +17,32 @@ use super::upstreams::Turn;
 use crate::answer::stored::{Age, Stored};
 use crate::cache::Learnt;
 
-/// How long upstreams are waited for with one question, its clients answered or not: a late answer
-/// is in the cache when they ask again, which those of resolv.conf(5) do after 5 s.
+/// Time for which upstreams are queried for one question, even if its clients are answered: a late
+/// response is in the cache for their retries, which resolv.conf(5) sends after 5 s.
 const LOOKUP_NS: Nanos = 10 * SECOND;
 
-/// A connection takes a round trip more than a datagram, and its first packet is sent again after a
-/// second (RFC 6298 section 2): another upstream is asked after that at the earliest.
+/// Minimum timeout over TCP. TCP needs one more round trip than UDP, and its first packet is
+/// retried after a second (RFC 6298 section 2).
 const CONNECTION_NS: Nanos = SECOND;
 
-/// Lookups for each query that can wait: of AAAA and of A. So those that somebody waits for always
-/// have room, and those that nobody waits for give way.
+/// Lookups for each query in the table: one of AAAA and one of A. So lookups with waiting clients
+/// always have room, and those without are evicted.
 const LOOKUPS_PER_QUERY: usize = 2;
 
-/// Open exchanges for each lookup, beyond which those that have ended leave none behind.
+/// Open exchanges for each lookup. Above this limit, exchanges are closed when their lookup ends.
 const EXCHANGES_PER_LOOKUP: usize = 2;
 
-/// Questions that an upstream gets at once after a silence, for each of which that is answered it then
-/// gets another one. All at once would not fit into the receive buffer of its socket, which by default
-/// holds 277 short datagrams on Linux (212,992 octets of 768), and what is lost then has had its last
-/// attempt.
+/// Number of queries that an upstream gets at once after a silence; each response then permits
+/// another one. More would not fit into the receive buffer of its socket, which by default holds
+/// 277 short datagrams on Linux (212,992 octets of 768), and each lost query has no attempts left.
 const AGAIN_AT_ONCE: usize = 64;
 
 /// Extended error of RFC 8914 section 4.23: no upstream has answered.
 pub(super) const NO_REACHABLE_AUTHORITY: u16 = 22;
 
 impl Engine {
-    /// Lets a query wait for one of its parts, asking for it if nobody has yet. Returns since when it
-    /// has been asked for.
+    /// Lets a query wait for one of its parts, and starts a lookup if there is none. Returns the
+    /// start time of the lookup.
     pub(super) fn want(
         &mut self,
         query: u32,
@@ -52,14 +51,14 @@ impl Engine {
         actions: &mut Actions,
     ) -> Nanos {
         let Some(held) = self.queries.get(query as usize) else {
-            // What it wanted before has failed at once, and it has been answered.
+            // An earlier part has failed at once, and the query is answered.
             return now;
         };
         if let Some(wait) = &held.waiting[part as usize] {
             if self.lookups.question(wait.lookup) == held.question(part) {
                 return now;
             }
-            // The cache has that by now, and it leads on to another name.
+            // The response is in the cache by now, and its chain leads to another name.
             self.leave(query, part, now);
         }
         let question = self.queries[query as usize].question(part);
@@ -70,7 +69,7 @@ impl Engine {
                 let found = self.lookups.get(lookup);
                 let begun = found.begun;
                 if found.resting {
-                    // The client asks again what upstreams have been silent about for long.
+                    // The client retries after a long silence of the upstreams.
                     self.ask_once_more(lookup, now, actions);
                 }
                 begun
@@ -97,7 +96,7 @@ impl Engine {
         LOOKUPS_PER_QUERY * self.maker.settings.queries_max
     }
 
-    /// Fetches answers again that expire soon; nobody waits for them.
+    /// Refreshes responses that expire soon; no client waits for them.
     pub(super) fn prefetch(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(question) = self.maker.ending.pop() {
             let question = question.as_key();
@@ -120,13 +119,13 @@ impl Engine {
         self.ask_next(slot, now, actions);
     }
 
-    /// An upstream has broken a long silence: what is waited for is to be asked once more.
+    /// An upstream has responded after a long silence: pending lookups are to be retried.
     pub(super) fn begin_again(&mut self) {
         self.again = self.lookups.waited_for().collect();
         self.again_room = AGAIN_AT_ONCE.min(self.again.len());
     }
 
-    /// Asks once more as many as there is room for.
+    /// Retries as many lookups as permitted.
     pub(super) fn ask_again(&mut self, now: Nanos, actions: &mut Actions) {
         while self.again_room > 0 {
             let Some((slot, begun)) = self.again.pop_front() else {
@@ -140,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Lets a lookup be asked once more than it may be: at once if all its attempts are over.
+    /// Permits one more attempt for a lookup, at once if it has none left.
     fn ask_once_more(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         let lookup = self.lookups.get(slot);
         for asked in lookup.asked.iter_mut().filter(|n| **n != u8::MAX) {
@@ -151,13 +150,13 @@ impl Engine {
         }
     }
 
-    /// Sends a question to the upstream whose turn it is, or waits for late answers, or gives up.
+    /// Sends a query to the next upstream, or waits for late responses, or gives up.
     pub(super) fn ask_next(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         let lookup = self.lookups.get(slot);
         let (asked, failed) = (lookup.asked, lookup.failed.is_some());
         let in_time = now < lookup.begun + LOOKUP_NS;
         let chosen = self.upstreams.choose(&asked, &mut self.random);
-        // One has failed the question, and those that are left are down: not worth the wait.
+        // If one upstream has failed the query, others that are down are not waited for.
         let worth = |server: &usize| !(failed && self.upstreams.is_down(*server));
         let Some(server) = chosen.filter(|_| in_time).filter(worth) else {
             let newest = self.lookups.get(slot).exchanges;
@@ -174,14 +173,14 @@ impl Engine {
         }
     }
 
-    /// Asks an upstream, in the form that it understands.
+    /// Sends a query in the form that the upstream supports.
     fn ask(&mut self, slot: u32, server: usize, now: Nanos, actions: &mut Actions) {
         let randomise = self.maker.settings.randomise_case;
         let form = self.upstreams.habits(server).form(randomise, now);
         self.ask_as(slot, server, form, now, actions);
     }
 
-    /// Asks an upstream in a certain form.
+    /// Sends a query in this form.
     pub(super) fn ask_as(
         &mut self,
         slot: u32,
@@ -205,7 +204,8 @@ impl Engine {
         actions.ask(server, port, &frame[..len]);
     }
 
-    /// A random ID that is not in use at a port. Far fewer are in flight than there are IDs.
+    /// A random ID that is not in use at a port. Far fewer queries are in flight than there are
+    /// IDs.
     fn unused_id(&mut self, server: usize, port: usize) -> u16 {
         loop {
             let [high, low, ..] = self.random.next_u32().to_be_bytes();
@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Asks an upstream over a connection. What comes of it is its last word on the question.
+    /// Sends a query over TCP. The upstream gets no further query for this lookup.
     pub(super) fn ask_connection(
         &mut self,
         slot: u32,
@@ -284,7 +284,7 @@ impl Engine {
         exchange
     }
 
-    /// How long an exchange is waited for before another is opened.
+    /// Time until another exchange is opened.
     fn wait_of(&self, exchange: u32) -> Nanos {
         let exchange = self.exchanges.get(exchange);
         let wait = self.upstreams.timeout_ns(exchange.server, exchange.repeats);
@@ -294,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// Closes an exchange; its lookup knows it no more.
+    /// Closes an exchange and removes it from its lookup.
     pub(super) fn close(&mut self, exchange: u32) {
         let lookup = self.exchanges.get(exchange).lookup;
         let newest = lookup.map(|slot| &mut self.lookups.get(slot).exchanges);
@@ -304,7 +304,7 @@ impl Engine {
         }
     }
 
-    /// Exchanges have waited for long enough.
+    /// Handles the exchanges whose timeout has passed.
     pub(super) fn on_timeouts(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(slot) = self.exchanges.timers.take(now) {
             let due = self.exchanges.get(slot).sent_at + self.wait_of(slot);
@@ -312,7 +312,7 @@ impl Engine {
             let (lookup, server, until) = (exchange.lookup, exchange.server, exchange.until);
             let is_datagram = exchange.way != Way::Connection;
             if now < until && now < due {
-                // Late answers have shown meanwhile that the upstream takes longer.
+                // Late responses have increased the timeout of the upstream meanwhile.
                 self.exchanges.timers.set(slot, due.min(until));
                 continue;
             }
@@ -336,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Asks the next upstream unless one is still waited for.
+    /// Queries the next upstream unless a response is still awaited.
     fn go_on(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         let newest = self.lookups.get(slot).exchanges;
         if self.exchanges.of(newest).all(|(_, exchange)| exchange.late) {
@@ -344,8 +344,7 @@ impl Engine {
         }
     }
 
-    /// Word has come that nobody listens at an upstream, or that no way leads there (ICMP), at one
-    /// port that it was asked from.
+    /// An ICMP error says that an upstream is unreachable, for queries from one port.
     pub fn on_unreachable(
         &mut self,
         server: usize,
@@ -362,15 +361,15 @@ impl Engine {
         report(server, turn, actions);
         for number in hit {
             let Some(slot) = self.exchanges.numbered(number) else {
-                // It has ended with one before.
+                // It was closed together with an earlier one.
                 continue;
             };
             let Some(lookup) = self.exchanges.get(slot).lookup else {
                 self.close(slot);
                 continue;
             };
-            // Where no other can be asked at once, the timeout is waited for: this one may be back. Once it has
-            // been away for so long that it is down, nobody waits for it any longer.
+            // If no other upstream can be queried at once, the timeout is awaited: this one may
+            // come up again. Once it is down, it is not waited for any longer.
             let asked = self.lookups.get(lookup).asked;
             let next = self.upstreams.choose(&asked, &mut self.random);
             let is_up = |next: usize| !self.upstreams.is_down(next);
@@ -393,17 +392,17 @@ impl Engine {
         }
     }
 
-    /// An upstream is not asked again for this question.
+    /// Excludes an upstream from further attempts for a lookup.
     pub(super) fn exhaust(&mut self, slot: u32, server: usize) {
         self.lookups.get(slot).asked[server] = u8::MAX;
     }
 
-    /// All upstreams have failed.
+    /// Ends a lookup because all upstreams have failed.
     fn give_up(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         self.counts.lookups_failed.tick();
         let lookup = self.lookups.get(slot);
         let (rcode, extended_error) = match lookup.failed {
-            // What the client asked for is beyond them, and so it should hear.
+            // The upstreams do not support the query, which the client should know.
             Some((rcode @ (Rcode::FORMERR | Rcode::NOTIMP), why)) => (rcode, why),
             Some((_, why)) => (Rcode::SERVFAIL, why),
             None => (Rcode::SERVFAIL, Some(NO_REACHABLE_AUTHORITY)),
@@ -413,7 +412,7 @@ impl Engine {
         self.finish(slot, Arc::new(stored), now, actions);
     }
 
-    /// The end of a lookup that was asked here: what it gave is kept.
+    /// Ends a lookup of this worker; its response is cached.
     pub(super) fn finish(
         &mut self,
         slot: u32,
@@ -427,7 +426,8 @@ impl Engine {
         self.conclude(slot, &learnt, now, actions);
     }
 
-    /// The end of a lookup: all who waited for it go on, other workers after the cache has the answer.
+    /// Ends a lookup: waiting queries continue, and other workers are notified after the response
+    /// is cached.
     pub(super) fn conclude(
         &mut self,
         slot: u32,
@@ -445,7 +445,7 @@ impl Engine {
         self.wake(now, actions);
     }
 
-    /// Ends a lookup that nobody waits for.
+    /// Ends a lookup without waiting queries.
     fn drop_lookup(&mut self, slot: u32, actions: &mut Actions) {
         debug_assert_eq!(self.lookups.get(slot).waiters, Waiter::NOBODY);
         self.release(slot, None, actions);
@@ -453,8 +453,8 @@ impl Engine {
         self.lookups.remove(slot);
     }
 
-    /// Exchanges of a lookup that ends stay open for what they show of the upstreams, if there is
-    /// room. What connections bring is of no more use.
+    /// Detaches the exchanges of a lookup that ends. They stay open, if there is room, because late
+    /// responses show the state of the upstreams. TCP exchanges are closed.
     fn orphan(&mut self, slot: u32) {
         let room = EXCHANGES_PER_LOOKUP * self.lookups_max();
         let has_room = self.exchanges.len() <= room;
@@ -470,7 +470,7 @@ impl Engine {
         }
     }
 
-    /// Asks new upstreams for all that is waited for and asked here.
+    /// Queries the new upstreams for all lookups of this worker with waiting clients.
     pub(super) fn ask_anew(&mut self, now: Nanos, actions: &mut Actions) {
         self.exchanges.clear();
         for slot in self.lookups.all() {
@@ -479,7 +479,7 @@ impl Engine {
             lookup.asked = super::upstreams::Asked::default();
         }
         for slot in self.lookups.all() {
-            // One that fails at once can end others.
+            // A lookup that fails at once can end others.
             let Some(is_waited_for) = self.lookups.has_waiters(slot) else {
                 continue;
             };
@@ -492,7 +492,7 @@ impl Engine {
     }
 }
 
-/// Tells that an upstream is down or is no more.
+/// Reports that an upstream is down or up again.
 pub(super) fn report(server: usize, turn: Option<Turn>, actions: &mut Actions) {
     match turn {
         Some(Turn::Down { timeouts }) => actions.down(server, timeouts),

@@ -1,6 +1,6 @@
-//! Exchanges with upstreams that are open: sent and not answered. A lookup can have several, so that
-//! a late answer is still one; and an exchange can outlive its lookup, so that a late answer still
-//! shows that the upstream lives and how long it takes.
+//! The open exchanges with upstreams: queries without a response. A lookup can have several, so
+//! that a late response is accepted. An exchange can outlive its lookup, so that a late response
+//! still shows that the upstream is up and its round-trip time.
 
 use dns64_transport::clock::Nanos;
 use hashbrown::HashTable;
@@ -9,39 +9,39 @@ use super::habits::Form;
 use super::heap::Heap;
 use crate::cache::GOLDEN;
 
-/// A question that was sent to an upstream.
+/// A query to an upstream.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
-    /// Whose question it is; `None` if that has been answered.
+    /// Its lookup; `None` if that has ended.
     pub(super) lookup: Option<u32>,
-    /// The one that was opened before it for the same lookup.
+    /// The exchange of the same lookup that was opened before it.
     pub(super) before: Option<u32>,
     pub(super) server: usize,
     pub(super) way: Way,
     pub(super) id: u16,
     pub(super) form: Form,
     pub(super) sent_at: Nanos,
-    /// How often the question had been sent to the same upstream before.
+    /// Number of earlier queries for the same question to the same upstream.
     pub(super) repeats: u8,
-    /// It has been waited for long enough: another was sent, or could have been.
+    /// Its timeout has passed: another query was sent, or could have been.
     pub(super) late: bool,
-    /// Nobody listens there (ICMP): no answer will come.
+    /// An ICMP error says that the upstream is unreachable: there will be no response.
     pub(super) unreachable: bool,
-    /// When it ends unanswered.
+    /// Time at which it ends without a response.
     pub(super) until: Nanos,
-    /// Those at the same port that were opened next before it and next after it.
+    /// The exchanges at the same port that were opened directly before and after it.
     older: Option<u32>,
     newer: Option<u32>,
-    /// Tells it from all others that had its place.
+    /// Distinguishes it from others in the same slot.
     number: u32,
 }
 
-/// How a question went to an upstream.
+/// The transport of a query to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// In a datagram from this port.
+    /// UDP from this port.
     Port(usize),
-    /// Over a connection.
+    /// TCP.
     Connection,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Exchanges {
 /// A new exchange.
 pub(super) struct Opening {
     pub(super) lookup: u32,
-    /// The newest of the lookup's.
+    /// The newest exchange of the lookup.
     pub(super) before: Option<u32>,
     pub(super) server: usize,
     pub(super) way: Way,
@@ -71,8 +71,9 @@ pub(super) struct Opening {
 }
 
 impl Exchanges {
-    /// A table whose exchanges are numbered from here on: other numbers than those before a panic, so that
-    /// a late message from a connection is not taken for another's.
+    /// An empty table whose exchanges are numbered from here on. After a panic the numbers differ
+    /// from those before, so that a late message from a connection is not assigned to another
+    /// exchange.
     pub(super) fn numbered_from(number: u32) -> Self {
         Self {
             number,
@@ -80,7 +81,7 @@ impl Exchanges {
         }
     }
 
-    /// Forgets all exchanges. Numbers go on.
+    /// Removes all exchanges; numbering continues.
     pub(super) fn clear(&mut self) {
         *self = Self::numbered_from(self.number);
     }
@@ -116,7 +117,7 @@ impl Exchanges {
             newer: None,
             number: self.number,
         });
-        // Their number is bounded by that of lookups.
+        // The number of lookups limits their number.
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         if let Way::Port(port) = opening.way {
             let hash = hash(opening.server, port, opening.id);
@@ -148,7 +149,7 @@ impl Exchanges {
         &mut ports[port]
     }
 
-    /// Takes an exchange out, and out of the list of its lookup, whose newest is `newest`.
+    /// Removes an exchange, also from the list of its lookup, whose newest is `newest`.
     pub(super) fn close(&mut self, slot: u32, newest: Option<&mut Option<u32>>) -> Exchange {
         self.timers.clear(slot);
         let before = self.get(slot).before;
@@ -169,7 +170,7 @@ impl Exchanges {
         exchange
     }
 
-    /// Forgets where an exchange was that has been taken out.
+    /// Removes an exchange from the list of its port.
     fn leave_port(&mut self, slot: u32, exchange: &Exchange, port: usize) {
         let hash = hash_of(exchange, port);
         if let Ok(found) = self.by_place.find_entry(hash, |s| *s == slot) {
@@ -193,14 +194,14 @@ impl Exchanges {
         self.by_place.find(hash(server, port, id), same).copied()
     }
 
-    /// The numbers of all exchanges at one port, from the newest.
+    /// The numbers of all exchanges at one port, beginning with the newest.
     pub(super) fn at_port(&self, server: usize, port: usize) -> Vec<u64> {
         let newest = self.newest.get(server).and_then(|ports| ports.get(port));
         let all = std::iter::successors(newest.copied().flatten(), |slot| self.get(*slot).older);
         all.map(|slot| self.number(slot)).collect()
     }
 
-    /// The exchanges of a lookup, from the newest.
+    /// The exchanges of a lookup, beginning with the newest.
     pub(super) fn of(&self, newest: Option<u32>) -> impl Iterator<Item = (u32, &Exchange)> {
         let each = move |slot: u32| (slot, &self.slots[slot as usize]);
         std::iter::successors(newest.map(each), move |(_, exchange)| {
@@ -208,7 +209,7 @@ impl Exchanges {
         })
     }
 
-    /// The number by which an exchange is known to whoever holds it while others come and go.
+    /// The number that identifies an exchange permanently.
     pub(super) fn number(&self, slot: u32) -> u64 {
         u64::from(self.slots[slot as usize].number) << 32 | u64::from(slot)
     }
@@ -226,7 +227,8 @@ fn hash_of(exchange: &Exchange, port: usize) -> u64 {
     hash(exchange.server, port, exchange.id)
 }
 
-/// IDs are chosen here, by chance, so that nobody can choose ones that collide: any mixing does.
+/// The IDs are random here, so that an attacker cannot choose colliding ones: any mixing is
+/// sufficient.
 fn hash(server: usize, port: usize, id: u16) -> u64 {
     let number = (server as u64) << 32 | (port as u64) << 16 | u64::from(id);
     number.wrapping_mul(GOLDEN).rotate_left(u64::BITS / 2)
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanges_of_a_lookup_leave_its_list_in_any_order() {
+    fn exchanges_of_a_lookup_can_be_closed_in_any_order() {
         for gone in [0, 1, 2] {
             let mut table = Exchanges::default();
             let mut newest = None;
@@ -278,7 +280,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Exchanges are found by their port, from the newest, whatever was opened and closed before.
+        /// Exchanges are found by their port, beginning with the newest, after any sequence of
+        /// openings and closings.
         #[test]
         fn exchanges_are_found_by_port(
             steps in proptest::collection::vec((0..2_usize, 0..3_usize, 0..8_usize), 1..60),
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_s_number_is_good_for_one_exchange() {
+    fn number_of_tcp_exchange_is_valid_for_one_exchange() {
         let mut table = Exchanges::default();
         let first = table.open(opening(None, Way::Connection, 1));
         let number = table.number(first);

@@ -1,7 +1,8 @@
-//! Who gives way when all places for waiting queries are taken: shares by network of clients.
+//! Selects the query to evict when the table of waiting queries is full: fair shares by client
+//! network.
 //!
-//! The network with the most places gives up its oldest query, whoever needs the place. So nobody
-//! can keep those out who need few.
+//! The network with the most queries loses its oldest one, whichever network needs the slot. So no
+//! network can lock out others that need few slots.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -13,13 +14,13 @@ use crate::settings::nets::ClientNetwork;
 
 const NIL: u32 = u32::MAX;
 
-/// The places that each network holds, its queries from the oldest to the newest.
+/// The slots of each network, with its queries from the oldest to the newest.
 #[derive(Default)]
 pub(super) struct Shares {
     networks: slab::Slab<Network>,
     by_network: HashTable<u32>,
     hashing: RandomState,
-    /// The networks by the complement of their number of places: the largest first.
+    /// The networks by the complement of their number of slots: the largest first.
     largest: Heap,
     /// By query.
     places: Vec<Place>,
@@ -40,17 +41,17 @@ struct Place {
     newer: u32,
 }
 
-/// The query that gives way first.
+/// The next query to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) query: u32,
-    /// Its network holds more places than that of the newcomer will, so that it gives way however
-    /// young it is.
+    /// Whether its network has more slots than that of the new query will have. Then it is evicted
+    /// at any age.
     pub(super) beyond_share: bool,
 }
 
 impl Shares {
-    /// A query of this network has taken a place.
+    /// A query of this network takes a slot.
     pub(super) fn enter(&mut self, query: u32, network: ClientNetwork) {
         let hash = self.hashing.hash_one(network);
         let known = self.find(network, hash);
@@ -75,7 +76,7 @@ impl Shares {
         self.count(number, 1);
     }
 
-    /// A query that had a place has left it.
+    /// A query frees its slot.
     pub(super) fn leave(&mut self, query: u32) {
         let Place {
             network,
@@ -93,7 +94,7 @@ impl Shares {
         self.count(network, -1);
     }
 
-    /// Who gives way first to a newcomer of this network; `None` if no place is taken.
+    /// The query to evict for a new one of this network; `None` if no slot is in use.
     pub(super) fn candidate(&self, newcomer: ClientNetwork) -> Option<Candidate> {
         let (_, largest) = self.largest.first()?;
         let largest = &self.networks[largest as usize];
@@ -131,7 +132,7 @@ impl Shares {
             oldest: NIL,
             newest: NIL,
         });
-        // There are no more networks than queries.
+        // The number of queries limits the number of networks.
         let number = u32::try_from(number).unwrap_or(NIL);
         let networks = &self.networks;
         self.by_network
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_query_of_the_largest_network_gives_way() {
+    fn oldest_query_of_largest_network_is_evicted() {
         let mut shares = Shares::default();
         assert_eq!(shares.candidate(network(0)), None);
         for query in 0..10 {

@@ -1,4 +1,4 @@
-//! What one upstream can and cannot do, as it has shown: EDNS, the case of names, DNS cookies.
+//! The observed capabilities of one upstream: EDNS, the case of names, DNS cookies.
 
 use std::hash::Hasher as _;
 use std::net::{IpAddr, SocketAddr};
@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use dns64_transport::clock::{Nanos, SECOND};
 use siphasher::sip::SipHasher24;
 
-/// How long it is remembered what an upstream cannot do, as in Unbound (`infra-host-ttl`).
+/// Time for which a missing capability is remembered, as in Unbound (`infra-host-ttl`).
 const MEMORY_NS: Nanos = 900 * SECOND;
 
-/// Answers in another case, confirmed over connections, after which an upstream is held not to copy
-/// the case of names. One can be a forgery whose content was guessed.
+/// Responses in another case, confirmed over TCP, after which an upstream counts as one that does
+/// not copy the case of names. One of them can be a forgery whose contents were guessed.
 const OTHER_CASES_MAX: u8 = 3;
 
 /// Octets of a client cookie, and of server cookies (RFC 7873 section 4).
@@ -20,56 +20,56 @@ const SERVER_LENS: std::ops::RangeInclusive<usize> = 8..=32;
 /// Octets of the longest cookie option.
 pub(super) const COOKIE_MAX: usize = CLIENT_LEN + 32;
 
-/// How a question is put to an upstream.
+/// The form of a query to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     /// With an OPT record.
     pub(super) edns: bool,
     /// With a cookie.
     pub(super) cookie: bool,
-    /// In random case, which the answer has to have too.
+    /// In random case, which the response must have too.
     pub(super) exact_case: bool,
-    /// It was refused with BADCOOKIE once, and has the cookie that came with that.
+    /// It follows BADCOOKIE, with the cookie of that response.
     pub(super) again: bool,
 }
 
-/// What one upstream has shown.
+/// The observed capabilities of one upstream.
 #[derive(Clone, Debug)]
 pub(super) struct Habits {
     client_cookie: [u8; CLIENT_LEN],
     cookies: Cookies,
-    /// It is asked without EDNS until then.
+    /// Queries have no EDNS until then.
     plain_until: Nanos,
-    /// It is asked in lower case until then.
+    /// Queries are in lower case until then.
     caseless_until: Nanos,
-    /// Answers in another case since the last in the right one.
+    /// Number of responses in another case since the last in the right one.
     other_cases: u8,
 }
 
-/// What is known of an upstream's cookies.
+/// The known state of an upstream's cookies.
 #[derive(Clone, Debug)]
 enum Cookies {
     /// Nothing yet.
     Unknown,
-    /// It sends them; this was the last.
+    /// It sends cookies; this was the last one.
     Server(Box<[u8]>),
-    /// It does not send them, and is not sent any until then.
+    /// It does not send cookies. Queries have none until then.
     None { until: Nanos },
 }
 
-/// What the cookie of an answer shows.
+/// The result of the cookie check of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CookieSeen {
-    /// Nothing against the answer.
+    /// Valid.
     Fine,
-    /// The answer is forged: its client cookie is another's (RFC 7873 section 5.3).
+    /// The response is forged: it has another client cookie (RFC 7873 section 5.3).
     Forged,
-    /// The upstream has always sent a cookie, and here is none.
+    /// The upstream has always sent a cookie, and this response has none.
     Missing,
 }
 
 impl Habits {
-    /// An upstream of which nothing is known. The secret must be random.
+    /// The initial state of an upstream. The secret must be random.
     pub(super) fn new(secret: [u8; 16], upstream: SocketAddr) -> Self {
         // RFC 7873 section 4.1: a pseudorandom function of the server's address and a secret; of the client's
         // address too, which is not known here.
@@ -88,7 +88,7 @@ impl Habits {
         }
     }
 
-    /// How it is asked now.
+    /// The form of the next query.
     pub(super) fn form(&self, randomise_case: bool, now: Nanos) -> Form {
         let edns = self.plain_until <= now;
         let cookie = !matches!(self.cookies, Cookies::None { until } if until > now);
@@ -112,7 +112,7 @@ impl Habits {
         len
     }
 
-    /// Judges the cookie option of an answer to a question with a cookie, and learns from it.
+    /// Checks the cookie option of the response to a query with a cookie, and remembers the cookie.
     pub(super) fn heard_cookie(&mut self, option: Option<&[u8]>, now: Nanos) -> CookieSeen {
         match (option, &self.cookies) {
             (Some(option), _) => {
@@ -135,26 +135,26 @@ impl Habits {
         }
     }
 
-    /// It has answered over a connection, where nobody can pretend to be it, without a cookie.
+    /// It has responded over TCP, where it cannot be spoofed, without a cookie.
     pub(super) fn no_cookies(&mut self, now: Nanos) {
         self.cookies = Cookies::None {
             until: now + MEMORY_NS,
         };
     }
 
-    /// It has answered without EDNS what it could not answer with it (RFC 6891 section 6.2.2).
+    /// It has responded without EDNS to a query that it failed with EDNS (RFC 6891 section 6.2.2).
     pub(super) fn no_edns(&mut self, now: Nanos) {
         if self.plain_until <= now {
             self.plain_until = now + MEMORY_NS;
         }
     }
 
-    /// An answer had the case of its question.
+    /// A response had the case of the query.
     pub(super) fn same_case(&mut self) {
         self.other_cases = 0;
     }
 
-    /// An answer that had not was the same over a connection.
+    /// A response in another case was confirmed over TCP.
     pub(super) fn other_case(&mut self, now: Nanos) {
         self.other_cases += 1;
         if self.other_cases >= OTHER_CASES_MAX {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_cookie_is_sent_back_and_then_expected() {
+    fn server_cookie_is_sent_back_and_then_required() {
         let mut habits = habits();
         let client = cookie(&habits);
         assert_eq!(client.len(), CLIENT_LEN);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_without_cookies_is_not_sent_any_for_a_while() {
+    fn upstream_without_cookies_gets_none_for_a_while() {
         let mut habits = habits();
         assert_eq!(habits.heard_cookie(None, SECOND), CookieSeen::Fine);
         assert!(!habits.form(false, SECOND).cookie);
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn each_upstream_has_a_client_cookie_of_its_own() {
+    fn every_upstream_has_its_own_client_cookie() {
         let cookie = |address: &str| cookie(&Habits::new([1; 16], address.parse().unwrap()));
         assert_ne!(cookie("192.0.2.1:53"), cookie("192.0.2.2:53"));
         assert_eq!(cookie("192.0.2.1:53"), cookie("192.0.2.1:53"));
     }
 
     #[test]
-    fn three_other_cases_in_a_row_lead_to_lower_case_for_a_while() {
+    fn three_consecutive_other_cases_lead_to_lower_case_for_a_while() {
         let mut habits = habits();
         for _ in 0..2 {
             habits.other_case(SECOND);
@@ -231,7 +231,7 @@ mod tests {
     fn edns_is_tried_again_after_a_while() {
         let mut habits = habits();
         habits.no_edns(SECOND);
-        // An answer meanwhile does not prolong it.
+        // A response meanwhile does not extend the time.
         habits.no_edns(MEMORY_NS);
         assert!(!habits.form(true, MEMORY_NS).edns);
         assert!(habits.form(true, SECOND + MEMORY_NS).edns);

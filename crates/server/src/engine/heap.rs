@@ -1,13 +1,13 @@
-//! The entries of a table in the order of a number each: deadlines, counts. A heap that knows where
-//! each entry is, so that a number can be changed or taken away.
+//! Orders the entries of a table by a number each, such as a deadline or a count. The heap knows
+//! the position of each entry, so that its number can be changed or removed.
 
-/// Where an entry without a number is.
+/// The position of an entry without a number.
 const NOWHERE: u32 = u32::MAX;
 
-/// Children of a node. Four need half the levels of two, and stand in one line of the cache.
+/// Children of a node. Four need half as many levels as two, and fit into one cache line.
 const CHILDREN: usize = 4;
 
-/// Entries by their number, the least first; equal numbers in the order of the entries.
+/// Entries by their number in ascending order; equal numbers in the order of the entries.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
     nodes: Vec<(u64, u32)>,
@@ -16,7 +16,7 @@ pub(super) struct Heap {
 }
 
 impl Heap {
-    /// Sets the number of an entry, in place of the one that it may have.
+    /// Sets or replaces the number of an entry.
     pub(super) fn set(&mut self, entry: u32, number: u64) {
         let index = entry as usize;
         if self.places.len() <= index {
@@ -35,7 +35,7 @@ impl Heap {
         }
     }
 
-    /// Takes the number of an entry away, if it has one.
+    /// Removes the number of an entry, if it has one.
     pub(super) fn clear(&mut self, entry: u32) {
         let place = self.places.get(entry as usize).copied();
         let Some(place) = place.filter(|place| *place != NOWHERE) else {
@@ -56,17 +56,17 @@ impl Heap {
         place.is_some_and(|place| *place != NOWHERE)
     }
 
-    /// Entries with a number.
+    /// Number of entries with a number.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The least number and its entry.
+    /// The smallest number and its entry.
     pub(super) fn first(&self) -> Option<(u64, u32)> {
         self.nodes.first().copied()
     }
 
-    /// Takes out the first entry if its number is at most `limit`.
+    /// Removes and returns the first entry if its number is at most `limit`.
     pub(super) fn take(&mut self, limit: u64) -> Option<u32> {
         let (_, entry) = self.first().filter(|(number, _)| *number <= limit)?;
         self.clear(entry);
@@ -105,7 +105,7 @@ impl Heap {
 
     fn put(&mut self, place: usize, node: (u64, u32)) {
         self.nodes[place] = node;
-        // Entries have 32 bits, and none is there twice.
+        // Entries have 32 bits and are unique.
         self.places[node.1 as usize] = u32::try_from(place).unwrap_or(NOWHERE);
     }
 }
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_out_in_the_order_of_their_numbers(
+        fn entries_are_returned_in_order_of_their_numbers(
             steps in prop::collection::vec((0..40_u32, prop::option::of(0..50_u64)), 0..200),
         ) {
             let mut heap = Heap::default();

@@ -1,4 +1,5 @@
-//! Questions that upstreams are asked: one for each question, however many clients ask it.
+//! The questions that upstreams are queried for: one lookup for each question, shared by all its
+//! clients.
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rcode;
@@ -8,31 +9,30 @@ use super::heap::Heap;
 use super::upstreams::Asked;
 use crate::cache::{Key, KeyBuf};
 
-/// A question that upstreams are asked.
+/// A question that upstreams are queried for.
 pub(super) struct Lookup {
-    /// Its name as it is asked: in random case if that is wanted.
+    /// Its name in the case of the query: random if configured.
     pub(super) question: KeyBuf,
-    /// First of the queries that wait for it.
+    /// The first of the queries that wait for it.
     pub(super) waiters: Waiter,
     pub(super) begun: Nanos,
     pub(super) asked: Asked,
-    /// The newest of its open exchanges; each knows the one before.
+    /// The newest of its open exchanges; each refers to the one before.
     pub(super) exchanges: Option<u32>,
-    /// It has been asked as often as it may be, and waits for late answers.
+    /// It has no attempts left, and waits for late responses.
     pub(super) resting: bool,
-    /// It is asked over connections only: somebody forges answers to it.
+    /// It uses TCP only, because responses to it are forged.
     pub(super) connections_only: bool,
-    /// Datagrams that were nearly answers: all but the ID was right, or all but the question.
+    /// Number of UDP responses that match except for the ID or the question.
     pub(super) near_misses: u8,
-    /// The fingerprint of an answer that came in another case than the question.
+    /// The fingerprint of a response in another case than the query.
     pub(super) other_case: Option<u64>,
-    /// The last response code that an upstream gave for a failure, and its extended error, if any
-    /// did.
+    /// The last response code of a failure, and its extended error, if an upstream sent one.
     pub(super) failed: Option<(Rcode, Option<u16>)>,
 }
 
-/// One of the two things that a query can wait for, as number of the query times two plus
-/// number of the part; or nobody.
+/// A part of a query that waits, as two times the number of the query plus the number of the part;
+/// or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiter(pub(super) u32);
 
@@ -44,9 +44,9 @@ impl Waiter {
 pub(super) struct Lookups {
     slots: slab::Slab<Lookup>,
     by_key: HashTable<u32>,
-    /// Those that nobody waits for, by the moment since when.
+    /// Lookups without waiting queries, by the time since when.
     abandoned: Heap,
-    /// Those that another worker asks, by the moment until when it is waited for.
+    /// Lookups of other workers, by the time until which their outcome is awaited.
     elsewhere: Heap,
 }
 
@@ -64,7 +64,7 @@ impl Lookups {
         self.slots.len()
     }
 
-    /// How many of them are asked here.
+    /// Number of lookups of this worker.
     pub(super) fn asked_here(&self) -> usize {
         self.slots.len() - self.elsewhere.len()
     }
@@ -75,7 +75,7 @@ impl Lookups {
         self.by_key.find(key.hash(), same).copied()
     }
 
-    /// Adds a lookup of a question that has none, for which nobody waits yet.
+    /// Adds a lookup of a question that has none, without waiting queries.
     pub(super) fn add(&mut self, question: &Key<'_>, now: Nanos) -> u32 {
         let slot = self.slots.insert(Lookup {
             question: question.to_buf(),
@@ -89,7 +89,7 @@ impl Lookups {
             other_case: None,
             failed: None,
         });
-        // The settings bound their number far below 2^32.
+        // The settings limit their number to far less than 2^32.
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
         let slots = &self.slots;
         self.by_key.insert_unique(question.hash(), slot, |slot| {
@@ -107,7 +107,7 @@ impl Lookups {
         &mut self.slots[slot as usize]
     }
 
-    /// Notes whether anybody waits for a lookup.
+    /// Sets since when no query waits for a lookup; `None` if one does.
     pub(super) fn set_abandoned(&mut self, slot: u32, since: Option<Nanos>) {
         match since {
             Some(since) => self.abandoned.set(slot, since),
@@ -115,12 +115,12 @@ impl Lookups {
         }
     }
 
-    /// The lookup that nobody has waited for for the longest time.
+    /// The lookup that has had no waiting query for the longest time.
     pub(super) fn oldest_abandoned(&self) -> Option<u32> {
         self.abandoned.first().map(|(_, slot)| slot)
     }
 
-    /// Notes until when another worker is waited for, which asks a lookup.
+    /// Sets until when the outcome of another worker is awaited for a lookup.
     pub(super) fn set_elsewhere(&mut self, slot: u32, until: Option<Nanos>) {
         match until {
             Some(until) => self.elsewhere.set(slot, until),
@@ -128,22 +128,23 @@ impl Lookups {
         }
     }
 
-    /// Whether another worker asks a lookup.
+    /// Whether another worker has the claim for a lookup.
     pub(super) fn is_elsewhere(&self, slot: u32) -> bool {
         self.elsewhere.has(slot)
     }
 
-    /// A lookup whose other worker has been waited for for long enough.
+    /// Removes the deadline of a lookup whose claim of another worker has expired; returns the
+    /// lookup.
     pub(super) fn take_elsewhere(&mut self, now: Nanos) -> Option<u32> {
         self.elsewhere.take(now)
     }
 
-    /// When there is such a lookup.
+    /// Time at which the next claim of another worker expires.
     pub(super) fn next_elsewhere(&self) -> Option<Nanos> {
         self.elsewhere.first().map(|(until, _)| until)
     }
 
-    /// Takes a lookup out; returns the first of those that wait for it.
+    /// Removes a lookup; returns the first of the queries that wait for it.
     pub(super) fn remove(&mut self, slot: u32) -> Waiter {
         self.abandoned.clear(slot);
         self.elsewhere.clear(slot);
@@ -155,7 +156,7 @@ impl Lookups {
         lookup.waiters
     }
 
-    /// The places of those that somebody waits for, and since when each is asked for.
+    /// The slots of the lookups with waiting queries, and their start times.
     pub(super) fn waited_for(&self) -> impl Iterator<Item = (u32, Nanos)> {
         let waited_for = self
             .slots
@@ -164,19 +165,19 @@ impl Lookups {
         waited_for.filter_map(|(slot, lookup)| Some((u32::try_from(slot).ok()?, lookup.begun)))
     }
 
-    /// Whether a lookup of that moment is there, and somebody waits for it.
+    /// Whether a lookup with this start time exists and has waiting queries.
     pub(super) fn is_waited_for(&self, slot: u32, begun: Nanos) -> bool {
         let lookup = self.slots.get(slot as usize);
         lookup.is_some_and(|l| l.begun == begun && l.waiters != Waiter::NOBODY)
     }
 
-    /// Whether anybody waits for a lookup; `None` if it is no more.
+    /// Whether a lookup has waiting queries; `None` if it has ended.
     pub(super) fn has_waiters(&self, slot: u32) -> Option<bool> {
         let lookup = self.slots.get(slot as usize)?;
         Some(lookup.waiters != Waiter::NOBODY)
     }
 
-    /// The places of all lookups.
+    /// The slots of all lookups.
     pub(super) fn all(&self) -> Vec<u32> {
         let all = self.slots.iter().map(|(slot, _)| u32::try_from(slot));
         all.filter_map(Result::ok).collect()

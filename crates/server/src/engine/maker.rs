@@ -1,4 +1,4 @@
-//! Makes answers from settings and cache, and sends those again that are kept as they were sent.
+//! Builds responses from settings and cache, and sends cached rendered ones again.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::counts::Counts;
 use crate::settings::dns64::{Dns64, DomainAction};
 use crate::settings::{AnyPolicy, Settings};
 
-/// What answers are made from, and where they are written.
+/// The data for responses, and the buffer that they are written to.
 pub(super) struct Maker {
     pub(super) settings: Rc<Settings>,
     pub(super) cache: Arc<Cache>,
-    /// Answers as they were sent, if they are kept.
+    /// The cache of rendered responses, if there is one.
     rendered: Option<Arc<Rendered>>,
     /// The policy of each view.
     policies: Box<[Arc<Policy>]>,
-    /// Answers to fetch again, found while queries were answered.
+    /// Responses to refresh, found while queries were answered.
     pub(super) ending: Vec<KeyBuf>,
-    /// The answer that was made last.
+    /// The last response.
     pub(super) frame: Box<[u8]>,
     counts: Arc<Counts>,
 }
@@ -36,8 +36,8 @@ pub(super) struct Maker {
 /// Longest DNS message (RFC 1035 section 4.2.2).
 const MESSAGE_MAX: usize = 65_535;
 
-/// Where room in the cache is short, an answer is rendered again after so many seconds, so that the
-/// answers that it is made of are seen to be in use.
+/// If the cache is almost full, a response is rendered again after this number of seconds, so that
+/// the upstream responses that it depends on count as used.
 const TOUCH_S: u32 = 60;
 
 impl Maker {
@@ -53,22 +53,22 @@ impl Maker {
         }
     }
 
-    /// Takes on new settings and returns the old ones.
+    /// Changes the settings and returns the old ones.
     pub(super) fn reload(&mut self, settings: &Settings) -> Rc<Settings> {
         self.cache.configure(&settings.cache);
         self.rendered = self.cache.rendered();
         self.policies = policies(settings, &self.cache);
         let old = std::mem::replace(&mut self.settings, Rc::new(settings.clone()));
         if (old.any, &old.forward_special) != (settings.any, &settings.forward_special) {
-            // Other questions are answered here now.
+            // The set of locally answered queries has changed.
             self.cache.forget_rendered();
         }
         old
     }
 
-    /// Sends an answer again that was kept as it was sent, by clients of the same policy: writes it into
-    /// `frame` and returns its octets. There is one from the time on that it was first made until the
-    /// answers that it was made of end, or are to be refreshed.
+    /// Writes the cached rendered response for clients with the same policy into `frame` and
+    /// returns its length. It is in the cache from its first rendering until the upstream responses
+    /// that it depends on expire or must be refreshed.
     pub(super) fn answer_rendered(
         &self,
         asker: &Asker,
@@ -92,11 +92,11 @@ impl Maker {
         SentAgain::Yes(len)
     }
 
-    /// One step of the procedure for a query. Its answer is kept as it is sent, for whoever asks the
-    /// same, if it counts down evenly.
+    /// Runs one step of the procedure for a query. The response is cached as rendered, for all
+    /// clients with the same query, if its TTLs count down evenly.
     fn step(&mut self, query: &Query, now: Nanos) -> Step {
         if self.rendered.is_some() && query.may_be_kept(seconds(now)) {
-            // All that any client gets, or it is not kept.
+            // Rendered for the client that gets most, or not cached.
             let fullest = rendered::fullest(&query.asker, MESSAGE_MAX);
             match self.step_as(&fullest, query) {
                 Step::Need(part) => return Step::Need(part),
@@ -110,15 +110,15 @@ impl Maker {
         self.step_as(&query.asker, query)
     }
 
-    /// One step for a query as if this asker had asked it.
+    /// Runs one step for a query as if it came from this asker.
     fn step_as(&mut self, asker: &Asker, query: &Query) -> Step {
         let dns64 = self.settings.views[query.view].dns64.as_ref();
         let plan = &query.plan;
         plan.step(asker, dns64, &query.known(), &mut self.frame)
     }
 
-    /// Keeps the answer in the frame, of `len` octets, if it can be, and makes it that of the query.
-    /// `None`: the query's has to be made by itself.
+    /// Caches the response in the frame, of `len` octets, if possible, and converts it to the
+    /// response to this query. `None` if the query needs a response of its own.
     fn keep(&mut self, query: &Query, len: usize, made: Made, now: Nanos) -> Option<usize> {
         let mut ttls = [0; TTLS_MAX];
         let kept = rendered::keep(&mut self.frame[..len], &mut ttls)?;
@@ -145,8 +145,8 @@ impl Maker {
         rendered::complete(&query.asker, kept.len, error, &mut self.frame)
     }
 
-    /// Answers a query that needs no upstream (then the length of the answer), or makes a plan
-    /// for it.
+    /// Answers a query that needs no upstream and returns the length of the response, or makes a
+    /// plan for it.
     pub(super) fn begin(&mut self, asker: &Asker, view: usize) -> Result<usize, Plan> {
         if asker.rtype == Rtype::ANY && self.settings.any == AnyPolicy::Minimal {
             return Ok(reply::any_minimal(asker, &mut self.frame));
@@ -162,12 +162,13 @@ impl Maker {
         plan.map_or_else(Ok, Err)
     }
 
-    /// The generation of rendered answers that an answer which is begun now may be one of.
+    /// The current generation of rendered responses, for a response that is started now.
     pub(super) fn generation(&self) -> Option<u32> {
         self.rendered.as_ref().map(|store| store.generation())
     }
 
-    /// Answers a question for a special-use name, unless it is to be forwarded. The answer is in the frame.
+    /// Answers a query for a special-use name, unless it must be forwarded. The response is in the
+    /// frame.
     fn answer_special(&mut self, asker: &Asker, view: usize) -> Option<usize> {
         let dns64 = self.settings.views[view].dns64.as_ref();
         if let Some(len) = special::answer(asker, dns64, &mut self.frame) {
@@ -180,8 +181,8 @@ impl Maker {
         Some(len)
     }
 
-    /// The answer to the question that a part of a query has come to, if that is for a special-use name to
-    /// which aliases or a synthesised address lead. The frame is overwritten.
+    /// The response to the current question of a query's part, if aliases or a synthesised address
+    /// lead to a special-use name. Overwrites the frame.
     fn special_target(&mut self, query: &Query, part: Part) -> Option<Learnt> {
         let asker = query.target(part)?;
         let len = self.answer_special(&asker, query.view)?;
@@ -190,12 +191,13 @@ impl Maker {
         Some(Learnt {
             stored: Arc::new(stored),
             age: Age::Seconds(0),
-            // Its TTLs do not count down: no response with it is sent again.
+            // Its TTLs do not count down: no response with it is cached as rendered.
             until_s: 0,
         })
     }
 
-    /// Goes through the procedure as far as results and cache allow. An answer is in the frame.
+    /// Continues the procedure as far as known responses and the cache permit. A response is in the
+    /// frame.
     pub(super) fn advance(&mut self, query: &mut Query, now: Nanos) -> Step {
         loop {
             let step = self.step(query, now);
@@ -211,8 +213,8 @@ impl Maker {
         }
     }
 
-    /// Makes an answer without that to the question itself, which does not come (RFC 6147 section
-    /// 5.1.3), if there are A records to make it of. An answer is in the frame.
+    /// Builds a response without the AAAA response, which does not arrive (RFC 6147 section 5.1.3),
+    /// if there are A records. The response is in the frame.
     fn without_first(&mut self, query: &mut Query, now: Nanos) -> Step {
         self.recall(query, Part::Second, now);
         let asked = Asked {
@@ -235,8 +237,8 @@ impl Maker {
             .step(&query.asker, dns64, &known, &mut self.frame)
     }
 
-    /// Looks for a part of a query in the cache, along aliases whose targets were asked for by
-    /// themselves or are special-use names; whether it is known then. The frame is overwritten.
+    /// Looks up a part of a query in the cache, and follows aliases whose targets were queried
+    /// separately or are special-use names. Returns whether it is complete. Overwrites the frame.
     pub(super) fn recall(&mut self, query: &mut Query, part: Part, now: Nanos) -> bool {
         while query.known[part as usize].is_none() {
             let special = self.special_target(query, part);
@@ -248,7 +250,7 @@ impl Maker {
         true
     }
 
-    /// What the cache has for the question that a part of a query has come to.
+    /// Looks up the current question of a query's part in the cache.
     fn recall_link(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
         let question = query.question(part);
         match self.find(&question, now) {
@@ -275,13 +277,13 @@ impl Maker {
         matches!(self.find(&query.question(part), now), Found::Fresh(..))
     }
 
-    /// What the cache has for a question.
+    /// Looks up a question in the cache.
     pub(super) fn find(&self, key: &Key<'_>, now: Nanos) -> Found {
         let settings = &self.settings.cache;
         self.cache.find(settings, key, now)
     }
 
-    /// Whether it is likely that A records will be needed for a query.
+    /// Whether a query probably needs A records.
     pub(super) fn may_synthesise(&self, query: &Query) -> bool {
         let dns64 = self.settings.views[query.view].dns64.as_ref();
         let excluded = |dns64: &Dns64| {
@@ -294,11 +296,11 @@ impl Maker {
     }
 }
 
-/// Whether an answer could be sent as it was before.
+/// The outcome of an attempt to send a cached rendered response.
 pub(super) enum SentAgain {
-    /// Yes, in so many octets.
+    /// Sent, with this length in octets.
     Yes(usize),
-    /// There is one, which is longer than this asker can take.
+    /// The cached response exceeds the client's limit.
     TooLong,
     /// There is none.
     No,

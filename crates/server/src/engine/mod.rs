@@ -1,23 +1,23 @@
-//! The server without sockets and clocks: queries, answers of upstreams and moments go in,
-//! [`Actions`] come out. One engine belongs to one thread.
+//! The server without sockets and clocks: its input are queries, responses of upstreams and timers,
+//! its output are [`Actions`]. One engine belongs to one thread.
 //!
-//! - [`actions`]: what comes out;
-//! - `resolve`: the procedure of RFC 6147, a pure function; `maker`: turns it over the cache;
-//! - `waiting`: holds queries until they can be answered or their time is over; `queries`: the table
-//!   of them; `fairness`: who gives way when it is full;
-//! - `exchange`: asks upstreams; `replies`: takes their answers; `lookups`: questions, each asked
-//!   once for all who wait; `exchanges`: what was sent and not answered; `ask`: the bytes of questions,
-//!   and whether replies fit;
-//! - `upstreams`: whom to ask; `ports`: from which port; `rtt`: how long each is waited for; `habits`: what
-//!   each can do;
-//! - `sharing`: what other workers ask, and are told;
-//! - `servfail`: why clients get SERVFAIL;
-//! - `heap`: deadlines; [`rate_limit`]: responses to one network.
+//! - [`actions`]: the output;
+//! - `resolve`: the procedure of RFC 6147, a pure function; `maker`: runs it on the cache;
+//! - `waiting`: holds queries until they can be answered or reach their deadline; `queries`: the
+//!   table of them; `fairness`: selects the query to evict when it is full;
+//! - `exchange`: queries upstreams; `replies`: handles their responses; `lookups`: the questions,
+//!   each shared by all queries that wait for it; `exchanges`: queries to upstreams without a
+//!   response; `ask`: the format of queries, and whether responses match them;
+//! - `upstreams`: selects the upstream; `ports`: selects the local port; `rtt`: the timeout of an
+//!   upstream; `habits`: its capabilities;
+//! - `sharing`: shares queries in flight with other workers;
+//! - `servfail`: the reasons of SERVFAIL;
+//! - `heap`: deadlines; [`rate_limit`]: the rate of responses to one network.
 //!
-//! What happens when a table is full: of the queries that wait, the oldest of the network that has the
-//! most is answered SERVFAIL and counted, or the new one if no network has more than its share;
-//! cached answers go on being served. Lookups that nobody waits for end. The cache drops what is used
-//! least.
+//! When a table is full: of the waiting queries, the oldest of the network with the most is
+//! answered SERVFAIL and counted, or the new one if no network has more than its share; cached
+//! responses are still sent. Lookups without waiting queries end. The cache evicts the least used
+//! entries.
 
 pub mod actions;
 mod ask;
@@ -80,41 +80,40 @@ pub struct Engine {
     random: StdRng,
     limiter: Option<RateLimiter>,
     queries: slab::Slab<Query>,
-    /// By the next moment of each.
+    /// The queries by their next timer.
     query_timers: Heap,
     shares: Shares,
     lookups: Lookups,
     exchanges: Exchanges,
     upstreams: Upstreams,
     ports: Ports,
-    /// Queries that have learnt something and wait for room in a turn.
+    /// Queries that have a new response and wait for the next iteration.
     woken: VecDeque<u32>,
-    /// Lookups that an upstream left unanswered which was silent and has answered again, and since
-    /// when each is asked for.
+    /// Pending lookups of an upstream that has responded after a silence, with their start times.
     again: VecDeque<(u32, Nanos)>,
-    /// How many of them may be asked once more in the next turn.
+    /// How many of them may be retried in the next iteration.
     again_room: usize,
-    /// `None`: it is the only one on its cache.
+    /// `None` if no other engine uses its cache.
     sharing: Option<Sharing>,
 }
 
-/// What an engine gets by chance, from the operating system or from a test.
+/// The random data of an engine, from the operating system or from a test.
 #[derive(Clone, Debug)]
 pub struct Seeds {
-    /// For IDs, ports and choices.
+    /// For IDs, ports and random selection.
     pub random: [u8; 32],
     /// Secret of the DNS cookies; the same for all engines of a server.
     pub cookies: [u8; 16],
 }
 
-/// A query that upstreams have held up this long is answered SERVFAIL: a little before its client
-/// gives up. It also bounds how many answers can be held back to leave all at once (DNSBomb,
+/// A query that is pending for this time is answered SERVFAIL: a little before its client's
+/// timeout. It also limits how many responses can be delayed and sent at once (DNSBomb,
 /// CVE-2024-33655).
 pub const DEADLINE_NS: Nanos = 4_500_000_000;
 
 impl Engine {
-    /// An engine that shares a cache with the others of its server. It asks what others ask too, unless
-    /// [`Engine::share`] is called.
+    /// Creates an engine that shares a cache with the others of its server. It does not share
+    /// queries in flight, unless [`Engine::share`] is called.
     pub fn new(settings: &Settings, cache: Arc<Cache>, counts: Arc<Counts>, seeds: &Seeds) -> Self {
         let mut random = StdRng::from_seed(seeds.random);
         let [a, b, c, d, ..] = seeds.random;
@@ -141,19 +140,19 @@ impl Engine {
         }
     }
 
-    /// The settings in force.
+    /// The current settings.
     pub fn settings(&self) -> &Settings {
         &self.maker.settings
     }
 
-    /// What it counts.
+    /// The counters.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// A client's message has come. An immediate response over UDP is written into `frame`, which
-    /// has room for the largest ([`Settings::udp_size`]), and its length returned; 0: none, or in
-    /// `actions`, now or later. For a connection the frame is not used and may be empty.
+    /// Handles a client's message. An immediate UDP response is written into `frame`, which must
+    /// have room for the largest ([`Settings::udp_size`]), and its length returned; 0: no response,
+    /// or one in `actions`, now or later. For TCP the frame is not used and may be empty.
     pub fn on_query(
         &mut self,
         client: Client,
@@ -230,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// Answers a query, from what is here or after asking upstreams.
+    /// Answers a query, from the cache or after querying upstreams.
     fn resolve(
         &mut self,
         client: Client,
@@ -252,7 +251,7 @@ impl Engine {
                 self.respond(client, len, frame, actions)
             }
             Err(plan) => {
-                // One that is kept already, but too long for this client, is not kept once more.
+                // A rendered response that is only too long for this client is not cached again.
                 let generation = self.maker.generation();
                 let generation = generation.filter(|_| matches!(sent, SentAgain::No));
                 let mut query = Query::new(client, asker, name_hash, view, plan, now, generation);
@@ -276,8 +275,8 @@ impl Engine {
         }
     }
 
-    /// Answers a query by a response that is kept as it was sent, if there is one. Its length is
-    /// that in the outgoing `frame`.
+    /// Answers a query with a cached rendered response, if there is one. Its length is that in the
+    /// outgoing `frame`.
     #[expect(
         clippy::too_many_arguments,
         reason = "a query and where its answer goes"
@@ -310,7 +309,7 @@ impl Engine {
         sent
     }
 
-    /// Gives the message in the maker's frame to a client at once: over UDP in the outgoing
+    /// Sends the message in the maker's frame to a client at once: over UDP in the outgoing
     /// `frame`. Returns its length there.
     fn respond(
         &self,
@@ -340,7 +339,7 @@ impl Engine {
         actions.reply(client, message, took_ns);
     }
 
-    /// Time has passed: meets the deadlines that are due, and begins a new turn.
+    /// Starts a new iteration and handles the deadlines that have passed.
     pub fn on_timer(&mut self, now: Nanos, actions: &mut Actions) {
         self.ports.turn();
         self.wake(now, actions);
@@ -353,7 +352,7 @@ impl Engine {
         self.counts.lookups_in_flight.set(in_flight);
     }
 
-    /// When [`Engine::on_timer`] has something to do; 0: at once.
+    /// Time of the next call of [`Engine::on_timer`]; 0: at once.
     pub fn next_deadline(&self) -> Option<Nanos> {
         if !self.woken.is_empty() || self.again_room > 0 {
             return Some(0);
@@ -369,7 +368,7 @@ impl Engine {
         self.queries.is_empty()
     }
 
-    /// Takes on new settings. Cache and queries stay; questions in flight are asked again if the
+    /// Changes the settings. Cache and queries remain; queries in flight are sent again if the
     /// upstreams have changed.
     pub fn reload(&mut self, settings: &Settings, now: Nanos, actions: &mut Actions) {
         let old = self.maker.reload(settings);
@@ -378,7 +377,7 @@ impl Engine {
         }
         for (_, query) in &mut self.queries {
             query.view = settings.view_of(query.client.address().ip());
-            // Its plan is that of the settings before.
+            // Its plan depends on the old settings.
             query.generation = None;
         }
         if old.upstreams != settings.upstreams || old.selection != settings.selection {
@@ -389,7 +388,7 @@ impl Engine {
         }
     }
 
-    /// What is known of an upstream, by its number in the settings.
+    /// The state of an upstream, by its number in the settings.
     pub fn upstream(&self, server: usize) -> Option<UpstreamState> {
         self.upstreams.state(server)
     }
@@ -425,7 +424,7 @@ impl Engine {
     }
 }
 
-/// A client gets no answer. Whoever holds its connection has to know, or it would wait for one.
+/// A client gets no response. A TCP connection must be told, or it would wait for one.
 fn stay_silent(client: Client, actions: &mut Actions) {
     if let Client::Tcp { .. } = client {
         actions.reply(client, &[], 0);
@@ -438,7 +437,7 @@ fn limiter(settings: &Settings, random: &mut StdRng) -> Option<RateLimiter> {
     Some(RateLimiter::new(limit, random.next_u64()))
 }
 
-/// Upstreams of which nothing is known.
+/// Upstreams in their initial state.
 fn upstreams(settings: &Settings, random: &mut StdRng) -> Upstreams {
     use rand::Rng as _;
     let mut secret = [0; 16];
@@ -447,14 +446,15 @@ fn upstreams(settings: &Settings, random: &mut StdRng) -> Upstreams {
 }
 
 impl Counts {
-    /// Counts an answer by how it was made.
+    /// Counts a response by the way it was built.
     fn count_made(&self, made: Made) {
         if let Some(counter) = self.made(made) {
             counter.tick();
         }
     }
 
-    /// Sets the counters of whoever sends kept answers again and does nothing else, by the notes of the answers.
+    /// Sets the counters of a sender that only sends cached rendered responses, such as the driver,
+    /// by the notes of the responses.
     pub(crate) fn set_sent_again(&self, by_note: &[u64; 256]) {
         let mut hits = 0;
         let mut by_made = [0; Made::ALL.len()];
@@ -472,7 +472,7 @@ impl Counts {
         }
     }
 
-    /// The counter of answers that were made so.
+    /// The counter of responses that were built in this way.
     fn made(&self, made: Made) -> Option<&Counter> {
         Some(match made {
             Made::Forwarded => return None,

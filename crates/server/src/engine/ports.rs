@@ -1,12 +1,12 @@
-//! From which local port a question to an upstream leaves.
+//! Selects the local port of a query to an upstream.
 //!
-//! Each question leaves from the next port of its upstream's pool, so that thousands of questions
-//! leave from as many ports before one comes round again. By then its socket is renewed at another
-//! random port, unless it is young.
+//! Each query uses the next port of its upstream's pool, so that thousands of queries use as many
+//! ports before one is used again. By then its socket is replaced by one at another random port,
+//! unless it is new.
 //!
-//! When turns are so full that queries wait for the next one, the questions of a turn share four ports,
-//! and travel together. Whoever forges an answer has to guess the port of one question among those of
-//! the pool, whether or not another question leaves from the same one.
+//! If the iterations of the worker are so full that queries wait for the next one, the queries of
+//! an iteration share four ports and are sent together. An attacker must guess the port of a query
+//! among those of the pool, whether or not another query uses the same one.
 
 use dns64_transport::clock::{Nanos, SECOND};
 
@@ -18,49 +18,50 @@ pub(super) struct Ports(Vec<Pool>);
 /// The local ports of one upstream.
 struct Pool {
     ports: Box<[Port]>,
-    /// Port that is taken next.
+    /// The next port.
     next: usize,
-    /// Ports that this turn's questions share, if they do, and how many questions that were.
+    /// Shared ports of this iteration, and number of its queries.
     shared: [usize; PORTS_SHARED],
     asked: usize,
-    /// Whether they do.
+    /// Whether the ports are shared.
     is_full: bool,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Port {
-    /// Questions in flight there.
+    /// Number of queries in flight.
     in_flight: u16,
-    /// When it was opened; `None`: not by this pool.
+    /// Opening time; `None` if this pool has not opened it.
     opened_at: Option<Nanos>,
 }
 
-/// Questions of one turn, to one upstream, from which on those of the next turns share ports: as many
-/// as a turn has queries. Each port costs a `sendmmsg` and a `recvmmsg`.
+/// Number of queries to one upstream in an iteration from which on the next iterations share ports:
+/// the number of queries that an iteration handles. Each port costs a `sendmmsg` and a `recvmmsg`.
 const FULL_TURN: usize = 64;
 
-/// They share them up to a turn with fewer questions than these: turns are shorter when ports are
-/// shared, and would be full by turns otherwise.
+/// Ports are shared until an iteration has fewer queries than this. The limit is lower, because
+/// iterations are shorter with shared ports, and sharing would otherwise alternate.
 const QUIET_TURN: usize = 16;
 
-/// Ports that each 64 questions of a turn share: few enough replies come to one for its receive buffer.
+/// Number of ports that each 64 queries of an iteration share: so few responses arrive at one that
+/// they fit into its receive buffer.
 const PORTS_SHARED: usize = 4;
 
-/// A port that comes round is used again if it was opened within so long: below some hundred
-/// questions a second every question has a port of its own, above that a socket serves for some.
+/// Age up to which a port is used again. Up to some hundred queries per second, every query has its
+/// own port; above that, a socket serves several.
 const LIFE_NS: Nanos = 10 * SECOND;
 
-/// Ports with questions in flight that are passed over so that they can be renewed once those have
-/// ended; a bound on the search.
+/// Largest number of old ports with queries in flight that a search skips, so that they can be
+/// replaced later.
 const PASSED_MAX: usize = 16;
 
 impl Ports {
-    /// Pools of so many ports for so many upstreams.
+    /// Creates pools of this many ports for each upstream.
     pub(super) fn new(upstreams: usize, ports: usize) -> Self {
         Self((0..upstreams).map(|_| Pool::new(ports)).collect())
     }
 
-    /// The port that a question to `server` leaves from, counted as in flight there.
+    /// Selects the port of a query to `server`, and counts the query there.
     pub(super) fn take(&mut self, server: usize, now: Nanos, actions: &mut Actions) -> usize {
         let pool = &mut self.0[server];
         let place = pool.asked % PORTS_SHARED;
@@ -78,13 +79,13 @@ impl Ports {
         number
     }
 
-    /// A question is no longer in flight at a port.
+    /// Removes a query in flight from a port.
     pub(super) fn release(&mut self, server: usize, port: usize) {
         let port = &mut self.0[server].ports[port];
         port.in_flight = port.in_flight.saturating_sub(1);
     }
 
-    /// A new turn: its questions leave from other ports.
+    /// Starts a new iteration, with other ports.
     pub(super) fn turn(&mut self) {
         for pool in &mut self.0 {
             let least = if pool.is_full { QUIET_TURN } else { FULL_TURN };
@@ -105,7 +106,7 @@ impl Pool {
         }
     }
 
-    /// The next port in turn that is not old and in use, if there is one near.
+    /// The next port that is not both old and in use, if there is one nearby.
     fn next(&mut self, now: Nanos) -> usize {
         let mut number = self.next;
         for _ in 0..PASSED_MAX {
@@ -125,7 +126,7 @@ impl Port {
         self.opened_at.is_none_or(|at| now - at >= LIFE_NS)
     }
 
-    /// Whether the port is to be replaced now: it is old and nothing is in flight there.
+    /// Whether the port must be replaced now: it is old and has no queries in flight.
     fn renew(&mut self, now: Nanos) -> bool {
         let renews = self.in_flight == 0 && self.is_old(now);
         if renews {
@@ -140,7 +141,7 @@ mod tests {
     use super::super::actions::Action;
     use super::*;
 
-    /// Ports that questions of one turn leave from, and which of them are renewed first.
+    /// The ports of the queries of one iteration, and those that are replaced before.
     fn turn(ports: &mut Ports, questions: usize, now: Nanos) -> (Vec<usize>, Vec<usize>) {
         let mut actions = Actions::default();
         ports.turn();
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_question_has_a_port_of_its_own_until_the_pool_comes_round() {
+    fn every_query_has_its_own_port_until_the_pool_is_used_up() {
         let mut ports = Ports::new(1, 100);
         for number in 0..100 {
             let now = number as Nanos;
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_share_four_ports_from_a_full_turn_to_a_quiet_one() {
+    fn queries_share_four_ports_while_iterations_are_full() {
         let mut ports = Ports::new(1, 600);
         let distinct = |taken: &[usize]| {
             let distinct: std::collections::BTreeSet<_> = taken.iter().collect();
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_never_renewed_while_a_question_is_in_flight_there() {
+    fn port_with_query_in_flight_is_not_renewed() {
         let mut ports = Ports::new(1, 64);
         let (held, _) = turn(&mut ports, 3, 0);
         for round in 1..4 {
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_ports_are_old_and_in_use_they_are_used_on() {
+    fn old_ports_in_use_are_reused_if_no_others_are_left() {
         let mut ports = Ports::new(1, 64);
         for _ in 0..8 {
             turn(&mut ports, 8, 0);

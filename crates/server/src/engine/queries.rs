@@ -12,36 +12,36 @@ use crate::answer::asker::Asker;
 use crate::answer::stored::Kind;
 use crate::cache::{self, Key, Learnt, MESSAGE_MAX as RENDERED_MAX, seconds};
 
-/// A client's query, from the guard to its answer.
+/// A client's query, from the guard to its response.
 pub(super) struct Query {
     pub(super) client: Client,
     pub(super) asker: Asker,
-    /// The hash of its name, and that of the name that is asked for.
+    /// Hashes of its name and of the name in the query to upstreams.
     name_hash: u64,
     asked_hash: u64,
-    /// Number of the view that the client belongs to.
+    /// Number of the client's view.
     pub(super) view: usize,
     pub(super) plan: Plan,
     pub(super) arrived: Nanos,
-    /// The generation of rendered answers that its answer may be one of; `None`: it is not kept.
+    /// The generation of rendered responses for its response; `None` if it is not cached.
     pub(super) generation: Option<u32>,
-    /// What is known, by [`Part`].
+    /// Known responses by [`Part`].
     pub(super) known: [Option<Learnt>; 2],
-    /// How many responses it has learnt.
+    /// Number of upstream responses used.
     pub(super) responses: u8,
-    /// Aliases whose target is still to be learnt, by [`Part`].
+    /// Aliases whose target is not known yet, by [`Part`].
     chains: [Option<Box<Chain>>; 2],
-    /// What is waited for, by [`Part`].
+    /// Lookups that it waits for, by [`Part`].
     pub(super) waiting: [Option<Wait>; 2],
-    /// Moments still to come, by [`Moment`].
+    /// Its timers by [`Moment`].
     moments: [Nanos; MOMENTS],
-    /// A stale answer will do (RFC 8767).
+    /// Accepts a stale response (RFC 8767).
     pub(super) accepts_stale: bool,
-    /// A records will do where no AAAA answer has come (RFC 6147 section 5.1.3).
+    /// Accepts A records without an AAAA response (RFC 6147 section 5.1.3).
     pub(super) accepts_silence: bool,
 }
 
-/// The place of a query among those that wait for one lookup.
+/// The position of a query in the list of those that wait for a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wait {
     pub(super) lookup: u32,
@@ -49,25 +49,25 @@ pub(super) struct Wait {
     pub(super) after: Waiter,
 }
 
-/// What a query does when it has waited for some time.
+/// A timer of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// Asks for A records before it is known whether they are needed.
+    /// Queries A records before it is known whether they are needed.
     Ahead,
-    /// Takes a stale answer.
+    /// Accepts a stale response.
     Stale,
-    /// Takes the missing AAAA answer for none.
+    /// Treats the missing AAAA response as empty.
     Silence,
-    /// Ends.
+    /// Ends the query.
     End,
 }
 
 const MOMENTS: usize = 4;
 
-/// A moment that does not come.
+/// A timer that is not set.
 const NEVER: Nanos = Nanos::MAX;
 
-/// What is known of a part that ends with an alias: the upstreams are asked for the target.
+/// The known records of a part that ends with an alias, whose target is queried.
 struct Chain {
     learnt: Learnt,
     target: NameBuf,
@@ -115,7 +115,7 @@ impl Query {
         }
     }
 
-    /// The question that is to be asked for a part: at the target of an alias, if it came to one.
+    /// The current question of a part: for the target of an alias, if there is one.
     pub(super) fn question(&self, part: Part) -> Key<'_> {
         let (name, name_hash) = match &self.chains[part as usize] {
             Some(chain) => (&chain.target, chain.target_hash),
@@ -133,15 +133,15 @@ impl Query {
         self.known.iter().flatten()
     }
 
-    /// Until when the cache gives all that it is known by, in seconds on the engine's clock.
+    /// Time until which the cache returns all known responses, in seconds on the engine's clock.
     pub(super) fn until_s(&self) -> u32 {
         let all = self.learnt().map(|learnt| learnt.until_s);
         all.min().unwrap_or(0)
     }
 
-    /// Whether its answer may be kept as it is sent: what it is made of is in the cache, and of an age
-    /// that is known to the second. An answer of many records is not worth the try. A failure is left
-    /// out: it lasts for seconds, and an answer may take its place at any time.
+    /// Whether its response may be cached as rendered: the known responses are in the cache, and
+    /// their age is exact to the second. Responses with many records are not cached as rendered,
+    /// and neither are failures, which expire within seconds and may be replaced at any time.
     pub(super) fn may_be_kept(&self, now_s: u32) -> bool {
         let lasts = |learnt: &Learnt| {
             learnt.until_s > now_s
@@ -151,8 +151,8 @@ impl Query {
         self.generation.is_some() && now_s == seconds(self.arrived) && self.learnt().all(lasts)
     }
 
-    /// Whether all TTLs of its answer grow smaller by a second each second. Not so the fixed TTL of
-    /// synthesised records without SOA (RFC 6147 section 5.1.7).
+    /// Whether all TTLs of its response decrease by one each second. The fixed TTL of synthesised
+    /// records without SOA does not (RFC 6147 section 5.1.7).
     pub(super) fn counts_down(&self, made: Made) -> bool {
         let first = self.known[Part::First as usize].as_ref();
         match made {
@@ -167,13 +167,14 @@ impl Query {
         key_of(&self.asker, self.name_hash)
     }
 
-    /// Whether a part has come to an alias whose target is to be learnt.
+    /// Whether a part has an alias whose target is not known yet.
     pub(super) fn follows(&self, part: Part) -> bool {
         self.chains[part as usize].is_some()
     }
 
-    /// What a part has come to, as a client would ask for it: the target of an alias, or the name of the IPv4
-    /// address that a synthesised address stands for. `None` if it is the client's own question.
+    /// The current question of a part as a query of a client: for the target of an alias, or for
+    /// the reverse name of the IPv4 address of a synthesised one. `None` if it is the client's own
+    /// question.
     pub(super) fn target(&self, part: Part) -> Option<Asker> {
         if !self.follows(part) && !matches!(self.plan, Plan::Reverse(_)) {
             return None;
@@ -190,12 +191,12 @@ impl Query {
         })
     }
 
-    /// Takes the answer to the question of a part. If it ends with an alias, the part is not known
-    /// before its target is (RFC 6147 section 5.1.5). Aliases that go round or are too many are
-    /// an error (RFC 1034 section 3.6.2).
+    /// Adds the response to the current question of a part. If it ends with an alias, the part is
+    /// not known until its target is (RFC 6147 section 5.1.5). Loops and chains of too many aliases
+    /// are an error (RFC 1034 section 3.6.2).
     pub(super) fn learn(&mut self, part: Part, learnt: Learnt) {
         self.responses += 1;
-        // Records behind too many aliases are not in the whole.
+        // Records after too many aliases are not in the combined response.
         let has_records = learnt.stored.kind() == Kind::Positive;
         let whole = match self.chains[part as usize].take() {
             Some(chain) => {
@@ -228,12 +229,12 @@ impl Query {
         self.moments[moment as usize] = at;
     }
 
-    /// The next moment.
+    /// Time of the next timer.
     pub(super) fn next_moment(&self) -> Nanos {
         self.moments.iter().copied().min().unwrap_or(NEVER)
     }
 
-    /// Takes out the next moment, if it has come.
+    /// Removes and returns the next timer, if its time has come.
     pub(super) fn take_moment(&mut self, now: Nanos) -> Option<Moment> {
         let all = [Moment::Ahead, Moment::Stale, Moment::Silence, Moment::End];
         let next = all.into_iter().min_by_key(|m| self.moments[*m as usize])?;
@@ -253,7 +254,7 @@ pub(super) fn key_of(asker: &Asker, name_hash: u64) -> Key<'_> {
 }
 
 impl Waiter {
-    /// The waiter that is one part of a query.
+    /// The waiter for one part of a query.
     pub(super) fn new(query: u32, part: Part) -> Self {
         Self(query << 1 | part as u32)
     }

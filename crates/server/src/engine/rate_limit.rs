@@ -1,8 +1,8 @@
-//! The bound on UDP responses to one client network, against the use of this server to flood a
+//! Limits the UDP responses to one client network, so that the server cannot be used to flood a
 //! third party: the generic cell rate algorithm (ITU-T I.371 annex A, "virtual scheduling").
 //!
-//! A table of fixed size, no memory per client: networks whose hashes collide share a cell and
-//! its bound. Which ones do depends on a random seed, and nobody can choose it.
+//! The table has a fixed size, without memory per client: networks whose hashes collide share a
+//! cell and its limit. A random seed determines the collisions, so that nobody can choose them.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
@@ -13,47 +13,45 @@ use siphasher::sip::SipHasher13;
 use crate::settings::RateLimit;
 use crate::settings::nets::ClientNetwork;
 
-/// Cells, 16 octets each: 1 MiB.
+/// Number of cells, 16 octets each: 1 MiB.
 const CELLS: usize = 1 << 16;
 
-/// What becomes of one response.
+/// The decision about one response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateVerdict {
-    /// It is sent.
+    /// Send it.
     Send,
-    /// It is sent without records and with TC set.
+    /// Send it without records and with TC set.
     Truncate,
-    /// It is not sent.
+    /// Do not send it.
     Drop,
 }
 
-/// The bound and how far each network is from it. One for each worker, which bounds what that
-/// worker sends.
+/// The limit, and the state of each network. Each worker has its own limiter for its responses.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     cells: Box<[Cell]>,
-    /// Time that one response takes in the long run.
+    /// Interval of responses at the limit.
     interval_ns: Nanos,
-    /// How far ahead of time a response may be.
+    /// Largest time by which a response may be early.
     tolerance_ns: Nanos,
     slip: u32,
     seed: u64,
 }
 
-/// The networks of one hash.
+/// The state of the networks with one hash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    /// When the next response is due if they come at the bound: the algorithm's theoretical
-    /// arrival time.
+    /// Time of the next response at the limit: the algorithm's theoretical arrival time.
     due_ns: Nanos,
-    /// Responses over the bound since the last that was truncated.
+    /// Responses above the limit since the last truncated one.
     over: u32,
 }
 
 impl RateLimiter {
-    /// A limiter under which no network has had a response. The seed must be random.
+    /// A limiter in its initial state. The seed must be random.
     pub fn new(limit: RateLimit, seed: u64) -> Self {
-        // Rounded up, so that no second has more than its number.
+        // Rounded up, so that no second exceeds the limit.
         let interval_ns = SECOND.div_ceil(u64::from(limit.responses_per_second.max(1)));
         Self {
             cells: vec![Cell::default(); CELLS].into(),
@@ -64,7 +62,7 @@ impl RateLimiter {
         }
     }
 
-    /// Judges one response to a client, at a time that does not go back.
+    /// Decides about one response to a client, at a time that does not decrease.
     pub fn check(&mut self, client: IpAddr, now_ns: Nanos) -> RateVerdict {
         let index = self.cell_of(client);
         let cell = &mut self.cells[index];
@@ -112,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_and_then_the_rate() {
+    fn burst_is_followed_by_the_rate() {
         let mut limiter = limiter(10, 3, 0);
         let client = ip("192.0.2.1");
         let start = 5 * SECOND;
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn every_nth_response_over_the_bound_is_truncated() {
+    fn every_nth_response_above_the_limit_is_truncated() {
         let over = |slip| -> Vec<RateVerdict> {
             let mut limiter = limiter(1, 1, slip);
             let client = ip("2001:db8::1");
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_a_24_or_a_56_and_others_are_not_touched() {
+    fn networks_of_24_and_56_bits_are_limited_separately() {
         let mut limiter = limiter(1, 1, 0);
         let mut check = |client| limiter.check(ip(client), SECOND);
         assert_eq!(check("192.0.2.1"), Send);
@@ -155,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_network_has_more_than_burst_and_rate_allow(
+        fn network_never_exceeds_burst_and_rate(
             rate in 1_u32..2000,
             burst in 0_u32..50,
             slip in 0_u32..4,
@@ -171,7 +169,7 @@ mod tests {
                     sent.push(now);
                 }
             }
-            // In every window that begins with a response.
+            // In every interval that begins with a response.
             for (i, &from) in sent.iter().enumerate() {
                 for (j, &to) in sent.iter().enumerate().skip(i) {
                     let allowed = u64::from(burst.max(1)) + (to - from) * u64::from(rate) / SECOND;

@@ -1,4 +1,4 @@
-//! What upstreams say: which of it is believed, and what follows from it.
+//! Validates the responses of upstreams and handles them.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::answer::stored::{Kind, Malformed, Stored, TtlBounds};
 use crate::cache::{self, Key};
 use crate::mailbox::ConnectionFailed;
 
-/// Datagrams with a wrong ID or a wrong question, at the right port from the right address, after
-/// which a lookup goes on over connections: somebody guesses. PowerDNS's `spoof-nearmiss-max` is 1;
-/// an upstream that answers twice is not to cost a connection.
+/// Number of UDP responses with a wrong ID or a wrong question, at the right port from the right
+/// address, after which a lookup uses TCP: an attacker is guessing. PowerDNS's `spoof-nearmiss-max`
+/// is 1; here it is larger, so that an upstream that responds twice does not cause a TCP query.
 const NEAR_MISSES_MAX: u8 = 3;
 
 impl Engine {
-    /// A datagram has come from an upstream. What is no answer to what was asked there is
-    /// counted, and the true answer still waited for: it cannot be crowded out by lies.
+    /// Handles a UDP response. One that does not match a query is counted, and the valid response
+    /// still awaited: forged responses cannot displace it.
     pub fn on_reply(
         &mut self,
         server: usize,
@@ -45,7 +45,7 @@ impl Engine {
         let exchange = self.exchanges.get(slot);
         let (form, rtt_ns) = (exchange.form, now.saturating_sub(exchange.sent_at));
         let Some(lookup) = exchange.lookup else {
-            // The answer is known already; the upstream lives.
+            // The lookup has ended, but the response shows that the upstream is up.
             self.counts.rejected_late.tick();
             self.close(slot);
             return self.heard(server, Some(rtt_ns), now, actions);
@@ -56,8 +56,8 @@ impl Engine {
                 self.counts.rejected_question.tick();
                 return self.doubt(lookup, server, now, actions);
             }
-            // Perhaps a lie that did not guess the case, perhaps a server that does not keep
-            // it: a connection tells.
+            // A forged response with a wrong case, or a server that does not copy the case: TCP
+            // shows which.
             Fit::OtherCase if form.exact_case => {
                 self.counts.rejected_case.tick();
                 self.lookups.get(lookup).other_case = ask::fingerprint(&reply);
@@ -84,8 +84,8 @@ impl Engine {
         self.judge(lookup, server, form, (&reply, stored), now, actions);
     }
 
-    /// Whether a reply in a datagram has the cookie that it should have (RFC 7873 section 5.3). If
-    /// not, what is to be done about it has been done.
+    /// Whether a UDP response has the required cookie (RFC 7873 section 5.3). If not, it is already
+    /// handled.
     fn believes(
         &mut self,
         slot: u32,
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// What became of a question that was asked over a connection.
+    /// Handles the outcome of a query over TCP.
     pub fn on_connection(
         &mut self,
         exchange: u64,
@@ -170,7 +170,8 @@ impl Engine {
         self.judge(lookup, server, form, (&reply, stored), now, actions);
     }
 
-    /// A datagram with an ID that is not in use at its port: if all else is right, somebody guesses.
+    /// Handles a UDP response with an ID that is not in use at its port: if all else matches, an
+    /// attacker is guessing.
     fn near_miss(
         &mut self,
         server: usize,
@@ -184,7 +185,7 @@ impl Engine {
         };
         let name = question.name.to_buf();
         let name_hash = cache::name_hash(&name);
-        // A reply does not say which of DO and CD its question had.
+        // A response does not contain DO and CD of its query.
         for (do_bit, cd) in [(false, false), (true, false), (false, true), (true, true)] {
             let key = Key::new(&name, name_hash, question.rtype, question.class, do_bit, cd);
             let Some(lookup) = self.lookups.find(&key) else {
@@ -199,8 +200,8 @@ impl Engine {
         }
     }
 
-    /// Somebody may be forging answers to a question. A few more, and datagrams are believed no
-    /// longer: the upstream is asked over a connection.
+    /// Counts a possibly forged response. At the limit, UDP responses are not accepted any more,
+    /// and the upstream is queried over TCP.
     fn doubt(&mut self, slot: u32, server: usize, now: Nanos, actions: &mut Actions) {
         let lookup = self.lookups.get(slot);
         lookup.near_misses = lookup.near_misses.saturating_add(1);
@@ -219,8 +220,8 @@ impl Engine {
         self.ask_connection(slot, server, form, now, actions);
     }
 
-    /// An upstream lives. If that was in doubt, it is asked again what is waited for, one question
-    /// for each that is answered.
+    /// An upstream is up. If it was silent before, pending lookups are retried, one for each
+    /// response.
     fn heard(&mut self, server: usize, rtt_ns: Option<Nanos>, now: Nanos, actions: &mut Actions) {
         if self.upstreams.is_silent(server) {
             self.begin_again();
@@ -248,7 +249,7 @@ impl Engine {
         Stored::accept(reply, &bounds)
     }
 
-    /// Takes an answer, or asks another upstream if this one has failed the question.
+    /// Accepts a response, or queries another upstream if this one has failed the query.
     fn judge(
         &mut self,
         slot: u32,
@@ -268,7 +269,7 @@ impl Engine {
         self.counts.upstream_rcode.tick();
         let stumbles = [Rcode::FORMERR, Rcode::NOTIMP].contains(&rcode);
         if form.edns && stumbles && !EdnsSeen::of(reply).present {
-            // It may not know EDNS (RFC 6891 section 7).
+            // The upstream may not support EDNS (RFC 6891 section 7).
             let plain = Form {
                 edns: false,
                 cookie: false,
@@ -282,7 +283,7 @@ impl Engine {
     }
 }
 
-/// The response code of an answer by which an upstream has failed the question.
+/// The response code with which an upstream has failed the query, if it has.
 fn refusal(stored: &Stored) -> Option<Rcode> {
     match stored.kind() {
         Kind::Failure(rcode) => Some(rcode).filter(|rcode| ask::is_refusal(*rcode)),

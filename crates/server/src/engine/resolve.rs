@@ -1,5 +1,5 @@
-//! The procedure of RFC 6147 as a pure function: from what is known of a query to its answer, or
-//! to what has to be asked first.
+//! The procedure of RFC 6147 as a pure function: from the known responses for a query to its
+//! response, or to the next query to upstreams.
 
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::name::NameBuf;
@@ -11,32 +11,33 @@ use crate::answer::synthesis::{Reason, Verdict};
 use crate::answer::{reply, reverse, service, synthesis};
 use crate::settings::dns64::Dns64;
 
-/// The two things that an answer can be made of.
+/// The two parts that a response can be built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The answer to the question itself; for a synthesised address, that of its IPv4 address.
+    /// The response to the question itself; for a synthesised address, to that for its IPv4
+    /// address.
     First = 0,
     /// The A records of the same name.
     Second = 1,
 }
 
-/// What is known so far.
+/// The known parts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Known<'a> {
     pub(super) first: Option<Aged<'a>>,
     pub(super) second: Option<Aged<'a>>,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The answer, of this many octets.
+    /// The response, with this length in octets.
     Answer(usize, Made),
-    /// This has to be known first.
+    /// This part must be queried first.
     Need(Part),
 }
 
-/// How an answer was made, for the counters.
+/// How a response was built, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
     Forwarded,
@@ -48,7 +49,7 @@ pub(super) enum Made {
 }
 
 impl Made {
-    /// All of them; the place of each is its note.
+    /// All variants; the position of each is its note.
     pub(super) const ALL: [Self; 7] = [
         Self::Forwarded,
         Self::Aaaa,
@@ -59,20 +60,20 @@ impl Made {
         Self::NoA,
     ];
 
-    /// A number to keep it as, with the number of responses that the answer was made of.
+    /// A number that encodes it, with the number of responses that the response was built from.
     pub(super) fn note(self, responses: u8) -> u8 {
-        // One of seven.
+        // There are seven.
         let place = u8::try_from(self.place()).unwrap_or_default();
         responses << MADE_BITS | place
     }
 
-    /// Its place among all.
+    /// Its position among all.
     pub(super) fn place(self) -> usize {
         let mut all = Self::ALL.iter();
         all.position(|made| *made == self).unwrap_or_default()
     }
 
-    /// What a note says.
+    /// Decodes a note.
     pub(super) fn from_note(note: u8) -> (Self, u8) {
         let place = note & ((1 << MADE_BITS) - 1);
         let made = Self::ALL.get(usize::from(place)).copied();
@@ -80,31 +81,31 @@ impl Made {
     }
 }
 
-/// Bits of a note for how an answer was made; the rest has room for 31 responses, more than two chains
-/// of aliases are made of.
+/// Bits of a note for the way a response was built. The others have room for 31 responses, more
+/// than two chains of aliases need.
 const MADE_BITS: u32 = 3;
 
-/// What is done with a query.
+/// The plan for a query.
 #[derive(Clone, Debug)]
 pub(super) enum Plan {
-    /// It is passed on.
+    /// Forward it.
     Forward,
-    /// It asks for AAAA records, which may have to be made.
+    /// It is for AAAA records, which may have to be synthesised.
     Aaaa,
-    /// It asks for the name of a synthesised address: that of this IPv4 address is asked for.
+    /// It is for the reverse name of a synthesised address: that of this IPv4 address is queried.
     Reverse(Box<NameBuf>),
 }
 
 impl Plan {
-    /// The plan for a query of a client with or without DNS64, and the answer if there is one
-    /// already.
+    /// The plan for a query of a client with or without DNS64, or the response if no upstream is
+    /// needed.
     pub(super) fn new(
         asker: &Asker,
         dns64: Option<&Dns64>,
         frame: &mut [u8],
     ) -> Result<Self, usize> {
         let Some(dns64) = dns64.filter(|_| asker.class == Class::IN) else {
-            // RFC 6147 section 5.1: other classes as if DNS64 were not there.
+            // RFC 6147 section 5.1: other classes as without DNS64.
             return Ok(Self::Forward);
         };
         match asker.rtype {
@@ -118,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// The name that is asked for.
+    /// The name in the query to upstreams.
     pub(super) fn name<'a>(&'a self, asker: &'a Asker) -> &'a NameBuf {
         match self {
             Self::Reverse(name) => name,
@@ -126,7 +127,7 @@ impl Plan {
         }
     }
 
-    /// One step of the procedure; an answer is written into `frame`.
+    /// Runs one step of the procedure; a response is written into `frame`.
     pub(super) fn step(
         &self,
         asker: &Asker,

@@ -1,17 +1,17 @@
-//! How long an upstream takes, and how long it is therefore waited for (RFC 6298).
+//! The round-trip time of an upstream and the timeout that follows from it (RFC 6298).
 
 use dns64_transport::clock::{Nanos, SECOND};
 
 const MILLISECOND: Nanos = SECOND / 1000;
 
-/// Wait for an upstream that has not answered yet, as in Unbound (`unknown-server-time-limit`).
+/// Timeout of an upstream that has not responded yet, as in Unbound (`unknown-server-time-limit`).
 const INITIAL_NS: Nanos = 376 * MILLISECOND;
 
-/// Shortest wait, as in Unbound (`infra-cache-min-rtt`).
+/// Shortest timeout, as in Unbound (`infra-cache-min-rtt`).
 const WAIT_MIN_NS: Nanos = 50 * MILLISECOND;
 
-/// Weights of one round trip in the smoothed time and in its variation, 1/8 and 1/4, and the number
-/// of variations that are waited beyond it (RFC 6298 section 2).
+/// Weights of one round trip in the smoothed time and in its variation, 1/8 and 1/4, and the factor
+/// of the variation in the timeout (RFC 6298 section 2).
 const TIME_SHARE: Nanos = 8;
 const VARIATION_SHARE: Nanos = 4;
 const VARIATIONS: Nanos = 4;
@@ -19,7 +19,7 @@ const VARIATIONS: Nanos = 4;
 /// The round-trip times of one upstream, smoothed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rtt {
-    /// `None` until the first answer.
+    /// `None` before the first response.
     smoothed: Option<Smoothed>,
 }
 
@@ -30,8 +30,8 @@ struct Smoothed {
 }
 
 impl Rtt {
-    /// Takes in one round trip. Each is of a question with an ID of its own, so that a late answer
-    /// is measured right, too (the difficulty that Karn's algorithm is for does not arise).
+    /// Adds one round trip. Each query has an ID of its own, so that a late response is measured
+    /// correctly too (the ambiguity that Karn's algorithm avoids does not occur).
     pub(super) fn heard(&mut self, rtt_ns: Nanos) {
         self.smoothed = Some(match self.smoothed {
             None => Smoothed {
@@ -49,12 +49,12 @@ impl Rtt {
         });
     }
 
-    /// The smoothed round-trip time; `None` until the first answer.
+    /// The smoothed round-trip time; `None` before the first response.
     pub(super) fn smoothed_ns(&self) -> Option<Nanos> {
         self.smoothed.map(|smoothed| smoothed.time_ns)
     }
 
-    /// How long an answer is waited for before the question is sent again.
+    /// Time after which the query is retried.
     pub(super) fn timeout_ns(&self) -> Nanos {
         let wait = self.smoothed.map_or(INITIAL_NS, |smoothed| {
             smoothed.time_ns + VARIATIONS * smoothed.variation_ns
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_follows_time_and_variation() {
+    fn timeout_follows_smoothed_time_and_variation() {
         let mut rtt = Rtt::default();
         assert_eq!((rtt.smoothed_ns(), rtt.timeout_ns()), (None, INITIAL_NS));
         rtt.heard(100 * MILLISECOND);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_upstream_is_waited_for_a_little_longer_than_it_takes() {
+    fn timeout_of_steady_upstream_is_little_above_its_time() {
         for steady in [900 * MILLISECOND, 3 * SECOND] {
             let mut rtt = Rtt::default();
             for _ in 0..50 {

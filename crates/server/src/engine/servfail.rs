@@ -1,4 +1,4 @@
-//! Why clients get SERVFAIL: counted for each response, and told to operators who want to know.
+//! Determines the reason of each SERVFAIL for a client: it is counted, and logged if configured.
 
 use dns64_wire::codes::Rcode;
 use dns64_wire::message::{Flags, HEADER_LEN};
@@ -10,9 +10,9 @@ use super::queries::Query;
 use crate::counts::Servfail;
 
 impl Servfail {
-    /// What went wrong with a query whose answer was made from what is known.
+    /// The reason of the failure of a query whose response was built from known responses.
     pub(super) fn of(query: &Query) -> Self {
-        // A record that was asked for last is what was missing last.
+        // A was queried last, so its failure comes first.
         let known = query.known.iter().rev().flatten();
         let mut failed = known.filter(|part| part.stored.is_failure());
         match failed.next().and_then(|part| part.stored.extended_error()) {
@@ -23,8 +23,8 @@ impl Servfail {
 }
 
 impl Engine {
-    /// If the answer in the frame, which is about to be sent, is SERVFAIL: counts why, and says so if the
-    /// settings want that.
+    /// If the response in the frame, which is about to be sent, is SERVFAIL: counts the reason, and
+    /// logs it if the settings say so.
     pub(super) fn explain(&self, client: Client, why: Servfail, len: usize, actions: &mut Actions) {
         if self.failed(len) {
             self.counts.count_servfail(why);
@@ -34,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Whether the answer in the frame is SERVFAIL.
+    /// Whether the response in the frame is SERVFAIL.
     pub(super) fn failed(&self, len: usize) -> bool {
         let header = self.maker.frame[..len].first_chunk::<HEADER_LEN>();
         header.is_some_and(|h| Flags(u16::from_be_bytes([h[2], h[3]])).rcode() == Rcode::SERVFAIL)

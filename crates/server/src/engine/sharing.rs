@@ -1,5 +1,5 @@
-//! The engine's side toward the engines of other workers: what one of them asks is not asked here as
-//! well, and what is asked here is told to those that wait for it.
+//! Shares queries in flight with the engines of other workers: no two workers send the same query
+//! to upstreams, and the one that does sends the outcome to those that wait for it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::actions::Actions;
 use super::lookups::Waiter;
 use crate::cache::{Cache, Found, Key, Learnt, Outcome};
 
-/// How an engine is known to the others on its cache.
+/// The identity of an engine for the others on its cache.
 pub(super) struct Sharing {
     cache: Arc<Cache>,
     worker: usize,
@@ -22,7 +22,7 @@ impl Sharing {
     }
 }
 
-/// Also after a panic: the engine that follows has the same number.
+/// Also after a panic: the next engine of the worker has the same number.
 impl Drop for Sharing {
     fn drop(&mut self) {
         self.cache.in_flight().forget(self.worker);
@@ -30,8 +30,9 @@ impl Drop for Sharing {
 }
 
 impl Engine {
-    /// The engine of the worker of this number, which shares its questions in flight with the other workers
-    /// on its cache: no two ask the same, unless one has no answer after a second.
+    /// Makes this the engine of the worker with this number, which shares its queries in flight
+    /// with the other workers on its cache: no two send the same query, unless one has no response
+    /// after a second.
     #[must_use]
     pub fn share(mut self, worker: usize) -> Self {
         let cache = Arc::clone(&self.maker.cache);
@@ -39,8 +40,8 @@ impl Engine {
         self
     }
 
-    /// Whether a lookup is to be asked here. If another worker asks, its outcome is waited for, or the end
-    /// of its claim.
+    /// Whether this worker must query upstreams for a lookup. If another worker has the claim, the
+    /// lookup waits for its outcome or the end of its claim.
     pub(super) fn claim(&mut self, slot: u32, now: Nanos) -> bool {
         let Some(sharing) = &self.sharing else {
             return true;
@@ -50,14 +51,14 @@ impl Engine {
         until.is_none()
     }
 
-    /// Whether a question is to be asked here for which nobody waits.
+    /// Whether this worker must query upstreams for a question without waiting clients.
     pub(super) fn claim_ahead(&self, key: &Key<'_>, now: Nanos) -> bool {
         let sharing = self.sharing.as_ref();
         sharing.is_none_or(|sharing| sharing.claim(key, false, now).is_none())
     }
 
-    /// A lookup that may have been asked here ends, with an answer or without: other workers that wait for
-    /// it are told.
+    /// Releases a lookup for which this worker may have queried upstreams, with or without a
+    /// response, and notifies the workers that wait for it.
     pub(super) fn release(&mut self, slot: u32, learnt: Option<&Learnt>, actions: &mut Actions) {
         let Some(sharing) = &self.sharing else {
             return;
@@ -77,9 +78,9 @@ impl Engine {
         }
     }
 
-    /// Another worker has told what became of a question that it asked. An answer is one to the same
-    /// question here, whether or not it is asked here too; without one it may be. A failure, or the stale
-    /// answer in its place, is one for those that only waited.
+    /// Handles the outcome of another worker's query. A response is used even if this worker has
+    /// sent the same query; without one, this worker may send it. A failure, or the stale response
+    /// in its place, is used only if this worker has not sent the query.
     pub fn on_outcome(&mut self, outcome: &Outcome, now: Nanos, actions: &mut Actions) {
         let Some(slot) = self.lookups.find(&outcome.key.as_key()) else {
             return;
@@ -90,19 +91,20 @@ impl Engine {
                 self.conclude(slot, learnt, now, actions);
             }
             None if is_elsewhere => self.claim_again(slot, now, actions),
-            // Its upstreams may do better here, where it is asked too.
+            // This worker has sent the query too: its upstreams may still respond.
             Some(_) | None => {}
         }
     }
 
-    /// Claims of other workers are over.
+    /// Handles the expired claims of other workers.
     pub(super) fn on_claims_over(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(slot) = self.lookups.take_elsewhere(now) {
             self.claim_again(slot, now, actions);
         }
     }
 
-    /// Asks what another worker was to ask, if anybody waits for it still, and no third one asks it.
+    /// Sends a query that another worker gave up, if a client still waits for it and no third
+    /// worker has sent it.
     fn claim_again(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         if self.lookups.get(slot).waiters == Waiter::NOBODY {
             self.lookups.remove(slot);
@@ -110,7 +112,7 @@ impl Engine {
         }
         let question = self.lookups.question(slot);
         if let Found::Fresh(learnt) = self.maker.find(&question, now) {
-            // Word of it was lost.
+            // The outcome was lost.
             self.conclude(slot, &learnt, now, actions);
         } else if self.claim(slot, now) {
             self.begin_lookup(slot, now, actions);

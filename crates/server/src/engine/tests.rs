@@ -1,4 +1,4 @@
-//! What an engine holds back. All else is said in the dialogues.
+//! Limits of the engine. `tests/dialogues` has all other tests.
 
 use dns64_transport::clock::SECOND;
 use dns64_wire::build::{Builder, Owner};
@@ -35,7 +35,7 @@ fn message(flags: Flags, id: u16, records: u16) -> Vec<u8> {
 }
 
 #[test]
-fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
+fn thousands_of_clients_get_one_large_response_over_many_iterations() {
     let text = "allow = [\"::/0\", \"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\nrandomise-case = false\n";
     let settings = crate::config::parse(text, "test").unwrap();
     let seeds = Seeds {
@@ -97,7 +97,7 @@ fn thousands_who_wait_for_one_large_answer_get_it_in_many_turns() {
 }
 
 #[test]
-fn no_timeout_is_longer_than_a_query_waits() {
+fn upstream_timeout_cannot_exceed_the_deadline_of_a_query() {
     let accepts = |timeout_ns: Nanos| {
         let timeout_ms = timeout_ns / (SECOND / 1000);
         let text =
@@ -107,12 +107,12 @@ fn no_timeout_is_longer_than_a_query_waits() {
     assert!(accepts(DEADLINE_NS) && !accepts(DEADLINE_NS + SECOND / 1000));
 }
 
-/// A worker: an engine with what it counts.
+/// A worker: an engine with its counters.
 struct Worker(Engine, Arc<Counts>, Actions);
 
 impl Worker {
-    /// The answer to a query for A of `big.example`, and how often upstreams were asked for it, which
-    /// answer with one record of 60 s at once.
+    /// The response to a query for A of `big.example`, and the number of queries to upstreams,
+    /// which respond at once with one record of 60 s.
     fn ask(&mut self, id: u16, now_s: u64) -> (Vec<u8>, usize) {
         let Self(engine, _, actions) = self;
         let now = now_s * SECOND;
@@ -156,7 +156,7 @@ impl Worker {
 }
 
 #[test]
-fn what_one_worker_has_learnt_all_know() {
+fn response_cached_by_one_worker_is_used_by_all() {
     let text = "allow = [\"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n\
         randomise-case = false\n";
     let settings = crate::config::parse(text, "test").unwrap();
@@ -174,7 +174,7 @@ fn what_one_worker_has_learnt_all_know() {
         let record = Message::parse(answer).unwrap().records().next();
         record.unwrap().unwrap().ttl
     };
-    // Learnt, and kept as it is sent, by the first; sent again by both.
+    // The first worker queries the upstream and renders the response; both send it from the cache.
     let asked: Vec<_> = [(0, 10), (1, 20), (0, 30), (1, 40)]
         .into_iter()
         .map(|(worker, now_s)| {
@@ -190,7 +190,7 @@ fn what_one_worker_has_learnt_all_know() {
 }
 
 #[test]
-fn other_upstreams_begin_without_the_times_of_those_before() {
+fn new_upstreams_start_without_old_round_trip_times() {
     let settings = |server: &str| {
         let text = format!("[upstream]\nservers = [\"{server}\"]\n");
         crate::config::parse(&text, "test").unwrap()

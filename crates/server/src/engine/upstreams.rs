@@ -1,4 +1,4 @@
-//! Which upstream is asked.
+//! Selects the upstream.
 
 use dns64_transport::clock::{Nanos, SECOND};
 use rand::rngs::StdRng;
@@ -9,10 +9,10 @@ use super::rtt::Rtt;
 use crate::health::UpstreamState;
 use crate::settings::{Selection, UPSTREAMS_MAX, Upstream};
 
-/// How often each upstream was asked for one question.
+/// Number of queries to each upstream for one question.
 pub(super) type Asked = [u8; UPSTREAMS_MAX];
 
-/// The upstreams as they have shown themselves.
+/// The upstreams and their observed state.
 pub(super) struct Upstreams {
     list: Vec<State>,
     selection: Selection,
@@ -23,54 +23,55 @@ struct State {
     upstream: Upstream,
     rtt: Rtt,
     habits: Habits,
-    /// When its last answer came.
+    /// Time of its last response.
     heard_at: Option<Nanos>,
-    /// Timeouts in a row, as far as they say something of the upstream.
+    /// Number of consecutive timeouts, without those that say nothing about the upstream.
     timeouts: u32,
-    /// When the first of these questions was sent.
+    /// Send time of the first of these queries.
     silent_since: Nanos,
-    /// Not tried before this moment if another can be.
+    /// Not queried before this time if another upstream can be.
     held_until: Nanos,
-    /// It is being tried.
+    /// A probe is in flight.
     probed: bool,
     down_since: Option<Nanos>,
-    /// How often it was tried in vain since then.
+    /// Number of unsuccessful probes since then.
     tries: u32,
-    /// Share of the questions that were not answered in time, smoothed, in millionths.
+    /// Smoothed share of the queries without a response in time, in millionths.
     loss_ppm: u32,
 }
 
-/// That an upstream is down, or is so no more.
+/// A change of the state of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It has not answered this many times in a row.
+    /// It has not responded this many times in a row.
     Down { timeouts: u32 },
-    /// It has answered, after so long.
+    /// It has responded after this time.
     Up { after_ns: Nanos },
 }
 
-/// Weight of one question in the smoothed loss: 1/16, so that one in a row of good ones is not yet
-/// a tenth.
+/// Weight of one query in the smoothed loss: 1/16, so that one loss among responses is less than a
+/// tenth.
 const LOSS_SHARE: u32 = 16;
 
 /// A share of 1, in millionths.
 const WHOLE_PPM: u32 = 1_000_000;
 
-/// One question in so many goes to another than the fastest, so that its time is known.
+/// One query in this many goes to another upstream than the fastest, so that its round-trip time is
+/// known.
 const EXPLORE_ONE_IN: u32 = 32;
 
-/// Timeouts in a row, and silence, after which an upstream is held to be down. A recursion that takes
-/// long is not worth a line in the log; others are asked at its first timeout.
+/// Number of consecutive timeouts, and duration of the silence, after which an upstream is down. A
+/// slow recursion does not justify a log line; others are queried after its first timeout.
 const TIMEOUTS_MAX: u32 = 3;
 const SILENCE_NS: Nanos = 2 * SECOND;
 
-/// How long an upstream that is down is left alone: doubled each time that it is tried in vain, up to
-/// the maximum.
+/// Time for which an upstream that is down is not queried: doubled with each unsuccessful probe, up
+/// to the maximum.
 const HOLD_NS: Nanos = SECOND;
 const HOLD_MAX_NS: Nanos = 30 * SECOND;
 
 impl Upstreams {
-    /// Upstreams of which nothing is known. The secret, for cookies, must be random.
+    /// Creates upstreams in their initial state. The secret, for cookies, must be random.
     pub(super) fn new(upstreams: &[Upstream], selection: Selection, secret: [u8; 16]) -> Self {
         let list = upstreams.iter().map(|&upstream| State {
             upstream,
@@ -92,7 +93,7 @@ impl Upstreams {
         }
     }
 
-    /// What is known of an upstream.
+    /// The state of an upstream.
     pub(super) fn state(&self, server: usize) -> Option<UpstreamState> {
         let state = self.list.get(server)?;
         Some(UpstreamState {
@@ -103,12 +104,12 @@ impl Upstreams {
         })
     }
 
-    /// How long an answer is waited for that was asked for `repeats` times before: doubled each
-    /// time (RFC 6298 section 5.5), up to the bound of the settings.
+    /// Timeout of a query that was sent `repeats` times before: doubled each time (RFC 6298 section
+    /// 5.5), up to the limit of the settings.
     pub(super) fn timeout_ns(&self, server: usize, repeats: u8) -> Nanos {
         let state = &self.list[server];
         let wait = state.rtt.timeout_ns();
-        // 16 doublings are beyond every bound.
+        // 16 doublings exceed every limit.
         wait.saturating_mul(1 << repeats.min(16))
             .min(state.upstream.timeout_ns)
     }
@@ -117,10 +118,10 @@ impl Upstreams {
         &mut self.list[server].habits
     }
 
-    /// The upstream to ask next for a question; `None` if all have had their attempts.
+    /// Selects the next upstream for a question; `None` if none has attempts left.
     ///
-    /// First those whose last word was an answer, of these first those that this question was asked
-    /// least often, of these by the policy.
+    /// Upstreams without a current timeout come first; of these, those with the fewest queries for
+    /// this question; of these, the policy selects one.
     pub(super) fn choose(&mut self, asked: &Asked, random: &mut StdRng) -> Option<usize> {
         if let [only] = self.list.as_slice() {
             return (asked[0] < only.upstream.attempts).then_some(0);
@@ -135,13 +136,14 @@ impl Upstreams {
         Some(self.by_policy(candidates, random))
     }
 
-    /// Whether an upstream has been silent since a question that it should have answered.
+    /// Whether an upstream has not responded since a query that it should have answered.
     pub(super) fn is_suspect(&self, server: usize) -> bool {
         self.list[server].timeouts > 0
     }
 
-    /// An upstream that may be back and has not been asked `asked`: it is asked beside the one that
-    /// was chosen, so that no client waits for it, and no more go there meanwhile.
+    /// Selects an upstream that may be up again and was not queried for this question yet. It is
+    /// probed in parallel with the selected one, so that no client waits for it, and gets no other
+    /// queries meanwhile.
     pub(super) fn probe(&mut self, asked: &Asked, now: Nanos) -> Option<usize> {
         let due = |i: &usize| {
             let state = &self.list[*i];
@@ -155,7 +157,7 @@ impl Upstreams {
         Some(server)
     }
 
-    /// `candidates` is a set of numbers, not empty.
+    /// Selects by the policy from `candidates`, a set of numbers that is not empty.
     fn by_policy(&mut self, candidates: u32, random: &mut StdRng) -> usize {
         let is_in = |i: &usize| candidates >> i & 1 == 1;
         let count = self.list.len();
@@ -173,7 +175,7 @@ impl Upstreams {
                 chosen
             }
             Selection::Fastest if random.next_u32().is_multiple_of(EXPLORE_ONE_IN) => any(random),
-            // Those that have not answered yet go first, so that all are tried.
+            // Upstreams without a response yet come first, so that all are tried.
             Selection::Fastest => (0..count)
                 .filter(is_in)
                 .min_by_key(|&i| self.list[i].rtt.smoothed_ns())
@@ -181,8 +183,8 @@ impl Upstreams {
         }
     }
 
-    /// An answer came, however late; `rtt_ns`: how long it took, if that is the time of a round
-    /// trip. Tells whether the upstream was down.
+    /// Records a response, which may be late; `rtt_ns` is its time, if that is a round-trip time.
+    /// Returns whether the upstream was down.
     pub(super) fn answered(
         &mut self,
         server: usize,
@@ -203,11 +205,11 @@ impl Upstreams {
         })
     }
 
-    /// No answer to a question of `sent_at` came in time. Tells whether the upstream is held to be
-    /// down from now on.
+    /// Records a timeout of a query that was sent at `sent_at`. Returns whether the upstream is
+    /// down now.
     ///
-    /// It says something of the upstream only if that has answered nothing else meanwhile: a
-    /// question may take long because it is hard to answer.
+    /// A timeout counts only if the upstream has not responded to another query meanwhile: a query
+    /// may take long because its recursion does.
     pub(super) fn timed_out(&mut self, server: usize, sent_at: Nanos, now: Nanos) -> Option<Turn> {
         if self.list[server].heard_at.is_some_and(|at| at >= sent_at) {
             return None;
@@ -218,15 +220,16 @@ impl Upstreams {
         }
         let for_long = now.saturating_sub(state.silent_since) >= SILENCE_NS;
         if state.held_until > now {
-            // It was in flight when the upstream was found to be down, and tells nothing new: a
-            // busy server would hold an upstream that was gone for a moment for the maximum.
+            // Its query was sent before the upstream was found to be down, so it is no news:
+            // otherwise a busy server would quickly reach the maximum for an upstream that was down
+            // for a moment.
             return None;
         }
         self.failed(server, for_long, now)
     }
 
-    /// Nobody listens at an upstream, or no way leads there. Tells whether it is held to be down
-    /// from now on.
+    /// Records an ICMP error, which says that an upstream is unreachable. Returns whether it is
+    /// down now.
     pub(super) fn unreachable(&mut self, server: usize, now: Nanos) -> Option<Turn> {
         let state = &self.list[server];
         if state.held_until > now && !state.probed {
@@ -252,7 +255,7 @@ impl Upstreams {
         })
     }
 
-    /// Whether an upstream has been silent long enough for questions to have been given up.
+    /// Whether an upstream has been silent for so long that lookups may have no attempts left.
     pub(super) fn is_silent(&self, server: usize) -> bool {
         self.list[server].timeouts >= TIMEOUTS_MAX
     }
@@ -262,7 +265,7 @@ impl Upstreams {
         self.list[server].down_since.is_some()
     }
 
-    /// A question was not answered in time.
+    /// Counts a query without a response in time.
     pub(super) fn late(&mut self, server: usize) {
         let loss = &mut self.list[server].loss_ppm;
         *loss = *loss - *loss / LOSS_SHARE + WHOLE_PPM / LOSS_SHARE;
@@ -287,7 +290,7 @@ mod tests {
         Upstreams::new(&list, selection, [1; 16])
     }
 
-    /// The order in which one question goes to all of them until they are used up.
+    /// The order of the upstreams for one question until no attempts are left.
     fn order(upstreams: &mut Upstreams) -> Vec<usize> {
         let mut random = StdRng::from_seed([3; 32]);
         let mut asked = Asked::default();
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_goes_to_every_upstream_before_it_goes_to_one_twice() {
+    fn query_goes_to_every_upstream_before_a_retry() {
         for selection in [
             Selection::RoundRobin,
             Selection::Random,
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn failover_asks_the_first_and_round_robin_the_next() {
+    fn failover_selects_the_first_and_round_robin_the_next() {
         let mut failover = upstreams(3, Selection::Failover);
         assert_eq!(order(&mut failover), [0, 1, 2, 0, 1, 2]);
         let mut robin = upstreams(3, Selection::RoundRobin);
@@ -333,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_gets_most_and_the_others_enough_to_be_known() {
+    fn fastest_gets_most_queries_and_others_some() {
         let mut fastest = upstreams(2, Selection::Fastest);
         fastest.answered(0, Some(30 * MILLISECOND), 0);
         fastest.answered(1, Some(2 * MILLISECOND), 0);
@@ -343,12 +346,12 @@ mod tests {
             let server = fastest.choose(&Asked::default(), &mut random);
             counts[server.unwrap()] += 1;
         }
-        // One in 32 explores, and half of these end at the slow one: 156 expected.
+        // One in 32 is random, and half of these select the slow one: 156 expected.
         assert!((80..300).contains(&counts[0]), "{counts:?}");
     }
 
     #[test]
-    fn a_failure_makes_no_upstream_look_fast() {
+    fn failure_does_not_lower_the_round_trip_time() {
         let mut pair = upstreams(2, Selection::Fastest);
         pair.answered(0, Some(0), 0);
         pair.answered(1, Some(2 * MILLISECOND), 0);
@@ -357,7 +360,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(first(&mut pair), 1);
         }
-        // Nor one that has never answered.
+        // Neither is one that has never responded.
         let mut pair = upstreams(2, Selection::Fastest);
         pair.timed_out(0, MILLISECOND, 400 * MILLISECOND);
         pair.answered(1, Some(2 * MILLISECOND), 0);
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_takes_long_does_not_count_against_an_upstream_that_answers_others() {
+    fn slow_query_does_not_count_as_timeout_if_others_are_answered() {
         let mut one = upstreams(1, Selection::Fastest);
         one.answered(0, Some(MILLISECOND), SECOND);
         for _ in 0..10 {
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_upstream_is_tried_beside_another_at_growing_intervals() {
+    fn silent_upstream_is_probed_at_growing_intervals() {
         let mut pair = upstreams(2, Selection::Failover);
         let fresh = Asked::default();
         let down = (0..TIMEOUTS_MAX).filter_map(|_| pair.unreachable(0, SECOND));
@@ -399,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn three_timeouts_are_an_outage_after_two_seconds_of_silence() {
+    fn upstream_is_down_after_three_timeouts_and_two_seconds() {
         let mut one = upstreams(1, Selection::Failover);
         for at in [100, 200, 300, 1999] {
             let turn = one.timed_out(0, 0, at * MILLISECOND);
@@ -410,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_flight_when_an_upstream_died_does_not_hold_it_longer() {
+    fn queries_in_flight_at_an_outage_do_not_extend_the_hold() {
         let mut pair = upstreams(2, Selection::Failover);
         for late in 0..100 {
             pair.unreachable(0, SECOND + late);
@@ -425,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_are_dead_they_are_asked_all_the_same() {
+    fn upstreams_that_are_all_down_are_still_queried() {
         for (count, questions) in [(1, 2), (2, 4)] {
             let mut dead = upstreams(count, Selection::Fastest);
             for server in 0..usize::from(count) {
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_doubles_with_each_repeat_up_to_the_bound_of_the_settings() {
+    fn timeout_doubles_with_each_retry_up_to_its_limit() {
         let mut one = upstreams(1, Selection::Fastest);
         one.answered(0, Some(100 * MILLISECOND), 0);
         let waits = [0, 1, 2, 3, u8::MAX].map(|n| one.timeout_ns(0, n) / MILLISECOND);
@@ -446,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_late_answers_is_smoothed() {
+    fn loss_is_smoothed() {
         let mut one = upstreams(1, Selection::Fastest);
         for i in 0..1000 {
             if i % 4 == 0 {

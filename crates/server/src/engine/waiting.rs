@@ -1,5 +1,4 @@
-//! The engine's side toward clients that wait: holds queries until upstreams have answered, or until
-//! their time is over.
+//! Holds queries of clients until upstreams have responded, or until their deadline.
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::Rcode;
@@ -15,30 +14,30 @@ use crate::counts::Servfail;
 use crate::settings::LookupOrder;
 use crate::settings::nets::ClientNetwork;
 
-/// An answer that took longer is not sent: its client has given up. The default of resolv.conf(5).
+/// A later response is not sent: its client has given up. The default of resolv.conf(5).
 const LATE_NS: Nanos = 5 * SECOND;
 
-/// A stale answer is sent when upstreams have taken this long (RFC 8767 section 5).
+/// A stale response is sent after this time (RFC 8767 section 5).
 const STALE_NS: Nanos = 1_800_000_000;
 
-/// A is asked for when AAAA has taken this long, whatever the order: both of an upstream that takes 3 s
-/// for each come within the time of a query.
+/// A is queried after this time without an AAAA response, in any order: both responses of an
+/// upstream that takes 3 s for each arrive before the deadline of the query.
 const AHEAD_NS: Nanos = SECOND;
 
-/// AAAA that has taken this long counts as no answer (RFC 6147 section 5.1.3), if there are A records
-/// to make one of: half the time that clients have.
+/// After this time without a response, AAAA counts as unanswered (RFC 6147 section 5.1.3), if there
+/// are A records for synthesis: half the timeout of a client.
 const SILENCE_NS: Nanos = 2_400_000_000;
 
-/// A query that has waited for less does not give way to another of its own network, as in Unbound
-/// (`jostle-timeout`).
+/// A query that has waited for less is not evicted for another one of its own network, as in
+/// Unbound (`jostle-timeout`).
 const YOUNG_NS: Nanos = 200_000_000;
 
-/// Octets of answers after which queries that have learnt something wait for the next turn: one
-/// answer of 64 KiB can be what thousands wait for.
+/// Octets of responses after which queries with a new response wait for the next iteration:
+/// thousands of clients can wait for one response of 64 KiB.
 const ANSWERS_PER_TURN: usize = 1 << 20;
 
 impl Engine {
-    /// Keeps a query until upstreams have answered what it needs.
+    /// Holds a query until upstreams have responded.
     pub(super) fn hold(&mut self, query: Query, part: Part, now: Nanos, actions: &mut Actions) {
         let network = ClientNetwork::of(query.client.address().ip());
         if self.queries.len() >= self.maker.settings.queries_max
@@ -50,7 +49,7 @@ impl Engine {
             return self.send(query.client, len, 0, actions);
         }
         let may_synthesise = part == Part::First && self.maker.may_synthesise(&query);
-        // The settings bound the number far below 2^31.
+        // The settings limit the number to far less than 2^31.
         let slot = u32::try_from(self.queries.insert(query)).unwrap_or(u32::MAX);
         self.shares.enter(slot, network);
         let since = self.want(slot, part, now, actions);
@@ -76,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Frees a place for a query of this network; whether there is one.
+    /// Frees a slot for a query of this network, if possible; returns whether it did.
     fn make_way(&mut self, network: ClientNetwork, now: Nanos, actions: &mut Actions) -> bool {
         let Some(candidate) = self.shares.candidate(network) else {
             return false;
@@ -101,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with a query that has learnt something, or has waited for long.
+    /// Continues a query that has a new response, or has waited for long.
     pub(super) fn progress(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         let Some(query) = self.queries.get_mut(slot as usize) else {
             return;
@@ -113,7 +112,7 @@ impl Engine {
                 self.answer(slot, why, len, now, actions);
             }
             Step::Need(part) => {
-                // A records that were asked for ahead have ended with an alias.
+                // A records that were queried ahead end with an alias.
                 let is_behind = query.follows(Part::Second)
                     && part == Part::First
                     && !self.maker.recall(query, Part::Second, now);
@@ -126,7 +125,7 @@ impl Engine {
         self.prefetch(now, actions);
     }
 
-    /// Moments of queries have come.
+    /// Handles the timers of queries.
     pub(super) fn on_moments(&mut self, now: Nanos, actions: &mut Actions) {
         while let Some(slot) = self.query_timers.take(now) {
             let query = &mut self.queries[slot as usize];
@@ -148,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// The time of a query is over: it gets what there is.
+    /// Ends a query at its deadline, with a response from what is known.
     fn end(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         let query = &mut self.queries[slot as usize];
         let (len, why) = match self.maker.advance(query, now) {
@@ -167,8 +166,8 @@ impl Engine {
         self.answer(slot, why, len, now, actions);
     }
 
-    /// Sends the answer of a query that was held, unless it comes too late, and frees its place;
-    /// `why` it failed, if it did.
+    /// Sends the response to a waiting query, unless it is too late, and frees its slot; `why` is
+    /// the reason if it failed.
     fn answer(&mut self, slot: u32, why: Servfail, len: usize, now: Nanos, actions: &mut Actions) {
         for part in [Part::First, Part::Second] {
             self.leave(slot, part, now);
@@ -200,7 +199,7 @@ impl Engine {
         self.relink(after, |wait| wait.before = waiter);
     }
 
-    /// Lets a query wait no longer for one of its parts.
+    /// Ends the wait of a query for one of its parts.
     pub(super) fn leave(&mut self, query: u32, part: Part, now: Nanos) {
         let held = &mut self.queries[query as usize];
         let Some(wait) = held.waiting[part as usize].take() else {
@@ -218,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// Changes the place of a waiter, if it is one.
+    /// Changes the list position of a waiter, if it is one.
     fn relink(&mut self, waiter: Waiter, change: impl FnOnce(&mut Wait)) {
         if waiter == Waiter::NOBODY {
             return;
@@ -229,7 +228,8 @@ impl Engine {
         }
     }
 
-    /// Tells all who wait for a lookup what it gave; they go on in this turn or in the next.
+    /// Passes the response of a lookup to all waiting queries; they continue in this iteration or
+    /// in the next.
     pub(super) fn tell(&mut self, mut next: Waiter, learnt: &Learnt) {
         while next != Waiter::NOBODY {
             let (query, part) = next.parts();
@@ -241,8 +241,8 @@ impl Engine {
         }
     }
 
-    /// Goes on with queries that have learnt something, as far as this turn has room for answers.
-    /// One that has ended meanwhile may have left its place to another, for which it is no harm.
+    /// Continues queries that have a new response, within the limit of this iteration. If one has
+    /// ended and another has its slot, that one is continued, which has no effect.
     pub(super) fn wake(&mut self, now: Nanos, actions: &mut Actions) {
         while actions.octets() < ANSWERS_PER_TURN
             && let Some(query) = self.woken.pop_front()

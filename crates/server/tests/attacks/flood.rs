@@ -1,4 +1,5 @@
-//! A flood of the datagrams that cost the most, from a stranger, at a rate that others choose.
+//! Floods a server with the most costly datagrams from a client outside its access list, at a given
+//! rate.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -8,27 +9,29 @@ use dns64_wire::name::NameBuf;
 
 use super::packets::{MESSAGE_MAX, query, query_edns};
 
-/// Octets of a datagram that an Ethernet carries in one piece over IPv6: 1,500 less 40 and 8.
+/// Largest datagram in octets that Ethernet carries unfragmented over IPv6: 1,500 less 40 and 8.
 const UNFRAGMENTED: usize = 1452;
 
-/// Labels of the longest name that has labels of one octet (RFC 1035 section 3.1: 255 octets).
+/// Number of labels of the longest name with labels of one octet (RFC 1035 section 3.1: 255
+/// octets).
 const LABELS_MAX: usize = 126;
 
-/// Octets of a record behind its owner, without data (RFC 1035 section 4.1.3).
+/// Octets of a record after its owner, without data (RFC 1035 section 4.1.3).
 const FIXED_LEN: usize = 10;
 
-/// Between two bursts of the flood.
+/// Interval of the bursts.
 const BURST_NS: Nanos = SECOND / 1000;
 
 fn example() -> NameBuf {
     "n1.example".parse().unwrap()
 }
 
-/// A query of at most `len` octets with as many answer records as fit, the owner of each a chain of
-/// as many pointers as a name has labels.
+/// A query of at most `len` octets with as many answer records as fit. The owner of each is a chain
+/// of pointers, with as many pointers as a name has labels.
 fn chains(len: usize) -> Vec<u8> {
     let mut message = query(0x6666, &example(), Rtype::AAAA);
-    // The data of the first record is the chain, its end first; each link points to the one before.
+    // The data of the first record is the chain, backwards: each pointer refers to the one before
+    // it.
     message.push(0);
     message.extend([0; FIXED_LEN]);
     let data = message.len();
@@ -53,7 +56,7 @@ fn chains(len: usize) -> Vec<u8> {
     message
 }
 
-/// A query that is full of options, each empty.
+/// A query that is filled with empty options.
 fn options(len: usize) -> Vec<u8> {
     let room = len - query_edns(0, &example(), 1232, &[]).len();
     query_edns(0x6666, &example(), 1232, &vec![0xfd; room / 4 * 4])
@@ -69,7 +72,7 @@ fn worst() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn the_worst_datagrams_are_what_they_are_meant_to_be() {
+fn costly_datagrams_have_the_intended_contents() {
     let longest = chains(MESSAGE_MAX - 100);
     assert!(longest.len() > MESSAGE_MAX - 200);
     assert!(chains(UNFRAGMENTED).len() <= UNFRAGMENTED);
@@ -78,7 +81,7 @@ fn the_worst_datagrams_are_what_they_are_meant_to_be() {
 
 #[test]
 #[ignore = "needs a server and a load that bench/servers starts"]
-fn a_stranger_sends_the_worst_datagrams() {
+fn denied_client_floods_with_costly_datagrams() {
     let value = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let server: SocketAddr = value("FLOOD_SERVER").parse().unwrap();
     let stranger = UdpSocket::bind((value("FLOOD_FROM"), 0)).unwrap();
@@ -91,7 +94,7 @@ fn a_stranger_sends_the_worst_datagrams() {
         let due = (MonotonicClock.now() - begun) * rate / SECOND;
         while sent < due {
             let message = &worst[usize::try_from(sent).unwrap() % worst.len()];
-            // Nobody reads the answers; a full buffer loses a datagram of the flood.
+            // The responses are not read; if a buffer is full, the flood has one datagram less.
             let _ = stranger.send_to(message, server);
             sent += 1;
         }

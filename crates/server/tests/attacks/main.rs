@@ -1,12 +1,12 @@
-//! The built program under attack, on loopback: hostile clients, hostile upstreams, hostile loads.
+//! Attacks the built program on loopback: with hostile clients, hostile upstreams and high loads.
 //!
-//! - `queries`: what clients send in datagrams; `streams`: over connections;
-//! - `replies`: what upstreams, or others in their name, say;
-//! - `pressure`: more than there is room for, and upstreams that say nothing;
-//! - `flood`: what costs the most, from a stranger;
-//! - `overload`: what the operators' page says of all this, measured;
-//! - `soak`: all of it for as long as is wanted;
-//! - `packets`, `upstream`, `victim`: what the attacks are made of.
+//! - `queries`: hostile queries over UDP; `streams`: over TCP;
+//! - `replies`: hostile and forged responses;
+//! - `pressure`: more queries than the tables hold, and silent upstreams;
+//! - `flood`: the most costly datagrams from a client outside the access list;
+//! - `overload`: measures the statements of the operators' page about overload;
+//! - `soak`: all of it for a given time;
+//! - `packets`, `upstream`, `victim`: parts of the attacks.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 

@@ -1,4 +1,4 @@
-//! Messages: sound ones, and ones that are not.
+//! Builds valid and malformed messages.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,17 +12,17 @@ use rand::rngs::StdRng;
 /// Longest DNS message.
 pub(crate) const MESSAGE_MAX: usize = 65_535;
 
-/// The name with this number, of which an honest upstream knows the address.
+/// The name with this number. The honest upstream has an address for it.
 pub(crate) fn name(number: u32) -> NameBuf {
     format!("n{number}.example").parse().unwrap()
 }
 
-/// The address of a name as an honest upstream gives it: a global one.
+/// The address of a name at the honest upstream: a global one.
 pub(crate) fn address(number: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0800_0000 | number)
 }
 
-/// What it is behind the well-known prefix.
+/// The synthesised address of a name, under the Well-Known Prefix.
 pub(crate) fn synthesised(number: u32) -> Ipv6Addr {
     let [a, b, c, d] = address(number).octets();
     let pair = |high, low| u16::from_be_bytes([high, low]);
@@ -76,7 +76,7 @@ impl Record {
         }
     }
 
-    /// That there is nothing for ten minutes.
+    /// An SOA record for a negative response with a TTL of ten minutes.
     pub(crate) fn soa() -> Self {
         let minimum = 600_u32.to_be_bytes();
         Self {
@@ -88,7 +88,7 @@ impl Record {
     }
 }
 
-/// A response to a query; of the records as many as fit.
+/// A response to a query with as many of the records as fit.
 pub(crate) fn response(query: &[u8], rcode: Rcode, records: &[Record]) -> Vec<u8> {
     let query = Message::parse(query).unwrap();
     let question = query.question().unwrap();
@@ -113,7 +113,7 @@ pub(crate) fn response(query: &[u8], rcode: Rcode, records: &[Record]) -> Vec<u8
     })
 }
 
-/// What an honest upstream answers: names with a number have an address, and no other record.
+/// The response of an honest upstream: names with a number have an address and no other record.
 pub(crate) fn honest(query: &[u8]) -> Vec<u8> {
     let (asked, rtype) = asked(query);
     match (number(&asked), rtype) {
@@ -126,7 +126,7 @@ pub(crate) fn honest(query: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Name and type that a query asks for.
+/// Name and type of a query.
 pub(crate) fn asked(query: &[u8]) -> (NameBuf, Rtype) {
     let question = Message::parse(query).unwrap().question().unwrap();
     (question.name.to_buf(), question.rtype)
@@ -139,7 +139,7 @@ pub(crate) fn number(name: &NameBuf) -> Option<u32> {
     label.parse().ok().filter(|number| *number < 1 << 24)
 }
 
-/// That an answer over UDP is too long.
+/// A truncated response over UDP.
 pub(crate) fn truncated(query: &[u8]) -> Vec<u8> {
     let mut message = response(query, Rcode::NOERROR, &[]);
     message[2] |= 2;
@@ -150,14 +150,14 @@ pub(crate) fn rcode(message: &[u8]) -> Rcode {
     Message::parse(message).unwrap().rcode()
 }
 
-/// The IPv6 addresses in a message, all records of which are sound.
+/// The IPv6 addresses in a message. All its records must be well-formed.
 pub(crate) fn addresses(message: &[u8]) -> Vec<Ipv6Addr> {
     let message = Message::parse(message).unwrap();
     let records = message.records().map(Result::unwrap);
     records.filter_map(|record| record.aaaa()).collect()
 }
 
-/// A message with one to four things wrong.
+/// A message with one to four random faults.
 pub(crate) fn mutant(message: &[u8], random: &mut StdRng) -> Vec<u8> {
     let mut message = message.to_vec();
     for _ in 0..random.random_range(1..=4) {
@@ -169,7 +169,7 @@ pub(crate) fn mutant(message: &[u8], random: &mut StdRng) -> Vec<u8> {
             1 => message.insert(at, octet),
             2 => message.extend(std::iter::repeat_n(octet, at)),
             3 => message[at] = 0xc0,
-            // Counts, flags and opcode are where it hurts.
+            // Faults are most likely in counts, flags and opcode.
             4 => message[at % 12.min(at + 1)] = octet,
             5 => {
                 let (_, tail) = message.split_at(at);

@@ -1,4 +1,4 @@
-//! More than there is room for, and upstreams that say nothing.
+//! More queries than the tables hold, and silent upstreams.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::victim::{
     ask, ask_name, assert_resolves, figure, resident, socket, start, unless_paused, wait_until,
 };
 
-/// An upstream that can be told to say nothing.
+/// An upstream that can be switched to silence.
 fn moody(silent: &Arc<AtomicBool>) -> Upstream {
     let silent = Arc::clone(silent);
     Upstream::start(
@@ -29,20 +29,20 @@ fn moody(silent: &Arc<AtomicBool>) -> Upstream {
 }
 
 #[test]
-fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
+fn cached_names_are_served_while_upstream_is_silent() {
     unless_paused(|| {
         let silent = Arc::new(AtomicBool::new(false));
         let upstream = moody(&silent);
         let server = start(&upstream, "", "timeout = \"100ms\"\nattempts = 2");
         assert_resolves(server.dns, 1);
         silent.store(true, Ordering::Relaxed);
-        // Each is held for as long as a client waits.
+        // Each query waits as long as a client does.
         for number in 10..13 {
             let answer = ask_name(server.dns, &name(number), Rtype::AAAA);
             assert_eq!(rcode(&answer), Rcode::SERVFAIL);
             assert_resolves(server.dns, 1);
         }
-        // What has just failed is not asked again for a while (RFC 9520).
+        // The server does not retry a failed query for some time (RFC 9520).
         let begun = MonotonicClock.now();
         let times = upstream.times_asked("n10.example", Rtype::AAAA);
         for _ in 0..20 {
@@ -56,15 +56,15 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
             "{times} then {again} times in {whiles} times 5 s"
         );
         silent.store(false, Ordering::Relaxed);
-        wait_until("it asks again", || {
+        wait_until("the upstream is queried again", || {
             let answer = ask_name(server.dns, &name(30), Rtype::AAAA);
             addresses(&answer) == [synthesised(30)] || {
                 assert_eq!(rcode(&answer), Rcode::SERVFAIL);
                 false
             }
         });
-        // The failures are forgotten too.
-        wait_until("what failed is there", || {
+        // The cached failures expire too.
+        wait_until("the failed name resolves", || {
             let answer = ask_name(server.dns, &name(10), Rtype::AAAA);
             addresses(&answer) == [synthesised(10)]
         });
@@ -72,22 +72,22 @@ fn a_silent_upstream_takes_no_cached_name_along_and_may_return() {
     });
 }
 
-/// Two attempts, and one more when the client asks again, 4 s later, while it has no answer.
+/// Two attempts, and another one after the client's retry 4 s later, while there is no response.
 const TIMES_MAX: usize = 3;
 
-/// How long a failure is remembered.
+/// TTL of a failure.
 const FAILURE_TTL_NS: u64 = FAILURE_TTL_S as u64 * SECOND;
 
-/// Names of the flood, and what one worker holds of them.
+/// Number of names in the flood, and of queries that one worker holds.
 const FLOOD: u16 = 5000;
 const QUERIES_MAX: u16 = 500;
 
-/// What a flood may add to the resident memory: queries and questions in flight of about 1 KiB
-/// each, the failures within the 2 MiB of the cache, and what an allocator keeps.
+/// Limit for the growth of the resident memory: about 1 KiB for each query from a client and to an
+/// upstream, the failures in the cache of 2 MiB, and the reserve of the allocator.
 const GROWTH_MAX: u64 = 12 << 20;
 
 #[test]
-fn a_flood_of_names_that_nobody_answers_is_bounded() {
+fn flood_of_unanswered_names_is_bounded() {
     unless_paused(|| {
         let silent = Arc::new(AtomicBool::new(false));
         let upstream = moody(&silent);
@@ -121,9 +121,9 @@ fn a_flood_of_names_that_nobody_answers_is_bounded() {
                 largest = largest.max(resident(server.child.id()));
             }
         }
-        // The others have theirs when their time is over. Datagrams that a busy machine has lost on either
-        // way are none that the server has to answer for.
-        wait_until("all have failed", || {
+        // The other queries fail at their deadlines. The server is not responsible for datagrams
+        // that a busy machine loses in either direction.
+        wait_until("all queries have failed", || {
             look(&mut failed);
             failed > 0 && figure(&server, "queries_waiting") == 0
         });
@@ -132,10 +132,10 @@ fn a_flood_of_names_that_nobody_answers_is_bounded() {
             largest <= before + GROWTH_MAX,
             "resident: {before} then {largest} octets"
         );
-        // An answer that a machine which stood still has held for too long is not sent.
+        // A response that is too late because the machine stalled is not sent.
         let ends = ["responses.SERVFAIL", "responses.NOERROR", "dropped.late"];
         let ended = || ends.iter().map(|end| figure(&server, end)).sum::<u64>();
-        wait_until("each query has its end", || {
+        wait_until("every query is counted", || {
             ended() == figure(&server, "queries.udp")
         });
         let taken = figure(&server, "queries.udp");
@@ -146,9 +146,9 @@ fn a_flood_of_names_that_nobody_answers_is_bounded() {
     });
 }
 
-/// Answers that can be held for long are a burst waiting to happen (DNSBomb, CVE-2024-33655).
+/// Responses that can be delayed for long allow a pulse of traffic (DNSBomb, CVE-2024-33655).
 #[test]
-fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
+fn delayed_responses_are_not_sent_in_a_pulse() {
     unless_paused(|| {
         let mut held = Vec::new();
         let mut released = false;
@@ -157,7 +157,7 @@ fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
                 let number = number(&asked(&question.message).0);
                 match number {
                     Some(100..) if !released => held.push(question.clone()),
-                    // The word to let them all go.
+                    // This name releases all delayed responses.
                     Some(99) => {
                         released = true;
                         for question in held.drain(..) {
@@ -178,9 +178,11 @@ fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
             let question = query(id, &name(100 + u32::from(id)), Rtype::A);
             client.send(&question).unwrap();
         }
-        wait_until("they wait", || figure(&server, "queries_waiting") == 50);
+        wait_until("all queries wait", || {
+            figure(&server, "queries_waiting") == 50
+        });
         let late = || figure(&server, "dropped.late");
-        wait_until("all have failed", || {
+        wait_until("all queries have failed", || {
             figure(&server, "responses.SERVFAIL") + late() == 50
         });
         assert_eq!(late(), 0);
@@ -190,12 +192,12 @@ fn answers_that_were_held_back_are_not_sent_in_a_pulse() {
             assert_eq!(rcode(&answer[..len]), Rcode::SERVFAIL);
         }
         ask_name(server.dns, &name(99), Rtype::A);
-        wait_until("they are over", || figure(&server, "queries_waiting") == 0);
+        wait_until("no query waits", || figure(&server, "queries_waiting") == 0);
         client
             .set_read_timeout(Some(Duration::from_secs(1)))
             .unwrap();
-        assert!(client.recv(&mut answer).is_err(), "a second answer");
-        // They were learnt all the same, from the second attempt.
+        assert!(client.recv(&mut answer).is_err(), "a second response");
+        // The late responses were cached nevertheless, from the second attempt.
         let at_once = ask(server.dns, &query(1, &name(100), Rtype::A));
         assert_eq!(rcode(&at_once), Rcode::NOERROR);
         assert_eq!(upstream.times_asked("n100.example", Rtype::A), 2);

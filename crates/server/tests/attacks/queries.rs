@@ -1,4 +1,4 @@
-//! What clients send in datagrams.
+//! Hostile queries over UDP.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use super::victim::{
     wait_until,
 };
 
-/// Mutants of one round.
+/// Number of mutants in a round.
 const MUTANTS: u32 = 20_000;
 
-/// Mutants that are sent before the answers are looked at; a receive buffer holds them.
+/// Number of mutants that are sent before the responses are read; a receive buffer holds them.
 const BATCH: u32 = 50;
 
-/// What the second of two equal rounds may add to the resident memory: the pages that an allocator
-/// comes to keep, where a leak of 100 octets a query would be 2 MB.
+/// Limit for the growth of the resident memory in the second of two equal rounds, for pages that
+/// the allocator keeps. A leak of 100 octets per query would be 2 MB.
 const GROWTH_MAX: u64 = 1 << 20;
 
-/// Sends mutants of sound queries; answers have to be messages, as far as they come.
+/// Sends mutants of valid queries. The responses that arrive must be messages.
 fn send_mutants(to: std::net::SocketAddr, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let socket = socket(to, Duration::from_millis(1));
@@ -43,7 +43,7 @@ fn send_mutants(to: std::net::SocketAddr, seed: u64) {
             1 => query(id, &name, Rtype::PTR),
             _ => query_edns(id, &name, 4096, &cookie),
         };
-        // What is too long to be sent does not arrive.
+        // A mutant that is too long for a datagram is not sent.
         let _ = socket.send(&mutant(&sound, &mut random));
         if number % BATCH == 0 {
             look_at_answers(&socket);
@@ -62,14 +62,19 @@ fn look_at_answers(socket: &UdpSocket) {
 }
 
 #[test]
-fn forty_thousand_mutants_leave_it_as_it_was() {
+fn forty_thousand_mutants_leak_nothing() {
     unless_paused(|| {
         let upstream = Upstream::honest();
-        // How many wait at once, and so what an allocator comes to keep, is not for the machine to decide.
+        // Limits the number of concurrent queries, and with it the memory of the allocator,
+        // independently of the machine.
         let server = start(&upstream, "queries-max = 500", "");
         let pid = server.child.id();
         send_mutants(server.dns, 1);
-        let settled = || wait_until("it is idle", || figure(&server, "queries_waiting") == 0);
+        let settled = || {
+            wait_until("the server is idle", || {
+                figure(&server, "queries_waiting") == 0
+            })
+        };
         settled();
         let before = (resident(pid), descriptors(pid));
         send_mutants(server.dns, 1);
@@ -80,15 +85,18 @@ fn forty_thousand_mutants_leave_it_as_it_was() {
             "resident: {} then {after} octets",
             before.0,
         );
-        // A port that is just being changed, or who asked for the figures, may hold one for a moment.
-        wait_until("all is closed", || descriptors(pid) <= before.1);
+        // A port that is being replaced, or the control connection for the figures, may hold a
+        // descriptor for a moment.
+        wait_until("all descriptors are closed", || {
+            descriptors(pid) <= before.1
+        });
         assert_resolves(server.dns, 70_000);
         server.ends();
     });
 }
 
 #[test]
-fn answers_get_no_answer() {
+fn responses_get_no_response() {
     unless_paused(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "", "");
@@ -104,7 +112,7 @@ fn answers_get_no_answer() {
         }
         socket.send(&[0; 11]).unwrap();
         socket.send(&[]).unwrap();
-        // The first thing that comes back is the answer to the first thing that is a query.
+        // The first response belongs to the first valid query.
         let good = query(0x7777, &name(2), Rtype::AAAA);
         socket.send(&good).unwrap();
         let mut first = [0; 512];
@@ -116,9 +124,9 @@ fn answers_get_no_answer() {
 }
 
 #[test]
-fn a_small_query_draws_a_bounded_answer() {
+fn small_query_gets_a_bounded_response() {
     unless_paused(|| {
-        // 400 addresses: 6,400 octets and more.
+        // 400 addresses: at least 6,400 octets.
         let large = |query: &[u8]| {
             let name = name(1);
             let record = |i| Record::a(Section::Answer, &name, address(i));
@@ -148,14 +156,14 @@ fn a_small_query_draws_a_bounded_answer() {
 }
 
 #[test]
-fn equal_questions_are_asked_once() {
+fn equal_queries_share_one_upstream_query() {
     unless_paused(|| {
         let mut held = Vec::new();
         let mut all_have_asked = false;
         let upstream = Upstream::start(
             move |socket, question| {
                 held.push(question.clone());
-                // The word that all have.
+                // The query for this name shows that all have been sent.
                 all_have_asked |= number(&asked(&question.message).0) == Some(99);
                 if all_have_asked {
                     for question in held.drain(..) {
@@ -171,17 +179,19 @@ fn equal_questions_are_asked_once() {
             let question = query(id, &name(5), Rtype::AAAA);
             client.send(&question).unwrap();
         }
-        wait_until("all wait", || figure(&server, "queries_waiting") == 30);
+        wait_until("all queries wait", || {
+            figure(&server, "queries_waiting") == 30
+        });
         ask_name(server.dns, &name(99), Rtype::A);
         for client in &clients {
             let mut answer = [0; 512];
             let len = client.recv(&mut answer).unwrap();
             let (answer, made) = (&answer[..len], super::packets::synthesised(5));
-            // On a busy machine the word may come when the server has given up.
+            // On a busy machine the query may arrive after the server's deadline.
             let failed = rcode(answer) == Rcode::SERVFAIL;
             assert!(failed || super::packets::addresses(answer) == [made]);
         }
-        // The word may also come after a retry or two.
+        // There may also be one or two retries before it.
         assert!((1..=3).contains(&upstream.times_asked("n5.example", Rtype::AAAA)));
         assert!(upstream.times_asked("n5.example", Rtype::A) <= 3);
         server.ends();
@@ -189,7 +199,7 @@ fn equal_questions_are_asked_once() {
 }
 
 #[test]
-fn questions_leave_from_many_ports_with_ids_all_over() {
+fn upstream_queries_have_random_ports_and_ids() {
     unless_paused(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "", "");
@@ -206,12 +216,12 @@ fn questions_leave_from_many_ports_with_ids_all_over() {
         let ports = distinct(asked.iter().map(|q| q.from.port()).collect());
         let id = |message: &[u8]| u16::from_be_bytes([message[0], message[1]]);
         let ids = distinct(asked.iter().map(|q| id(&q.message)).collect());
-        // 500 draws from 64 ports leave out 0.02 of them on average; from 65,536 IDs 2 are drawn twice.
+        // 500 draws from 64 ports miss 0.02 of them on average; from 65,536 IDs 2 are drawn twice.
         assert!(ports.len() >= 56, "{} ports", ports.len());
         assert!(ids.len() >= 480, "{} IDs", ids.len());
         let sixteenths = distinct(ids.iter().map(|id| id >> 12).collect());
         assert_eq!(sixteenths.len(), 16);
-        // Neither comes in an order that can be foretold.
+        // Neither ports nor IDs are in a predictable order.
         let steps = asked
             .windows(2)
             .map(|pair| id(&pair[1].message).wrapping_sub(id(&pair[0].message)));

@@ -1,4 +1,4 @@
-//! What upstreams say, and others in their name.
+//! Hostile responses of upstreams, and forged ones.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,10 +19,10 @@ use super::victim::{
     unless_paused,
 };
 
-/// Where lies point.
+/// Number of the address in forged responses.
 const LIE: u32 = 0x00ff_ffff;
 
-/// An answer that is not true, whatever was asked; its last record is an address.
+/// A forged response to any query; its last record is an address.
 fn lie(question: &[u8]) -> Vec<u8> {
     let (name, rtype) = asked(question);
     let address = |section| Record::a(section, &name, address(LIE));
@@ -35,7 +35,8 @@ fn lie(question: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Lies that can be told from the truth: not one of them answers the question as it was asked.
+/// Forged responses that can be detected: none has the ID, the question and the format of a valid
+/// response.
 fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
     let lie = lie(question);
     let end = 12 + asked(question).0.as_wire().len() + 4;
@@ -50,7 +51,7 @@ fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
         lie[..11].to_vec(),
         changed(&|lie| lie.truncate(end + 5)),
         changed(&|lie| lie.truncate(end - 2)),
-        // No question; a header alone. With an error it would be an answer.
+        // No question; a header alone. With an error code it would be a response.
         changed(&|lie| lie[5] = 0),
         changed(&|lie| {
             lie.truncate(12);
@@ -58,13 +59,13 @@ fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
             lie[3] &= 0xf0;
         }),
         changed(&|lie| lie[5] = 2),
-        // A query, not an answer.
+        // A query instead of a response.
         changed(&|lie| lie[2] &= 0x7f),
         // Another name, type and class.
         changed(&|lie| lie[13] ^= 1),
         changed(&|lie| lie[end - 3] ^= 1),
         changed(&|lie| lie[end - 1] ^= 2),
-        // Names that go round, to themselves and to each other, and beyond the end.
+        // Compression pointers to themselves, to each other and beyond the end.
         changed(&|lie| lie[12..14].copy_from_slice(&[0xc0, 12])),
         changed(&|lie| {
             lie.truncate(end);
@@ -87,14 +88,14 @@ fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
             lie.truncate(end);
             lie.extend([0xff, 0xff, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0]);
         }),
-        // An alias whose target is in its TTL, where a label of a reserved type stands.
+        // An alias whose target is within its TTL, at a label of a reserved type.
         changed(&|lie| {
             lie.truncate(end);
             lie[6..12].copy_from_slice(&[0, 1, 0, 0, 0, 0]);
             let target = u8::try_from(end + 9).unwrap();
             lie.extend([0xc0, 12, 0, 5, 0, 1, 5, 0, 0, 0x80, 0, 2, 0xc0, target]);
         }),
-        // A length of data that lies, upward and downward; more records than there are.
+        // A data length that is too small or too large; fewer records than the header counts.
         changed(&|lie| *lie.iter_mut().nth_back(4).unwrap() = 5),
         changed(&|lie| {
             let len = lie.len();
@@ -104,7 +105,7 @@ fn tellable_lies(question: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Lies that do not know the ID.
+/// Forged responses with wrong IDs.
 fn guessed_lies(question: &[u8], random: &mut StdRng) -> Vec<Vec<u8>> {
     let lie = lie(question);
     let mut lies = Vec::new();
@@ -124,7 +125,7 @@ fn guessed_lies(question: &[u8], random: &mut StdRng) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn no_lie_stands_before_the_truth() {
+fn forged_responses_do_not_replace_the_valid_one() {
     unless_paused(|| {
         let mut random = StdRng::seed_from_u64(5);
         let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -132,7 +133,8 @@ fn no_lie_stands_before_the_truth() {
         let upstream = Upstream::start(
             move |socket, question| {
                 let (to, message) = (question.from, &question.message);
-                // From another port and another address, all else right. They may be refused.
+                // From another port and another address, but otherwise valid. The kernel may reject
+                // them.
                 let _ = stranger.send_to(&lie(message), to);
                 let _ = neighbour.send_to(&lie(message), to);
                 let guessed = guessed_lies(message, &mut random);
@@ -140,7 +142,7 @@ fn no_lie_stands_before_the_truth() {
                     socket.send_to(lie, to).unwrap();
                 }
                 socket.send_to(&honest(message), to).unwrap();
-                // Who comes late comes in vain.
+                // Forged responses after the valid one have no effect.
                 socket.send_to(&lie(message), to).unwrap();
                 socket.send_to(&lie(message), to).unwrap();
             },
@@ -160,9 +162,10 @@ fn no_lie_stands_before_the_truth() {
 }
 
 #[test]
-fn mutants_of_true_answers_hurt_nobody_else() {
+fn mutated_responses_affect_no_other_name() {
     unless_paused(|| {
-        // An upstream that is mad may be believed in what it is asked, and in nothing more.
+        // A hostile upstream may give wrong responses to its own queries, but must not affect
+        // others.
         let mut random = StdRng::seed_from_u64(6);
         let upstream = Upstream::start(
             move |socket, question| {
@@ -189,7 +192,7 @@ fn mutants_of_true_answers_hurt_nobody_else() {
 }
 
 #[test]
-fn records_of_other_names_answer_no_later_question() {
+fn records_of_other_names_are_not_cached() {
     unless_paused(|| {
         let victim = || name(2);
         let poison = move |question: &[u8]| {
@@ -226,8 +229,8 @@ fn records_of_other_names_answer_no_later_question() {
     });
 }
 
-/// A response with as many records as a message holds: short and many, aliases in reverse, and
-/// names that look for long for a suffix that they share.
+/// A response with as many records as a message holds: many short ones, aliases in reverse order,
+/// or names that share a suffix only after many labels.
 fn largest(question: &[u8], number: u32) -> Vec<u8> {
     let (name, _) = asked(question);
     let link = |i: u32| super::packets::name(1 << 20 | i);
@@ -258,7 +261,7 @@ fn largest(question: &[u8], number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn the_largest_answers_come_through_or_are_failures() {
+fn largest_responses_are_forwarded_or_fail() {
     unless_paused(|| {
         let octets = std::sync::Arc::new(AtomicU64::new(0));
         let sent = std::sync::Arc::clone(&octets);
@@ -286,7 +289,7 @@ fn the_largest_answers_come_through_or_are_failures() {
         for number in 0..8 {
             for rtype in [Rtype::A, Rtype::AAAA, Rtype::HTTPS] {
                 let answer = ask_connection(server.dns, &query(9, &name(number), rtype));
-                // All records are sound, or it says that it failed.
+                // All records are well-formed, or the response is a failure.
                 let _made = addresses(&answer);
                 assert!([Rcode::NOERROR, Rcode::SERVFAIL].contains(&rcode(&answer)));
             }

@@ -1,5 +1,5 @@
-//! Fuzzed packets from clients and from an upstream, mixed into a load that others make, for as
-//! long as is wanted.
+//! Runs a server for a given time under the load of another program, mixed with fuzzed packets from
+//! clients and from an upstream.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -18,17 +18,17 @@ use super::packets::{addresses, asked, honest, mutant, query, query_edns, respon
 use super::upstream::Upstream;
 use super::victim::{ask, framed, resident, socket};
 
-/// Packets between two pauses of a millisecond: at most 10,000 a second.
+/// Number of packets between two pauses of a millisecond: at most 10,000 per second.
 const BATCH: u32 = 10;
 
-/// Between two lines of the report.
+/// Interval of the lines in the report.
 const REPORT_NS: Nanos = 10 * SECOND;
 
-/// Percent that the resident memory of the last third may be above that of the second: pages that
-/// an allocator comes to keep. By then the cache is full.
+/// Limit in percent for the growth of the resident memory from the second to the last third of the
+/// time: pages that the allocator keeps. The cache is full by then.
 const GROWTH_MAX_PERCENT: u64 = 3;
 
-/// What to soak, from the environment.
+/// The tested server, from environment variables.
 struct Target {
     server: SocketAddr,
     upstream: SocketAddr,
@@ -49,14 +49,14 @@ impl Target {
     }
 }
 
-/// A name of the authority of the load, of which the mad upstream says nothing sound.
+/// A name of the authority of the load. The hostile upstream does not answer it correctly.
 fn good(number: u32) -> NameBuf {
     let [_, b, c, d] = number.to_be_bytes();
     let name = format!("255-{b:03}-{c:03}-{d:03}.dns64perf.test");
     name.parse().unwrap()
 }
 
-/// Answers with mutants, seldom with the truth, and sometimes not at all.
+/// An upstream that responds with mutants, rarely with a valid response, and sometimes not at all.
 fn mad_upstream(address: SocketAddr) -> Upstream {
     let mut random = StdRng::seed_from_u64(1);
     Upstream::start_at(
@@ -95,7 +95,7 @@ fn fuzzed(number: u32, random: &mut StdRng) -> Vec<u8> {
     mutant(&sound, random)
 }
 
-/// Turns `step` in a thread until it is told to stop.
+/// Repeats `step` in a thread until `stop` is set.
 fn keep_on(stop: &Arc<AtomicBool>, mut step: impl FnMut() + Send + 'static) -> JoinHandle<()> {
     let stop = Arc::clone(stop);
     thread::spawn(move || {
@@ -105,7 +105,7 @@ fn keep_on(stop: &Arc<AtomicBool>, mut step: impl FnMut() + Send + 'static) -> J
     })
 }
 
-/// Datagrams as fast as is agreed; nobody reads the answers.
+/// Sends fuzzed datagrams at the rate of [`BATCH`]; the responses are not read.
 fn datagrams(target: &Target, stop: &Arc<AtomicBool>, sent: &Arc<AtomicU64>) -> JoinHandle<()> {
     let (server, sent) = (target.server, Arc::clone(sent));
     let mut random = StdRng::seed_from_u64(2);
@@ -121,7 +121,8 @@ fn datagrams(target: &Target, stop: &Arc<AtomicBool>, sent: &Arc<AtomicU64>) -> 
     })
 }
 
-/// Connections with a few fuzzed messages each, cut off anywhere, some of them left behind.
+/// Opens connections and sends a few fuzzed messages on each, cut off anywhere. Some connections
+/// are left open.
 fn connections(target: &Target, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
     let server = target.server;
     let mut random = StdRng::seed_from_u64(3);
@@ -152,7 +153,7 @@ fn mean(samples: &[u64]) -> u64 {
 
 #[test]
 #[ignore = "takes minutes, and a server and a load that bench/soak starts"]
-fn a_load_with_fuzzed_packets_leaves_memory_flat() {
+fn memory_stays_constant_under_load_with_fuzzed_packets() {
     let target = Target::from_environment();
     let upstream = mad_upstream(target.upstream);
     let stop = Arc::new(AtomicBool::new(false));
@@ -181,7 +182,7 @@ fn a_load_with_fuzzed_packets_leaves_memory_flat() {
                 target.server,
                 &query(1, &good(1 << 20 | number), Rtype::AAAA),
             );
-            assert_eq!(addresses(&answer).len(), 1, "a good name is there");
+            assert_eq!(addresses(&answer).len(), 1, "the name resolves");
         }
     }
     stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What clients do with connections.
+//! Hostile TCP connections of clients.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ use super::victim::{
 };
 
 #[test]
-fn an_octet_at_a_time_is_answered() {
+fn query_sent_octet_by_octet_is_answered() {
     unless_paused(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "[tcp]\nidle = \"20s\"", "");
@@ -30,7 +30,7 @@ fn an_octet_at_a_time_is_answered() {
         for octet in framed(&query(3, &name(3), Rtype::AAAA)) {
             stream.write_all(&[octet]).unwrap();
             MonotonicClock.sleep(SECOND / 50);
-            // Others are served meanwhile.
+            // Other clients are served meanwhile.
             assert_resolves(server.dns, 4);
         }
         assert_eq!(addresses(&read_message(&mut stream)), [synthesised(3)]);
@@ -39,17 +39,17 @@ fn an_octet_at_a_time_is_answered() {
 }
 
 #[test]
-fn idle_slow_reset_and_lying_connections_leave_room_for_others() {
+fn idle_slow_reset_and_malformed_connections_leave_room_for_others() {
     unless_paused(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "[tcp]\nconnections = 40\nidle = \"2s\"", "");
         let pid = server.child.id();
         assert_resolves(server.dns, 1);
         let before = descriptors(pid);
-        // More than there is room for, half of them with half a message.
+        // More connections than the server accepts, half of them with half a message.
         let mut idle: Vec<_> = (0..60).map(|_| connect(server.dns)).collect();
         for stream in idle.iter_mut().step_by(2) {
-            // It may have been closed already, to make room.
+            // The server may have closed the connection already, to make room.
             let _ = stream.write_all(&[0xff, 0xff, 1, 2, 3]);
         }
         let good = ask_connection(server.dns, &query(1, &name(1), Rtype::AAAA));
@@ -57,29 +57,29 @@ fn idle_slow_reset_and_lying_connections_leave_room_for_others() {
         for _ in 0..50 {
             let mut stream = connect(server.dns);
             let _ = stream.write_all(&framed(&query(2, &name(2), Rtype::AAAA))[..20]);
-            // A close that is a reset.
+            // A close that sends a reset.
             sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
         }
         for lie in [&[0, 0][..], &[0, 11], &[0, 1, 9], &[0, 12, 1]] {
             let mut stream = connect(server.dns);
-            // It may have been closed already, to make room.
+            // The server may have closed the connection already, to make room.
             let _ = stream.write_all(lie);
             let _ = stream.shutdown(std::net::Shutdown::Write);
             assert_closes(&mut stream);
         }
         let good = ask_connection(server.dns, &query(1, &name(5), Rtype::AAAA));
         assert_eq!(addresses(&good), [synthesised(5)]);
-        // Who says nothing is let go of.
+        // The server closes idle connections.
         idle.iter_mut().for_each(assert_closes);
-        wait_until("all is closed", || descriptors(pid) <= before);
+        wait_until("all descriptors are closed", || descriptors(pid) <= before);
         server.ends();
     });
 }
 
-/// The server closes, after it has sent what it may.
+/// Checks that the server closes a connection, after it has sent its responses.
 fn assert_closes(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    // Either end is one.
+    // The connection may end with a close or a reset.
     match stream.read_to_end(&mut rest) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
@@ -87,14 +87,14 @@ fn assert_closes(stream: &mut TcpStream) {
 }
 
 #[test]
-fn answers_over_a_connection_get_none_and_hold_nothing() {
+fn responses_over_tcp_get_no_response_and_leak_nothing() {
     unless_paused(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "[tcp]\npipeline = 2\nidle = \"5s\"", "");
         let mut stream = connect(server.dns);
         let mut response = query(5, &name(5), Rtype::AAAA);
         response[2] |= 0x80;
-        // More than the pipeline holds.
+        // More messages than the pipeline holds.
         for _ in 0..10 {
             stream.write_all(&framed(&response)).unwrap();
         }
@@ -112,7 +112,7 @@ fn answers_over_a_connection_get_none_and_hold_nothing() {
 }
 
 #[test]
-fn the_longest_messages_are_judged_like_others() {
+fn longest_messages_are_handled_like_others() {
     unless_paused(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "", "");
@@ -128,7 +128,7 @@ fn the_longest_messages_are_judged_like_others() {
                 assert_eq!(addresses(&answer), [synthesised(1)]);
                 assert!(answer.len() <= 512);
             }
-            // Noise behind a sound question, and noise alone.
+            // Random octets after a valid question, and random octets alone.
             let mut noise = query(4, &name(1), Rtype::AAAA);
             noise[11] = 200;
             noise.resize(MESSAGE_MAX, 0x80 | round);
@@ -139,7 +139,7 @@ fn the_longest_messages_are_judged_like_others() {
             sizes.push(resident(pid));
         }
         let (early, late) = (sizes[4], sizes[19]);
-        // A leak of one message in a hundred would show.
+        // Detects a leak of one message in a hundred.
         assert!(
             late <= early + (1 << 20),
             "resident: {early} then {late} octets"
@@ -149,7 +149,7 @@ fn the_longest_messages_are_judged_like_others() {
 }
 
 #[test]
-fn a_pipeline_of_a_thousand_is_answered_and_bounded() {
+fn pipeline_of_a_thousand_queries_is_answered_and_bounded() {
     unless_paused(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "[tcp]\npipeline = 10", "");
@@ -174,7 +174,7 @@ fn a_pipeline_of_a_thousand_is_answered_and_bounded() {
 }
 
 #[test]
-fn large_answers_that_nobody_reads_are_bounded() {
+fn unread_large_responses_are_bounded() {
     unless_paused(|| {
         let upstream = Upstream::start(
             |socket, question| {
@@ -197,7 +197,7 @@ fn large_answers_that_nobody_reads_are_bounded() {
         let mut largest = before;
         for _ in 0..5 {
             for stream in &mut streams {
-                // Who does not read is shown the door.
+                // The server closes connections of clients that do not read.
                 let _ = stream.write_all(&many);
             }
             for _ in 0..20 {
@@ -217,7 +217,7 @@ fn large_answers_that_nobody_reads_are_bounded() {
 }
 
 #[test]
-fn six_hundred_truncated_responses_at_once_lose_none() {
+fn six_hundred_simultaneous_truncated_responses_are_all_retried() {
     unless_paused(|| {
         let asked = Arc::new(AtomicU64::new(0));
         let all = Arc::clone(&asked);
@@ -227,8 +227,10 @@ fn six_hundred_truncated_responses_at_once_lose_none() {
                 asked.fetch_add(1, Ordering::Relaxed);
             },
             move |question| {
-                // The first answers leave once the last question has been asked.
-                wait_until("all are asked", || all.load(Ordering::Relaxed) >= 600);
+                // Responses are sent after the last query has arrived.
+                wait_until("all queries have arrived", || {
+                    all.load(Ordering::Relaxed) >= 600
+                });
                 honest(question)
             },
         );
@@ -244,6 +246,6 @@ fn six_hundred_truncated_responses_at_once_lose_none() {
     });
 }
 
-/// What 250 connections may hold for clients that do not read: the 64 MiB of answers that are held at
-/// most, what a worker makes in one turn, and what an allocator keeps.
+/// Memory for 250 connections to clients that do not read: at most 64 MiB of pending responses, the
+/// responses that a worker writes in one iteration, and the reserve of the allocator.
 const UNREAD_MAX: u64 = 192 << 20;

@@ -1,4 +1,4 @@
-//! An upstream that does what a test tells it to.
+//! A scriptable upstream.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,17 +12,17 @@ use dns64_wire::codes::Rtype;
 use super::packets::{asked, honest};
 use super::support::bind;
 
-/// How often its thread looks whether it is to end.
+/// Interval at which its thread checks whether it must stop.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A question that was asked of it in a datagram.
+/// A query that it received over UDP.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) from: SocketAddr,
     pub(crate) message: Vec<u8>,
 }
 
-/// It listens at one address over UDP and TCP; dropping it ends it.
+/// An upstream at one address over UDP and TCP; it stops when dropped.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -34,7 +34,7 @@ impl Drop for Upstream {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic in there has been printed, and the test has no answers.
+            // The thread has printed its panic, and the test gets no responses.
             let _ = thread.join();
         }
         // Wakes the thread that accepts connections.
@@ -43,7 +43,7 @@ impl Drop for Upstream {
 }
 
 impl Upstream {
-    /// One that answers as it should.
+    /// Starts an upstream that answers correctly.
     pub(crate) fn honest() -> Self {
         Self::start(
             |socket, question| {
@@ -53,8 +53,8 @@ impl Upstream {
         )
     }
 
-    /// One that does with each question in a datagram, and answers each over a connection, as it
-    /// is told.
+    /// Starts an upstream that calls a function for each UDP query, and answers each TCP query with
+    /// another.
     pub(crate) fn start(
         datagram: impl FnMut(&UdpSocket, &Asked) + Send + 'static,
         connection: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
@@ -62,7 +62,7 @@ impl Upstream {
         Self::serve(bind(), datagram, connection)
     }
 
-    /// The same at an address that the server has been told already.
+    /// Starts an upstream at an address that the server already has in its configuration.
     pub(crate) fn start_at(
         address: SocketAddr,
         datagram: impl FnMut(&UdpSocket, &Asked) + Send + 'static,
@@ -117,17 +117,17 @@ impl Upstream {
         }
     }
 
-    /// Forgets what it was asked: in an hour that is gigabytes.
+    /// Clears the list of queries: in an hour it would have gigabytes.
     pub(crate) fn forget(&self) {
         self.asked.lock().unwrap().clear();
     }
 
-    /// What it was asked in datagrams.
+    /// The queries over UDP.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How often it was asked for this name, in lower case, and type.
+    /// Number of queries for this name, in lower case, and type.
     pub(crate) fn times_asked(&self, name: &str, rtype: Rtype) -> usize {
         let log = self.asked();
         let same = log.iter().filter(|question| {
@@ -139,7 +139,7 @@ impl Upstream {
     }
 }
 
-/// Answers one question after the other.
+/// Answers the queries of a connection in sequence.
 fn converse(mut stream: TcpStream, answer: &impl Fn(&[u8]) -> Vec<u8>) -> io::Result<()> {
     loop {
         let mut length = [0; 2];

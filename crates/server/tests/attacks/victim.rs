@@ -1,4 +1,4 @@
-//! The server that is attacked, seen by an honest client and by its operator.
+//! The attacked server, from the view of an honest client and of its operator.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,17 +18,17 @@ use super::packets::{addresses, name, query, rcode, synthesised};
 use super::support::{PATIENCE, Server, stdout, value};
 use super::upstream::Upstream;
 
-/// After this long a client asks again (resolv.conf(5) has 5 s).
+/// Interval of the retries of a client (5 s in resolv.conf(5)).
 const ASK_AGAIN: Duration = Duration::from_secs(4);
 
-/// A server with a small cache, so that it gets full; otherwise as [`serve`].
+/// Starts a server with a small cache, so that it becomes full; otherwise like [`serve`].
 pub(crate) fn start(upstream: &Upstream, more: &str, in_upstream: &str) -> Server {
     let more = format!("{more}\n[cache]\nsize = \"2MiB\"");
     serve(&[upstream], &more, in_upstream)
 }
 
-/// A server of one worker, so that what is asked once is asked once. `more` is what comes before `[upstream]`
-/// and `in_upstream` what stands in it.
+/// Starts a server with one worker, so that equal queries share one upstream query. `more` is the
+/// configuration before `[upstream]`, and `in_upstream` the one in it.
 pub(crate) fn serve(upstreams: &[&Upstream], more: &str, in_upstream: &str) -> Server {
     let servers: Vec<_> = upstreams.iter().map(|u| u.address.to_string()).collect();
     let settings =
@@ -36,12 +36,12 @@ pub(crate) fn serve(upstreams: &[&Upstream], more: &str, in_upstream: &str) -> S
     Server::start(&settings, Stdio::null)
 }
 
-/// A socket for queries to the server, at which answers are waited for up to this long. What others
-/// send to its port, as an upstream does to whose question the port belonged before, does not arrive.
+/// A socket for queries to the server, with this timeout. It does not receive datagrams from
+/// others, such as an upstream whose query had the same port before.
 pub(crate) fn socket(server: SocketAddr, patience: Duration) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server).unwrap();
-    // It may have come before the port had a peer.
+    // Datagrams that arrived before the socket was connected.
     socket.set_nonblocking(true).unwrap();
     while socket.recv(&mut [0]).is_ok() {}
     socket.set_nonblocking(false).unwrap();
@@ -49,7 +49,7 @@ pub(crate) fn socket(server: SocketAddr, patience: Duration) -> UdpSocket {
     socket
 }
 
-/// The answer to a query in a datagram; asks again as a client would.
+/// Returns the response to a query over UDP; retries like a client.
 pub(crate) fn ask(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let socket = socket(server, ASK_AGAIN);
     let mut answer = vec![0; 65_535];
@@ -62,20 +62,20 @@ pub(crate) fn ask(server: SocketAddr, query: &[u8]) -> Vec<u8> {
             return answer;
         }
     }
-    panic!("no answer to a good query");
+    panic!("no response to a valid query");
 }
 
-/// The name with this number has its address, and no other.
+/// Checks that the name with this number has its address and no other.
 pub(crate) fn assert_resolves(server: SocketAddr, number: u32) {
     let answer = ask(server, &query(0x4242, &name(number), Rtype::AAAA));
     let found = (rcode(&answer), addresses(&answer));
     assert_eq!(found, (Rcode::NOERROR, vec![synthesised(number)]));
 }
 
-/// As [`assert_resolves`], where the upstream may be too slow on a busy machine: then the server says
-/// that it failed, never anything else, and forgets it after a while.
+/// Like [`assert_resolves`], for an upstream that may be too slow on a busy machine: then the
+/// server must respond with SERVFAIL, whose TTL is short.
 pub(crate) fn assert_resolves_in_the_end(server: SocketAddr, number: u32) {
-    wait_until("a good name is there", || {
+    wait_until("the name resolves", || {
         let answer = ask(server, &query(0x4242, &name(number), Rtype::AAAA));
         let found = (rcode(&answer), addresses(&answer));
         found == (Rcode::NOERROR, vec![synthesised(number)]) || {
@@ -85,30 +85,30 @@ pub(crate) fn assert_resolves_in_the_end(server: SocketAddr, number: u32) {
     });
 }
 
-/// The address of another name for A.
+/// Returns the response to a query for a name and a type.
 pub(crate) fn ask_name(server: SocketAddr, name: &NameBuf, rtype: Rtype) -> Vec<u8> {
     ask(server, &query(0x1717, name, rtype))
 }
 
-/// A connection on which answers are waited for patiently.
+/// Opens a connection with a long timeout.
 pub(crate) fn connect(server: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
-/// A message with its length before it.
+/// A message after its length.
 pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     let length = u16::try_from(message.len()).unwrap().to_be_bytes();
     [&length, message].concat()
 }
 
-/// The next message of a connection.
+/// Reads the next message of a connection.
 pub(crate) fn read_message(stream: &mut TcpStream) -> Vec<u8> {
     try_read_message(stream).unwrap()
 }
 
-/// The same where a connection may be closed.
+/// Reads the next message of a connection that may be closed.
 pub(crate) fn try_read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
@@ -117,8 +117,8 @@ pub(crate) fn try_read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
-/// The answer to a query over a connection of its own. A server whose connections are all in use
-/// refuses one; it is tried again until it has noticed that others are gone.
+/// Returns the response to a query over a new connection. The server rejects connections above its
+/// limit; the client retries until the server has closed others.
 pub(crate) fn ask_connection(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let deadline = MonotonicClock.now() + nanos(PATIENCE);
     loop {
@@ -132,7 +132,7 @@ pub(crate) fn ask_connection(server: SocketAddr, query: &[u8]) -> Vec<u8> {
                 return answer;
             }
             Err(_) if MonotonicClock.now() < deadline => MonotonicClock.sleep(SECOND / 50),
-            Err(error) => panic!("no answer over a connection: {error}"),
+            Err(error) => panic!("no response over TCP: {error}"),
         }
     }
 }
@@ -145,8 +145,8 @@ pub(crate) fn resident(pid: u32) -> u64 {
     kib.parse::<u64>().unwrap() * 1024
 }
 
-/// Open descriptors of a process but for UDP sockets: it opens one for each question to an upstream,
-/// within a bound that tests do not reach.
+/// Number of open descriptors of a process without UDP sockets: it opens one for each query to an
+/// upstream, up to a limit that tests do not reach.
 pub(crate) fn descriptors(pid: u32) -> usize {
     let tables = ["udp", "udp6"].map(|name| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{name}"));
@@ -171,34 +171,34 @@ pub(crate) fn figure(server: &Server, name: &str) -> u64 {
     value(&stats, name).parse().unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = MonotonicClock.now() + nanos(PATIENCE);
     while !is_so() {
-        assert!(MonotonicClock.now() < give_up, "never: {what}");
+        assert!(MonotonicClock.now() < give_up, "timeout: {what}");
         MonotonicClock.sleep(SECOND / 20);
     }
 }
 
-/// A machine that stands still for this long makes questions time out to which the answers are there.
+/// A machine that stalls for this long makes queries time out whose responses have arrived.
 const PAUSE_NS: Nanos = SECOND / 2;
 
-/// Runs a test of what is so on a machine that runs: where it fails and the machine has stood still
-/// meanwhile, as a virtual one does while its host copies it, that is no failure and it begins again.
+/// Runs a test that requires a running machine. If it fails and the machine stalled meanwhile, as a
+/// virtual one does while its host copies it, the test is repeated.
 pub(crate) fn unless_paused(test: fn()) {
     for _ in 0..4 {
         let (result, longest_ns) = watched(test);
         match result {
             Ok(()) => return,
             Err(panic) if longest_ns < PAUSE_NS => resume_unwind(panic),
-            // It has been printed.
+            // The panic has been printed.
             Err(_) => {}
         }
     }
     test();
 }
 
-/// What came of a test, and for how long at most the machine stood still meanwhile.
+/// The result of a test, and the longest stall of the machine meanwhile.
 fn watched(test: fn()) -> (thread::Result<()>, Nanos) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

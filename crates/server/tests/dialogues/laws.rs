@@ -1,4 +1,4 @@
-//! What is true of any dialogue.
+//! Laws that hold for every dialogue.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,12 @@ use proptest::prelude::*;
 use super::messages::{REPLY_WORDS, Words};
 use super::stage::{InFlight, Query, Stage, Way};
 
-/// RFC 5452 section 9.2: whoever guesses must guess both port and ID. Questions that come one by one
-/// have a port each, and so have those of a burst, unless bursts of 64 and more follow each other.
+/// RFC 5452 section 9.2: an attacker must guess both port and ID. Each query has its own port, in a
+/// burst too, unless bursts of at least 64 follow each other.
 #[test]
-fn ports_and_ids_are_spread() {
-    // Of 100 at once, the second turn and those after it share four ports for each 64 of a turn.
+fn upstream_ports_and_ids_are_spread() {
+    // Of 100 at once, the second and later iterations share four ports for each 64 queries of an
+    // iteration.
     for (at_once, ports) in [(1, 3000), (50, 3000), (100, 100 + 29 * 8)] {
         let mut stage = Stage::new("");
         for first in (1..=3000).step_by(at_once) {
@@ -25,7 +26,7 @@ fn ports_and_ids_are_spread() {
         }
         let port = |asked: &InFlight| match asked.way {
             Way::Port(port) => port,
-            Way::Connection(_) => panic!("nobody asked for a connection"),
+            Way::Connection(_) => panic!("unexpected TCP query"),
         };
         let asked: HashSet<usize> = stage.in_flight().iter().map(port).collect();
         assert_eq!(asked.len(), ports, "{at_once} at once");
@@ -46,7 +47,7 @@ const SETTINGS: [&str; 5] = [
     "dns64.enabled = false\ncache.serve-stale = \"1h\"\ncache.prefetch = true",
 ];
 
-/// 2001:db8:64::c000:201, an address made from 192.0.2.1.
+/// The reverse name of 2001:db8:64::c000:201, which is synthesised from 192.0.2.1.
 const MADE: &str = "1.0.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
 
 #[derive(Clone, Debug)]
@@ -107,7 +108,7 @@ fn ask(stage: &mut Stage, label: u32, name: usize, rtype: usize, bits: usize) {
     });
 }
 
-/// What an upstream says: the truth, in one of several shapes, or a lie before it.
+/// A response of an upstream: a valid one of several kinds, perhaps after a forged one.
 fn reply(stage: &mut Stage, which: usize, kind: usize, lie: usize) {
     let Some(InFlight { question, way, .. }) = stage.in_flight().get(which) else {
         return;
@@ -160,7 +161,7 @@ fn reply(stage: &mut Stage, which: usize, kind: usize, lie: usize) {
     stage.reply(which, rcode, &words, &records);
 }
 
-/// What no answer may say, whatever was said before.
+/// Checks what no response may contain in any dialogue.
 fn check(lines: &[String]) -> Result<(), TestCaseError> {
     let mut head = "";
     for line in lines {
@@ -170,22 +171,22 @@ fn check(lines: &[String]) -> Result<(), TestCaseError> {
         let is_made = line.contains("AAAA 2001:db8:64:");
         prop_assert!(
             !is_made || !head.contains(" ad"),
-            "AD on what was made: {head} {line}"
+            "AD with synthesised records: {head} {line}"
         );
         prop_assert!(
             !(is_made && head.contains(" cd") && head.contains(" do")),
-            "made for who validates: {head} {line}"
+            "synthesis for a validating client: {head} {line}"
         );
     }
     Ok(())
 }
 
 proptest! {
-    /// Whatever clients ask and upstreams say: nobody is answered twice or with what cannot be read
-    /// (the stage sees to that), nothing made is called authentic or made for who validates, and in
-    /// the end each has an answer, or it came too late, and nothing is left in the tables.
+    /// Whatever clients and upstreams send: no query gets two responses or a malformed one (`stage`
+    /// checks that), nothing synthesised has AD or goes to a client that validates. At the end,
+    /// each query has a response or is counted as late, and the tables are empty.
     #[test]
-    fn any_dialogue_ends_with_an_answer_for_each(
+    fn every_dialogue_ends_with_a_response_to_each_query(
         settings in 0..SETTINGS.len(),
         events in prop::collection::vec(event(), 1..60),
     ) {
@@ -201,7 +202,7 @@ proptest! {
             }
             lines.extend(stage.take_lines());
         }
-        // Connections of which nobody hears, one upstream after the other, for A and AAAA.
+        // Connections without any response, to one upstream after the other, for A and AAAA.
         stage.wait(600 * SECOND);
         lines.extend(stage.take_lines());
         check(&lines)?;
@@ -210,7 +211,7 @@ proptest! {
         stage.count("dropped");
         let dropped = stage.take_lines().concat();
         let late = dropped.split("late=").nth(1).map_or(0, |n| n.parse::<usize>().unwrap());
-        prop_assert!(unanswered <= late, "{unanswered} have no answer: {dropped}");
+        prop_assert!(unanswered <= late, "{unanswered} queries without a response: {dropped}");
         for gauge in ["queries_waiting", "lookups_in_flight"] {
             stage.count(gauge);
         }
@@ -218,7 +219,7 @@ proptest! {
     }
 }
 
-/// Settings under which what is kept differs, in what is made and in when it ends.
+/// Settings that lead to different cached responses and TTLs.
 const KEEPING: [&str; 3] = [
     "",
     "cache.prefetch = true\ncache.serve-stale = \"1h\"\ndns64.mark-synthesised = true\n\
@@ -226,8 +227,8 @@ const KEEPING: [&str; 3] = [
     "cache.max-ttl = \"20s\"\ndns64.exclude-aaaa = [\"::/0\"]\ndns64.synthesise-signed = \"always\"",
 ];
 
-/// Somebody asks one of a few questions, after so many seconds; upstreams, if they are asked, answer as
-/// is usual for the name.
+/// A query for one of a few names after some seconds. The upstreams respond to each name in their
+/// usual way.
 #[derive(Clone, Debug)]
 struct Again {
     after_s: u64,
@@ -251,7 +252,7 @@ fn again() -> impl Strategy<Value = Again> {
     })
 }
 
-/// Answers all that is in flight, by the name that is asked for.
+/// Answers all queries in flight according to the queried name.
 fn answer_all(stage: &mut Stage) {
     while let Some(InFlight { question, .. }) = stage.in_flight().first() {
         let name = question.name.to_string();
@@ -288,10 +289,10 @@ fn answer_all(stage: &mut Stage) {
 }
 
 proptest! {
-    /// What is sent again is what would have been rendered at that moment, whoever asks: the stage
-    /// compares with an engine that has forgotten what it sent (see `twins`).
+    /// A cached response equals the response that would be rendered at that time, for every client.
+    /// `stage` compares it with an engine whose cache of responses is cleared (see `twins`).
     #[test]
-    fn what_is_sent_again_is_what_would_be_rendered(
+    fn cached_response_equals_rendered_response(
         settings in 0..KEEPING.len(),
         queries in prop::collection::vec(again(), 40..120),
     ) {
@@ -311,7 +312,7 @@ proptest! {
             });
             answer_all(&mut stage);
         }
-        // In any state at least the third of three is sent again.
+        // In any state, at least the third of three responses comes from the cache.
         for label in 1001..=1003 {
             stage.query(&Query {
                 labels: label..=label,

@@ -1,8 +1,8 @@
-//! Dialogues of the server with clients and upstreams, as scripts: see `script`. Which clause each
-//! of them proves stands in docs/rfc6147.md. What is true of any dialogue stands in `laws`.
+//! Dialogues of the server with clients and upstreams, as scripts: see `script`. `docs/rfc6147.md`
+//! lists the clause that each of them tests. `laws` has the laws for every dialogue.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p dns64d --test dialogues` writes into the scripts what the engine
-//! says now; what has changed is then to be read against the RFCs.
+//! `UPDATE_EXPECT=1 cargo test -p dns64d --test dialogues` writes the current output of the engine
+//! into the scripts. Compare changes with the RFCs.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -16,7 +16,7 @@ mod twins;
 use std::path::Path;
 
 #[test]
-fn the_server_says_what_the_scripts_say() {
+fn server_output_matches_the_scripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dialogues/scripts");
     let mut paths: Vec<_> = folder
         .read_dir()
@@ -32,7 +32,7 @@ fn the_server_says_what_the_scripts_say() {
     );
 }
 
-/// Plays a script; whether the engine says what it says. The difference is printed.
+/// Plays a script and prints the difference. Returns whether there is none.
 fn is_true(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap();
     let outcome = std::panic::catch_unwind(|| {

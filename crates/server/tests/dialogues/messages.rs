@@ -1,4 +1,4 @@
-//! Messages from the words of a script, and back.
+//! Builds messages from the words of a script, and describes messages in these words.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Reads `NAME TYPE [CLASS]`; gives back the words after it.
+    /// Reads `NAME TYPE [CLASS]`; returns the words after it.
     pub(crate) fn read<'w>(words: &'w [&'w str]) -> (Self, &'w [&'w str]) {
         let [name, rtype, rest @ ..] = words else {
             panic!("no question: {words:?}");
@@ -41,7 +41,7 @@ impl Question {
         (question, &rest[usize::from(class.is_some())..])
     }
 
-    /// Whether it is the same but for the case of its letters.
+    /// Whether two questions are equal except for the case of letters.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.name.as_name().eq_ignore_case(&other.name.as_name())
             && (self.rtype, self.class) == (other.rtype, other.class)
@@ -224,7 +224,7 @@ pub(crate) const REPLY_WORDS: [&str; 19] = [
     "cookie",
 ];
 
-/// The octets of an upstream's reply to a question.
+/// The octets of an upstream's response to a query.
 pub(crate) fn reply(
     in_flight: &InFlight,
     rcode: Rcode,
@@ -256,7 +256,7 @@ pub(crate) fn reply(
             .count();
         u16::try_from(count).unwrap()
     };
-    // `bare`: a header and nothing else.
+    // `bare`: only a header.
     let questions = u16::from(!words.has("no-question") && !words.has("bare"));
     let edns = u16::from(!words.has("noedns") && !words.has("bare"));
     let counts = [
@@ -287,7 +287,7 @@ pub(crate) fn reply(
     cut_and_join(to.bytes, words)
 }
 
-/// The EDNS options of an upstream's reply.
+/// The EDNS options of an upstream's response.
 fn reply_options(in_flight: &InFlight, words: &Words<'_>) -> Writer {
     let mut options = Writer::new();
     if let Some(code) = words.number("ede") {
@@ -329,8 +329,8 @@ fn cut_and_join(mut bytes: Vec<u8>, words: &Words<'_>) -> Vec<u8> {
     bytes
 }
 
-/// What an answer to a client says, a line for the head and one for each record. What is as it
-/// always is goes without saying: ID and question as asked, QR=1 and opcode 0.
+/// Describes a response to a client, with a line for the head and one for each record. Usual values
+/// are omitted: ID and question of the query, QR=1 and opcode 0.
 pub(crate) fn of_answer(message: &[u8], asked: Option<&Question>, id: u16) -> Vec<String> {
     if message.len() < HEADER_LEN {
         return vec![format!("{message:02x?}")];
@@ -408,7 +408,7 @@ fn of_opt(message: &Message<'_>) -> String {
     text
 }
 
-/// The server cookie of an answer.
+/// The server cookie of a response.
 pub(crate) fn server_cookie(message: &[u8]) -> Option<Vec<u8>> {
     let opt = Message::parse(message).ok()?.opt().ok()??;
     let option = opt.options().find(|option| option.code == COOKIE)?;
@@ -418,14 +418,14 @@ pub(crate) fn server_cookie(message: &[u8]) -> Option<Vec<u8>> {
         .map(<[u8]>::to_vec)
 }
 
-/// What a question to an upstream says. What is as it always is goes without saying: RD=1, AD=1,
-/// an OPT record with 1232 octets and without options but perhaps a client cookie.
+/// Describes a query to an upstream. Usual values are omitted: RD=1, AD=1, an OPT record with 1232
+/// octets and no options except a client cookie.
 pub(crate) fn of_question(message: &[u8]) -> (Question, String) {
     let parsed = Message::parse(message).unwrap();
     let question = Question::of(&parsed).unwrap();
     let usual = Flags::default().with_rd(true).with_ad(true);
     let rest = parsed.flags().with_cd(false);
-    assert_eq!(rest, usual, "flags of a question to an upstream");
+    assert_eq!(rest, usual, "flags of a query to an upstream");
     let mut line = question.to_string();
     let opt = parsed.opt().unwrap();
     if let Some(opt) = opt {
@@ -448,7 +448,7 @@ pub(crate) fn of_question(message: &[u8]) -> (Question, String) {
     (question, line)
 }
 
-/// The client cookie of a question to an upstream, if it has one.
+/// The client cookie of a query to an upstream, if it has one.
 pub(crate) fn client_cookie(message: &[u8]) -> Vec<u8> {
     let opt = Message::parse(message).unwrap().opt().unwrap();
     let mut options = opt.iter().flat_map(|opt| opt.options());

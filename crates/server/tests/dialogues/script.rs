@@ -1,24 +1,24 @@
-//! Scripts: what is said to the engine, and all that it says.
+//! Reads scripts: stimuli for the engine, and its output.
 //!
-//! A line at the margin is a stimulus, a comment (`#`) or blank; two blanks before a line make it
-//! part of the stimulus above; `->` behind them is what the engine said then. A script is right
-//! if playing it gives it again, octet by octet.
+//! An unindented line is a stimulus, a comment (`#`) or blank. A line indented by two blanks belongs
+//! to the stimulus above; `->` after them marks the output of the engine. A script passes if playing
+//! it reproduces it exactly.
 //!
 //! ```text
 //! config:                                    settings (TOML) over those in stage.rs; first, or not at all
 //!   dns64.prefix = "64:ff9b::/96"
-//! reload:                                    other settings
-//! query 1 from 2001:db8::1: NAME TYPE [CLASS] [words]    from may be left out; 1..30: so many queries
-//! reply [NAME TYPE] [from SERVER]: RCODE [words]         to the question in flight that was asked last
+//! reload:                                    new settings
+//! query 1 from 2001:db8::1: NAME TYPE [CLASS] [words]    from is optional; 1..30: this many queries
+//! reply [NAME TYPE] [from SERVER]: RCODE [words]         to the latest query in flight
 //!   answer NAME TTL TYPE DATA                            authority and additional likewise
-//! closed [NAME TYPE] [from SERVER]                       a connection came to nothing
-//! unreachable [NAME TYPE] [from SERVER]                  nobody listens there (ICMP)
+//! closed [NAME TYPE] [from SERVER]                       a failed connection
+//! unreachable [NAME TYPE] [from SERVER]                  an ICMP port unreachable error
 //! wait 800ms                                             or s
 //! flush [NAME]
 //! count METRIC
 //! ```
 //!
-//! The words are listed in messages.rs. `keep`: the question stays in flight for another reply.
+//! `messages.rs` lists the words. `keep`: the query stays in flight for another response.
 
 use dns64_transport::clock::{Nanos, SECOND};
 
@@ -26,10 +26,10 @@ use super::messages::{REPLY_WORDS, Words};
 use super::stage::{Query, Stage};
 use super::text;
 
-/// Who asks if a query does not say.
+/// The client of a query without `from`.
 const CLIENT: &str = "2001:db8::1";
 
-/// Plays a script and returns how it should read.
+/// Plays a script and returns it with the current output.
 pub(crate) fn play(script: &str) -> String {
     let mut played = String::new();
     let mut lines = script

@@ -1,4 +1,4 @@
-//! An engine among clients and upstreams that a script plays, on a clock that it turns.
+//! An engine with clients and upstreams that a script controls, on a manual clock.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use super::messages::{self, Question, Words};
 use super::text;
 use super::twins::Twins;
 
-/// What every script begins with; its own settings are laid over these.
+/// Common settings of all scripts; the settings of a script override them.
 const SETTINGS: &str = r#"
     listen = ["[::1]:53"]
     workers = 1
@@ -31,18 +31,18 @@ const SETTINGS: &str = r#"
     prefix = "2001:db8:64::/96"
 "#;
 
-/// The clock does not begin at 0, where too small an age would not be seen.
+/// Start of the clock. At 0, an age that is too small would not be detected.
 const BEGINNING: Nanos = 1_000 * SECOND;
 
 pub(crate) struct Stage {
     engine: Twins,
     clock: ManualClock,
     actions: Actions,
-    /// The queries by label; those that are answered have no question any more.
+    /// The queries by label; answered queries have no question any more.
     queries: HashMap<u32, Asked>,
     in_flight: Vec<InFlight>,
     last_cookie: Vec<u8>,
-    /// Answers since the last line.
+    /// Responses since the last line.
     replies: Vec<(u32, Vec<String>)>,
     lines: Vec<String>,
 }
@@ -50,28 +50,28 @@ pub(crate) struct Stage {
 struct Asked {
     question: Option<Question>,
     id: u16,
-    /// Longest answer that it can take.
+    /// Length of the longest response that it accepts.
     limit: usize,
     answers: usize,
 }
 
-/// A question to an upstream.
+/// A query to an upstream.
 pub(crate) struct InFlight {
     pub(crate) server: usize,
     pub(crate) way: Way,
     pub(crate) id: u16,
     pub(crate) question: Question,
-    /// The client cookie that it had.
+    /// Its client cookie.
     pub(crate) cookie: Vec<u8>,
 }
 
-/// How it went there.
+/// The transport of the query.
 pub(crate) enum Way {
     Port(usize),
     Connection(u64),
 }
 
-/// What a line of a script says of a query.
+/// A query in a line of a script.
 pub(crate) struct Query<'w> {
     pub(crate) labels: std::ops::RangeInclusive<u32>,
     pub(crate) from: &'w str,
@@ -99,7 +99,7 @@ impl Stage {
         }
     }
 
-    /// What has come out since the last call.
+    /// Returns the output since the last call.
     pub(crate) fn take_lines(&mut self) -> Vec<String> {
         std::mem::take(&mut self.lines)
     }
@@ -110,7 +110,7 @@ impl Stage {
         self.see();
     }
 
-    /// Clients ask, one for each label; `{}` in name and address is the label.
+    /// Sends queries of clients, one for each label; `{}` in name and address is the label.
     pub(crate) fn query(&mut self, query: &Query<'_>) {
         self.turn();
         for label in query.labels.clone() {
@@ -160,7 +160,7 @@ impl Stage {
                 .engine
                 .on_query(client, &message, &mut frame, now, &mut self.actions);
             if len > 0 {
-                assert!(!tcp, "a connection is not answered in a datagram");
+                assert!(!tcp, "the response to a TCP query is in the frame");
                 let answer = self.see_answer(label, &frame[..len]);
                 self.replies.push((label, answer));
             }
@@ -168,7 +168,7 @@ impl Stage {
         self.see();
     }
 
-    /// An upstream replies to the question of this number among those in flight.
+    /// Sends a response of an upstream to the query with this index among those in flight.
     pub(crate) fn reply(
         &mut self,
         index: usize,
@@ -199,12 +199,12 @@ impl Stage {
         self.see();
     }
 
-    /// Word comes that nobody listens where a question was sent.
+    /// Reports an ICMP port unreachable error for a query.
     pub(crate) fn unreachable(&mut self, index: usize) {
         self.turn();
         let asked = self.in_flight.remove(index);
         let Way::Port(port) = asked.way else {
-            panic!("{} was not asked in a datagram", asked.question);
+            panic!("{} was not queried over UDP", asked.question);
         };
         let now = self.clock.now();
         self.engine
@@ -212,12 +212,12 @@ impl Stage {
         self.see();
     }
 
-    /// A connection comes to nothing.
+    /// Reports a failed connection.
     pub(crate) fn close(&mut self, index: usize) {
         self.turn();
         let asked = self.in_flight.remove(index);
         let Way::Connection(exchange) = asked.way else {
-            panic!("{} was not asked over a connection", asked.question);
+            panic!("{} was not queried over TCP", asked.question);
         };
         let now = self.clock.now();
         self.engine
@@ -225,12 +225,12 @@ impl Stage {
         self.see();
     }
 
-    /// The questions in flight, and those whose time is over: no reply has come.
+    /// The queries in flight, including expired ones: those without a response.
     pub(crate) fn in_flight(&self) -> &[InFlight] {
         &self.in_flight
     }
 
-    /// How many queries have an answer, and how many do not.
+    /// Number of queries with and without a response.
     pub(crate) fn answered(&self) -> (usize, usize) {
         let answered = self
             .queries
@@ -240,12 +240,12 @@ impl Stage {
         (answered, self.queries.len() - answered)
     }
 
-    /// Whether the engine has nothing to wait for.
+    /// Whether the engine is idle.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.engine.is_idle() && self.engine.next_deadline().is_none()
     }
 
-    /// Time passes; what it brings comes at its moment.
+    /// Advances the clock by a span, and runs every timer at its time.
     pub(crate) fn wait(&mut self, span: Nanos) {
         let begin = self.clock.now();
         loop {
@@ -270,7 +270,7 @@ impl Stage {
         self.lines.push(format!("flushed {flushed}"));
     }
 
-    /// Writes those figures of a metric that are not 0.
+    /// Writes the figures of a metric that are not 0.
     pub(crate) fn count(&mut self, metric: &str) {
         self.turn();
         let figures = self.engine.figures();
@@ -285,12 +285,12 @@ impl Stage {
         self.lines.push(line.replace(" =", " "));
     }
 
-    /// A worker lets time have its say before anything else.
+    /// Runs the timers first, like a worker.
     fn turn(&mut self) {
         self.engine.on_timer(self.clock.now(), &mut self.actions);
     }
 
-    /// The question in flight that was asked last of those that fit `[NAME TYPE] [from N]`.
+    /// The latest query in flight that matches `[NAME TYPE] [from N]`.
     pub(crate) fn find(&self, which: &[&str]) -> usize {
         let (which, server) = match which {
             [which @ .., "from", server] => (which, Some(server.parse::<usize>().unwrap())),
@@ -317,7 +317,7 @@ impl Stage {
         last
     }
 
-    /// Writes down what the engine wants, and plays the world that does it.
+    /// Records the actions of the engine, and updates clients and upstreams.
     fn see(&mut self) {
         self.see_actions();
         self.see_answers();
@@ -359,7 +359,7 @@ impl Stage {
                     let after_ms = after_ns / 1_000_000;
                     self.lines.push(format!("up {server}: after {after_ms} ms"));
                 }
-                // Which port leaves when is a matter of chance.
+                // The time of a port renewal is random.
                 Action::Renew { .. } | Action::Reply { .. } => {}
                 Action::Tell { worker, .. } => panic!("there is no worker {worker}"),
             }
@@ -404,7 +404,7 @@ impl Stage {
         messages::of_answer(message, asked.question.as_ref(), asked.id)
     }
 
-    /// Writes answers down, equal ones to neighbours together.
+    /// Writes responses, with equal consecutive ones combined.
     fn see_answers(&mut self) {
         let replies = std::mem::take(&mut self.replies);
         let mut rest = replies.as_slice();
@@ -428,7 +428,7 @@ impl Stage {
     }
 }
 
-/// An answer that only its writer can read is none.
+/// Checks that another implementation can read the response.
 fn check_with_another_reader(message: &[u8]) {
     use domain::base::Message;
     use domain::rdata::AllRecordData;
@@ -440,7 +440,7 @@ fn check_with_another_reader(message: &[u8]) {
     }
 }
 
-/// The settings of a script over those of all.
+/// The settings of a script, merged into the common ones.
 fn settings(own: &str) -> Settings {
     let mut table: toml::Table = SETTINGS.parse().unwrap();
     let own: toml::Table = own.parse().unwrap_or_else(|e| panic!("{e}"));

@@ -1,4 +1,4 @@
-//! Records as text, and as octets.
+//! Converts records between text and octets.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -8,8 +8,7 @@ use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{Record, Section};
 use dns64_wire::name::{Name, NameBuf};
 
-/// Writes a message octet by octet, with or without compressed names: what the world sends, lies
-/// included.
+/// Writes messages octet by octet, with or without compressed names, and also malformed ones.
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
     /// Whether names are compressed.
@@ -127,7 +126,7 @@ impl Writer {
         }
     }
 
-    /// `SOA MINIMUM` stands for the rest too.
+    /// An SOA record from its MINIMUM only.
     fn soa(&mut self, zone: &NameBuf, minimum: u32) {
         self.name(&zone.child(b"ns").unwrap());
         self.name(&zone.child(b"host").unwrap());
@@ -162,7 +161,7 @@ const SOA_NUMBERS: [u32; 4] = [1, 7200, 900, 1_209_600];
 /// The types A, RRSIG and NSEC as a bit map (RFC 4034 section 4.1.2).
 const NSEC_TYPES: [u8; 8] = [0, 6, 0x40, 0, 0, 0, 0, 3];
 
-/// The data of a signature over records of a type; nobody here reads more than the type.
+/// The data of a signature over records of a type; only the type is read.
 fn rrsig(covered: Option<Rtype>) -> Vec<u8> {
     let mut data = covered.unwrap().0.to_be_bytes().to_vec();
     data.extend([13, 2, 0, 0, 1, 44]); // algorithm, labels, TTL of 300
@@ -171,7 +170,7 @@ fn rrsig(covered: Option<Rtype>) -> Vec<u8> {
     data
 }
 
-/// A record as text; `message` is where it stands.
+/// A record of `message` as text.
 pub(crate) fn of_record(record: &Record<'_>, message: &[u8]) -> String {
     let section = match record.section {
         Section::Answer => "answer",

@@ -1,5 +1,5 @@
-//! Two engines that are told the same. One of them sends answers again as they were sent before, the
-//! other has forgotten them each time and renders them again: not an octet may differ.
+//! Two engines with the same input. One sends responses from its cache, the other clears that cache
+//! each time and renders each response again. Their output must be equal.
 
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ impl Twins {
         self.first.counts.figures()
     }
 
-    /// Tells both, and compares what they want and what they have counted.
+    /// Passes an event to both engines, and compares their actions and counts.
     fn tell(&mut self, actions: &mut Actions, mut say: impl FnMut(&mut Twin, &mut Actions)) {
         let mut own = std::mem::take(&mut self.forgetful.actions);
         let before = actions.list().len();

@@ -1,4 +1,4 @@
-//! Asks a server and reads what it answers.
+//! Sends queries to a server and reads its responses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,8 +11,7 @@ use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::{Flags, Message, Opt, Record, Section};
 use dns64_wire::name::{Name, NameBuf};
 
-/// How long an answer is waited for. A server that has to give up on its upstream first takes a
-/// few seconds.
+/// Timeout for a response. A server whose upstream does not respond takes a few seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 #[derive(Clone)]
@@ -46,7 +45,7 @@ impl fmt::Display for Question {
     }
 }
 
-/// A record without its TTL; names in lower case, those in the data too.
+/// A record without its TTL, with all names in lower case, in the data too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Data {
     pub(crate) owner: String,
@@ -56,16 +55,16 @@ pub(crate) struct Data {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// With the upper bits, which the OPT record has.
+    /// Response code with the upper bits from the OPT record.
     pub(crate) rcode: u16,
     pub(crate) aa: bool,
     pub(crate) ad: bool,
     pub(crate) ra: bool,
-    /// Whether the answer over UDP was truncated. The records are then those over TCP.
+    /// Whether the UDP response was truncated. The records are then those of the TCP response.
     pub(crate) tc: bool,
-    /// The answer section and its TTLs in seconds.
+    /// The answer section: records and their TTLs in seconds.
     pub(crate) records: BTreeMap<Data, u32>,
-    /// Records beyond these: the same twice.
+    /// Number of duplicate records.
     pub(crate) repeated: usize,
     /// TTL of the SOA record in the authority section.
     pub(crate) soa: Option<u32>,
@@ -73,7 +72,7 @@ pub(crate) struct Answer {
     pub(crate) additional: Vec<Data>,
 }
 
-/// Asks over UDP, and over TCP if that answer is truncated; `None` if no answer comes.
+/// Sends a query over UDP, and over TCP if the response is truncated; `None` without a response.
 pub(crate) fn ask(server: IpAddr, question: &Question, id: u16) -> Option<Answer> {
     let query = query(question, id);
     let reply = over_udp(server, &query)?;
@@ -131,7 +130,7 @@ fn over_tcp(server: IpAddr, query: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// Reads an answer. It must be to this query and sound to its end.
+/// Reads a response, which must belong to this query and be well-formed.
 fn read(reply: &[u8], query: &[u8]) -> Option<Answer> {
     let (message, query) = (Message::parse(reply).ok()?, Message::parse(query).ok()?);
     assert!(message.qr() && message.id() == query.id(), "{reply:?}");
@@ -174,7 +173,7 @@ fn data(message: &Message<'_>, record: &Record<'_>) -> Data {
     }
 }
 
-/// The data in words. Types whose data may be compressed have their names written out (RFC 3597
+/// The data as text. Types whose data may be compressed have their names uncompressed (RFC 3597
 /// section 4).
 fn rdata(message: &Message<'_>, record: &Record<'_>) -> String {
     let ahead = match record.rtype {

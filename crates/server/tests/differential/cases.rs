@@ -1,4 +1,4 @@
-//! Names of all kinds, and what is asked about them.
+//! Names of all kinds, and the queries for them.
 
 use dns64_wire::codes::{Class, Rtype};
 
@@ -66,7 +66,7 @@ fn plain(world: &mut World) {
 /// RFC 6147 section 5.1.4.
 fn excluded(world: &mut World) {
     for i in 0..3 {
-        // What "::ffff/96", as RFC 6147 writes it, would be.
+        // The range "::ffff/96", as RFC 6147 writes it.
         let name = format!("compatible{i}.lab.example.");
         world.add(&name, &format!("AAAA ::20.2.0.{i}"));
         world.add_a(&name);
@@ -295,7 +295,7 @@ fn reverse(world: &mut World) {
 }
 
 fn sizes(world: &mut World) {
-    // Octets of AAAA answers: 28 for each record. Answers for A are 12 octets a record smaller.
+    // Octets of the AAAA responses: 28 for each record. A responses have 12 octets less per record.
     let big = [(20, "big20"), (34, "big34"), (60, "big60"), (90, "big90")];
     for (count, label) in big {
         let name = format!("{label}.lab.example.");
@@ -361,7 +361,7 @@ fn spellings(world: &mut World) {
     }
 }
 
-/// Names that no other question has brought into a cache.
+/// Names that no other query has brought into a cache.
 fn ways_to_ask(world: &mut World) {
     type Change = fn(Question) -> Question;
     let ways: [(&'static str, &'static str, Change); 8] = [

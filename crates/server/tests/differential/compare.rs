@@ -1,4 +1,4 @@
-//! What differs between two answers.
+//! Compares two responses.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use crate::ask::Answer;
 
-/// Seconds by which TTLs may differ after the servers have run for `age_ns`: they are asked one after
-/// the other, each rounds, and so does the resolver, all on a machine that may have other work. And
-/// a record that is in several answers (the SOA of a zone) counts down from the first of them in one
-/// server and from the last in another.
+/// Tolerance for TTLs in seconds, for servers that have run for `age_ns`. The servers and the
+/// resolver round, and they are queried in sequence on a machine that may be busy. A record in
+/// several responses (the SOA of a zone) may count down from the first of them in one server and
+/// from the last in another.
 pub(crate) fn ttl_tolerance_s(age_ns: Nanos) -> u32 {
     const ROUNDING_S: u64 = 5;
     u32::try_from(age_ns / SECOND + ROUNDING_S).unwrap_or(u32::MAX)
 }
 
-/// What can differ.
+/// A part of a response that can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Aspect {
-    /// One of the two does not answer.
+    /// One of the two does not respond.
     Silence,
     /// Response code.
     Rcode,
@@ -28,17 +28,17 @@ pub(crate) enum Aspect {
     Ad,
     /// Recursion available.
     Ra,
-    /// Whether the answer over UDP is truncated.
+    /// Whether the UDP response was truncated.
     Tc,
     /// Records of the answer section: owner, type, data.
     Records,
-    /// TTL of a record that both have.
+    /// TTL of a record that both responses have.
     Ttl,
     /// Whether there is an SOA record in the authority section.
     Soa,
-    /// Its TTL, if both have one.
+    /// TTL of the SOA record, if both responses have one.
     SoaTtl,
-    /// Made AAAA records in the additional section.
+    /// Synthesised AAAA records in the additional section.
     Additional,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Aspect {
     }
 }
 
-/// What differs, in the order of [`Aspect`]; TTLs by more than `tolerance_s`.
+/// The differences in the order of [`Aspect`]; TTLs if they differ by more than `tolerance_s`.
 pub(crate) fn differences(
     one: Option<&Answer>,
     other: Option<&Answer>,

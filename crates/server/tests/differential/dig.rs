@@ -1,15 +1,15 @@
-//! Runs dig and reads what it prints.
+//! Runs dig and reads its output.
 
 use std::process::Command;
 
 use crate::rows::Row;
 
-/// Options of every call, so that what is printed does not depend on the version of dig.
+/// Options of every call, which make the output independent of the version of dig.
 const OPTIONS: &str = "+tries=1 +time=10 +nocookie +noad +nosplit";
 
-/// What dig printed.
+/// The output of dig.
 pub(crate) struct Printed {
-    /// The call and all lines.
+    /// The command and all lines of its output.
     pub(crate) transcript: String,
     status: String,
     flags: String,
@@ -51,7 +51,7 @@ pub(crate) fn dig(row: &Row) -> Printed {
 }
 
 impl Printed {
-    /// What is not as the row wants it.
+    /// The difference from the expected output of the row, if any.
     pub(crate) fn complaint(&self, row: &Row) -> Option<String> {
         let fit = row.answer.len() == self.answer.len()
             && row
@@ -72,7 +72,7 @@ impl Printed {
     }
 }
 
-/// Whether a line has the words of a pattern, of which `*` is any.
+/// Whether a line matches a pattern, in which `*` matches any word.
 fn fits(pattern: &str, line: &str) -> bool {
     let words = |text: &str| text.split_whitespace().count();
     let mut pairs = pattern.split_whitespace().zip(line.split_whitespace());

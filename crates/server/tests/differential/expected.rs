@@ -1,4 +1,4 @@
-//! The differences that there are, and why.
+//! The expected differences and their reasons.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,17 +6,17 @@ use std::fmt::Write as _;
 use crate::compare::Aspect::{self, Aa, Ad, Ra, Rcode, Records, Soa, SoaTtl, Ttl};
 use crate::world::World;
 
-/// What all three answer to some kinds of questions.
+/// The expected responses of all three servers to some kinds of queries.
 pub(crate) struct Expected {
     pub(crate) kinds: &'static [&'static str],
     pub(crate) dns64d: &'static str,
     pub(crate) unbound: Peer,
     pub(crate) bind: Peer,
-    /// Who is right, and by which clause.
+    /// The server that is right, and the clause that says so.
     pub(crate) why: &'static str,
 }
 
-/// How a server differs from dns64d for every question of these kinds.
+/// How a server differs from dns64d for every query of these kinds.
 #[derive(Clone, Copy)]
 pub(crate) enum Peer {
     Same,
@@ -34,7 +34,7 @@ impl Peer {
     }
 }
 
-/// The entry for a kind; there is none if all three are to answer alike.
+/// The entry for a kind; `None` if all three servers must respond the same.
 pub(crate) fn of(kind: &str) -> Option<&'static Expected> {
     EXPECTED.iter().find(|entry| entry.kinds.contains(&kind))
 }

@@ -1,4 +1,4 @@
-//! A network namespace with the servers in it, which is gone when the test is, however it ends.
+//! Runs all servers in a network namespace, which is removed when the test ends in any way.
 //!
 //! ```text
 //!                    +--> dns64d  10.53.0.3 --+
@@ -28,24 +28,25 @@ pub(crate) const RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 2);
 pub(crate) const DNS64D: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 3);
 pub(crate) const UNBOUND: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 4);
 pub(crate) const BIND: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 5);
-/// A dns64d that asks the script itself.
+/// A dns64d with the script as its upstream.
 pub(crate) const SCRIPTED: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 6);
-/// A dns64d with settings of its own.
+/// A dns64d with different settings.
 pub(crate) const SPECIAL: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 7);
 pub(crate) const SCRIPT: Ipv4Addr = Ipv4Addr::new(10, 53, 0, 9);
 
-/// How long a server may take until it answers.
+/// Time limit for the start of a server, in seconds.
 const START_S: u64 = 20;
 
-/// How long it may take to end before it is killed. dns64d lets queries under way finish for 5 s.
+/// Time limit for the end of a server before it is killed, in seconds. dns64d waits 5 s for queries
+/// in flight.
 const END_S: u64 = 6;
 
-/// The zones with keys. The trust anchor for the second is the key of the first: nothing in it
+/// The signed zones. The trust anchor for the second is the key of the first, so nothing in it
 /// validates.
 const SIGNED: &str = "signed.example.";
 const BOGUS: &str = "bogus.example.";
 
-/// Servers under way; dropping it kills them.
+/// Running servers; they are killed when dropped.
 pub(crate) struct Lab {
     children: Vec<Child>,
     dir: TempDir,
@@ -53,7 +54,7 @@ pub(crate) struct Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // The namespace's holder is the first and goes last.
+        // The first process holds the namespace and is killed last.
         for child in self.children.iter_mut().rev() {
             if child.try_wait().is_ok_and(|ended| ended.is_some()) {
                 continue;
@@ -72,7 +73,7 @@ impl Drop for Lab {
 
 /// Runs `work` in a namespace with the servers that `start` starts there.
 pub(crate) fn run(start: impl FnOnce(&mut Lab) + Send, work: impl FnOnce(&Lab) + Send) {
-    // A thread of its own, since it joins the namespace and the servers are to end with it.
+    // A separate thread, because it joins the namespace and the servers must end with it.
     let done = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let mut lab = Lab::new();
@@ -101,7 +102,7 @@ impl Lab {
         lab
     }
 
-    /// A namespace lives as long as somebody is in it: here, a process that only sleeps.
+    /// Creates and joins a namespace. A process that only sleeps keeps it alive.
     fn join_namespace(&mut self) {
         let net = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
         let (here, before) = ("thread-self", net("thread-self"));
@@ -115,7 +116,7 @@ impl Lab {
         assert_eq!(net(here), net(&holder));
     }
 
-    /// Starts a program that is killed with this thread at the latest.
+    /// Starts a program that is killed at the latest when this thread ends.
     fn spawn(&mut self, name: &str, command: &[String]) {
         let log = File::create(self.path(&format!("{name}.log"))).unwrap();
         let child = Command::new("setpriv")
@@ -129,7 +130,7 @@ impl Lab {
         self.children.push(child.unwrap());
     }
 
-    /// Starts a server with a file of settings and waits until it answers.
+    /// Starts a server with a configuration file and waits until it answers.
     fn start(&mut self, name: &str, address: Ipv4Addr, command: &[&str], config: &str) {
         let dir = self.dir.path().display().to_string();
         let file = self.path(&format!("{name}.conf"));
@@ -149,12 +150,13 @@ impl Lab {
         self.dir.path().join(name).display().to_string()
     }
 
-    /// What a server has said.
+    /// The output of a server.
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.path(&format!("{name}.log"))).unwrap()
     }
 
-    /// The authority, the script and the resolver that all the servers under test ask.
+    /// Starts the authority, the script and the resolver, which is the upstream of all servers
+    /// under test.
     pub(crate) fn start_upstream(&mut self, world: &World) {
         script::serve(SCRIPT);
         let mut config = NSD.replace("{address}", &AUTHORITY.to_string());
@@ -183,7 +185,7 @@ impl Lab {
         );
     }
 
-    /// Lines of the resolver's settings with the trust anchors.
+    /// Lines of the resolver's configuration with the trust anchors.
     fn anchors(&self) -> String {
         let key = fs::read_to_string(self.path("signed.key")).unwrap();
         let data = key.split_once("DNSKEY").unwrap().1.trim();
@@ -253,7 +255,7 @@ fn run_ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {output:?}");
 }
 
-/// Signs a zone's file with a new key; that of the first zone is kept as `signed.key`.
+/// Signs a zone file with a new key; the key of the first zone is kept as `signed.key`.
 fn sign(dir: &Path, zone: &str, file: &str) {
     let run = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);

@@ -1,8 +1,10 @@
-//! dns64d beside Unbound and BIND: the same questions, and every difference explained.
+//! Compares dns64d with Unbound and BIND: every difference between their responses must be an
+//! expected one.
 //!
-//! All three ask the same upstream, an Unbound without DNS64 in front of an authority: what they
-//! get is what a resolver gives, chains across zones followed, DNSSEC validated, TTLs counted
-//! down in one cache. So a difference between two answers is one between two servers.
+//! All three have the same upstream, an Unbound without DNS64 in front of an authority. So they get
+//! responses of a resolver: with CNAME chains across zones, with DNSSEC validated, and with TTLs
+//! that count down in one cache. A difference between two responses is therefore a difference
+//! between two servers.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -25,7 +27,7 @@ mod rows;
 mod script;
 mod world;
 
-/// The three answers to a question.
+/// The three responses to a query.
 struct Answers {
     dns64d: Option<Answer>,
     unbound: Option<Answer>,
@@ -44,7 +46,7 @@ impl Answers {
     }
 }
 
-/// What is wrong about one question, in words; nothing if all is as expected.
+/// The unexpected results of a query as text; `None` if there are none.
 fn complaint(case: &Case, answers: &Answers, tolerance_s: u32) -> Option<String> {
     let entry = expected::of(case.kind);
     let peers = [
@@ -113,7 +115,7 @@ fn every_difference_is_expected() {
 }
 
 #[test]
-fn every_expected_difference_is_asked_for_once() {
+fn every_expected_difference_has_a_query() {
     let kinds = World::new().kinds();
     let mut expected: Vec<_> = expected::EXPECTED
         .iter()
@@ -124,12 +126,12 @@ fn every_expected_difference_is_asked_for_once() {
     expected.dedup();
     assert_eq!(expected.len(), count);
     for kind in expected {
-        assert!(kinds.contains_key(kind), "no question of kind {kind:?}");
+        assert!(kinds.contains_key(kind), "no query of kind {kind:?}");
     }
 }
 
 #[test]
-fn the_page_is_that_of_the_list() {
+fn page_lists_the_expected_differences() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differential.md");
     expect_test::expect_file![page].assert_eq(&expected::page(&World::new()));
 }

@@ -1,25 +1,24 @@
-//! What a stranger would ask with dig to see whether dns64d does what RFC 6147 says: one row, at
-//! least, for each of its clauses.
+//! Commands of dig that show how dns64d meets RFC 6147: at least one row for each of its clauses.
 
 use std::net::Ipv4Addr;
 
 use crate::lab::{DNS64D, SCRIPTED, SPECIAL};
 use crate::world::{World, ip6_arpa};
 
-/// A call of dig and what it has to print.
+/// A dig command and its expected output.
 pub(crate) struct Row {
-    /// What it shows, with the clause.
+    /// The tested behaviour, with the clause.
     pub(crate) about: &'static str,
-    /// Arguments of dig, besides those that all rows have.
+    /// Arguments of dig, besides those of all rows.
     pub(crate) dig: &'static str,
     pub(crate) server: Ipv4Addr,
     pub(crate) status: &'static str,
     /// Flags of the header.
     pub(crate) flags: &'static str,
-    /// All records of the answer section, in any order. `*` stands for any one word.
+    /// All records of the answer section, in any order. `*` matches any word.
     pub(crate) answer: &'static [&'static str],
-    /// Types of all records of the other two sections, in their order; those of the authority
-    /// section before those of the additional one.
+    /// Types of all records of the other two sections, in order: first those of the authority
+    /// section, then those of the additional section.
     pub(crate) others: &'static [&'static str],
 }
 
@@ -34,10 +33,10 @@ ptr = "local"
 ptr-name = "nat64.example"
 "#;
 
-/// Settings of the server at [`SCRIPTED`]: silence is to be over soon.
+/// Settings of the server at [`SCRIPTED`]: short timeouts.
 pub(crate) const SCRIPTED_SETTINGS: &str = "timeout = \"300ms\"\nattempts = 2\n";
 
-/// The records that the rows speak of, all below `row.example.` but for the reverse ones.
+/// The records that the rows query, all below `row.example.` except the reverse ones.
 pub(crate) fn records(world: &mut World) {
     for (owner, data) in [
         ("a", "A 20.5.0.1"),
@@ -74,7 +73,7 @@ pub(crate) fn records(world: &mut World) {
 const NOERROR: &str = "NOERROR";
 const USUAL: &str = "qr rd ra";
 
-/// A row about what dns64d makes of a sound upstream.
+/// A row for a well-behaved upstream.
 const fn row(about: &'static str, dig: &'static str, answer: &'static [&'static str]) -> Row {
     Row {
         about,
@@ -87,7 +86,7 @@ const fn row(about: &'static str, dig: &'static str, answer: &'static [&'static 
     }
 }
 
-/// A row about an upstream that follows the script.
+/// A row for an upstream that follows the script.
 const fn script(about: &'static str, dig: &'static str, answer: &'static [&'static str]) -> Row {
     Row {
         server: SCRIPTED,
@@ -95,7 +94,7 @@ const fn script(about: &'static str, dig: &'static str, answer: &'static [&'stat
     }
 }
 
-/// A row about the server with settings of its own.
+/// A row for the server with different settings.
 const fn special(about: &'static str, dig: &'static str, answer: &'static [&'static str]) -> Row {
     Row {
         server: SPECIAL,

@@ -1,7 +1,7 @@
-//! An upstream that does what a name says, and some of it no true server would.
+//! An upstream whose behaviour the queried name determines. Some of it no real server would have.
 //!
-//! The first label of a name below `script.example` is the behaviour. Apart from that it answers
-//! like a recursive resolver.
+//! The first label of a name below `script.example` is the behaviour. In all other respects it
+//! answers like a recursive resolver.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -16,30 +16,30 @@ const ADDRESS: [u8; 4] = [20, 9, 0, 1];
 /// Its TTL in seconds.
 const TTL: u32 = 3600;
 
-/// Longest answer that is written, in octets.
+/// Length of the longest response in octets.
 const FRAME: usize = 1232;
 
 /// YXDOMAIN (RFC 6672 section 2.2).
 const YXDOMAIN: Rcode = Rcode(6);
 
-/// Answers at this address until the process ends.
+/// Answers queries at this address until the process ends.
 pub(crate) fn serve(address: Ipv4Addr) {
     let socket = UdpSocket::bind((address, 53)).unwrap();
     std::thread::spawn(move || {
         let mut query = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut query) {
             if let Some(answer) = answer(&query[..len]) {
-                // Whoever does not wait any longer misses nothing.
+                // Ignored: the client may have stopped waiting.
                 let _ = socket.send_to(&answer, from);
             }
         }
     });
 }
 
-/// What is sent besides the question.
+/// The contents of a response besides the question.
 struct Play {
     rcode: Rcode,
-    /// Of the question's name, of the zone, or of [`host`], by section.
+    /// Records by section. The owner is the name of the question, the zone or [`host`].
     records: Vec<(Section, Rtype, u32, Vec<u8>)>,
 }
 
@@ -92,12 +92,12 @@ fn zone() -> NameBuf {
     "script.example".parse().unwrap()
 }
 
-/// Where MX, HTTPS and NS records lead.
+/// The target of MX, HTTPS and NS records.
 fn host() -> NameBuf {
     "host.script.example".parse().unwrap()
 }
 
-/// `None` is silence.
+/// The response for a behaviour; `None` for no response.
 fn play(label: &str, rtype: Rtype) -> Option<Play> {
     let mut play = Play {
         rcode: Rcode::NOERROR,

@@ -1,4 +1,4 @@
-//! The zones that the authority serves and the questions about them.
+//! The zones of the authority and the queries for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,8 +8,8 @@ use dns64_wire::name::NameBuf;
 
 use crate::ask::Question;
 
-/// TTL in seconds of what is not about TTLs. Longer than the test takes, as all TTLs here but 0
-/// are, so that no cache on the way loses anything while the servers are asked in turn.
+/// TTL in seconds in all cases that do not test TTLs. All TTLs except 0 are longer than the test,
+/// so that no cache on the path loses a record while the servers are queried in turn.
 pub(crate) const TTL: u32 = 300;
 
 /// A zone.
@@ -19,22 +19,22 @@ pub(crate) struct Zone {
     pub(crate) text: String,
 }
 
-/// A question and the kind that the list of differences knows it by.
+/// A query, and its kind in the list of expected differences.
 pub(crate) struct Case {
     pub(crate) kind: &'static str,
     pub(crate) question: Question,
 }
 
-/// Everything there is to ask about.
+/// All zones and queries.
 pub(crate) struct World {
     pub(crate) zones: Vec<Zone>,
     pub(crate) cases: Vec<Case>,
-    /// Last octets of the addresses that were given out.
+    /// Number of addresses assigned so far, which determines their last octets.
     addresses: u32,
 }
 
-/// Origin, TTL of the SOA record and its MINIMUM, in seconds. A negative answer lives as long as
-/// the smaller of the two (RFC 2308 section 5).
+/// Origin, TTL of the SOA record and its MINIMUM, in seconds. The TTL of a negative response is the
+/// smaller of the two (RFC 2308 section 5).
 const ZONES: [(&str, u32, u32); 13] = [
     (".", 3600, 3600),
     ("lab.example.", 3600, 3600),
@@ -98,7 +98,7 @@ impl World {
         self.add(owner, &format!("A {address}"));
     }
 
-    /// An AAAA record that is nothing special.
+    /// An AAAA record without special properties.
     pub(crate) fn add_aaaa(&mut self, owner: &str) {
         self.addresses += 1;
         self.add(owner, &format!("AAAA 2001:db8:6::{:x}", self.addresses));
@@ -108,7 +108,7 @@ impl World {
         self.ask_with(kind, name, rtype, |question| question);
     }
 
-    /// Asks in another way than a stub resolver does.
+    /// Adds a query with other properties than those of a stub resolver.
     pub(crate) fn ask_with(
         &mut self,
         kind: &'static str,
@@ -129,13 +129,13 @@ impl World {
         self.cases.push(Case { kind, question });
     }
 
-    /// AAAA, and what has to come through unchanged.
+    /// Adds queries for AAAA and for types that must be forwarded unchanged.
     pub(crate) fn ask_addresses(&mut self, kind: &'static str, name: &str) {
         self.ask(kind, name, Rtype::AAAA);
         self.ask("A question", name, Rtype::A);
     }
 
-    /// How many questions there are of each kind.
+    /// Number of queries of each kind.
     pub(crate) fn kinds(&self) -> BTreeMap<&'static str, usize> {
         let mut kinds = BTreeMap::new();
         for case in &self.cases {
@@ -144,14 +144,14 @@ impl World {
         kinds
     }
 
-    /// How many names are asked for.
+    /// Number of queried names.
     pub(crate) fn names(&self) -> usize {
         let name = |case: &Case| case.question.name.as_wire().to_ascii_lowercase();
         self.cases.iter().map(name).collect::<BTreeSet<_>>().len()
     }
 }
 
-/// The name of an IPv6 address (RFC 3596 section 2.5).
+/// The reverse name of an IPv6 address (RFC 3596 section 2.5).
 pub(crate) fn ip6_arpa(address: &str) -> String {
     let address: std::net::Ipv6Addr = address.parse().unwrap();
     let mut name = String::new();
@@ -170,7 +170,7 @@ pub(crate) fn longest_name(zone: &str, letter: char) -> String {
         if label == 0 {
             return name;
         }
-        // One octet that is left over holds no label.
+        // One remaining octet has no room for a label.
         let label = if 255 - used - label - 1 == 1 {
             label - 1
         } else {

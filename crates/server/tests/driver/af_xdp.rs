@@ -1,4 +1,4 @@
-//! dns64d whose clients and upstream are reached past the kernel.
+//! Tests dns64d with AF_XDP sockets for its clients and its upstream.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -10,14 +10,14 @@ use super::*;
 /// At the client's end of the link.
 const FAR_UPSTREAM: &str = "10.64.0.2:5300";
 
-/// Queries, each for a name of its own, and how many wait for an answer at once.
+/// Number of queries, each for a name of its own, and of those in flight.
 const QUERIES: u16 = 400;
 const UNDER_WAY: usize = 32;
 
-/// Datagrams that may go by the kernel meanwhile: now and then one has to.
+/// Limit for the datagrams that go through the kernel's UDP stack meanwhile: now and then one must.
 const BY_THE_KERNEL: u64 = 40;
 
-/// A query with this number, for an AAAA record of a name with this number.
+/// A query with this ID, for AAAA of a name with this number.
 fn query(number: u16) -> Vec<u8> {
     let mut query = number.to_be_bytes().to_vec();
     query.extend(b"\x01\0\0\x01\0\0\0\0\0\0\x06");
@@ -26,7 +26,8 @@ fn query(number: u16) -> Vec<u8> {
     query
 }
 
-/// The number of an answer that is right: one record, the address that belongs to the name behind the well-known prefix.
+/// The number of a correct response: one record with the address of the name, under the Well-Known
+/// Prefix.
 fn number_of(answer: &[u8]) -> u16 {
     let id = u16::from_be_bytes([answer[0], answer[1]]);
     let question = query(id);
@@ -41,7 +42,7 @@ fn number_of(answer: &[u8]) -> u16 {
     id
 }
 
-/// Asks these numbers; each is answered once.
+/// Sends the queries with these numbers; each is answered once.
 fn ask_all(socket: &UdpSocket, numbers: std::ops::Range<u16>) {
     let (mut left, mut waiting) = (numbers, BTreeSet::new());
     let mut octets = [0; 1500];
@@ -62,7 +63,7 @@ fn ask_all(socket: &UdpSocket, numbers: std::ops::Range<u16>) {
     }
 }
 
-/// Asks a number over a connection.
+/// Sends a query over TCP.
 fn ask_by_tcp(number: u16) {
     let mut stream = TcpStream::connect(SERVER).unwrap();
     let query = query(number);
@@ -77,7 +78,7 @@ fn ask_by_tcp(number: u16) {
 }
 
 impl Lab {
-    /// Datagrams that UDP of the server's namespace took in and sent.
+    /// Number of datagrams that the UDP stack in the server's namespace received and sent.
     fn by_the_kernel(&self) -> [u64; 2] {
         let text = run(&format!("ip netns exec {} cat /proc/net/snmp", self.server));
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
@@ -89,7 +90,8 @@ impl Lab {
         })
     }
 
-    /// It runs as the user, in the sandbox, and tells of the interface.
+    /// Checks that the server runs as its user, in the sandbox, and reports the mode of the
+    /// interface.
     fn is_confined_at(&self, mode: Mode) {
         let status = self.ctl("status");
         let line = format!("af_xdp=s0 {mode} queues=1\n");
@@ -117,7 +119,7 @@ fn serves(mode: Mode) {
     lab.is_confined_at(mode);
     assert!(lab.is_attached());
 
-    // The first questions go by the kernel, until it is asked for the way to the upstream.
+    // The first queries go through the kernel, until it is asked for the route to the upstream.
     ask_all(&socket, 0..1);
     MonotonicClock.sleep(SECOND / 2);
     ask_all(&socket, 1..2);
@@ -136,14 +138,14 @@ fn serves(mode: Mode) {
     socket.set_read_timeout(Some(short)).unwrap();
     socket.send_to(&query(0), SERVER).unwrap();
     let answer = socket.recv_from(&mut [0; 1500]);
-    assert!(answer.is_err(), "nobody is there to answer: {answer:?}");
+    assert!(answer.is_err(), "the server has ended: {answer:?}");
 }
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn clients_and_upstreams_are_served_past_the_kernel_in_the_sandbox() {
+fn sandboxed_server_uses_af_xdp_for_clients_and_upstreams() {
     for mode in [Mode::Native, Mode::Generic] {
-        // A thread of its own, since it joins a namespace.
+        // A separate thread, because it joins a namespace.
         thread::spawn(move || serves(mode)).join().unwrap();
     }
 }

@@ -1,5 +1,6 @@
-//! The built program with XDP programs, between two network namespaces. Here those of its cache in the driver: what the
-//! driver sends, what it leaves, and that nothing of it outlives the process. `af_xdp`: with sockets past the kernel.
+//! Runs the built program with XDP programs, between two network namespaces. This file tests the
+//! cache in the driver: what the driver answers, what it passes to the sockets, and that nothing
+//! remains after the process ends. `af_xdp` tests AF_XDP sockets.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -25,12 +26,12 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64d");
 
-/// Longer than anything here takes on a busy machine.
+/// Time limit of every operation, longer than any takes on a busy machine.
 const PATIENCE_S: u64 = 60;
 
 const SERVER: &str = "10.64.0.1:53";
 
-/// Beside the server.
+/// In the namespace of the server.
 const UPSTREAM: &str = "127.0.0.1:5300";
 
 /// A query for `www.example. AAAA`, and the same with a cookie.
@@ -48,7 +49,7 @@ fn run(command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Waits for something to become so.
+/// Waits until a condition holds.
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let end = MonotonicClock.now() + PATIENCE_S * SECOND;
     while !so() {
@@ -57,7 +58,7 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Two namespaces with a link; they go with this.
+/// Two namespaces with a link, which are deleted when dropped.
 struct Lab {
     server: String,
     client: String,
@@ -68,7 +69,7 @@ struct Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended.
+            // The process may have exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -111,7 +112,7 @@ impl Lab {
         self.write_config_with("driver-cache", mode, UPSTREAM, more);
     }
 
-    /// With a program at the interface, by this key.
+    /// Writes a configuration with a program at the interface, under this key.
     fn write_config_with(&self, key: &str, mode: Mode, upstream: &str, more: &str) {
         let socket = self.dir.path().join("run/control.sock");
         let text = format!(
@@ -126,9 +127,9 @@ impl Lab {
         let config = self.dir.path().join("dns64d.toml");
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.server, PROGRAM, "--config"]);
-        // ip(8) becomes the program.
+        // ip(8) executes the program in its place.
         self.child = Some(command.arg(config).spawn().unwrap());
-        until("it does not start", || {
+        until("the server does not start", || {
             self.ctl("status").contains("sandbox=")
         });
     }
@@ -154,7 +155,7 @@ impl Lab {
         line.unwrap().parse().unwrap()
     }
 
-    /// Whether a program is attached to the server's end.
+    /// Whether a program is attached to the server's interface.
     fn is_attached(&self) -> bool {
         run(&format!("ip -n {} -details link show s0", self.server)).contains("xdp")
     }
@@ -174,7 +175,7 @@ fn enter(name: &str) {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
 }
 
-/// Answers all that is asked at an address of a namespace: A with one record, everything else with none.
+/// Answers all queries at an address of a namespace: A with one record, all other types with none.
 fn serve(name: &str, address: &'static str, asked: Arc<AtomicUsize>) {
     let name = name.to_owned();
     let (sender, ready) = std::sync::mpsc::channel();
@@ -208,14 +209,14 @@ fn serve(name: &str, address: &'static str, asked: Arc<AtomicUsize>) {
     ready.recv().unwrap();
 }
 
-/// The number in a name that begins with `n` and a number.
+/// The number in a name that consists of `n` and a number.
 fn number(name: &[u8]) -> Option<u16> {
     let label = name.get(1..=usize::from(*name.first()?))?;
     let digits = std::str::from_utf8(label.get(1..)?).ok()?;
     digits.parse().ok()
 }
 
-/// Asks, and returns the answer with the TTL of its record as 0 and its ID checked.
+/// Sends a query; checks the ID of the response, and returns the response with TTL 0 in its record.
 fn ask(socket: &UdpSocket, query: &[u8]) -> Vec<u8> {
     socket.send_to(query, SERVER).unwrap();
     let mut answer = [0; 1500];
@@ -246,8 +247,8 @@ impl Client {
         ask(&self.socket, query)
     }
 
-    /// Asks until the driver can answer: an answer whose query came in an earlier second is kept only when it is asked
-    /// for again.
+    /// Sends queries until the driver answers. The response to a query from an earlier second is
+    /// passed to the driver only when it is requested again.
     fn warm(&self, lab: &Lab) -> Vec<u8> {
         let mut answer = self.ask(QUERY);
         until("entries of the driver", || {
@@ -257,7 +258,7 @@ impl Client {
         answer
     }
 
-    /// Answers of the driver once all queries are counted, and the responses to them.
+    /// Number of responses of the driver once all queries are counted; checks the responses too.
     fn answers_of_driver(&self, lab: &Lab) -> u64 {
         let sent = self.sent.get();
         until("queries", || lab.figure("queries.udp") == sent);
@@ -267,7 +268,7 @@ impl Client {
     }
 }
 
-/// What is asked for again is answered by the driver, and counted; a cookie is left to the sockets.
+/// The driver answers and counts repeated queries; it passes queries with a cookie to the sockets.
 fn answers(lab: &Lab, client: &Client) {
     let first = client.warm(lab);
     let before = client.answers_of_driver(lab);
@@ -279,7 +280,7 @@ fn answers(lab: &Lab, client: &Client) {
     assert_eq!(client.answers_of_driver(lab), before + 3);
 }
 
-/// A flush and a reload take back what the driver has.
+/// A flush and a reload remove the responses from the driver.
 fn withdraws(lab: &Lab, mode: Mode, client: &Client, asked: &AtomicUsize) {
     let (before, questions) = (client.answers_of_driver(lab), asked.load(Ordering::Relaxed));
     lab.ctl("flush");
@@ -312,7 +313,7 @@ fn lives(mode: Mode) {
     let asked = Arc::new(AtomicUsize::new(0));
     serve(&lab.server, UPSTREAM, Arc::clone(&asked));
     enter(&lab.client);
-    // Native programs of both ends send to each other.
+    // Native programs at both ends of the link send frames to each other.
     let mut peer = Object::load(STEER_OBJECT).unwrap();
     let _pass = (mode == Mode::Native).then(|| peer.attach("pass", "c0", mode).unwrap());
     let socket = UdpSocket::bind("10.64.0.2:0").unwrap();
@@ -345,16 +346,16 @@ fn lives(mode: Mode) {
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn the_driver_answers_for_as_long_as_the_process_lives() {
+fn driver_answers_until_the_process_ends() {
     for mode in [Mode::Native, Mode::Generic] {
-        // A thread of its own, since it joins a namespace.
+        // A separate thread, because it joins a namespace.
         thread::spawn(move || lives(mode)).join().unwrap();
     }
 }
 
 #[test]
 #[ignore = "needs root: run by .ci/run driver"]
-fn an_interface_that_is_missing_or_leads_away_stops_the_start() {
+fn missing_or_unsuitable_interface_prevents_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dns64d.toml");
     for (interface, reason) in [

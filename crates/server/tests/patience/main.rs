@@ -1,4 +1,4 @@
-//! The engine before upstreams that are slow, overloaded, silent or lied for, in simulated time.
+//! Tests the engine with slow, overloaded, silent and spoofed upstreams, in simulated time.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -13,7 +13,7 @@ const MILLISECOND: Nanos = SECOND / 1000;
 
 const SELECTIONS: [&str; 4] = ["fastest", "round-robin", "random", "failover"];
 
-/// The answers to what was asked from one moment to another.
+/// The outcomes of the queries that were sent within a period.
 fn between(told: &[Told], from: Nanos, to: Nanos) -> Vec<&Told> {
     told.iter()
         .filter(|told| (from..to).contains(&told.asked_at))
@@ -27,7 +27,7 @@ fn assert_right(told: &[&Told]) {
     }
 }
 
-/// The time within which so many of a hundred have their answers.
+/// The response time of this percentage of queries.
 fn percentile(told: &[&Told], percent: usize) -> Nanos {
     let mut times: Vec<_> = told.iter().map(|told| told.took_ns).collect();
     times.sort_unstable();
@@ -35,7 +35,7 @@ fn percentile(told: &[&Told], percent: usize) -> Nanos {
 }
 
 #[test]
-fn an_upstream_that_is_slow_is_waited_for() {
+fn slow_upstream_is_awaited_with_few_retries() {
     for latency in [900, 1500, 3000].map(|ms| ms * MILLISECOND) {
         for rtype in [Rtype::A, Rtype::AAAA] {
             let mut world = World::new("", vec![Server::taking(latency)]);
@@ -43,7 +43,7 @@ fn an_upstream_that_is_slow_is_waited_for() {
             world.run(30 * SECOND);
             let told = world.told();
             assert_right(&between(&told, 0, 10 * SECOND));
-            // Once its time is known, hardly anything is asked twice.
+            // Once the round-trip time is known, there are hardly any retries.
             let questions = if rtype == Rtype::A { 200 } else { 400 };
             let asked = world.asked(0);
             assert!(asked < 3 * questions, "{asked} asked, {latency} ns {rtype}");
@@ -52,7 +52,7 @@ fn an_upstream_that_is_slow_is_waited_for() {
 }
 
 #[test]
-fn answers_come_again_after_a_burst_that_the_upstream_cannot_take() {
+fn responses_resume_after_a_burst_overloads_the_upstream() {
     for queue in [250, 100_000] {
         let server = Server {
             rate: Some(400),
@@ -67,7 +67,7 @@ fn answers_come_again_after_a_burst_that_the_upstream_cannot_take() {
         world.run(50 * SECOND);
         let told = world.told();
         assert_right(&between(&told, 0, 4 * SECOND));
-        // 15 s after the burst at the latest.
+        // At the latest 15 s after the burst.
         let later = between(&told, 20 * SECOND, 40 * SECOND);
         assert_right(&later);
         assert!(percentile(&later, 99) < 50 * MILLISECOND);
@@ -75,7 +75,7 @@ fn answers_come_again_after_a_burst_that_the_upstream_cannot_take() {
 }
 
 #[test]
-fn an_upstream_that_was_gone_costs_nobody_more_than_a_wait_after_it_is_back() {
+fn queries_during_an_outage_are_answered_soon_after_it() {
     let server = Server {
         silent: 5 * SECOND..8 * SECOND,
         ..Server::taking(5 * MILLISECOND)
@@ -96,10 +96,10 @@ fn an_upstream_that_was_gone_costs_nobody_more_than_a_wait_after_it_is_back() {
 }
 
 #[test]
-fn an_upstream_that_is_back_is_not_asked_everything_at_once() {
+fn recovered_upstream_does_not_get_all_queries_at_once() {
     let server = Server {
         silent: 5 * SECOND..8 * SECOND,
-        // Of one socket: what comes faster than it is read waits in a small buffer.
+        // The buffer of one socket: it fills if responses arrive faster than they are read.
         rate: Some(20_000),
         queue: 100,
         ..Server::taking(5 * MILLISECOND)
@@ -116,7 +116,7 @@ fn an_upstream_that_is_back_is_not_asked_everything_at_once() {
 }
 
 #[test]
-fn a_silent_one_of_two_upstreams_costs_the_first_second_at_most() {
+fn silent_upstream_beside_another_delays_only_the_first_second() {
     for selection in SELECTIONS {
         for dies in [0, 3 * SECOND] {
             let silent = Server {
@@ -137,7 +137,7 @@ fn a_silent_one_of_two_upstreams_costs_the_first_second_at_most() {
 }
 
 #[test]
-fn few_queries_too_hardly_wait_for_an_upstream_that_is_dead() {
+fn rare_queries_hardly_wait_for_a_dead_upstream() {
     for selection in SELECTIONS {
         let dead = Server {
             silent: 0..Nanos::MAX,
@@ -157,7 +157,7 @@ fn few_queries_too_hardly_wait_for_an_upstream_that_is_dead() {
 }
 
 #[test]
-fn an_upstream_where_nobody_listens_costs_nothing() {
+fn unreachable_upstream_causes_no_delay() {
     let closed = Server {
         refuses: true,
         ..Server::taking(MILLISECOND)
@@ -174,7 +174,7 @@ fn an_upstream_where_nobody_listens_costs_nothing() {
 }
 
 #[test]
-fn a_lossy_upstream_is_not_held_to_be_down() {
+fn lossy_upstream_is_not_marked_down() {
     let lossy = Server {
         lose_every: Some(10),
         ..Server::taking(20 * MILLISECOND)
@@ -191,7 +191,7 @@ fn a_lossy_upstream_is_not_held_to_be_down() {
 }
 
 #[test]
-fn places_are_free_once_their_clients_have_been_answered() {
+fn query_slots_are_free_once_their_clients_are_answered() {
     let silent = Server {
         silent: 0..Nanos::MAX,
         ..Server::taking(0)
@@ -212,7 +212,7 @@ fn places_are_free_once_their_clients_have_been_answered() {
 }
 
 #[test]
-fn a_flood_of_dead_names_keeps_out_nobody_else() {
+fn flood_of_dead_names_does_not_block_other_clients() {
     // From the network of the flood, and from another.
     for network in [1, 2] {
         let mut world = World::with(
@@ -236,9 +236,9 @@ fn a_flood_of_dead_names_keeps_out_nobody_else() {
 }
 
 #[test]
-fn guesses_at_ids_find_nobody_who_believes_them() {
+fn spoofed_responses_with_guessed_ids_are_not_accepted() {
     let server = Server {
-        // Three in ten questions have such an ID.
+        // Three in ten queries have such an ID.
         guesses: 20_000,
         ..Server::taking(50 * MILLISECOND)
     };

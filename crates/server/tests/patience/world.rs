@@ -1,4 +1,4 @@
-//! Clients and upstreams around an engine, on a clock that only the test turns.
+//! Simulates clients and upstreams around an engine, on a manual clock.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,25 +17,25 @@ use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{Engine, Seeds};
 
-/// What each client asks begins with this, if nobody answers it.
+/// Prefix of the names that no upstream answers.
 const DEAD: &[u8] = b"dead";
 
-/// How an upstream behaves.
+/// Behaviour of an upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// How long an answer takes.
+    /// Time from a query to its response.
     pub(crate) latency: Nanos,
-    /// Answers per second, one after the other.
+    /// Responses per second; queries are processed in sequence.
     pub(crate) rate: Option<u64>,
-    /// Questions that wait for that; further ones are lost.
+    /// Capacity of the queue of waiting queries; further ones are lost.
     pub(crate) queue: u64,
-    /// When it answers nothing.
+    /// Period without responses.
     pub(crate) silent: Range<Nanos>,
-    /// One question in so many is lost.
+    /// One in this many queries is lost.
     pub(crate) lose_every: Option<u64>,
-    /// Nobody listens there, and the network says so.
+    /// The network reports the port as unreachable.
     pub(crate) refuses: bool,
-    /// Forged answers before each answer in a datagram, with the IDs from 1 to this.
+    /// Number of forged responses before each UDP response, with the IDs from 1 to this.
     pub(crate) guesses: u16,
 }
 
@@ -53,7 +53,7 @@ impl Server {
     }
 }
 
-/// What became of a query.
+/// The outcome of a query.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) asked_at: Nanos,
@@ -78,7 +78,7 @@ pub(crate) struct World {
 #[derive(Clone, Debug, Default)]
 struct State {
     asked: u64,
-    /// When it has answered all that waits.
+    /// Time at which all queued queries are answered.
     free_at: Nanos,
 }
 
@@ -105,7 +105,7 @@ enum Event {
     },
 }
 
-/// The clock does not begin at 0, where too small an age would not be seen.
+/// Start of the clock. At 0, an age that is too small would not be detected.
 const BEGINNING: Nanos = 1000 * SECOND;
 
 impl World {
@@ -113,7 +113,7 @@ impl World {
         Self::with("", upstream, servers)
     }
 
-    /// Settings at the top and in `[upstream]`.
+    /// Creates a world with settings at the top level and in `[upstream]`.
     pub(crate) fn with(top: &str, upstream: &str, servers: Vec<Server>) -> Self {
         let addresses: Vec<_> = (1..=servers.len())
             .map(|i| format!("\"192.0.2.{i}\""))
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Asks for `rate` names a second, for so long.
+    /// Schedules `rate` queries per second for this time span, each for another name.
     pub(crate) fn load(&mut self, from: Nanos, rate: u64, span: Nanos, rtype: Rtype) {
         let count = rate * span / SECOND;
         for i in 0..count {
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// A client of network 1 asks for a name of its own.
+    /// Schedules a query from network 1 for a new name.
     pub(crate) fn ask_at(&mut self, at: Nanos, rtype: Rtype) {
         self.ask_from_at(1, at, rtype);
     }
@@ -163,7 +163,7 @@ impl World {
         self.query(at, network, false, rtype);
     }
 
-    /// The same for a name that no upstream answers.
+    /// Schedules a query for a name that no upstream answers.
     pub(crate) fn ask_dead_at(&mut self, at: Nanos, network: u8) {
         self.query(at, network, true, Rtype::A);
     }
@@ -184,22 +184,22 @@ impl World {
         self.events.push(Reverse((at, self.number, event)));
     }
 
-    /// What became of all queries.
+    /// The outcomes of all queries.
     pub(crate) fn told(&self) -> Vec<Told> {
         self.told.values().cloned().collect()
     }
 
-    /// How often an upstream was asked.
+    /// Number of queries to an upstream.
     pub(crate) fn asked(&self, server: usize) -> u64 {
         self.servers[server].1.asked
     }
 
-    /// Which upstreams went down and came up, in order.
+    /// The upstreams that went down and up, in order.
     pub(crate) fn turns(&self) -> &[String] {
         &self.turns
     }
 
-    /// Lets time pass until a moment.
+    /// Runs the simulation until this time.
     pub(crate) fn run(&mut self, until: Nanos) {
         let mut actions = Actions::default();
         loop {
@@ -353,7 +353,7 @@ impl World {
     }
 }
 
-/// Addresses in answers.
+/// Address in correct and in forged responses.
 const TRUTH: [u8; 4] = [192, 0, 2, 1];
 const LIE: [u8; 4] = [192, 0, 2, 66];
 
@@ -369,7 +369,7 @@ fn query(client: u16, dead: bool, rtype: Rtype) -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
-/// What upstreams say: an A record, or that there is no AAAA record.
+/// The response of an upstream: an A record, or NODATA for AAAA.
 fn answer(question: &[u8], address: [u8; 4]) -> Vec<u8> {
     let asked = Message::parse(question).unwrap();
     let of = asked.question().unwrap();
@@ -383,7 +383,7 @@ fn answer(question: &[u8], address: [u8; 4]) -> Vec<u8> {
             .record(section, Owner::Question, Rtype::A, Class::IN, 300, &address)
             .unwrap();
     } else {
-        // Names of the root, and a MINIMUM of 60 s.
+        // MNAME and RNAME are the root, MINIMUM is 60 s.
         let mut soa = [0; 22];
         soa[21] = 60;
         let section = Section::Authority;

@@ -1,4 +1,4 @@
-//! The built program, started on loopback as an operator would.
+//! Starts the built program on loopback, like an operator.
 
 use std::fs::{self, Permissions};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -13,16 +13,16 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64d");
 
-/// Longer than anything here takes on a busy machine: what does not come by then does not come.
+/// Time limit of every operation, longer than any takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often ports are chosen again because another program was faster to take one.
+/// Number of attempts to find free ports, in case another program takes one first.
 const ATTEMPTS: u32 = 20;
 
-/// How often a server that is starting is looked at.
+/// Polling interval while a server starts.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A server that runs; dropping it kills it.
+/// A running server; it is killed when dropped.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) dir: TempDir,
@@ -32,21 +32,21 @@ pub(crate) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Server {
-    /// Starts it with this configuration, which begins at the top level and leaves out `listen` and
-    /// `[control]`, and waits until it is ready.
+    /// Starts a server with this configuration, which begins at the top level and has neither
+    /// `listen` nor `[control]`, and waits until it is ready.
     pub(crate) fn start(settings: &str, stderr: impl Fn() -> Stdio) -> Self {
         Self::start_with(|| (settings.to_owned(), ()), &[], stderr).0
     }
 
-    /// The same with settings that name ports as well, which are chosen again for each attempt, and with
-    /// variables of the environment.
+    /// Like `start`, with settings that contain ports, which are chosen again for each attempt, and
+    /// with environment variables.
     pub(crate) fn start_with<T>(
         settings: impl Fn() -> (String, T),
         environment: &[(&str, &str)],
@@ -58,14 +58,14 @@ impl Server {
                 return (server, ports);
             }
         }
-        panic!("it does not start, at {ATTEMPTS} ports");
+        panic!("the server does not start; {ATTEMPTS} ports tried");
     }
 
-    /// `None` if it ended because it does not get what it needs, which is a port here.
+    /// Starts a server; `None` if it exits because a port is in use.
     fn attempt(settings: &str, stderr: Stdio, environment: &[(&str, &str)]) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let notices = UnixDatagram::bind(dir.path().join("notify")).unwrap();
-        // Whoever it becomes.
+        // Readable and writable for any user that the server changes to.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(dir.path().join("notify"), Permissions::from_mode(0o666)).unwrap();
         let dns = free_port();
@@ -91,7 +91,7 @@ impl Server {
                 break len;
             }
             if let Some(status) = server.child.try_wait().unwrap() {
-                assert_eq!(status.code(), Some(4), "it ended by itself");
+                assert_eq!(status.code(), Some(4), "the server exited");
                 return None;
             }
         };
@@ -104,7 +104,7 @@ impl Server {
         socket(&self.dir)
     }
 
-    /// What it tells its service manager next.
+    /// The next notification to its service manager.
     pub(crate) fn notice(&self) -> String {
         let mut notice = [0; 1024];
         let len = self.notices.recv(&mut notice).unwrap();
@@ -122,7 +122,7 @@ impl Server {
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
-    /// It is told to end, and does so in good order.
+    /// Stops the server with SIGTERM and checks that it exits cleanly.
     pub(crate) fn ends(mut self) {
         self.signal(Signal::TERM);
         assert!(self.notice().contains("STOPPING=1"));
@@ -131,7 +131,7 @@ impl Server {
     }
 }
 
-/// Its control socket, in a directory that it has to make.
+/// Its control socket, in a directory that the server must create.
 fn socket(dir: &TempDir) -> PathBuf {
     dir.path().join("run/control.sock")
 }
@@ -145,7 +145,7 @@ pub(crate) fn config(dir: &TempDir, dns: SocketAddr, settings: &str) -> PathBuf 
     path
 }
 
-/// Sockets for datagrams and connections at one port of loopback.
+/// UDP and TCP sockets with the same port on loopback.
 pub(crate) fn bind() -> (UdpSocket, TcpListener) {
     for _ in 0..100 {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -153,10 +153,10 @@ pub(crate) fn bind() -> (UdpSocket, TcpListener) {
             return (socket, listener);
         }
     }
-    panic!("no port that is free for both");
+    panic!("no port is free for both UDP and TCP");
 }
 
-/// An address that nobody listens at yet.
+/// An unused address on loopback.
 pub(crate) fn free_port() -> SocketAddr {
     bind().0.local_addr().unwrap()
 }

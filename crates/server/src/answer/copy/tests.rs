@@ -1,4 +1,4 @@
-//! What is copied means the same, in any layout of names.
+//! A copy has the same contents as its source, whatever the compression of its names.
 
 use dns64_wire::codes::Class;
 use dns64_wire::message::Flags;
@@ -11,7 +11,7 @@ fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
 }
 
-/// A record as text: section, owner, TTL, type and its data with names written out.
+/// A record as text: section, owner, TTL, type and its data with names uncompressed.
 fn meaning(bytes: &[u8]) -> Vec<String> {
     let message = Message::parse(bytes).expect("sound");
     let mut seen = Vec::new();
@@ -36,7 +36,7 @@ fn meaning(bytes: &[u8]) -> Vec<String> {
     seen
 }
 
-/// Copies all records, TTL by TTL, under the question in this case.
+/// Copies all records with their TTLs, under the question in this case.
 fn copied(source: &[u8], question: &NameBuf, limit: usize) -> Vec<u8> {
     let message = Message::parse(source).expect("sound");
     let mut bytes = vec![0; 65_535];
@@ -57,7 +57,7 @@ fn copied(source: &[u8], question: &NameBuf, limit: usize) -> Vec<u8> {
     bytes
 }
 
-/// The head of a message with the question `www.example`, AAAA, and these counts.
+/// Header of a message with these counts, and the question `www.example AAAA`.
 fn head(answer: u8, authority: u8, additional: u8) -> Vec<u8> {
     let mut bytes = vec![
         0, 1, 0x81, 0x80, 0, 1, 0, answer, 0, authority, 0, additional,
@@ -74,7 +74,7 @@ fn push(bytes: &mut Vec<u8>, owner: &[u8], rtype: u8, data: &[u8]) {
 }
 
 #[test]
-fn names_are_compressed_as_they_were() {
+fn copied_names_keep_their_compression() {
     let mut source = head(2, 1, 0);
     // www.example CNAME a.net.example; that name A; example SOA ns.example, x.ns.example.
     push(&mut source, b"\xc0\x0c", 5, b"\x01a\x03net\xc0\x10");
@@ -89,7 +89,7 @@ fn names_are_compressed_as_they_were() {
 }
 
 #[test]
-fn names_that_came_plain_share_the_question_and_the_last_names() {
+fn uncompressed_names_are_compressed_against_question_and_last_names() {
     let mut source = head(3, 1, 0);
     push(&mut source, b"\x03wwW\x07example\0", 5, b"\x01a\x03net\0");
     push(&mut source, b"\x01A\x03net\0", 1, &[192, 0, 2, 1]);
@@ -108,10 +108,10 @@ fn names_that_came_plain_share_the_question_and_the_last_names() {
 }
 
 #[test]
-fn a_label_that_only_ends_like_one_of_the_question_is_not_shared() {
+fn partial_label_of_the_question_is_not_shared() {
     let mut source = head(1, 0, 0);
     push(&mut source, b"\x08aexample\0", 1, &[192, 0, 2, 1]);
-    // The octets "7 e x a m p l e 0" within a label, where no name starts.
+    // The octets "7 e x a m p l e 0" within a label, not at its start.
     push(&mut source, b"\x0aab\x07example\0", 1, &[192, 0, 2, 2]);
     source[7] = 2;
     let copy = copied(&source, &name("www.example"), 512);
@@ -120,7 +120,7 @@ fn a_label_that_only_ends_like_one_of_the_question_is_not_shared() {
 }
 
 #[test]
-fn dname_and_srv_are_sent_plain_however_they_came() {
+fn dname_and_srv_are_always_sent_uncompressed() {
     // RFC 6672 section 2.5, RFC 3597 section 4.
     let mut source = head(2, 0, 0);
     push(&mut source, b"\xc0\x10", 39, b"\x01d\xc0\x10");
@@ -133,7 +133,7 @@ fn dname_and_srv_are_sent_plain_however_they_came() {
 }
 
 #[test]
-fn a_name_beyond_the_reach_of_pointers_is_written_out_again() {
+fn name_beyond_pointer_range_is_written_uncompressed() {
     let mut source = vec![0; 65_535];
     let mut builder = Builder::new(&mut source, 65_535).expect("room");
     let asked = name("www.example");
@@ -159,7 +159,7 @@ fn a_name_beyond_the_reach_of_pointers_is_written_out_again() {
     assert_eq!(meaning(&copy), meaning(&source[..len]));
 }
 
-/// One of a few names, so that they share their ends, in one of a few cases.
+/// One of a few names in various cases. They share their suffixes.
 fn some_name() -> impl Strategy<Value = NameBuf> {
     let label = prop::sample::select(vec!["a", "B", "www", "WWW", "example", "eXample", "net"]);
     prop::collection::vec(label, 0..5).prop_map(|labels| match labels.is_empty() {
@@ -168,7 +168,7 @@ fn some_name() -> impl Strategy<Value = NameBuf> {
     })
 }
 
-/// A section, an owner by name or as one that stands already, a type, names for the data.
+/// A section, an owner by name or by the index of an earlier one, a type, names for the data.
 type Planned = (u8, Result<NameBuf, u16>, u16, NameBuf, Result<NameBuf, u16>);
 
 fn planned() -> impl Strategy<Value = Planned> {
@@ -246,7 +246,7 @@ fn build(question: &NameBuf, mut records: Vec<Planned>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn a_copy_means_what_its_source_means(
+    fn copy_has_contents_of_its_source(
         question in some_name(),
         records in prop::collection::vec(planned(), 0..20),
     ) {
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn a_copy_is_within_its_limit(
+    fn copy_does_not_exceed_its_limit(
         records in prop::collection::vec(planned(), 0..20),
         limit in 60..400_usize,
     ) {

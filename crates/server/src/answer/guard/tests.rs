@@ -7,7 +7,7 @@ const HEADER: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
 const HEADER_OPT: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01";
 const QUESTION: &[u8] = b"\x01a\x04tEst\0\0\x1c\0\x01";
 const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
-/// The same with a client cookie.
+/// OPT with a client cookie.
 const OPT_COOKIE: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\x0c\0\x0a\0\x08clientck";
 
 struct Server {
@@ -37,7 +37,7 @@ impl Server {
     }
 }
 
-/// The answer to a query that is refused, and why.
+/// The response to a refused query, and the reason.
 fn answer_of(parts: &[&[u8]], context: &Context<'_>) -> (Vec<u8>, Refusal) {
     let mut frame = [0xff; 512];
     match admit(&parts.concat(), context, &mut frame) {
@@ -53,7 +53,7 @@ fn refused(parts: &[&[u8]]) -> (Vec<u8>, Refusal) {
     answer_of(parts, &Server::new().context())
 }
 
-/// Header with these last flags, the question, and other records.
+/// A response: header with these last two octets of flags, the question, and other records.
 fn reply(flags: &[u8; 2], additionals: u8, rest: &[u8]) -> Vec<u8> {
     let counts = [0, 1, 0, 0, 0, 0, 0, additionals];
     [b"\x12\x34", &flags[..], &counts, QUESTION, rest].concat()
@@ -67,7 +67,7 @@ fn admitted(parts: &[&[u8]], context: &Context<'_>) -> Asker {
 }
 
 #[test]
-fn a_query_becomes_an_asker() {
+fn valid_query_becomes_an_asker() {
     let server = Server::new();
     let asker = admitted(&[HEADER, QUESTION], &server.context());
     assert_eq!(
@@ -90,12 +90,12 @@ fn a_query_becomes_an_asker() {
         ..server.context()
     };
     assert_eq!(admitted(&[HEADER, QUESTION], &tcp).limit, 65_535);
-    // What follows the last record is nobody's business.
+    // Octets after the last record are ignored.
     admitted(&[HEADER, QUESTION, b"junk"], &server.context());
 }
 
 #[test]
-fn the_limit_over_udp_is_what_both_sides_can_take() {
+fn udp_limit_is_smaller_size_of_client_and_server() {
     let server = Server::new();
     let limit = |client: u16, own| {
         let mut opt = OPT.to_vec();
@@ -113,7 +113,7 @@ fn the_limit_over_udp_is_what_both_sides_can_take() {
 }
 
 #[test]
-fn short_messages_and_responses_are_dropped_whoever_sends_them() {
+fn short_messages_and_responses_are_dropped_for_every_client() {
     let server = Server::new();
     let stranger = Context {
         client: "198.51.100.1".parse().unwrap(),
@@ -132,7 +132,7 @@ fn short_messages_and_responses_are_dropped_whoever_sends_them() {
 }
 
 #[test]
-fn strangers_are_refused_before_anything_else() {
+fn denied_clients_are_refused_before_other_checks() {
     let server = Server::new();
     let stranger = Context {
         client: "198.51.100.1".parse().unwrap(),
@@ -159,7 +159,7 @@ fn other_opcodes_are_not_implemented() {
 }
 
 #[test]
-fn without_one_sound_question_the_answer_is_a_header() {
+fn query_without_one_valid_question_gets_header_only() {
     let bare = (
         b"\x12\x34\x81\x81\0\0\0\0\0\0\0\0".to_vec(),
         Refusal::Format,
@@ -174,7 +174,7 @@ fn without_one_sound_question_the_answer_is_a_header() {
 }
 
 #[test]
-fn what_is_broken_behind_the_question_is_a_format_error() {
+fn fault_after_question_is_a_format_error() {
     let formerr = (reply(b"\x81\x81", 0, b""), Refusal::Format);
     assert_eq!(refused(&[HEADER_OPT, QUESTION]), formerr);
     assert_eq!(refused(&[HEADER_OPT, QUESTION, b"junk"]), formerr);
@@ -188,7 +188,7 @@ fn what_is_broken_behind_the_question_is_a_format_error() {
 }
 
 #[test]
-fn sections_that_no_query_has_are_a_format_error_by_the_counts_of_the_header() {
+fn invalid_section_counts_are_a_format_error() {
     let bare = b"\x12\x34\x81\x81\0\0\0\0\0\0\0\0".to_vec();
     let formerr = (bare, Refusal::Format);
     let counted = |counts: [u8; 3]| {
@@ -212,13 +212,13 @@ fn sections_that_no_query_has_are_a_format_error_by_the_counts_of_the_header() {
     assert_eq!(counted([1, 0, 0]), formerr);
     assert_eq!(counted([0, 1, 0]), formerr);
     assert_eq!(counted([0, 0, 3]), formerr);
-    // The counts are judged before there is a question to read.
+    // The counts are checked before the question is read.
     let header = b"\x12\x34\x01\0\0\x01\xff\xff\0\0\0\0";
     assert_eq!(refused(&[header]), formerr);
 }
 
 #[test]
-fn a_signature_may_stand_beside_opt() {
+fn signature_beside_opt_is_accepted() {
     let server = Server::new();
     let two = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x02";
     let tsig = b"\x01k\0\0\xfa\0\xff\0\0\0\0\0\0";
@@ -231,8 +231,8 @@ fn a_signature_may_stand_beside_opt() {
     }
 }
 
-/// A query whose additional records are owned by chains of 126 pointers, of up to `len` octets;
-/// `tail` ends it.
+/// A query whose additional records have chains of 126 pointers as owners, of at most `len` octets
+/// with `tail` at the end.
 fn chained(len: usize, tail: &[u8]) -> Vec<u8> {
     let txt = b"\xc0\x0c\0\x10\0\x01\0\0\0\0\0\xfc";
     let mut query = [HEADER, QUESTION, txt].concat();
@@ -254,18 +254,18 @@ fn chained(len: usize, tail: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_datagram_of_pointer_chains_is_refused_by_its_header() {
+fn pointer_chains_are_refused_by_header_alone() {
     let bare = b"\x12\x34\x81\x81\0\0\0\0\0\0\0\0".to_vec();
     for len in [1_464, 65_507] {
         let query = chained(len, OPT);
         assert_eq!(refused(&[&query]), (bare.clone(), Refusal::Format));
-        // Its header alone gets the same answer: nothing behind it was looked at.
+        // Its header alone gets the same response: the rest was not read.
         assert_eq!(refused(&[&query[..12]]), (bare.clone(), Refusal::Format));
     }
 }
 
 #[test]
-fn a_stranger_is_dropped_by_the_header_and_the_list() {
+fn denied_client_is_dropped_by_header_alone() {
     let server = Server::new();
     let stranger = Context {
         client: "198.51.100.1".parse().unwrap(),
@@ -289,21 +289,21 @@ fn a_stranger_is_dropped_by_the_header_and_the_list() {
 }
 
 #[test]
-fn a_query_without_a_question_gets_a_cookie_if_it_asks_for_one() {
+fn query_without_question_gets_requested_cookie() {
     let server = Server::new();
     let context = server.context();
     let header = b"\x12\x34\x01\0\0\0\0\0\0\0\0\x01";
     let mut frame = [0xff; 512];
     let query = [&header[..], OPT_COOKIE].concat();
     let Admission::Answer { len, refused: None } = admit(&query, &context, &mut frame) else {
-        panic!("it is answered");
+        panic!("no immediate response");
     };
     let answer = Message::parse(&frame[..len]).unwrap();
     assert_eq!((answer.rcode(), answer.qdcount()), (Rcode::NOERROR, 0));
     let opt = answer.opt().unwrap().unwrap();
     let option = opt.options().next().unwrap();
     assert!(option.value.starts_with(b"clientck") && option.value.len() == 24);
-    // The cookie is a good one.
+    // The cookie is valid.
     let len = [
         0,
         u8::try_from(option.value.len() + 4).unwrap(),
@@ -314,7 +314,7 @@ fn a_query_without_a_question_gets_a_cookie_if_it_asks_for_one() {
     ];
     let known = [HEADER_OPT, QUESTION, &OPT[..9], &len, option.value].concat();
     assert!(admitted(&[&known], &context).edns.unwrap().cookie_valid);
-    // Without a cookie, or with one of a wrong length, it asks for nothing.
+    // A query without a cookie, or with one of an invalid length, requests nothing.
     let bare = b"\x12\x34\x81\x81\0\0\0\0\0\0\0\0".to_vec();
     let short = b"\0\0\x29\x04\xd0\0\0\0\0\0\x07\0\x0a\0\x03cli";
     for opt in [OPT, short] {
@@ -331,7 +331,7 @@ fn a_query_without_a_question_gets_a_cookie_if_it_asks_for_one() {
 }
 
 #[test]
-fn other_versions_of_edns_are_told_ours() {
+fn other_edns_versions_get_badvers_with_supported_version() {
     let version_1 = b"\0\0\x29\x04\xd0\0\x01\x80\0\0\0";
     let badvers = b"\0\0\x29\x04\xd0\x01\0\x80\0\0\0";
     assert_eq!(
@@ -353,14 +353,14 @@ fn cookies_are_answered_and_checked() {
         .edns
         .unwrap();
     assert_eq!((edns.cookie, edns.cookie_valid), (Some(cookie), true));
-    // A cookie of a wrong length: the answer has an OPT record and no cookie.
+    // A cookie of an invalid length: the response has an OPT record and no cookie.
     let short = b"\0\0\x29\x04\xd0\0\0\0\0\0\x07\0\x0a\0\x03cli";
     let opt = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
     assert_eq!(
         refused(&[HEADER_OPT, QUESTION, short]),
         (reply(b"\x81\x81", 1, opt), Refusal::Format)
     );
-    // Only the first counts.
+    // Only the first cookie counts.
     let two = b"\0\0\x29\x04\xd0\0\0\0\0\0\x13\0\x0a\0\x08clientck\0\x0a\0\x03cli";
     let edns = admitted(&[HEADER_OPT, QUESTION, two], &context)
         .edns
@@ -369,7 +369,7 @@ fn cookies_are_answered_and_checked() {
 }
 
 #[test]
-fn sixteen_thousand_options_are_one_query() {
+fn query_with_sixteen_thousand_options_is_accepted() {
     let server = Server::new();
     let options = [0xfd, 0xe9, 0, 0].repeat(16_000);
     let len = u16::try_from(options.len()).unwrap().to_be_bytes();
@@ -381,7 +381,7 @@ fn sixteen_thousand_options_are_one_query() {
 }
 
 #[test]
-fn types_and_classes_that_hold_no_data_are_refused() {
+fn types_and_classes_without_data_are_refused() {
     let server = Server::new();
     let rcode = |rtype: u16, class: u16, any| {
         let context = Context {
@@ -441,7 +441,7 @@ fn types_and_classes_that_hold_no_data_are_refused() {
 }
 
 #[test]
-fn without_rd_nobody_looks_into_the_cache() {
+fn query_without_rd_is_refused() {
     let query = b"\x12\x34\0\0\0\x01\0\0\0\0\0\x01";
     let opt = b"\0\0\x29\x04\xd0\0\0\x80\0\0\x06\0\x0f\0\x02\0\x14";
     assert_eq!(
@@ -450,7 +450,7 @@ fn without_rd_nobody_looks_into_the_cache() {
     );
 }
 
-/// A query of random parts, most of them sound.
+/// A query of random parts, most of them valid.
 fn queries() -> impl Strategy<Value = Vec<u8>> {
     let sound = Just([HEADER_OPT, QUESTION, OPT_COOKIE].concat());
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
@@ -466,7 +466,7 @@ fn queries() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn a_stranger_is_answered_by_the_first_512_octets(
+    fn denied_client_is_answered_from_first_512_octets(
         (len, cut) in (512_usize..3_000).prop_flat_map(|len| (Just(len), 0..len)),
         tail in prop_oneof![Just(OPT), Just(OPT_COOKIE), Just(&b""[..])],
         query in queries(),
@@ -489,7 +489,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_dropped_or_answered_within_its_limit(
+    fn every_message_is_dropped_or_answered_within_its_limit(
         query in queries(),
         stranger in any::<bool>(),
         any in prop_oneof![Just(AnyPolicy::Minimal), Just(AnyPolicy::Refuse)],
@@ -507,7 +507,7 @@ proptest! {
                 reply::any_minimal(&asker, &mut frame)
             }
         };
-        // No longer than the longest answer without records, and of no use to flood others.
+        // Not longer than the longest response without records, so useless for amplification.
         prop_assert!((12..=512).contains(&len));
         let answer = Message::parse(&frame[..len]).unwrap();
         prop_assert!(answer.qr() && answer.opt().is_ok());

@@ -1,4 +1,4 @@
-//! RFC 6303, RFC 6761 and the RFCs that added zones to them.
+//! RFC 6303, RFC 6761 and the RFCs that add zones to them.
 
 use dns64_wire::message::Message;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::super::texts::*;
 use super::*;
 
-/// The response code and the zone of a denial; `None` if the question is forwarded.
+/// The response code and the zone of a negative response; `None` if the query is forwarded.
 fn denied(asked: &str, rtype: Rtype) -> Option<(Rcode, String)> {
     let mut frame = [0; 1232];
     let len = answer(&asker(asked, rtype), Some(&dns64()), &[], &mut frame)?;
@@ -20,7 +20,7 @@ fn denied(asked: &str, rtype: Rtype) -> Option<(Rcode, String)> {
     Some((message.rcode(), record.name.to_string()))
 }
 
-/// The lines of an answer after that of its head.
+/// The lines of a response without the first one.
 fn records(asked: &str, rtype: Rtype) -> Vec<String> {
     let mut frame = [0; 1232];
     let len = answer(&asker(asked, rtype), Some(&dns64()), &[], &mut frame).expect("ours");
@@ -30,7 +30,7 @@ fn records(asked: &str, rtype: Rtype) -> Vec<String> {
 }
 
 #[test]
-fn names_below_a_zone_do_not_exist_and_its_own_name_has_no_other_types() {
+fn names_below_a_zone_are_nxdomain_and_other_types_at_its_apex_nodata() {
     let zones = [
         "invalid",
         "onion",
@@ -78,7 +78,7 @@ fn names_below_a_zone_do_not_exist_and_its_own_name_has_no_other_types() {
 }
 
 #[test]
-fn names_beside_the_zones_are_forwarded() {
+fn names_outside_the_zones_are_forwarded() {
     let others = [
         ".",
         "arpa",
@@ -117,7 +117,7 @@ fn names_beside_the_zones_are_forwarded() {
     for other in others {
         assert_eq!(denied(other, Rtype::PTR), None, "{other}");
     }
-    // A label that ends like a zone is not the zone: its length octet is another one.
+    // A label with the octets of the zone at its end is not the zone: its length octet differs.
     let mut frame = [0; 512];
     let label = NameBuf::from_wire(b"\x06\x05onion\0").expect("a name");
     let asker = Asker {
@@ -128,7 +128,7 @@ fn names_beside_the_zones_are_forwarded() {
 }
 
 #[test]
-fn a_zone_has_the_soa_and_ns_records_of_rfc_6303() {
+fn zone_has_soa_and_ns_records_of_rfc_6303() {
     let soa = "an 10.in-addr.arpa 10800 SOA 10800";
     assert_eq!(records("10.in-addr.arpa", Rtype::SOA), [soa]);
     assert_eq!(records("10.in-addr.arpa", Rtype::ANY), [soa]);
@@ -145,7 +145,7 @@ fn a_zone_has_the_soa_and_ns_records_of_rfc_6303() {
 }
 
 #[test]
-fn localhost_is_loopback_at_each_name() {
+fn every_name_below_localhost_has_loopback_addresses() {
     for asked in ["localhost", "www.localhost", "a.b.LocalHost"] {
         let a = format!("an {asked} 10800 A 127.0.0.1");
         assert_eq!(records(asked, Rtype::A), [a]);
@@ -160,13 +160,13 @@ fn localhost_is_loopback_at_each_name() {
 }
 
 #[test]
-fn the_loopback_addresses_are_named_localhost() {
+fn ptr_of_loopback_addresses_is_localhost() {
     let ipv6 = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa";
     for asked in ["1.0.0.127.in-addr.arpa", ipv6] {
         let ptr = format!("an {asked} 10800 PTR localhost");
         assert_eq!(records(asked, Rtype::PTR), [ptr]);
     }
-    // The names above that of 127.0.0.1 exist too (RFC 8020).
+    // The names above the reverse name of 127.0.0.1 exist too (RFC 8020).
     for asked in ["0.0.127.in-addr.arpa", "0.127.in-addr.arpa"] {
         let (rcode, _) = denied(asked, Rtype::PTR).expect("ours");
         assert_eq!(rcode, Rcode::NOERROR, "{asked}");
@@ -176,7 +176,7 @@ fn the_loopback_addresses_are_named_localhost() {
 }
 
 #[test]
-fn all_names_of_resolver_arpa_are_empty() {
+fn every_name_below_resolver_arpa_is_nodata() {
     for asked in ["resolver.arpa", "_dns.resolver.arpa", "a.b.resolver.arpa"] {
         let (rcode, zone) = denied(asked, Rtype::SVCB).expect("ours");
         assert_eq!((rcode, zone.as_str()), (Rcode::NOERROR, "resolver.arpa."));
@@ -230,7 +230,7 @@ fn names_in_forwarded_domains_are_not_answered() {
 }
 
 #[test]
-fn names_of_synthesised_addresses_go_before_their_zone() {
+fn reverse_names_of_synthesised_addresses_are_not_answered_by_their_zone() {
     let local = Dns64 {
         prefixes: vec!["fd00:64::/96".parse().expect("a prefix")],
         ..dns64()

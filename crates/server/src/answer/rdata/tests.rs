@@ -2,14 +2,14 @@ use dns64_wire::message::Message;
 
 use super::*;
 
-/// Whether data is taken for a record of this type and class, behind a question for `a.test`.
+/// Whether this data of a record of this type and class is accepted, after a question for `a.test`.
 fn sound_in(class: u16, rtype: u16, data: &[u8]) -> bool {
     let mut bytes = b"\0\0\x81\x80\0\x01\0\x01\0\0\0\0\x01a\x04test\0\0\x01\0\x01\xc0\x0c".to_vec();
     for field in [rtype, class, 0, 60, u16::try_from(data.len()).unwrap()] {
         bytes.extend_from_slice(&field.to_be_bytes());
     }
     bytes.extend_from_slice(data);
-    // What a name without an end would run into.
+    // Octets that a name without an end would read.
     bytes.extend_from_slice(b"\x01x\0");
     let message = Message::parse(&bytes).unwrap();
     let mut records = message.records();
@@ -21,7 +21,7 @@ fn sound(rtype: u16, data: &[u8]) -> bool {
     sound_in(1, rtype, data)
 }
 
-/// Of each type, data of its form: the compressed name is `a.test`.
+/// Valid data of each type. The compressed name is `a.test`.
 const SOUND: &[(u16, &[u8])] = &[
     (1, b"\xc0\0\x02\x01"),
     (2, b"\x02ns\xc0\x0c"),
@@ -56,11 +56,11 @@ const SOUND: &[(u16, &[u8])] = &[
 ];
 
 #[test]
-fn data_of_the_form_of_its_type_is_sound_and_any_shorter_is_not() {
+fn valid_data_is_accepted_and_shorter_data_is_not() {
     for (rtype, data) in SOUND {
         assert!(sound(*rtype, data), "{rtype} {data:02x?}");
         let min = match rtype {
-            // What ends the data may be of any length.
+            // The last field may have any length.
             47 => 3,
             62 => 6,
             257 => 7,
@@ -81,7 +81,7 @@ fn data_of_the_form_of_its_type_is_sound_and_any_shorter_is_not() {
 }
 
 #[test]
-fn data_that_goes_on_behind_its_end_is_not_sound() {
+fn data_with_trailing_octets_is_not_accepted() {
     for (rtype, data) in SOUND {
         // Keys, digests, signatures, values and targets of URIs may be of any length.
         if !matches!(rtype, 29 | 43 | 44 | 46 | 48 | 52 | 256 | 257) {
@@ -92,7 +92,7 @@ fn data_that_goes_on_behind_its_end_is_not_sound() {
 }
 
 #[test]
-fn names_that_are_not_compressed_by_rfc_are_not_taken_compressed() {
+fn compression_that_rfcs_forbid_is_not_accepted() {
     // RFC 4034 sections 3.1.7 and 4.1.1, RFC 9460 section 2.2.
     assert!(!sound(46, b"\0\x01\x08\x02aaaabbbbcccc\0\0\xc0\x0csig"));
     assert!(!sound(47, b"\xc0\x0c\0\x01\x40"));
@@ -100,7 +100,7 @@ fn names_that_are_not_compressed_by_rfc_are_not_taken_compressed() {
 }
 
 #[test]
-fn a_type_map_has_its_windows_in_order_and_of_1_to_32_octets() {
+fn type_map_blocks_are_in_order_and_have_1_to_32_octets() {
     let map = |blocks: &[u8]| sound(47, &[b"\0", blocks].concat());
     assert!(map(b"") && map(&[&[0, 32][..], &[1; 32]].concat()));
     assert!(!map(b"\x01\x01\x40\0\x01\x40"));
@@ -110,7 +110,7 @@ fn a_type_map_has_its_windows_in_order_and_of_1_to_32_octets() {
 }
 
 #[test]
-fn service_parameters_are_in_order_once_and_of_their_length() {
+fn service_parameters_are_in_order_unique_and_of_valid_length() {
     let parameters = |octets: &[u8]| sound(65, &[b"\0\x01\0", octets].concat());
     assert!(parameters(b"\0\x01\0\x03\x02h2\x01\0\0\0"));
     assert!(!parameters(b"\0\x03\0\x02\0\x50\0\x01\0\x03\x02h2"));
@@ -124,7 +124,7 @@ fn service_parameters_are_in_order_once_and_of_their_length() {
 }
 
 #[test]
-fn tags_of_caa_are_letters_and_digits() {
+fn caa_tag_has_letters_and_digits_only() {
     // RFC 8659 section 4.1.
     assert!(!sound(257, b"\0\0value"));
     assert!(!sound(257, b"\0\x05is-ue"));
@@ -132,7 +132,7 @@ fn tags_of_caa_are_letters_and_digits() {
 }
 
 #[test]
-fn unknown_types_and_addresses_of_other_classes_hold_anything() {
+fn unknown_types_and_addresses_of_other_classes_accept_any_data() {
     assert!(sound(65_280, b"") && sound(65_280, b"\xc0\x0c\xff"));
     assert!(sound(29, b"\x01"), "LOC of a version to come");
     assert!(sound_in(3, 1, b"\x01\x02"));

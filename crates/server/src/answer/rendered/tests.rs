@@ -8,7 +8,7 @@ use super::*;
 
 const OCTETS_MAX: usize = 4096;
 
-/// What an asker is sent, rendered for it alone.
+/// The response to a query, rendered for this query only.
 fn rendered(asker: &Asker, stored: &Stored, age_s: u32) -> Vec<u8> {
     let mut frame = vec![0; OCTETS_MAX];
     let len = reply::forward(asker, Aged::fresh(stored, age_s), &mut frame);
@@ -16,7 +16,8 @@ fn rendered(asker: &Asker, stored: &Stored, age_s: u32) -> Vec<u8> {
     frame
 }
 
-/// What it is sent of the answer that was kept when another one asked; `None` if it is too long.
+/// The response to a query, completed from the response that was cached for `first`; `None` if it
+/// is too long.
 fn sent_again(first: &Asker, asker: &Asker, stored: &Stored, age_s: u32) -> Option<Vec<u8>> {
     let mut frame = rendered(&fullest(first, OCTETS_MAX), stored, age_s);
     let mut ttls = [0; 64];
@@ -68,10 +69,11 @@ fn is_asker() -> impl Strategy<Value = Asker> {
 }
 
 proptest! {
-    /// At least 80 octets are room for header, question and OPT record. Whoever asked first, each gets what would have been rendered for it; who cannot take all of it
-    /// gets nothing, and has something else rendered.
+    /// The response completed from the cache is the response that would be rendered, whichever
+    /// query was first. If it exceeds the client's limit, there is none, and another response is
+    /// rendered. At least 80 octets have room for header, question and OPT record.
     #[test]
-    fn an_answer_sent_again_is_what_would_be_rendered(
+    fn response_from_cache_equals_rendered_response(
         first in is_asker(),
         asker in is_asker(),
         age_s in 0..300_u32,
@@ -93,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn dnssec_clients_are_told_so_in_their_opt_record() {
+fn do_bit_is_copied_into_opt_record() {
     let asker = with_do(asker("www.example", Rtype::A));
     let stored = answer();
     let again = sent_again(&asker, &asker, &stored, 7);
@@ -101,7 +103,7 @@ fn dnssec_clients_are_told_so_in_their_opt_record() {
 }
 
 #[test]
-fn an_extended_error_is_for_clients_with_edns() {
+fn extended_error_is_sent_only_with_edns() {
     let www = name("www.example");
     let asked = super::super::stored::Asked {
         name: &www,
@@ -121,7 +123,7 @@ fn an_extended_error_is_for_clients_with_edns() {
 }
 
 #[test]
-fn what_is_truncated_or_has_too_many_records_is_not_kept() {
+fn truncated_response_or_too_many_records_is_not_cached() {
     let stored = answer();
     let asker = asker("www.example", Rtype::A);
     let mut short = rendered(&fullest(&asker, 60), &stored, 0);

@@ -41,7 +41,7 @@ const RESPONSE: &[u8] = b"\0\x07\x81\xa0\0\x01\0\x01\0\0\0\0\x01a\x04test\0\0\x1
     \xc0\x0c\0\x1c\0\x01\0\0\0\x3c\0\x10\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01";
 
 #[test]
-fn an_error_is_header_and_question_and_opt_if_there_was_one() {
+fn error_response_has_header_question_and_requested_opt() {
     let mut frame = [0xff; 512];
     let len = error(&asker(None), Rcode::SERVFAIL, Some(22), &mut frame);
     let plain = b"\x12\x34\x81\x92\0\x01\0\0\0\0\0\0\x01A\x04Test\0\0\x1c\0\x01";
@@ -63,7 +63,7 @@ fn an_error_is_header_and_question_and_opt_if_there_was_one() {
 }
 
 #[test]
-fn an_answer_without_a_question_is_a_header() {
+fn response_without_question_is_a_header() {
     let header = Header::parse(b"\xab\xcd\x29\x30\0\x02\0\0\0\0\0\0").unwrap();
     let mut frame = [0xff; 512];
     let len = bare(&header, Rcode::NOTIMP, None, &mut frame);
@@ -72,7 +72,7 @@ fn an_answer_without_a_question_is_a_header() {
 }
 
 #[test]
-fn the_minimal_answer_to_any_is_a_hinfo_record() {
+fn minimal_response_to_any_is_a_hinfo_record() {
     let mut frame = [0xff; 512];
     let any = Asker {
         rtype: Rtype::ANY,
@@ -85,7 +85,7 @@ fn the_minimal_answer_to_any_is_a_hinfo_record() {
 }
 
 #[test]
-fn a_stored_answer_is_forwarded_with_the_askers_case_and_aged_ttls() {
+fn forwarded_response_has_case_of_query_and_aged_ttls() {
     let stored = stored(RESPONSE);
     let mut frame = [0xff; 512];
     let mut expected = RESPONSE.to_vec();
@@ -105,7 +105,7 @@ fn a_stored_answer_is_forwarded_with_the_askers_case_and_aged_ttls() {
 }
 
 #[test]
-fn ad_goes_to_who_asked_for_it_and_from_who_said_it() {
+fn ad_is_set_if_client_requests_and_upstream_sets_it() {
     let mut frame = [0; 512];
     let signed = stored(RESPONSE);
     let mut unsigned = RESPONSE.to_vec();
@@ -129,7 +129,7 @@ fn ad_goes_to_who_asked_for_it_and_from_who_said_it() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_truncated() {
+fn oversized_response_is_truncated() {
     let stored = stored(RESPONSE);
     let whole = RESPONSE.len();
     let mut frame = [0; 512];
@@ -148,7 +148,7 @@ fn an_answer_that_does_not_fit_is_truncated() {
         assert_eq!((message.tc(), message.ancount()), (tc, u16::from(!tc)));
         assert!(len <= limit && len <= room);
     }
-    // The OPT record has its room before the records have theirs.
+    // Room for the OPT record is reserved before the records are written.
     let edns = Asker {
         limit: whole + 11,
         ..asker(Some(EDNS))
@@ -160,7 +160,7 @@ fn an_answer_that_does_not_fit_is_truncated() {
 }
 
 #[test]
-fn additional_records_that_do_not_fit_are_left_out_without_truncation() {
+fn oversized_additional_section_is_omitted_without_truncation() {
     // RFC 2181 section 9.
     let asked = Asker {
         name: "example".parse().unwrap(),
@@ -203,7 +203,7 @@ fn additional_records_that_do_not_fit_are_left_out_without_truncation() {
 }
 
 #[test]
-fn every_answer_without_records_fits_into_512_octets() {
+fn every_response_without_records_fits_into_512_octets() {
     let mut frame = [0; 512];
     let longest = Asker {
         name: "a.".repeat(127).parse().unwrap(),
@@ -213,7 +213,7 @@ fn every_answer_without_records_fits_into_512_octets() {
     assert_eq!(len, 12 + 255 + 4 + 11 + OPTIONS_LEN_MAX);
 }
 
-/// Records of all sections: owner, type and data by number, TTL.
+/// A response with these records: section, numbers of owner, type and data, TTL.
 fn response(records: &[(Section, u8, u8, u32)]) -> Vec<u8> {
     let mut frame = vec![0; 65_535];
     let name: NameBuf = "a.tEst".parse().unwrap();
@@ -244,7 +244,7 @@ fn response(records: &[(Section, u8, u8, u32)]) -> Vec<u8> {
     frame
 }
 
-/// What a record says, its names without compression, and its TTL after a time.
+/// The contents of a record, with its names decompressed, and its TTL after a time.
 fn meaning(
     record: &Record<'_>,
     message: &[u8],
@@ -287,7 +287,7 @@ fn records() -> impl Strategy<Value = Vec<(Section, u8, u8, u32)>> {
 
 proptest! {
     #[test]
-    fn what_is_forwarded_has_the_records_that_are_kept(
+    fn forwarded_response_has_stored_records(
         records in records(),
         age_s in 0_u32..100_000,
         with_edns in any::<bool>(),
@@ -310,7 +310,7 @@ proptest! {
         let mut expected: Vec<_> = expected.map(|r| meaning(&r, kept.bytes(), age_s)).collect();
         let opt_len = if with_edns { 11 + 4 + 24 } else { 0 };
         if kept.bytes().len() + opt_len > limit {
-            // RFC 2181 section 9: the additional section first, and all of it.
+            // RFC 2181 section 9: the additional section is dropped first, as a whole.
             expected.retain(|record| record.0 != Section::Additional);
         }
         prop_assert_eq!(answer.tc(), got != expected);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 /// 64:ff9b::192.0.2.33, in mixed case.
 const MADE: &str = "1.2.2.0.0.0.0.C.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.F.f.4.6.0.0.ip6.ARPA";
 
-/// The name of 192.0.2.33.
+/// The reverse name of 192.0.2.33.
 const IPV4: &str = "33.2.0.192.in-addr.arpa";
 
 fn leads_to(asked: &str, dns64: &Dns64) -> Option<String> {
@@ -30,14 +30,14 @@ fn aliased(ptr: Aged<'_>) -> Vec<String> {
 }
 
 #[test]
-fn d15_names_under_each_prefix_lead_to_the_name_of_the_ipv4_address() {
+fn d15_names_under_each_prefix_lead_to_reverse_name_of_ipv4_address() {
     let site = Dns64 {
         prefixes: vec!["2001:db8:122:344::/64".parse().expect("a prefix")],
         ..with_rule("example", DomainAction::Include, Some("2001:db8::/32"))
     };
     let ipv4 = Some(format!("{IPV4}."));
     assert_eq!(leads_to(MADE, &dns64()), ipv4);
-    // The Well-Known Prefix counts even where it is not in use.
+    // The Well-Known Prefix counts even if it is not configured.
     assert_eq!(leads_to(MADE, &site), ipv4);
     for addr in ["2001:db8:122:344:c0:2:2100::", "2001:db8:c000:221::"] {
         assert_eq!(
@@ -56,7 +56,7 @@ fn d15_names_under_each_prefix_lead_to_the_name_of_the_ipv4_address() {
 }
 
 #[test]
-fn d16_other_questions_are_ordinary() {
+fn d16_other_queries_are_forwarded() {
     let ordinary = |asked: &str| assert_eq!(leads_to(asked, &dns64()), None, "{asked}");
     ordinary("1.2.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.1.0.ip6.arpa");
     ordinary(&MADE[2..]);
@@ -75,7 +75,7 @@ fn d16_other_questions_are_ordinary() {
 }
 
 #[test]
-fn d15_the_local_name_is_an_authoritative_answer() {
+fn d15_response_with_local_name_is_authoritative() {
     let mut frame = [0; 512];
     let len = local(&asker(MADE, Rtype::PTR), &name("nat64.example"), &mut frame);
     let answer = lines(&frame[..len]);
@@ -84,7 +84,7 @@ fn d15_the_local_name_is_an_authoritative_answer() {
 }
 
 #[test]
-fn d15_a_cname_with_the_ptr_records_behind_it() {
+fn d15_response_has_cname_and_its_ptr_records() {
     let two = ptr(&[
         "an 33.2.0.192.in-addr.arpa 300 PTR a.example",
         "an 33.2.0.192.in-addr.arpa 200 PTR b.example",
@@ -102,8 +102,8 @@ fn d15_a_cname_with_the_ptr_records_behind_it() {
 }
 
 #[test]
-fn d15_no_cname_leads_to_a_cname() {
-    // RFC 2317: the name of the IPv4 address is an alias itself.
+fn d15_alias_of_ipv4_name_gives_no_cname_chain() {
+    // RFC 2317: the reverse name of the IPv4 address is itself an alias.
     let delegated = ptr(&[
         "an 33.2.0.192.in-addr.arpa 300 CNAME 33.32-63.2.0.192.in-addr.arpa",
         "an 33.32-63.2.0.192.in-addr.arpa 400 PTR host.32-63.2.0.192.in-addr.arpa",
@@ -118,7 +118,7 @@ fn d15_no_cname_leads_to_a_cname() {
 }
 
 #[test]
-fn d15_no_cname_leads_nowhere() {
+fn d15_missing_ptr_gives_no_cname() {
     let soa = "ns 192.in-addr.arpa 60 SOA 60";
     let none = stored(IPV4, Rtype::PTR, Rcode::NXDOMAIN, &[soa]);
     assert_eq!(
@@ -152,10 +152,10 @@ fn ip6_arpa(ipv6: Ipv6Addr) -> String {
 
 proptest! {
     #[test]
-    fn every_made_address_leads_back(ipv4: u32) {
+    fn every_synthesised_address_leads_to_its_ipv4_address(ipv4: u32) {
         let ipv4 = Ipv4Addr::from(ipv4);
         let rule = dns64().domains.rule(&name(".").as_name());
-        let made = dns64().embed(ipv4, rule).next().expect("all may be");
+        let made = dns64().embed(ipv4, rule).next().expect("an address");
         prop_assert_eq!(address(&name(&ip6_arpa(made))), Some(made));
         let [a, b, c, d] = ipv4.octets();
         let expected = format!("{d}.{c}.{b}.{a}.in-addr.arpa.");

@@ -21,7 +21,7 @@ fn answered(dns64: &Dns64, answer: &Stored) -> Option<Vec<String>> {
 }
 
 #[test]
-fn addresses_of_the_targets_get_aaaa_records_beside_them() {
+fn target_addresses_get_additional_aaaa_records() {
     let answer = https(&[
         "an www.example 1000 HTTPS 1 .",
         "an www.example 1000 HTTPS 2 pool.example",
@@ -31,7 +31,7 @@ fn addresses_of_the_targets_get_aaaa_records_beside_them() {
         "ar other.example 1000 A 192.0.2.3",
     ]);
     assert_eq!(
-        answered(&dns64(), &answer).expect("some to add"),
+        answered(&dns64(), &answer).expect("records to add"),
         [
             "NOERROR; www.example. HTTPS",
             "an www.example 900 HTTPS 1 .",
@@ -46,18 +46,18 @@ fn addresses_of_the_targets_get_aaaa_records_beside_them() {
 }
 
 #[test]
-fn aliases_lead_to_services_of_their_own() {
+fn alias_mode_targets_are_followed() {
     let answer = https(&[
         "an www.example 1000 HTTPS 0 svc.example",
         "ar svc.example 1000 HTTPS 1 host.example",
         "ar host.example 1000 A 192.0.2.1",
     ]);
-    let answer = answered(&dns64(), &answer).expect("one to add");
+    let answer = answered(&dns64(), &answer).expect("a record to add");
     assert_eq!(answer[4], "ar host.example 600 AAAA 64:ff9b::c000:201");
 }
 
 #[test]
-fn where_there_is_nothing_to_add_the_answer_is_left_alone() {
+fn response_without_target_addresses_stays_unchanged() {
     let address = "ar www.example 1000 A 192.0.2.1";
     let service = "an www.example 1000 HTTPS 1 .";
     let native = "ar www.example 1000 AAAA 2001:db8::1";
@@ -91,7 +91,7 @@ fn where_there_is_nothing_to_add_the_answer_is_left_alone() {
 }
 
 #[test]
-fn the_rule_is_that_of_the_target() {
+fn rule_of_target_domain_applies() {
     let answer = https(&[
         "an www.example 1000 HTTPS 1 a.test",
         "an www.example 1000 HTTPS 1 b.example",
@@ -99,12 +99,12 @@ fn the_rule_is_that_of_the_target() {
         "ar b.example 1000 A 192.0.2.2",
     ]);
     let excluded = with_rule("a.test", DomainAction::Exclude, None);
-    let lines = answered(&excluded, &answer).expect("one to add");
+    let lines = answered(&excluded, &answer).expect("a record to add");
     assert_eq!(lines[5..], ["ar b.example 600 AAAA 64:ff9b::c000:202"]);
 }
 
 #[test]
-fn cd_dnssec_and_other_types_are_left_alone() {
+fn cd_signed_data_and_other_types_stay_unchanged() {
     let address = "ar www.example 1000 A 192.0.2.1";
     let signed = https(&[
         "an www.example 1000 HTTPS 1 .",
@@ -140,7 +140,7 @@ fn cd_dnssec_and_other_types_are_left_alone() {
 }
 
 #[test]
-fn what_does_not_fit_stays_away_without_truncation() {
+fn records_without_room_are_omitted_without_truncation() {
     let answer = https(&[
         "an www.example 1000 HTTPS 1 .",
         "ar www.example 1000 A 192.0.2.1",
@@ -148,15 +148,15 @@ fn what_does_not_fit_stays_away_without_truncation() {
     let mut frame = [0; 1232];
     let mut asker = asker(ASKED, Rtype::HTTPS);
     let len = with_addresses(&asker, &dns64(), Aged::fresh(&answer, 0), &mut frame);
-    asker.limit = len.expect("one to add") - 1;
+    asker.limit = len.expect("a record to add") - 1;
     let len = with_addresses(&asker, &dns64(), Aged::fresh(&answer, 0), &mut frame);
-    let lines = lines(&frame[..len.expect("one to add")]);
+    let lines = lines(&frame[..len.expect("a record to add")]);
     assert_eq!(lines[0], "NOERROR; www.example. HTTPS");
     assert_eq!(lines.len(), 3);
 }
 
 #[test]
-fn nothing_is_added_where_the_additional_section_has_no_room() {
+fn nothing_is_added_to_a_full_additional_section() {
     let answer = https(&[
         "an www.example 1000 HTTPS 1 svc.test",
         "ar svc.test 1000 A 192.0.2.1",
@@ -168,8 +168,8 @@ fn nothing_is_added_where_the_additional_section_has_no_room() {
         asker.limit = limit;
         let mut frame = [0; 1232];
         let len = with_addresses(&asker, &dns64(), Aged::fresh(&answer, 0), &mut frame);
-        lens.push(lines(&frame[..len.expect("one to add")]).len());
+        lens.push(lines(&frame[..len.expect("a record to add")]).len());
     }
     lens.dedup();
-    assert_eq!(lens, [2, 4, 5, 6], "without any, with A, with AAAA as well");
+    assert_eq!(lens, [2, 4, 5, 6], "no records, with A, with A and AAAA");
 }

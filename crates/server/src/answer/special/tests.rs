@@ -24,7 +24,7 @@ fn the_name_has_its_two_addresses() {
 }
 
 #[test]
-fn both_addresses_stand_under_every_prefix_once() {
+fn aaaa_records_have_both_addresses_under_every_prefix_once() {
     let strict = Dns64 {
         well_known_private: false,
         ranges: vec![
@@ -50,7 +50,7 @@ fn both_addresses_stand_under_every_prefix_once() {
 }
 
 #[test]
-fn other_types_are_empty_and_ds_is_not_ours() {
+fn other_types_have_no_data_and_ds_is_forwarded() {
     let soa = "ns ipv4only.arpa 60 SOA 60";
     for rtype in [Rtype::TXT, Rtype::SOA, Rtype::NS, Rtype::ANY, Rtype::PTR] {
         let answer = answered("ipv4only.arpa", rtype, &dns64()).expect("ours");
@@ -79,7 +79,7 @@ fn names_below_it_do_not_exist() {
 }
 
 #[test]
-fn addresses_made_of_its_own_have_its_name_and_its_own_are_asked_for_elsewhere() {
+fn synthesised_addresses_get_ptr_and_ipv4_addresses_are_forwarded() {
     let made = "b.a.0.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
     let answer = answered(made, Rtype::PTR, &dns64()).expect("ours");
     assert_eq!(answer[0], format!("NOERROR aa; {made}. PTR"));
@@ -91,7 +91,7 @@ fn addresses_made_of_its_own_have_its_name_and_its_own_are_asked_for_elsewhere()
 }
 
 #[test]
-fn all_else_is_not_ours() {
+fn other_queries_are_not_answered() {
     let other = made_of_another();
     for asked in [
         "xipv4only.arpa",
@@ -104,7 +104,7 @@ fn all_else_is_not_ours() {
             assert_eq!(answered(asked, rtype, &dns64()), None, "{asked} {rtype}");
         }
     }
-    // A label that ends in the octets of the zone.
+    // A label that ends with the octets of the zone.
     assert_eq!(answered(r"a\008ipv4only.arpa", Rtype::A, &dns64()), None);
     let off = Dns64 {
         ipv4only: false,
@@ -121,13 +121,13 @@ fn all_else_is_not_ours() {
     assert_eq!(answer(&chaos, Some(&dns64()), &mut frame), None);
 }
 
-/// The name of 64:ff9b::192.0.0.172.
+/// The reverse name of 64:ff9b::192.0.0.172.
 fn made_of_another() -> String {
     "c.a.0.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa".to_owned()
 }
 
 #[test]
-fn a_client_learns_the_prefix_from_the_answer() {
+fn client_finds_prefix_in_response() {
     // RFC 7050 section 3.
     let mut frame = [0; 512];
     let asker = asker("ipv4only.arpa", Rtype::AAAA);

@@ -1,4 +1,4 @@
-//! From a response to what is kept of it.
+//! Checks a response and rewrites it into the form that is cached.
 
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{Class, Rcode, Rtype};
@@ -14,27 +14,28 @@ use super::{
 use crate::answer::copy::{self, Copier, FIXED_LEN, TTL_BEFORE_DATA};
 use crate::answer::rdata;
 
-/// Octets of the frame on the stack in which a message is written first: room for what a datagram
-/// brings, 1232 octets by default, though its names may come out longer.
+/// Octets of the frame on the stack for the rewritten message: enough for a datagram, which has up
+/// to 1232 octets by default, even if rewriting makes its names longer.
 const FRAME_LEN: usize = 2048;
 
 /// Longest message: its length has 16 bits over TCP (RFC 1035 section 4.2.2).
 pub(super) const MESSAGE_LEN_MAX: usize = 65_535;
 
 impl Stored {
-    /// Takes a response whose ID and question have been found to be those that were sent.
+    /// Checks and rewrites a response. The caller has compared its ID and question with those of
+    /// the query.
     ///
-    /// What is kept is rewritten. Of the answer section: the aliases from the name of the
-    /// question on, then the records of the type asked for at their end, then the signatures over
-    /// these; everything that the name has, if all types were asked for. Of authority and
-    /// additional section: what belongs to that, see `scrub`. OPT is left out, the ID is zero, and
-    /// TTLs are within `bounds`, those with their top bit set too (RFC 8767 section 4). An extended
-    /// response code, which only the OPT record has, counts as SERVFAIL.
+    /// The answer section keeps the aliases from the name of the question, the records of the
+    /// queried type at their end, and the signatures over these; all records of the name if the
+    /// query was for ANY. The authority and the additional section keep the records that belong to
+    /// them, see `scrub`. OPT is removed, the ID is zero, and TTLs are limited by `bounds`; a TTL
+    /// with the top bit set counts as a large one (RFC 8767 section 4). An extended response code,
+    /// which is in the OPT record, counts as SERVFAIL.
     ///
     /// # Errors
     ///
-    /// If any record, kept or not, is unsound: its owner, its class, which is not that of the
-    /// question, or its data, which does not have the form of its type.
+    /// If any record is malformed, even one that is not kept: its owner, its class, which must be
+    /// that of the question, or its data, which must have the format of its type.
     pub fn accept(reply: &Message<'_>, bounds: &TtlBounds) -> Result<Self, Malformed> {
         if reply.bytes().len() > MESSAGE_LEN_MAX {
             return Err(Malformed::TooLong);
@@ -45,7 +46,7 @@ impl Stored {
         }
     }
 
-    /// As [`Stored::accept`], for any response.
+    /// Checks and rewrites any response, see [`Stored::accept`].
     pub(super) fn rewritten(reply: &Message<'_>, bounds: &TtlBounds) -> Result<Self, Malformed> {
         let question = reply.question().ok_or(Malformed::NoQuestion)?;
         let seen = Survey::of(reply, question.class)?;
@@ -80,7 +81,7 @@ fn kind(reply: &Message<'_>, seen: &Survey<'_>, chain: &Chain<'_>, has_soa: bool
     }
 }
 
-/// What one walk over a response shows: that all its records are sound.
+/// The result of one pass over a response with valid records.
 #[derive(Default)]
 pub(super) struct Survey<'a> {
     pub(super) extended_rcode: bool,
@@ -134,7 +135,7 @@ impl<'a> Survey<'a> {
         Ok(seen)
     }
 
-    /// Takes the OPT record.
+    /// Reads the OPT record.
     pub(super) fn opt(&mut self, record: &Record<'_>) -> Result<(), ParseError> {
         if record.section != Section::Additional || !record.name.is_root() {
             return Err(ParseError::OptMisplaced);
@@ -155,14 +156,14 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// A response that is taken, and how.
+/// An accepted response and how it is rewritten.
 struct Accepted<'r, 'a> {
     reply: &'r Message<'a>,
     question: Question<'a>,
     seen: Survey<'a>,
     chain: &'r Chain<'a>,
     kind: Kind,
-    /// The SOA record that counts.
+    /// The SOA record that applies.
     soa: Option<Record<'a>>,
     bounds: &'r TtlBounds,
 }
@@ -225,12 +226,12 @@ impl<'a> Accepted<'_, 'a> {
         })
     }
 
-    /// The TTL of a record within bounds, in seconds.
+    /// The TTL of a record in seconds, within the bounds.
     fn ttl_s(&self, record: &Record<'_>) -> u32 {
         let is_negative = matches!(self.kind, Kind::NoData | Kind::NxDomain);
         if is_negative && record.section == Section::Authority {
-            // Counted down from here, so that nobody behind this server keeps it for longer
-            // (RFC 2308 sections 3 and 6).
+            // Limited to the MINIMUM, so that no client caches the SOA record longer than the
+            // negative response (RFC 2308 sections 3 and 6).
             let minimum_s = match record.rtype {
                 Rtype::SOA => minimum_s(record),
                 _ => u32::MAX,
@@ -242,7 +243,7 @@ impl<'a> Accepted<'_, 'a> {
     }
 }
 
-/// Writes what is kept of a response.
+/// Writes the kept records of a response.
 struct Writer<'w, 'r, 'a> {
     to: Builder<'w>,
     copier: Copier<'a>,
@@ -251,13 +252,14 @@ struct Writer<'w, 'r, 'a> {
     written: usize,
     /// Shortest TTL of the answer section, in seconds.
     answer_ttl_s: Option<u32>,
-    /// What is kept of the additional section, if there is one.
+    /// The kept records of the additional section, if there is one.
     additional: Option<Additional<'a>>,
     signed: bool,
 }
 
 impl<'a> Writer<'_, '_, 'a> {
-    /// Writes what makes the aliases; returns which record has the name of the chain's end.
+    /// Writes the records of the chain; returns the index of the record that has the chain's end as
+    /// a name.
     fn aliases(&mut self) -> Result<Option<usize>, Truncated> {
         let Accepted {
             chain, reply, seen, ..
@@ -269,8 +271,8 @@ impl<'a> Writer<'_, '_, 'a> {
         let mut ttls = None;
         if seen.redirections {
             ttls = Some(chain.redirected_ttls(reply));
-            // Labels of the question, in the random case that the upstream was asked in, are in the target of a CNAME
-            // record that follows from a DNAME record (RFC 6672 section 2.2).
+            // The target of a CNAME record that is synthesised from a DNAME record contains labels
+            // of the question, in the random case of the query (RFC 6672 section 2.2).
             self.copier.set_lower_case(true);
         }
         let mut redirections = 0;
@@ -302,7 +304,7 @@ impl<'a> Writer<'_, '_, 'a> {
         Ok(chain_end)
     }
 
-    /// Writes the records that were asked for, side by side under one owner.
+    /// Writes the records of the queried type, consecutively and with one owner.
     fn found(&mut self) -> Result<Run, Truncated> {
         let Accepted {
             chain,
@@ -334,7 +336,7 @@ impl<'a> Writer<'_, '_, 'a> {
         Ok(run)
     }
 
-    /// Writes the signatures over the records that were asked for.
+    /// Writes the signatures over the found records.
     fn signatures(&mut self) -> Result<(), Truncated> {
         let Accepted {
             chain,
@@ -346,7 +348,7 @@ impl<'a> Writer<'_, '_, 'a> {
         if !seen.signatures {
             return Ok(());
         }
-        // Asked for by themselves, or with all that the name has, they have been written.
+        // Queries for RRSIG or ANY: they are already written as found records.
         let is_asked = matches!(question.rtype, Rtype::RRSIG | Rtype::ANY);
         self.signed |= is_asked && chain.found;
         for record in answers(reply).filter(|_| !is_asked) {
@@ -399,7 +401,7 @@ impl<'a> Writer<'_, '_, 'a> {
         Ok(())
     }
 
-    /// Keeps the addresses of the host that a record names.
+    /// Keeps the addresses of the host in a record's data.
     fn follow(&mut self, record: &Record<'a>) {
         if let Some(additional) = &mut self.additional {
             additional.follow(self.accepted.reply, record);
@@ -422,7 +424,7 @@ impl<'a> Writer<'_, '_, 'a> {
         self.copier.record(&mut self.to, record, ttl_s)
     }
 
-    /// The TTL of a record of the answer section, which counts for the whole section.
+    /// The TTL of a record of the answer section, which also limits the TTL of the response.
     fn answer_ttl_s(&mut self, record: &Record<'_>) -> u32 {
         let ttl_s = self.accepted.ttl_s(record);
         self.answer_ttl_s = Some(self.answer_ttl_s.map_or(ttl_s, |least| least.min(ttl_s)));
@@ -437,13 +439,13 @@ fn minimum_s(soa: &Record<'_>) -> u32 {
         .map_or(0, |minimum| u32::from_be_bytes(*minimum))
 }
 
-/// An offset or a count in a message, which has at most 65,535 octets.
+/// An offset or a count in a message of at most 65,535 octets.
 pub(super) fn offset(at: usize) -> Result<u16, Truncated> {
     u16::try_from(at).map_err(|_| Truncated)
 }
 
-/// A message and, behind it, the offsets of the TTLs of its `count` records, the first of which
-/// stands at `at`.
+/// A message followed by the offsets of the TTLs of its `count` records, the first of which is at
+/// `at`.
 fn with_ttl_offsets(message: &[u8], mut at: usize, count: usize) -> Box<[u8]> {
     let mut octets = Vec::with_capacity(message.len() + 2 * count);
     octets.extend_from_slice(message);

@@ -1,36 +1,36 @@
-//! The aliases from the name of a question on.
+//! Follows the CNAME chain from the name of a question.
 
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Question, Record};
 use dns64_wire::name::Name;
 
-/// Names of the longest chain that is followed, that of the question among them. BIND 9
-/// (`max-query-restarts`) and Unbound (`max-query-restarts`) follow 11 aliases, Knot Resolver 13:
-/// a resolver sends no longer ones. What stands behind is left out of the answer.
+/// Largest number of names in a chain, including the name of the question. BIND 9 and Unbound
+/// (`max-query-restarts` of both) follow 11 aliases, Knot Resolver 13, so resolvers send no longer
+/// chains. Further records are removed from the response.
 const NAMES_MAX: usize = 16;
 
-/// Walks over the answer section to follow its aliases. One is enough where they stand in the
-/// order that they are followed in (RFC 1034 section 4.3.2 builds them so). In any other order
-/// this follows at least 11, as many as BIND 9 and Unbound. The bound keeps a message of thousands
-/// of records from being walked once for each alias.
+/// Largest number of passes over the answer section. One is enough if the aliases are in order (RFC
+/// 1034 section 4.3.2 builds them so). In any other order at least 11 are followed, as many as BIND
+/// 9 and Unbound follow. The limit prevents one pass per alias over a message of thousands of
+/// records.
 const WALKS_MAX: usize = 12;
 
-/// DNAME records of a response that are looked at, more than its chain can go by. Each is compared with
-/// each alias, label by label.
+/// Largest number of DNAME records of a response that are read, more than a chain can use. Each is
+/// compared with each alias, label by label.
 pub(super) const REDIRECTIONS_MAX: usize = 2 * NAMES_MAX;
 
-/// The aliases from the name of a question on.
+/// The aliases from the name of a question.
 pub(super) struct Chain<'a> {
     names: [Name<'a>; NAMES_MAX],
     len: usize,
-    /// Whether a record of the type that was asked for stands at its end.
+    /// Whether the answer section has a record of the queried type at the end of the chain.
     pub(super) found: bool,
-    /// Whether it ends at a DNAME record that leads to a name that is too long.
+    /// Whether the chain ends at a DNAME record whose target name is too long.
     too_long: bool,
 }
 
 impl<'a> Chain<'a> {
-    /// The name of the question alone.
+    /// A chain of only the name of the question.
     pub(super) fn new(reply: &Message<'a>, question: &Question<'a>) -> Self {
         Self {
             names: [question.name; NAMES_MAX],
@@ -40,9 +40,8 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Follows CNAME records by their names, in whatever order they stand, up to a name that was
-    /// met before. A DNAME record comes with the CNAME record that it means (RFC 6672 section
-    /// 3.1).
+    /// Follows CNAME records in any order, up to a name that is already in the chain. A DNAME
+    /// record comes with its synthesised CNAME record (RFC 6672 section 3.1).
     pub(super) fn follow(&mut self, reply: &Message<'a>, question: &Question<'a>) {
         for _ in 0..WALKS_MAX {
             let len_before = self.len;
@@ -64,7 +63,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Goes on to the target of an alias; `false` if there it ends.
+    /// Appends the target of an alias; returns `false` if the chain ends there.
     fn add(&mut self, alias: &Record<'a>) -> bool {
         let Ok(target) = alias.rdata_name() else {
             return false;
@@ -78,27 +77,27 @@ impl<'a> Chain<'a> {
         !comes_round
     }
 
-    /// Its names, that of the question first.
+    /// The names of the chain, beginning with that of the question.
     pub(super) fn names(&self) -> &[Name<'a>] {
         &self.names[..self.len]
     }
 
-    /// The name at its end.
+    /// The name at the end of the chain.
     pub(super) fn end(&self) -> Name<'a> {
         self.names[self.len - 1]
     }
 
-    /// Whether one of its names is this one or below it.
+    /// Whether a name of the chain is this zone or below it.
     pub(super) fn is_below(&self, zone: &Name<'_>) -> bool {
         self.names().iter().any(|name| name.is_within(zone))
     }
 
-    /// Whether anything leads on from the name of the question.
+    /// Whether the chain has an alias.
     pub(super) fn has_links(&self) -> bool {
         self.len > 1 || self.too_long
     }
 
-    /// Whether a DNAME record with this owner leads on from its end, to a name that is too long.
+    /// Whether the chain ends at a DNAME record with this owner, whose target name is too long.
     fn ends_below(&self, owner: &Name<'_>) -> bool {
         self.too_long && is_below(&self.end(), owner)
     }
@@ -109,8 +108,8 @@ impl<'a> Chain<'a> {
         names.iter().zip(&names[1..])
     }
 
-    /// Whether a record makes one of its aliases: the CNAME record itself, or the DNAME record that
-    /// it follows from.
+    /// Whether a record is part of the chain: a CNAME record, or the DNAME record that it is
+    /// synthesised from.
     pub(super) fn is_link(&self, record: &Record<'_>) -> bool {
         let Ok(to) = record.rdata_name() else {
             return false;
@@ -123,8 +122,9 @@ impl<'a> Chain<'a> {
         makes_link || record.rtype == Rtype::DNAME && self.ends_below(owner)
     }
 
-    /// The TTL of each CNAME record that it goes by, if that follows from a DNAME record: a cache gives it the TTL of that
-    /// record (RFC 6672 section 3.1). Servers that synthesise it for each query send it with 0.
+    /// The TTL of the DNAME record for each CNAME record that is synthesised from one: a cache uses
+    /// that TTL for the CNAME record too (RFC 6672 section 3.1). Servers that synthesise it for
+    /// each query send it with TTL 0.
     pub(super) fn redirected_ttls(&self, reply: &Message<'_>) -> [Option<u32>; NAMES_MAX] {
         let mut ttls = [None; NAMES_MAX];
         let redirections = answers(reply).filter(|record| record.rtype == Rtype::DNAME);
@@ -141,13 +141,13 @@ impl<'a> Chain<'a> {
         ttls
     }
 
-    /// Which of its aliases a CNAME record with this owner is.
+    /// Index of the alias with this owner.
     pub(super) fn place_of(&self, owner: &Name<'_>) -> Option<usize> {
         self.links()
             .position(|(from, _)| from.eq_ignore_case(owner))
     }
 
-    /// Whether it has an alias with this owner, or for DNAME one below it.
+    /// Whether the chain has an alias with this owner, or for DNAME one below it.
     pub(super) fn has_link_of(&self, rtype: Rtype, owner: &Name<'_>) -> bool {
         let has_link = self.links().any(|(from, _)| match rtype {
             Rtype::CNAME => owner.eq_ignore_case(from),
@@ -158,12 +158,12 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Whether a record is of the type that was asked for.
+/// Whether a record has the queried type.
 pub(super) fn is_wanted(question: &Question<'_>, record: &Record<'_>) -> bool {
     question.rtype == Rtype::ANY || record.rtype == question.rtype
 }
 
-/// The records of the answer section of a message whose records are sound.
+/// The records of the answer section of a message with valid records.
 pub(super) fn answers<'a>(message: &Message<'a>) -> impl Iterator<Item = Record<'a>> {
     let records = message.records().map_while(Result::ok);
     records.take(usize::from(message.ancount()))
@@ -173,8 +173,8 @@ fn is_below(name: &Name<'_>, ancestor: &Name<'_>) -> bool {
     name.wire_len() > ancestor.wire_len() && name.is_within(ancestor)
 }
 
-/// Whether a DNAME record leads from one name to another: what stands before its owner stands
-/// before its target too (RFC 6672 section 2.2).
+/// Whether a DNAME record leads from one name to another: both have the same labels before its
+/// owner and before its target (RFC 6672 section 2.2).
 fn is_redirected(from: &Name<'_>, to: &Name<'_>, owner: &Name<'_>, target: &Name<'_>) -> bool {
     let labels =
         |name: &Name<'_>, behind: &Name<'_>| name.labels().count() - behind.labels().count();

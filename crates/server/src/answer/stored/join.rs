@@ -1,4 +1,4 @@
-//! Responses that continue each other, made one.
+//! Combines the responses of an incomplete CNAME chain.
 
 use dns64_wire::Truncated;
 use dns64_wire::build::Builder;
@@ -9,12 +9,13 @@ use super::accept::MESSAGE_LEN_MAX;
 use super::{Aged, Asked, Kind, Malformed, Stored, TtlBounds};
 use crate::answer::copy::{Copier, QUESTION_AT};
 
-/// Aliases that are followed by asking for their target, as many as BIND 9 and Unbound follow by
-/// default (`max-query-restarts` of both).
+/// Largest number of aliases that are followed with another query, the default of BIND 9 and
+/// Unbound (`max-query-restarts` of both).
 const FOLLOWED_MAX: usize = 11;
 
 impl Stored {
-    /// Whether the name at which its aliases end can be asked for: it is no loop, and not too long.
+    /// Whether the name at the end of the aliases can be queried: the chain is neither a loop nor
+    /// too long.
     pub fn leads_on(&self) -> bool {
         let (message, end, mut followed) = (self.message(), self.chain_end(), 0);
         let records = self.aliases(&message).map_while(Result::ok);
@@ -27,7 +28,7 @@ impl Stored {
         followed > 0
     }
 
-    /// That its question has no answer.
+    /// A failure of the same query.
     pub fn failed(&self, rcode: Rcode, extended_error: Option<u16>) -> Self {
         let message = self.message();
         let Some(question) = message.question() else {
@@ -43,9 +44,9 @@ impl Stored {
 }
 
 impl Aged<'_> {
-    /// The response to the question of this one, which leaves open what stands at the end of its aliases,
-    /// continued by the response to the question for that. TTLs are what is left of them now; it is
-    /// authentic if both are. A failure to answer the second question is one to answer the first.
+    /// Combines this response, whose chain is incomplete, with the response for its end. All TTLs
+    /// are the remaining ones; AD is set if both responses have it. A failure of the second query
+    /// is a failure of the first.
     pub fn continued(&self, next: &Aged<'_>) -> Stored {
         let extended_error = next.extended_error().or(self.extended_error());
         if let Kind::Failure(rcode) = next.stored.kind() {
@@ -66,7 +67,7 @@ impl Aged<'_> {
             .write_joined(next, &mut frame)
             .map_err(|_| Malformed::TooLong)?;
         let message = Message::parse(&frame[..len])?;
-        // The TTLs of both are within the bounds that they were accepted with.
+        // The TTLs of both were limited when they were accepted.
         Stored::accept(&message, &TtlBounds::NONE)
     }
 

@@ -1,14 +1,14 @@
-//! A response in the form that it is kept in and answered from.
+//! Responses in the form in which they are cached.
 //!
-//! What is kept is a message that was written here: its records checked, those that have no place
-//! in an answer to its question left out, their names recompressed, and the records that were
-//! asked for side by side.
+//! A stored response is a message that the server has rewritten: its records are checked, records
+//! that do not belong to the question are removed, names are compressed again, and the records of
+//! the queried type are consecutive.
 //!
-//! - `accept`: from a response to what is kept of it;
-//! - `chain`: the aliases from the name of the question on;
-//! - `join`: from a chain that is left open and what stands at its end to one response;
-//! - `plain`: the same for responses of addresses alone;
-//! - `scrub`: which records belong to an answer.
+//! - `accept`: checks and rewrites a response;
+//! - `chain`: the CNAME chain from the name of the question;
+//! - `join`: combines an incomplete chain with the response for its end;
+//! - `plain`: fast path for responses that contain only addresses;
+//! - `scrub`: selects the records that belong to a response.
 
 mod accept;
 mod chain;
@@ -26,33 +26,33 @@ use dns64_wire::{ParseError, Truncated};
 
 use super::copy::FIXED_LEN;
 
-/// How long a failure is remembered, in seconds. RFC 9520 section 3.2 asks for at least 1 s and
-/// at most 5 minutes, and suggests to begin with 5 s.
+/// TTL of a failure, in seconds. RFC 9520 section 3.2 requires 1 s to 5 minutes and suggests 5 s
+/// initially.
 pub const FAILURE_TTL_S: u32 = 5;
 
-/// TTL of records that are sent after their end, in seconds (RFC 8767 section 4).
+/// TTL of the records in a stale response, in seconds (RFC 8767 section 4).
 pub const STALE_TTL_S: u32 = 30;
 
 /// Code of the EDNS option with an extended error (RFC 8914 section 2).
 pub(super) const OPTION_EXTENDED_ERROR: u16 = 15;
 
-/// Extended errors that tell of an answer after its end (RFC 8914 sections 4.4 and 4.20).
+/// Extended errors of a stale response (RFC 8914 sections 4.4 and 4.20).
 const STALE_ANSWER: u16 = 3;
 const STALE_NXDOMAIN: u16 = 19;
 
-/// Bounds on what a response may say about its age, in seconds.
+/// Limits for the TTLs of a response, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TtlBounds {
-    /// Least TTL of a record; not in effect for negative answers.
+    /// Smallest TTL of a record, except in negative responses.
     pub min_s: u32,
     /// Largest TTL of a record.
     pub max_s: u32,
-    /// Largest TTL of a negative answer (RFC 2308 section 5).
+    /// Largest TTL of a negative response (RFC 2308 section 5).
     pub max_negative_s: u32,
 }
 
 impl TtlBounds {
-    /// None, for what does not come from an upstream.
+    /// No limits, for responses that do not come from an upstream.
     pub const NONE: Self = Self {
         min_s: 0,
         max_s: u32::MAX,
@@ -60,39 +60,39 @@ impl TtlBounds {
     };
 }
 
-/// A question, as it was sent to an upstream.
+/// The question of a query to an upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// Name asked for, in the case that it was sent in.
+    /// Queried name, in the case that was sent.
     pub name: &'a NameBuf,
-    /// Type asked for.
+    /// Queried type.
     pub rtype: Rtype,
-    /// Class asked for.
+    /// Queried class.
     pub class: Class,
 }
 
-/// Why a response is not taken.
+/// The reason why a response is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// A record or a name is not sound.
+    /// A malformed record or name.
     #[error("response is malformed: {reason}")]
     Parse {
-        /// What is wrong.
+        /// The parse error.
         reason: ParseError,
     },
-    /// It has no question.
+    /// The response has no question.
     #[error("response has no question")]
     NoQuestion,
-    /// More than 65,535 octets, as it came or with its names rewritten.
+    /// More than 65,535 octets, as received or after rewriting.
     #[error("response is longer than {} octets", u16::MAX)]
     TooLong,
-    /// A record of another class than the question.
+    /// A record has another class than the question.
     #[error("record of class {class} answers a question of another class")]
     Class {
         /// Class of the record.
         class: Class,
     },
-    /// A record whose data does not have the form of its type.
+    /// A record's data does not have the format of its type.
     #[error("data of a {rtype} record is malformed")]
     Data {
         /// Type of the record.
@@ -106,35 +106,35 @@ impl From<ParseError> for Malformed {
     }
 }
 
-/// A response to one question: of an upstream, checked, or that there is none.
+/// The response to a query: a checked response of an upstream, or a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The message, then the offsets of its TTLs, each in two octets.
+    /// The message, then the offsets of its TTLs in two octets each.
     octets: Box<[u8]>,
     message_len: u16,
-    /// Where the answer section ends, and the authority section.
+    /// Ends of the answer section and of the authority section.
     answer_end: u16,
     authority_end: u16,
-    /// Records of the answer section before `found`: aliases and their signatures.
+    /// Number of records of the answer section before `found`: aliases and their signatures.
     aliases: u16,
     found: Run,
-    /// Where the name stands at which the aliases end.
+    /// Offset of the name at the end of the aliases.
     chain_end_at: u16,
     kind: Kind,
-    /// How long it may be used, in seconds.
+    /// TTL of the response in seconds.
     ttl_s: u32,
     /// Smaller of TTL and MINIMUM of the authority section's SOA record, in seconds.
     soa_ttl_s: Option<u32>,
-    /// Extended error to send with it (RFC 8914).
+    /// Extended error of the response (RFC 8914).
     extended_error: Option<u16>,
-    /// Whether there are DNSSEC records for what stands at the end of the chain.
+    /// Whether there are DNSSEC records for the end of the chain.
     signed: bool,
-    /// Whether the upstream called it authentic.
+    /// Whether the upstream set AD.
     ad: bool,
 }
 
-/// The records of the type asked for at the end of the chain: they stand side by side, and their
-/// owners take equally many octets.
+/// The records of the queried type at the end of the chain: they are consecutive, and their owners
+/// have the same length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Run {
     at: u16,
@@ -155,29 +155,29 @@ impl Run {
     }
 }
 
-/// What a response says.
+/// The kind of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// There are records of the type that was asked for, or an alias to them.
+    /// Records of the queried type, or an alias to them.
     Positive,
-    /// The name exists, but no record of this type (RFC 2308 section 2.2). With an alias before
-    /// it or without.
+    /// The name exists, but has no record of this type (RFC 2308 section 2.2), with or without
+    /// aliases.
     NoData,
     /// The name does not exist.
     NxDomain,
-    /// Any other response code, or no response at all (then SERVFAIL).
+    /// Any other response code, or no response (SERVFAIL).
     Failure(Rcode),
 }
 
 impl Stored {
-    /// That a question has no answer: a message of header and question alone.
+    /// A failure: a message with only a header and a question.
     pub fn failure(asked: &Asked<'_>, rcode: Rcode, extended_error: Option<u16>) -> Self {
         let mut bytes = [0; HEADER_LEN + NAME_LEN_MAX + 4];
         let room = bytes.len();
         let mut len = 0;
         if let Ok(mut message) = Builder::new(&mut bytes, room) {
             message.header(0, Flags::default().with_qr(true).with_rcode(rcode));
-            // The room is that of the longest name.
+            // The buffer has room for the longest name.
             let _fits = message.question(asked.name, asked.rtype, asked.class);
             len = message.finish();
         }
@@ -199,7 +199,7 @@ impl Stored {
         }
     }
 
-    /// The response as a message: without OPT, its ID zero.
+    /// The response as a message, without OPT and with ID zero.
     pub fn message(&self) -> Message<'_> {
         match Message::parse(self.bytes()) {
             Ok(message) => message,
@@ -218,9 +218,9 @@ impl Stored {
         octets.iter().map(|at| u16::from_be_bytes(*at).into())
     }
 
-    /// Writes its records behind a question of the same length, the additional section only if all
-    /// of it has room: without it the answer is whole (RFC 2181 section 9). Returns where they
-    /// end.
+    /// Writes the records after a question of the same length. The additional section is written
+    /// only if all of it fits: the response is complete without it (RFC 2181 section 9). Returns
+    /// the end of the records.
     pub fn write_records(&self, to: &mut Builder<'_>) -> Result<usize, Truncated> {
         let message = self.message();
         let end = usize::from(self.message_len);
@@ -231,7 +231,7 @@ impl Stored {
         to.records_raw(&message, end, 0).map(|()| end)
     }
 
-    /// The name at which the aliases of the question's name end: that name itself without any.
+    /// The name at the end of the aliases, or the name of the question if there are none.
     pub fn chain_end(&self) -> Name<'_> {
         match Name::parse(self.bytes(), usize::from(self.chain_end_at)) {
             Ok((name, _)) => name,
@@ -239,53 +239,53 @@ impl Stored {
         }
     }
 
-    /// The name at which its aliases end if it leaves open what stands there: neither records nor
-    /// an SOA record that says there are none.
+    /// The name at the end of the aliases if the response has neither records for it nor an SOA
+    /// record that denies them.
     pub fn open_end(&self) -> Option<Name<'_>> {
         let is_open = self.kind == Kind::Positive && self.found.count == 0;
         is_open.then(|| self.chain_end())
     }
 
-    /// The records of the answer section of its message that lead to its end.
+    /// The records of the answer section that lead to the end of the chain.
     pub fn aliases<'a>(&self, message: &Message<'a>) -> Records<'a> {
         let at = message.question().map_or(HEADER_LEN, |q| q.range().end);
         message.records_from(at, [self.aliases, 0, 0])
     }
 
-    /// The records of authority and additional section of its message.
+    /// The records of the authority and the additional section.
     pub fn behind_answer<'a>(&self, message: &Message<'a>) -> Records<'a> {
         let counts = [0, message.nscount(), message.arcount()];
         message.records_from(self.answer_end.into(), counts)
     }
 
-    /// Records of the type that was asked for, at the end of the chain.
+    /// Number of records of the queried type at the end of the chain.
     pub fn found(&self) -> usize {
         self.found.count.into()
     }
 
-    /// The addresses found, with their TTLs, if it answers a question for A in class IN.
+    /// The found addresses and their TTLs, if the question is for A in class IN.
     pub fn a(&self) -> impl Iterator<Item = (u32, Ipv4Addr)> {
         let found = self.found.fixed(self.bytes());
         found.map(|(ttl, octets)| (ttl, <[u8; 4]>::into(octets)))
     }
 
-    /// The addresses found, with their TTLs, if it answers a question for AAAA in class IN.
+    /// The found addresses and their TTLs, if the question is for AAAA in class IN.
     pub fn aaaa(&self) -> impl Iterator<Item = (u32, Ipv6Addr)> {
         let found = self.found.fixed(self.bytes());
         found.map(|(ttl, octets)| (ttl, <[u8; 16]>::into(octets)))
     }
 
-    /// What it says.
+    /// The kind of the response.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether it says neither what there is nor that there is nothing.
+    /// Whether the response is neither positive nor negative.
     pub fn is_failure(&self) -> bool {
         matches!(self.kind, Kind::Failure(_))
     }
 
-    /// Its response code.
+    /// The response code.
     pub fn rcode(&self) -> Rcode {
         match self.kind {
             Kind::Positive | Kind::NoData => Rcode::NOERROR,
@@ -294,8 +294,8 @@ impl Stored {
         }
     }
 
-    /// How long it may be used, in seconds: the smallest TTL of the answer section; of a negative
-    /// answer also of its SOA record (RFC 2308 section 5), and 0 without one; of a failure
+    /// TTL of the response in seconds: the smallest TTL of the answer section; of a negative
+    /// response also that of its SOA record (RFC 2308 section 5), and 0 without one; of a failure
     /// [`FAILURE_TTL_S`].
     pub fn ttl_s(&self) -> u32 {
         self.ttl_s
@@ -306,43 +306,43 @@ impl Stored {
         self.soa_ttl_s
     }
 
-    /// Extended error to send with it (RFC 8914).
+    /// Extended error of the response (RFC 8914).
     pub fn extended_error(&self) -> Option<u16> {
         self.extended_error
     }
 
-    /// Whether DNSSEC records came with what stands at the end of the chain: signatures over the
-    /// records found, or RRSIG, NSEC or NSEC3 records in the authority section.
+    /// Whether the response has DNSSEC records for the end of the chain: signatures over the found
+    /// records, or RRSIG, NSEC or NSEC3 records in the authority section.
     pub fn is_signed(&self) -> bool {
         self.signed
     }
 
-    /// Whether the upstream called it authentic.
+    /// Whether the upstream set AD.
     pub fn ad(&self) -> bool {
         self.ad
     }
 
-    /// Memory that it takes, in octets, without what the allocator adds.
+    /// Size in memory in octets, without the overhead of the allocator.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.octets.len()
     }
 }
 
-/// A stored response and what has become of its TTLs since.
+/// A stored response and its age.
 #[derive(Clone, Copy, Debug)]
 pub struct Aged<'a> {
-    /// The response.
+    /// The stored response.
     pub stored: &'a Stored,
-    /// Its age.
+    /// Age of the response.
     pub age: Age,
 }
 
-/// How old a stored response is.
+/// Age of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// This many seconds, within its TTL: its TTLs are smaller by that.
+    /// Seconds since it was stored, less than its TTL. All TTLs are reduced by them.
     Seconds(u32),
-    /// Beyond its TTL: each of its TTLs is [`STALE_TTL_S`].
+    /// Expired: all TTLs are [`STALE_TTL_S`].
     Stale,
 }
 
@@ -353,13 +353,13 @@ impl<'a> Aged<'a> {
         Self { stored, age }
     }
 
-    /// A response past its end (RFC 8767).
+    /// An expired response (RFC 8767).
     pub fn stale(stored: &'a Stored) -> Self {
         let age = Age::Stale;
         Self { stored, age }
     }
 
-    /// What is left of a TTL that the stored response has, in seconds.
+    /// The remaining TTL for a TTL of the stored response, in seconds.
     pub fn ttl(&self, ttl: u32) -> u32 {
         match self.age {
             Age::Seconds(age_s) => ttl.saturating_sub(age_s),
@@ -367,7 +367,7 @@ impl<'a> Aged<'a> {
         }
     }
 
-    /// Extended error to send with it: its own, or that it is stale.
+    /// Extended error of the response: its own, or the one for stale responses.
     pub fn extended_error(&self) -> Option<u16> {
         let stale = match (self.age, self.stored.kind) {
             (Age::Seconds(_), _) => None,
@@ -378,7 +378,7 @@ impl<'a> Aged<'a> {
     }
 }
 
-/// Where the name of the question starts.
+/// Offset of the name of the question.
 const QUESTION_AT: u16 = 12;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The commonest responses: addresses of the name that was asked for, and nothing else but an OPT record.
-//! Rewriting would give the same octets, so they are kept as they came. That takes a tenth of the
-//! instructions.
+//! Fast path for the most frequent responses: addresses of the queried name and nothing else but an
+//! OPT record. They are stored as received, because rewriting would give the same octets. That
+//! takes a tenth of the instructions.
 
 use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message, Question};
@@ -9,14 +9,14 @@ use super::accept::{Survey, offset};
 use super::{Kind, QUESTION_AT, Run, Stored, TtlBounds};
 use crate::answer::copy::FIXED_LEN;
 
-/// Octets of an owner that is a pointer.
+/// Octets of an owner that is a compression pointer.
 const OWNER_LEN: usize = 2;
 
-/// Octets of a record before its TTL: such an owner, type and class.
+/// Octets of a record before its TTL: the owner, type and class.
 const TTL_AT: usize = OWNER_LEN + 4;
 
 impl Stored {
-    /// As [`Stored::accept`], for such a response; `None`: it is another.
+    /// Stores such a response; `None` for any other one, see [`Stored::accept`].
     pub(super) fn plain(reply: &Message<'_>, bounds: &TtlBounds) -> Option<Self> {
         let question = reply.question()?;
         let begins = beginning(&question)?;
@@ -32,7 +32,7 @@ impl Stored {
         let extended_error = only_opt(reply, len)?.extended_error;
         let mut octets = Vec::with_capacity(len + 2 * count);
         octets.extend_from_slice(message);
-        // No ID, and no additional records.
+        // ID and number of additional records.
         octets[..2].fill(0);
         octets[HEADER_LEN - 2..HEADER_LEN].fill(0);
         let mut least_s = u32::MAX;
@@ -68,13 +68,13 @@ impl Stored {
     }
 }
 
-/// What each record has in common.
+/// The common parts of all records.
 struct Beginning {
     owner_type_class: [u8; TTL_AT],
     data_len: [u8; 2],
 }
 
-/// That of the records that answer a question for addresses.
+/// The common parts of the records with the queried addresses.
 fn beginning(question: &Question<'_>) -> Option<Beginning> {
     let data_len = match question.rtype {
         Rtype::A => 4,
@@ -96,7 +96,7 @@ fn beginning(question: &Question<'_>) -> Option<Beginning> {
 }
 
 impl Beginning {
-    /// The TTL of a record that has this in common with the others.
+    /// The TTL of a record with these common parts; `None` for another record.
     fn ttl_of<'r>(&self, record: &'r mut [u8]) -> Option<&'r mut [u8; 4]> {
         let (owner_type_class, rest) = record.split_first_chunk_mut::<TTL_AT>()?;
         let (ttl, rest) = rest.split_first_chunk_mut::<4>()?;
@@ -105,7 +105,7 @@ impl Beginning {
     }
 }
 
-/// What the OPT record says, if nothing else stands at `at` and behind it.
+/// The contents of the OPT record, if there is no other record at `at` and after it.
 fn only_opt<'a>(reply: &Message<'a>, at: usize) -> Option<Survey<'a>> {
     let mut seen = Survey::default();
     if reply.arcount() > 1 {

@@ -1,5 +1,5 @@
-//! Which records of a response belong to an answer to its question, as Unbound's scrubber has it:
-//! a client must not learn from an answer what it did not ask for.
+//! Selects the records of a response that belong to its question, like Unbound's scrubber: a
+//! response must not inject other records into the cache of a client.
 
 use dns64_wire::codes::Rtype;
 use dns64_wire::message::{Message, Record, Section};
@@ -8,22 +8,22 @@ use dns64_wire::name::Name;
 use super::chain::Chain;
 use crate::answer::rdata;
 
-/// Zones of one response whose proofs are kept. A chain of two zones that both prove something is
-/// already rare.
+/// Number of zones in a response whose DNSSEC records are kept. A chain with signed data from two
+/// zones is already rare.
 const ZONES_MAX: usize = 8;
 
-/// Names of one response whose addresses are kept: 13 name servers of a zone (RFC 8109 section 4)
-/// and more hosts than a service has. Additional records of the rest are left out: they are a
-/// courtesy (RFC 1034 section 3.7).
+/// Number of names in a response whose addresses are kept: 13 name servers of a zone (RFC 8109
+/// section 4) and more hosts than a service has. Further additional records are removed: they are
+/// optional (RFC 1034 section 3.7).
 const TARGETS_MAX: usize = 32;
 
-/// A few names, each once.
+/// A set of a few names.
 pub(super) struct Names<'a, const N: usize>([Option<Name<'a>>; N]);
 
 impl<'a, const N: usize> Names<'a, N> {
     pub(super) const NONE: Self = Self([None; N]);
 
-    /// Adds a name, if there is room for it.
+    /// Adds a name if there is room.
     pub(super) fn add(&mut self, name: Name<'a>) {
         for place in &mut self.0 {
             match place {
@@ -46,17 +46,17 @@ impl<'a, const N: usize> Names<'a, N> {
     }
 }
 
-/// Which records of the authority section are kept: the SOA record of a negative answer, servers of
-/// zones that the chain goes through, and DNSSEC records of these zones.
+/// Selects records of the authority section: the SOA record of a negative response, name servers of
+/// zones of the chain, and DNSSEC records of these zones.
 pub(super) struct Authority<'c, 'a> {
     chain: &'c Chain<'a>,
-    /// Where the data of the SOA record stands that counts.
+    /// Offset of the data of the SOA record that applies.
     soa_at: Option<usize>,
     zones: Names<'a, ZONES_MAX>,
 }
 
 impl<'c, 'a> Authority<'c, 'a> {
-    /// `soa_at`: where the data of the SOA record stands that counts.
+    /// Creates a selection; `soa_at` is the offset of the data of the SOA record that applies.
     pub(super) fn of(chain: &'c Chain<'a>, soa_at: Option<usize>) -> Self {
         Self {
             chain,
@@ -65,7 +65,7 @@ impl<'c, 'a> Authority<'c, 'a> {
         }
     }
 
-    /// Finds the zones whose proofs are kept. Without, none are.
+    /// Finds the zones whose DNSSEC records are kept. Without this call, none are kept.
     pub(super) fn take_zones(&mut self, reply: &Message<'a>) {
         for record in reply.records().map_while(Result::ok) {
             let zone = match (record.section, record.rtype) {
@@ -98,13 +98,13 @@ impl<'c, 'a> Authority<'c, 'a> {
     }
 }
 
-/// Whether records of this type prove something of their zone (RFC 4034, RFC 5155).
+/// Whether records of this type are DNSSEC records of their zone (RFC 4034, RFC 5155).
 pub(super) fn is_proof(rtype: Rtype) -> bool {
     matches!(rtype, Rtype::DS | Rtype::NSEC | Rtype::NSEC3)
 }
 
-/// Which records of the additional section are kept: addresses of hosts and services that kept
-/// records name, and what leads to these addresses.
+/// Selects records of the additional section: addresses of hosts and services in the data of kept
+/// records, and the aliases to these addresses.
 pub(super) struct Additional<'a> {
     targets: Names<'a, TARGETS_MAX>,
 }
@@ -114,15 +114,15 @@ impl<'a> Additional<'a> {
         targets: Names::NONE,
     };
 
-    /// A record of another section is kept.
+    /// Adds the names in the data of a kept record of another section.
     pub(super) fn follow(&mut self, message: &Message<'a>, record: &Record<'a>) {
         if let Some(target) = rdata::target(message.bytes(), record) {
             self.targets.add(target);
         }
     }
 
-    /// Whether an additional record is kept. It must stand behind those that lead to it, as
-    /// resolvers write them.
+    /// Whether an additional record is kept. It must come after the records that lead to it, which
+    /// is the order that resolvers use.
     pub(super) fn keeps(&mut self, message: &Message<'a>, record: &Record<'a>) -> bool {
         let rtype = rdata::covered(record).unwrap_or(record.rtype);
         let is_kept = matches!(

@@ -25,7 +25,7 @@ fn accept(bytes: &[u8]) -> Result<Stored, Malformed> {
     Stored::accept(&Message::parse(bytes).unwrap(), &BOUNDS)
 }
 
-/// `a.test AAAA 2001:db8::1`, 60 s. The name of the question stands at 12, `test` at 14.
+/// `a.test AAAA 2001:db8::1`, 60 s. The name of the question is at 12, `test` at 14.
 const AAAA: &[u8] =
     b"\xc0\x0c\0\x1c\0\x01\0\0\0\x3c\0\x10\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01";
 /// `a.test CNAME b.test`, 30 s.
@@ -57,9 +57,9 @@ fn kept(stored: &Stored) -> Vec<String> {
 }
 
 #[test]
-fn a_positive_answer_is_kept_without_id_and_opt() {
+fn positive_response_is_stored_without_id_and_opt() {
     let stored = accept(&response(0x81a0, [1, 1, 2], &[AAAA, NS, GLUE, OPT])).unwrap();
-    // The name of the server stands in the data of its NS record.
+    // The name of the server is in the data of its NS record.
     let ns_at = u8::try_from(response(0, [0; 3], &[AAAA, NS]).len() - 5).unwrap();
     let glue = [&[0xc0, ns_at], &GLUE[5..]].concat();
     let mut expected = response(0x81a0, [1, 1, 1], &[AAAA, NS, &glue]);
@@ -81,7 +81,7 @@ fn a_positive_answer_is_kept_without_id_and_opt() {
 }
 
 #[test]
-fn what_stands_behind_the_opt_record_is_kept_and_junk_is_not() {
+fn records_after_opt_are_kept_and_trailing_octets_are_not() {
     let stored = accept(&response(NOERROR, [1, 1, 2], &[AAAA, NS, OPT, GLUE])).unwrap();
     assert_eq!(kept(&stored), ["a.test. AAAA", "test. NS", "ns.test. A"]);
     let junk = accept(&response(NOERROR, [1, 0, 0], &[AAAA, b"junk"])).unwrap();
@@ -107,8 +107,8 @@ fn aliases_are_followed_in_any_order_and_case() {
 }
 
 #[test]
-fn chains_that_cost_too_much_are_malformed() {
-    // The data of an unknown type may hold anything.
+fn response_with_costly_compression_chains_is_malformed() {
+    // The data of an unknown type is not restricted.
     let mut chain = b"\xc0\x0c\xff\0\0\x01\0\0\0\x3c\0\xfc".to_vec();
     let mut target = [0xc0, 12];
     for _ in 0..126 {
@@ -143,7 +143,7 @@ fn chains_that_cost_too_much_are_malformed() {
 }
 
 #[test]
-fn aliases_that_go_round_end() {
+fn alias_loop_ends_the_chain() {
     let records = [A_TO_B, B_TO_C, C_TO_A, SOA];
     let stored = accept(&response(NOERROR, [3, 1, 0], &records)).unwrap();
     assert_eq!(stored.kind(), Kind::NoData);
@@ -185,7 +185,7 @@ fn chains_are_followed_to_the_15th_alias_and_in_reverse_to_the_12th() {
 }
 
 #[test]
-fn a_question_for_an_alias_or_anything_is_not_sent_along_it() {
+fn query_for_cname_or_any_does_not_follow_aliases() {
     let mut bytes = response(NOERROR, [2, 0, 0], &[A_TO_B, B_TO_C]);
     for qtype in [5, 255] {
         bytes[21] = qtype;
@@ -196,7 +196,7 @@ fn a_question_for_an_alias_or_anything_is_not_sent_along_it() {
 }
 
 #[test]
-fn negative_answers_live_as_long_as_their_soa_says() {
+fn soa_determines_ttl_of_negative_response() {
     let nodata = accept(&response(NOERROR, [0, 1, 0], &[SOA])).unwrap();
     assert_eq!((nodata.kind(), nodata.ttl_s()), (Kind::NoData, 900));
     let nxdomain = accept(&response(NXDOMAIN, [1, 1, 0], &[A_TO_B, SOA])).unwrap();
@@ -217,7 +217,7 @@ fn negative_answers_live_as_long_as_their_soa_says() {
 }
 
 #[test]
-fn ttls_are_brought_within_bounds() {
+fn ttls_are_limited_to_bounds() {
     let ttl = |sent: &[u8; 4], bounds: &TtlBounds| {
         let mut bytes = response(NOERROR, [1, 0, 0], &[AAAA]);
         let at = bytes.len() - 22;
@@ -232,17 +232,17 @@ fn ttls_are_brought_within_bounds() {
     assert_eq!(ttl(b"\0\0\0\x01", &bounds), 5);
     assert_eq!(ttl(b"\0\0\0\x01", &BOUNDS), 1);
     assert_eq!(ttl(b"\x7f\xff\xff\xff", &bounds), 86_400);
-    // RFC 8767 section 4: the top bit makes it no 0.
+    // RFC 8767 section 4: a TTL with the top bit set does not count as 0.
     assert_eq!(ttl(b"\x80\0\0\0", &BOUNDS), 86_400);
     assert_eq!(ttl(b"\xff\xff\xff\xff", &bounds), 86_400);
 }
 
 #[test]
-fn failures_are_told_by_their_code_extended_ones_too() {
+fn response_code_of_failure_is_kept_and_extended_one_is_servfail() {
     let refused = accept(&response(0x8185, [0, 0, 0], &[])).unwrap();
     assert_eq!(refused.kind(), Kind::Failure(Rcode::REFUSED));
     assert_eq!((refused.rcode(), refused.ttl_s()), (Rcode::REFUSED, 5));
-    // BADVERS has 0 in the header.
+    // BADVERS is 0 in the header.
     let badvers = b"\0\0\x29\x04\xd0\x01\0\0\0\0\0";
     let stored = accept(&response(NOERROR, [0, 0, 1], &[badvers])).unwrap();
     assert_eq!(stored.kind(), Kind::Failure(Rcode::SERVFAIL));
@@ -252,7 +252,7 @@ fn failures_are_told_by_their_code_extended_ones_too() {
 }
 
 #[test]
-fn a_failure_is_header_and_question() {
+fn failure_has_header_and_question_only() {
     let name: NameBuf = "a.test".parse().unwrap();
     let asked = Asked {
         name: &name,
@@ -276,7 +276,7 @@ fn a_failure_is_header_and_question() {
 }
 
 #[test]
-fn signatures_count_in_answer_and_authority() {
+fn signatures_in_answer_or_authority_make_response_signed() {
     // RRSIG AAAA of the signer `test`; the same over the CNAME; NSEC3 with a hash of 1 octet.
     let over = |rtype: u8| {
         let data = [&[0, rtype], &[0; 16][..], b"\x04test\0x"].concat();
@@ -292,12 +292,12 @@ fn signatures_count_in_answer_and_authority() {
     assert!(signed([2, 0, 0], &[AAAA, rrsig]));
     assert!(signed([0, 2, 0], &[SOA, nsec3]));
     assert!(!signed([1, 0, 1], &[AAAA, rrsig]));
-    // What leads to the end of the chain is signed, what stands there is not.
+    // The alias is signed, the end of the chain is not.
     assert!(!signed([2, 1, 0], &[A_TO_B, over_alias, SOA]));
 }
 
 #[test]
-fn unsound_responses_are_not_taken() {
+fn malformed_responses_are_rejected() {
     let error = |records: &[&[u8]]| {
         let count = u8::try_from(records.len()).unwrap();
         accept(&response(NOERROR, [0, 0, count], records)).unwrap_err()
@@ -312,7 +312,7 @@ fn unsound_responses_are_not_taken() {
     let parse = |reason| Malformed::Parse { reason };
     assert_eq!(error(&[&record(1, b"abc")]), data(Rtype::A));
     assert_eq!(error(&[&record(28, b"abcd")]), data(Rtype::AAAA));
-    // A label that goes on into the next record, and a pointer to nothing.
+    // A label that extends into the next record, and a pointer to nothing.
     assert_eq!(error(&[&record(5, b"\x05a"), AAAA]), data(Rtype::CNAME));
     assert_eq!(error(&[&record(5, b"\xc0\xff")]), data(Rtype::CNAME));
     assert!(accept(&response(NOERROR, [0, 0, 1], &[&record(5, b"\xc0\x0e")])).is_ok());
@@ -327,7 +327,7 @@ fn unsound_responses_are_not_taken() {
         accept(&misplaced).unwrap_err(),
         parse(ParseError::OptMisplaced)
     );
-    // Broken records behind the OPT record are broken all the same.
+    // Malformed records after the OPT record are errors too.
     assert_eq!(error(&[OPT, &record(1, b"abc")]), data(Rtype::A));
     let whole = response(NOERROR, [1, 1, 1], &[AAAA, SOA, GLUE]);
     for len in 24..whole.len() {
@@ -340,7 +340,7 @@ fn unsound_responses_are_not_taken() {
 }
 
 #[test]
-fn the_length_of_addresses_is_a_matter_of_the_class() {
+fn address_length_is_checked_in_class_in_only() {
     let mut bytes = response(NOERROR, [0, 0, 0], &[]);
     bytes[23] = 3;
     bytes[7] = 1;
@@ -349,7 +349,7 @@ fn the_length_of_addresses_is_a_matter_of_the_class() {
 }
 
 #[test]
-fn ttls_run_down_and_stale_ones_stand() {
+fn ttls_count_down_and_stale_ttls_are_constant() {
     let stored = accept(&response(NOERROR, [1, 0, 0], &[AAAA])).unwrap();
     let aged = Aged::fresh(&stored, 50);
     assert_eq!(
@@ -364,9 +364,9 @@ fn ttls_run_down_and_stale_ones_stand() {
 }
 
 #[test]
-fn no_pointer_of_an_upstream_survives() {
-    // The TTL stands at 30 and the target of the alias at 32, in it: the root for now, and another
-    // name or none as the TTL runs down.
+fn compression_pointers_of_upstream_are_rewritten() {
+    // The TTL is at 30. The target of the alias is at 32, within the TTL: it is the root at first,
+    // and another name or none as the TTL counts down.
     let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x20";
     let stored = accept(&response(NOERROR, [1, 0, 0], &[alias])).unwrap();
     let root = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x01\0";
@@ -375,8 +375,8 @@ fn no_pointer_of_an_upstream_survives() {
 }
 
 #[test]
-fn names_may_lead_to_earlier_names_outside_the_question() {
-    // An alias below the name asked for, then an address of the name in its data.
+fn pointer_to_earlier_name_outside_question_is_accepted() {
+    // An alias below the queried name, then an address of the name in its data.
     let question_end = response(0x8180, [0, 0, 0], &[]).len();
     let data_at = u8::try_from(question_end + 12).unwrap();
     let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01b\xc0\x0c";
@@ -403,13 +403,13 @@ fn many(count: u16) -> Vec<u8> {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_known_without_reading_its_records() {
+fn oversized_response_is_detected_without_reading_its_records() {
     use crate::answer::texts::{asker, dns64, lines};
     use crate::answer::{reply, synthesis};
     let mut stored = accept(&many(2200)).unwrap();
     assert_eq!(stored.found(), 2200);
-    // Of the first records nothing is left but the addresses: whoever walks them finds none. The
-    // addresses of the rest are such as are excluded: whoever looks at them has to filter.
+    // The first records are overwritten except for the addresses: reading them as records finds
+    // none. The addresses of the others are excluded: reading them would require filtering.
     let at = usize::from(stored.found.at);
     let records = stored.octets[at..usize::from(stored.message_len)].chunks_exact_mut(28);
     for (i, record) in records.enumerate() {
@@ -427,14 +427,14 @@ fn an_answer_that_does_not_fit_is_known_without_reading_its_records() {
 }
 
 #[test]
-fn addresses_are_read_where_they_stand() {
+fn addresses_are_read_in_place() {
     let stored = accept(&many(3)).unwrap();
     let found: Vec<_> = stored
         .aaaa()
         .map(|(ttl, ip)| format!("{ttl} {ip}"))
         .collect();
     assert_eq!(found, ["60 2001:db8::", "60 2001:db8::1", "60 2001:db8::2"]);
-    // At the root, whose name is no place for a pointer.
+    // At the root, whose name is shorter than a pointer.
     let mut root = b"\0\0\x81\x80\0\x01\0\x02\0\0\0\0\0\0\x01\0\x01".to_vec();
     for last in [1, 2] {
         root.extend_from_slice(b"\0\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02");
@@ -446,9 +446,9 @@ fn addresses_are_read_where_they_stand() {
 }
 
 proptest::proptest! {
-    /// What is kept as it came is what rewriting would give.
+    /// A response that is stored as received equals the rewritten one.
     #[test]
-    fn plain_responses_are_kept_as_any_other_would_be(
+    fn plain_response_equals_rewritten_response(
         flags in proptest::sample::select(vec![NOERROR, NXDOMAIN, NOERROR | 0x20, 0x8182]),
         min_s in 0..2_u32 << 20,
         ttls in proptest::collection::vec(proptest::num::u32::ANY, 0..4),

@@ -1,4 +1,4 @@
-//! Laws that hold for every pair of responses.
+//! Laws of synthesis for every pair of responses.
 
 use dns64_wire::message::Message;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::super::texts::*;
 use super::tests::{H2, answer_to};
 use super::*;
 
-/// A line of the answer for [`H2`]: part of a chain, an address, a signature, something else.
+/// A line of the response for [`H2`]: part of a chain, an address, a signature or another record.
 fn some_line() -> impl Strategy<Value = String> {
     let owner = prop::sample::select(vec![H2, "H3.example.com", "h4.net", "example.com", "."]);
     let owner2 = prop::sample::select(vec![H2, "h3.Example.com", "h4.net"]);
@@ -62,7 +62,7 @@ fn keep(bytes: &[u8]) -> Option<Stored> {
 
 proptest! {
     #[test]
-    fn what_is_made_is_true_to_the_addresses(
+    fn synthesised_records_match_a_records(
         aaaa in some_response(Rtype::AAAA),
         a in some_response(Rtype::A),
         dns64 in some_dns64(),
@@ -85,9 +85,9 @@ proptest! {
             };
             prop_assert!(!message.ad());
             prop_assert!(record.name.eq_ignore_case(&end));
-            let ipv4 = dns64.prefixes[0].extract(ipv6).expect("made by us");
+            let ipv4 = dns64.prefixes[0].extract(ipv6).expect("a synthesised address");
             let sources = inputs.iter().filter(|r| r.a() == Some(ipv4) && r.section == Section::Answer && r.name.eq_ignore_case(&end));
-            let ttl = sources.map(|r| aged.1.ttl(r.ttl)).max().expect("made from one");
+            let ttl = sources.map(|r| aged.1.ttl(r.ttl)).max().expect("the source record");
             prop_assert!(record.ttl <= ttl.min(ttl_max(aged.0)));
             let rule = dns64.domains.rule(&asker.name.as_name());
             prop_assert!(dns64.embed(ipv4, rule).eq([ipv6]));
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn no_response_makes_it_panic(
+    fn synthesis_never_panics(
         responses in (some_response(Rtype::AAAA), some_response(Rtype::A)),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         dns64 in some_dns64(),
@@ -115,7 +115,7 @@ proptest! {
         let question_end = 12 + H2.len() + 2 + 4;
         for (at, octet) in damage {
             for bytes in [&mut aaaa, &mut a] {
-                // The question was compared with what had been asked before.
+                // The question was compared with that of the query before.
                 let len = bytes.len() - question_end;
                 if len > 0 {
                     bytes[question_end + at.index(len)] = octet;

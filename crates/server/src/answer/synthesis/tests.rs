@@ -1,4 +1,5 @@
-//! RFC 6147 section 5.1, rule by rule. Names of tests begin with what they prove.
+//! RFC 6147 section 5.1, rule by rule. Names of tests begin with the number of the rule in
+//! `docs/rfc6147.md`.
 
 use dns64_wire::message::Message;
 use dns64_wire::pref64::LENGTHS;
@@ -7,7 +8,7 @@ use super::super::texts::*;
 use super::*;
 use crate::settings::nets::NetSet;
 
-/// One name, asked for AAAA.
+/// The name in all AAAA queries.
 pub(super) const H2: &str = "h2.example.com";
 
 /// An SOA record of the domain of [`H2`] with this TTL and minimum.
@@ -29,7 +30,7 @@ fn verdict(dns64: &Dns64, aaaa: &Stored) -> Verdict {
     judge(&asker(H2, Rtype::AAAA), dns64, aaaa)
 }
 
-/// The answer that is made, with its length checked.
+/// The response from both responses, with its length checked.
 pub(super) fn answer_to(
     asker: &Asker,
     dns64: &Dns64,
@@ -42,14 +43,14 @@ pub(super) fn answer_to(
     (frame, synthesised.made)
 }
 
-/// Lines of what is made of fresh responses.
+/// The lines of the response from two fresh responses.
 fn made(dns64: &Dns64, aaaa: &Stored, a: &Stored) -> Vec<String> {
     let asker = asker(H2, Rtype::AAAA);
     lines(&answer_to(&asker, dns64, Aged::fresh(aaaa, 0), Aged::fresh(a, 0)).0)
 }
 
 #[test]
-fn rfc_6147_section_7_1_h2_gets_the_address_of_the_example() {
+fn rfc_6147_section_7_1_example_is_reproduced() {
     // Section 7.2 has the same records.
     let (empty, address) = (
         aaaa(&[soa!(3600, 3600)]),
@@ -82,7 +83,7 @@ fn rfc_6147_section_7_3_a_site_prefix_represents_private_addresses() {
 }
 
 #[test]
-fn d1_other_classes_and_types_are_left_alone() {
+fn d1_other_classes_and_types_are_forwarded() {
     let empty = aaaa(&[soa!(60, 60)]);
     let mut chaos = asker(H2, Rtype::AAAA);
     chaos.class = Class::CH;
@@ -98,7 +99,7 @@ fn d1_other_classes_and_types_are_left_alone() {
 }
 
 #[test]
-fn d2_native_records_are_the_answer() {
+fn d2_native_records_are_forwarded() {
     let native = aaaa(&["an h2.example.com 300 AAAA 2001:db8::1"]);
     assert_eq!(verdict(&dns64(), &native), Verdict::Native);
     let chain = aaaa(&[
@@ -109,8 +110,8 @@ fn d2_native_records_are_the_answer() {
 }
 
 #[test]
-fn d3_names_that_do_not_exist_do_not_exist() {
-    // Fault of Unbound, blocky, dnscrypt-proxy, smartdns-rs: A is asked for after NXDOMAIN.
+fn d3_nxdomain_is_forwarded() {
+    // Unbound, blocky, dnscrypt-proxy and smartdns-rs fail: they query A after NXDOMAIN.
     let none = stored(H2, Rtype::AAAA, Rcode::NXDOMAIN, &[soa!(60, 60)]);
     assert_eq!(verdict(&dns64(), &none), Verdict::Native);
     let forced = with_rule("example.com", DomainAction::Force, None);
@@ -118,8 +119,8 @@ fn d3_names_that_do_not_exist_do_not_exist() {
 }
 
 #[test]
-fn d3_d4_other_errors_and_timeouts_are_no_reason_to_give_up() {
-    // Fault of BIND 9, Knot Resolver, routedns: only an empty answer leads to A.
+fn d3_d4_other_errors_and_timeouts_lead_to_a_query() {
+    // BIND 9, Knot Resolver and routedns fail: they query A only after an empty response.
     for rcode in [
         Rcode::FORMERR,
         Rcode::SERVFAIL,
@@ -141,7 +142,7 @@ fn d3_d4_other_errors_and_timeouts_are_no_reason_to_give_up() {
         answer,
         [
             "NOERROR; h2.example.com. AAAA",
-            // Not the 600 s of an answer without SOA: the name may have AAAA records.
+            // Not the 600 s of a response without SOA: the name may have AAAA records.
             "an h2.example.com 30 AAAA 64:ff9b::c000:201",
         ]
     );
@@ -149,7 +150,7 @@ fn d3_d4_other_errors_and_timeouts_are_no_reason_to_give_up() {
 
 #[test]
 fn d6_ipv4_mapped_addresses_are_excluded() {
-    // Fault of Knot Resolver (the range read as ::/96) and of dnsproxy (returned as valid).
+    // Knot Resolver (the range read as ::/96) and dnsproxy (returned as valid) fail.
     let mapped = aaaa(&["an h2.example.com 300 AAAA ::ffff:192.0.2.7"]);
     assert_eq!(verdict(&dns64(), &mapped), Verdict::NeedsA);
     let answer = made(
@@ -166,9 +167,9 @@ fn d6_ipv4_mapped_addresses_are_excluded() {
 }
 
 #[test]
-fn d5_d7_some_excluded_some_not_leaves_only_the_others() {
-    // Fault of blocky (returned unfiltered) and of Technitium (with two ranges nothing is
-    // excluded, and what is kept is repeated).
+fn d5_d7_only_excluded_records_are_removed() {
+    // blocky (returned unfiltered) and Technitium (with two ranges nothing is excluded, and kept
+    // records are repeated) fail.
     let two_ranges = ["::ffff:0:0/96", "2001:db8:bad::/48"];
     let dns64 = Dns64 {
         exclude_aaaa: NetSet::new(
@@ -207,13 +208,13 @@ fn d5_d7_some_excluded_some_not_leaves_only_the_others() {
 }
 
 #[test]
-fn d7_excluded_records_are_not_returned_even_if_nothing_is_made() {
+fn d7_excluded_records_are_removed_even_without_synthesis() {
     let mapped = aaaa(&[
         "an h2.example.com 300 CNAME h3.example.com",
         "an h3.example.com 300 AAAA ::ffff:192.0.2.7",
     ]);
     let no_a = a(&["an h2.example.com 300 CNAME h3.example.com", soa!(60, 60)]);
-    // RFC 2308 section 5: without the SOA nobody would know for how long there is nothing.
+    // RFC 2308 section 5: only the SOA record sets the negative TTL.
     assert_eq!(
         made(&dns64(), &mapped, &no_a),
         [
@@ -236,8 +237,8 @@ fn d7_excluded_records_are_not_returned_even_if_nothing_is_made() {
 }
 
 #[test]
-fn d8_d10_the_chain_is_kept_and_its_end_is_the_owner() {
-    // Fault of routedns: the AAAA stands beside the CNAME, under the name of the question.
+fn d8_d10_chain_is_kept_and_its_end_owns_the_records() {
+    // routedns fails: the AAAA record has the queried name as its owner, beside the CNAME.
     let empty = aaaa(&[
         "an h2.example.com 300 CNAME a.example.net",
         "ns example.net 60 SOA 60",
@@ -263,7 +264,7 @@ fn d8_d10_the_chain_is_kept_and_its_end_is_the_owner() {
 }
 
 #[test]
-fn d8_only_addresses_at_the_end_of_the_chain_count() {
+fn d8_addresses_outside_the_end_of_the_chain_are_ignored() {
     let stray = aaaa(&["an other.example.com 300 AAAA 2001:db8::1", soa!(60, 60)]);
     assert_eq!(verdict(&dns64(), &stray), Verdict::NeedsA);
     let stray = a(&[
@@ -278,7 +279,7 @@ fn d8_only_addresses_at_the_end_of_the_chain_count() {
 }
 
 #[test]
-fn d9_the_answer_without_addresses_is_that_to_the_original_question() {
+fn d9_without_a_records_the_aaaa_response_is_forwarded() {
     let empty = aaaa(&["an h2.example.com 300 CNAME h3.example.com", soa!(77, 60)]);
     let answer = made(&dns64(), &empty, &a(&[soa!(88, 88)]));
     assert_eq!(
@@ -292,13 +293,13 @@ fn d9_the_answer_without_addresses_is_that_to_the_original_question() {
 }
 
 #[test]
-fn d9_an_error_on_a_is_the_answer() {
+fn d9_error_of_a_query_is_the_response() {
     let empty = aaaa(&[soa!(60, 60)]);
     assert_eq!(
         made(&dns64(), &empty, &stored(H2, Rtype::A, Rcode::REFUSED, &[])),
         ["REFUSED; h2.example.com. AAAA"]
     );
-    // Fault of mtd64-ng: silence when the upstream fails.
+    // mtd64-ng fails: no response when the upstream fails.
     let (silence, no_a) = (failed(H2, Rtype::AAAA), failed(H2, Rtype::A));
     assert_eq!(
         made(&dns64(), &silence, &no_a),
@@ -312,7 +313,7 @@ fn d9_an_error_on_a_is_the_answer() {
 }
 
 #[test]
-fn d9_an_empty_a_answer_is_the_basis_where_aaaa_failed() {
+fn d9_empty_a_response_is_forwarded_if_aaaa_failed() {
     let silence = failed(H2, Rtype::AAAA);
     assert_eq!(
         made(&dns64(), &silence, &a(&[soa!(50, 40)])),
@@ -333,8 +334,9 @@ fn d9_an_empty_a_answer_is_the_basis_where_aaaa_failed() {
 }
 
 #[test]
-fn d11_the_ttl_is_capped_by_what_is_left_of_the_negative_ttl() {
-    // Fault of Unbound, PowerDNS, routedns, blocky (no cap), dnscrypt-proxy (SOA of the A answer).
+fn d11_remaining_negative_ttl_limits_the_ttl() {
+    // Unbound, PowerDNS, routedns and blocky (no limit) and dnscrypt-proxy (SOA of the A response)
+    // fail.
     let asker = asker(H2, Rtype::AAAA);
     let ttl = |aaaa: &Stored, aaaa_age_s, a: &Stored, a_age_s| {
         let (aaaa, a) = (Aged::fresh(aaaa, aaaa_age_s), Aged::fresh(a, a_age_s));
@@ -363,7 +365,7 @@ fn d11_the_ttl_is_capped_by_what_is_left_of_the_negative_ttl() {
 }
 
 #[test]
-fn d12_ranges_choose_the_prefix_or_none() {
+fn d12_range_determines_the_prefix_or_none() {
     let ranges = [
         ("192.0.2.0/25", Some("2001:db8:1::/96")),
         ("192.0.2.128/25", Some("2001:db8:2::/64")),
@@ -391,7 +393,7 @@ fn d12_ranges_choose_the_prefix_or_none() {
             "an h2.example.com 300 AAAA 64:ff9b::cb00:7101",
         ]
     );
-    // None of these: the answer to the AAAA question.
+    // No range applies: the response to the AAAA query is forwarded.
     let unusable = a(&["an h2.example.com 300 A 198.51.100.1"]);
     let answer = made(&dns64, &aaaa(&[soa!(60, 60)]), &unusable);
     assert_eq!(
@@ -401,8 +403,8 @@ fn d12_ranges_choose_the_prefix_or_none() {
 }
 
 #[test]
-fn d14_all_six_lengths_of_rfc_6052_section_2_4() {
-    // Fault of dnsproxy (12 octets and the address) and of smartdns-rs (no octet "u").
+fn d14_all_six_prefix_lengths_of_rfc_6052_section_2_4_work() {
+    // dnsproxy (12 octets and the address) and smartdns-rs (no octet "u") fail.
     let vectors = [
         ("2001:db8::/32", "2001:db8:c000:221::"),
         ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
@@ -428,7 +430,7 @@ fn d14_all_six_lengths_of_rfc_6052_section_2_4() {
 }
 
 #[test]
-fn rfc_6052_section_3_1_the_well_known_prefix_stands_for_global_addresses() {
+fn rfc_6052_section_3_1_well_known_prefix_is_for_global_addresses() {
     let strict = Dns64 {
         well_known_private: false,
         ..dns64()
@@ -444,7 +446,7 @@ fn rfc_6052_section_3_1_the_well_known_prefix_stands_for_global_addresses() {
 }
 
 #[test]
-fn d17_d19_authority_and_additional_are_those_of_the_a_answer() {
+fn d17_d19_authority_and_additional_come_from_a_response() {
     let empty = aaaa(&[soa!(3600, 3600)]);
     let full = a(&[
         "an h2.example.com 300 A 192.0.2.1",
@@ -452,7 +454,7 @@ fn d17_d19_authority_and_additional_are_those_of_the_a_answer() {
         "ns example.com 300 NS ns.example.com",
         "ar ns.example.com 300 A 192.0.2.53",
     ]);
-    // D-20: the response for A was authenticated, what is made of it is not.
+    // D-20: the A response is authenticated, the synthesised one is not.
     assert!(full.message().ad());
     assert_eq!(
         made(&dns64(), &empty, &full),
@@ -466,7 +468,7 @@ fn d17_d19_authority_and_additional_are_those_of_the_a_answer() {
 }
 
 #[test]
-fn d19_the_question_is_copied_in_its_case_and_truncation_applies() {
+fn d19_question_keeps_its_case_and_truncation_applies() {
     let asker = Asker {
         limit: 512,
         ..asker("H2.exAMPLE.com", Rtype::AAAA)
@@ -484,7 +486,7 @@ fn d19_the_question_is_copied_in_its_case_and_truncation_applies() {
     );
     assert_eq!(lines(&bytes), ["NOERROR tc; H2.exAMPLE.com. AAAA"]);
     assert_eq!(made, 0);
-    // What is additional can stay away without truncation.
+    // Additional records can be omitted without truncation.
     let mut few = addresses[..14].to_vec();
     few.extend([
         "ns example.com 300 NS ns.example.com",
@@ -516,5 +518,5 @@ fn d19_the_question_is_copied_in_its_case_and_truncation_applies() {
     assert_eq!(records(&bytes).len(), 16);
 }
 
-// Behind the macro, which it uses.
+// After the macro, which it uses.
 mod policies;

@@ -1,4 +1,4 @@
-//! What the outlet of a store is told, and what it tells.
+//! Publishes rendered responses to the outlet, and withdraws them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,14 +10,14 @@ use super::{
 };
 
 impl Rendered {
-    /// Marks the entry of this hash as read.
+    /// Marks the entry with this hash as read.
     pub(in crate::cache) fn note_used(&self, hash: u64) {
         self.mark(hash, |marks, slot| {
             marks.fetch_or(READ << slot, Ordering::Relaxed);
         });
     }
 
-    /// Whether the entry of this hash is marked as read; it is not from now on.
+    /// Returns whether the entry with this hash is marked as read, and clears the mark.
     #[cfg(test)]
     pub(in crate::cache) fn take_mark(&self, hash: u64) -> bool {
         let mut is_marked = false;
@@ -28,7 +28,7 @@ impl Rendered {
         is_marked
     }
 
-    /// Has the entry of this hash offered to the outlet when it is read next.
+    /// Lets the entry with this hash be offered to the outlet at its next read.
     pub(in crate::cache) fn offer_again(&self, hash: u64) {
         self.mark(hash, |marks, slot| {
             marks.fetch_and(!(OFFERED << slot), Ordering::Relaxed);
@@ -51,8 +51,8 @@ impl Rendered {
         }
     }
 
-    /// Publishes an entry that was read for the first time, if it is still in its slot. Whoever withdraws it
-    /// has the same lock.
+    /// Publishes an entry that was read for the first time, if it is still in its slot. Withdrawals
+    /// take the same lock.
     pub(super) fn offer(&self, shard: &Shard, bucket: &Line, slot: usize, word: u64) {
         let _writer = lock(&shard.writer);
         if bucket.0[slot].load(Ordering::Relaxed) != word {
@@ -64,7 +64,7 @@ impl Rendered {
         }
     }
 
-    /// Tells the outlet of the entry at a place; whoever calls has the lock.
+    /// Publishes the entry at a position; the caller holds the lock.
     pub(super) fn publish(&self, shard: &Shard, place: u64) {
         let Some(outlet) = &self.outlet else {
             return;
@@ -103,7 +103,7 @@ impl Rendered {
         outlet.publish(&key, &answer);
     }
 
-    /// Tells the outlet, if it was offered the entry in a slot, that this is there no more.
+    /// Withdraws the entry in a slot from the outlet, if it was offered.
     pub(super) fn withdraw(&self, bucket: &Line, slot: usize, hash: u64) {
         let before = bucket.0[SLOTS].fetch_and(!(OFFERED << slot), Ordering::Relaxed);
         if before & OFFERED << slot != 0

@@ -38,13 +38,13 @@ fn entry(len: usize, rendered_s: u32, expires_s: u32) -> Entry {
     }
 }
 
-/// A header, a question and what is behind it.
+/// A header, a question and the octets after it.
 fn message(key: &Key<'_>, rest: &[u8]) -> Vec<u8> {
     let (name, behind) = (key.name.as_wire(), key.type_and_class());
     [&[0; HEADER_LEN][..], name, &behind, rest].concat()
 }
 
-/// Keeps an answer of which `rest` is behind the question, rendered at 100 s and good until 200 s.
+/// Stores a response with `rest` after the question, rendered at 100 s and valid until 200 s.
 fn put(store: &Rendered, name: &str, rest: &[u8], ttls: &[u16]) {
     let key = key(name);
     let message = message(&key.as_key(), rest);
@@ -53,7 +53,7 @@ fn put(store: &Rendered, name: &str, rest: &[u8], ttls: &[u16]) {
     store.insert(&found, store.generation(), &entry, &message, ttls);
 }
 
-/// What is found behind the question.
+/// The octets after the question of a found response.
 fn get(store: &Rendered, name: &str, now_s: u32) -> Option<Vec<u8>> {
     let key = key(name);
     let mut frame = vec![0xee; MESSAGE_MAX];
@@ -62,7 +62,7 @@ fn get(store: &Rendered, name: &str, now_s: u32) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn ttls_count_down_to_zero_until_the_answer_ends() {
+fn ttls_count_down_until_the_response_expires() {
     let store = store(1 << 18);
     let at = u16::try_from(message(&key("a").as_key(), &[]).len()).unwrap();
     let rest = [[0, 0, 0, 60], [0, 0, 1, 1], *b"data"].concat();
@@ -74,12 +74,12 @@ fn ttls_count_down_to_zero_until_the_answer_ends() {
     );
     assert_eq!(get(&store, "a", 199).unwrap()[..4], [0; 4]);
     assert_eq!(get(&store, "a", 200), None);
-    // The clock of another worker is a turn behind.
+    // The clock of another worker is behind.
     assert_eq!(get(&store, "a", 99).unwrap(), rest);
 }
 
 #[test]
-fn an_answer_is_for_its_question_and_its_policy_only() {
+fn response_is_found_by_its_question_and_policy_only() {
     let store = store(1 << 18);
     let name = "a.example".parse().unwrap();
     let asked = |rtype, do_bit, cd| Key::new(&name, name_hash(&name), rtype, Class::IN, do_bit, cd);
@@ -116,7 +116,7 @@ fn an_answer_is_for_its_question_and_its_policy_only() {
 }
 
 #[test]
-fn an_answer_of_the_same_hash_to_another_question_is_not_taken() {
+fn hash_collision_is_a_miss() {
     let store = store(1 << 18);
     put(&store, "a", b"one", &[]);
     let (a, b) = (key("a"), key("b"));
@@ -128,7 +128,7 @@ fn an_answer_of_the_same_hash_to_another_question_is_not_taken() {
 }
 
 #[test]
-fn what_was_begun_before_all_was_forgotten_is_forgotten_too() {
+fn entry_of_earlier_generation_is_not_found() {
     let store = store(1 << 18);
     put(&store, "a", b"old", &[]);
     let before = store.generation();
@@ -150,7 +150,7 @@ fn what_was_begun_before_all_was_forgotten_is_forgotten_too() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_is_asked_for_stays() {
+fn memory_is_bounded_and_requested_entries_stay() {
     let bytes = 1 << 16;
     let store = store(bytes);
     assert_eq!(store.bytes(), 0);
@@ -173,7 +173,7 @@ fn memory_is_bounded_and_what_is_asked_for_stays() {
 }
 
 #[test]
-fn the_longest_message_is_kept_and_a_longer_one_is_not() {
+fn longest_message_is_cached_and_longer_one_is_not() {
     let store = store(1 << 16);
     let room = MESSAGE_MAX - message(&key("a").as_key(), &[]).len();
     let ttls = [12; TTLS_MAX];
@@ -186,7 +186,7 @@ fn the_longest_message_is_kept_and_a_longer_one_is_not() {
     assert!(Rendered::new(BYTES_MIN - 1, Arc::default(), None).is_none());
 }
 
-/// Octets that follow from their first two.
+/// Octets that the first two determine.
 fn sealed(seed: u16, len: usize) -> Vec<u8> {
     let mut state = u32::from(seed) | 1 << 20;
     let mut octets = seed.to_be_bytes().to_vec();
@@ -197,9 +197,9 @@ fn sealed(seed: u16, len: usize) -> Vec<u8> {
     octets
 }
 
-/// Readers who are overtaken by writers, all the time, see an answer whole or none.
+/// Readers that writers overtake all the time see a complete response or none.
 #[test]
-fn threads_read_only_what_was_written_whole() {
+fn concurrent_readers_see_complete_entries_only() {
     const NAMES: u16 = 64;
     let store = store(BYTES_MIN);
     let is_over = AtomicBool::new(false);
@@ -227,7 +227,7 @@ fn threads_read_only_what_was_written_whole() {
     let hits = thread::scope(|scope| {
         let readers = [(); 2].map(|()| scope.spawn(read));
         let writers = [0, 1].map(|thread| scope.spawn(move || write(thread)));
-        // Readers end whatever became of the writers.
+        // Readers end even if the writers panicked.
         let written = writers.map(|writer| writer.join());
         is_over.store(true, Ordering::Relaxed);
         assert!(written.iter().all(Result::is_ok));
@@ -237,9 +237,9 @@ fn threads_read_only_what_was_written_whole() {
 }
 
 proptest! {
-    /// Whatever is put in and asked for, in whatever order: what is found is what was put in last.
+    /// After any sequence of insertions and lookups, a found response is the last one inserted.
     #[test]
-    fn an_answer_is_the_last_one(
+    fn found_response_is_the_last_one_inserted(
         steps in prop::collection::vec((0..40_u8, 0..3000_usize, any::<bool>()), 1..300),
     ) {
         let store = store(BYTES_MIN);

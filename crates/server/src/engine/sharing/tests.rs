@@ -1,4 +1,4 @@
-//! Engines of several workers that ask the same at once.
+//! Simultaneous queries to the engines of several workers.
 
 use dns64_transport::Origin;
 use dns64_transport::clock::SECOND;
@@ -14,10 +14,10 @@ use crate::settings::Settings;
 
 const MILLISECOND: Nanos = SECOND / 1000;
 
-/// When the claim of who asked at the beginning is over.
+/// Expiry of the claim of the worker that queried at the start.
 const CLAIM_OVER: Nanos = SECOND;
 
-/// A question that has left: the port and the message.
+/// A sent query: the port and the message.
 type Sent = (usize, Vec<u8>);
 
 /// Three workers with one upstream.
@@ -25,11 +25,11 @@ struct Workers {
     cache: Arc<Cache>,
     engines: Vec<Option<Engine>>,
     actions: Actions,
-    /// What was asked, and by whom.
+    /// The queries to upstreams and their workers.
     asked: Vec<(usize, Sent)>,
-    /// Response code and TTL of what clients got, and from whom.
+    /// Response code and TTL of the responses to clients, and their workers.
     answers: Vec<(usize, u16, Option<u32>)>,
-    /// Letters to workers.
+    /// Pending outcomes for workers.
     letters: Vec<(usize, Arc<Outcome>)>,
 }
 
@@ -50,7 +50,7 @@ fn query(name: u8) -> Vec<u8> {
     .concat()
 }
 
-/// The answer to a question: with a record of this TTL, or a failure.
+/// The response to a query: with a record of this TTL, or a failure.
 fn answer(question: &[u8], ttl_s: Option<u32>) -> Vec<u8> {
     let mut message = question[..HEADER_LEN + 7].to_vec();
     message[2] |= 0x80;
@@ -92,7 +92,7 @@ impl Workers {
         }
     }
 
-    /// Lets the engine of a worker do something, and notes what it wants.
+    /// Calls the engine of a worker, and records its actions.
     fn turn(&mut self, worker: usize, what: impl FnOnce(&mut Engine, &mut Actions)) {
         let actions = &mut self.actions;
         actions.clear();
@@ -114,13 +114,14 @@ impl Workers {
                 }
                 Action::Renew { .. } | Action::Servfail { .. } => {}
                 Action::Down { .. } | Action::Up { .. } => {}
-                // Answers to what an engine before asked look like guesses; no connection answers.
+                // Responses to queries of the previous engine look like guesses; TCP does not
+                // respond.
                 Action::AskConnection { .. } => {}
             }
         }
     }
 
-    /// A client asks a worker; whether it is answered at once.
+    /// Sends a client's query to a worker; returns whether it is answered at once.
     fn query(&mut self, worker: usize, name: u8, now: Nanos) -> bool {
         let client = Client::Udp(Origin::new(([192, 0, 2, 1], 1024).into()));
         let mut frame = [0; dns64_transport::FRAME_BYTES];
@@ -131,7 +132,7 @@ impl Workers {
         len > 0
     }
 
-    /// The upstream answers the oldest question.
+    /// Sends the upstream's response to the oldest query.
     fn answer(&mut self, ttl_s: Option<u32>, now: Nanos) {
         let (worker, (port, question)) = self.asked.remove(0);
         let message = answer(&question, ttl_s);
@@ -150,7 +151,7 @@ impl Workers {
         });
     }
 
-    /// Delivers the letters, and those that follow from them.
+    /// Delivers the pending outcomes, and those that follow from them.
     fn deliver(&mut self, now: Nanos) {
         while let Some((worker, outcome)) = self.letters.pop() {
             self.turn(worker, |engine, actions| {
@@ -163,12 +164,12 @@ impl Workers {
         self.engines[worker].as_ref().unwrap().counts()
     }
 
-    /// Who asked, in order.
+    /// The workers that sent queries, in order.
     fn askers(&self) -> Vec<usize> {
         self.asked.iter().map(|(worker, _)| *worker).collect()
     }
 
-    /// What clients got, by worker.
+    /// The responses to clients by worker.
     fn answers(&self) -> Vec<(usize, u16, Option<u32>)> {
         let mut answers = self.answers.clone();
         answers.sort_unstable();
@@ -177,7 +178,7 @@ impl Workers {
 }
 
 #[test]
-fn a_question_of_several_workers_is_asked_once() {
+fn equal_queries_of_several_workers_share_one_upstream_query() {
     let mut workers = Workers::new(&settings(""));
     for worker in 0..3 {
         assert!(!workers.query(worker, b'a', 0));
@@ -201,7 +202,7 @@ fn a_question_of_several_workers_is_asked_once() {
 }
 
 #[test]
-fn failures_and_answers_that_are_not_cached_are_told() {
+fn failures_and_uncached_responses_are_sent_to_waiting_workers() {
     for (ttl_s, rcode) in [(Some(0), 0), (None, 2)] {
         let mut workers = Workers::new(&settings(""));
         for worker in [0, 1] {
@@ -215,7 +216,7 @@ fn failures_and_answers_that_are_not_cached_are_told() {
 }
 
 #[test]
-fn a_stale_answer_is_for_those_that_wait_and_not_for_those_that_ask() {
+fn stale_outcome_is_for_waiting_workers_only() {
     let mut workers = Workers::new(&settings("[cache]\nserve-stale = \"1h\""));
     workers.query(0, b'a', 0);
     workers.answer(Some(1), 0);
@@ -236,7 +237,7 @@ fn a_stale_answer_is_for_those_that_wait_and_not_for_those_that_ask() {
 }
 
 #[test]
-fn while_there_is_no_answer_one_more_worker_asks_each_second() {
+fn without_response_one_more_worker_queries_each_second() {
     let mut workers = Workers::new(&settings(""));
     for worker in 0..3 {
         workers.query(worker, b'a', 0);
@@ -252,7 +253,7 @@ fn while_there_is_no_answer_one_more_worker_asks_each_second() {
         }
         assert_eq!(workers.askers(), askers);
     }
-    // Whoever is answered first answers all.
+    // The first response answers all.
     workers.asked.swap(0, 1);
     workers.answer(Some(60), 3 * SECOND);
     workers.deliver(3 * SECOND);
@@ -266,7 +267,7 @@ fn while_there_is_no_answer_one_more_worker_asks_each_second() {
 }
 
 #[test]
-fn nobody_waits_in_vain_for_a_letter_that_is_lost() {
+fn lost_outcome_delays_no_client_beyond_the_claim() {
     let mut workers = Workers::new(&settings(""));
     for worker in [0, 1] {
         workers.query(worker, b'a', 0);
@@ -283,13 +284,13 @@ fn nobody_waits_in_vain_for_a_letter_that_is_lost() {
 }
 
 #[test]
-fn nobody_waits_in_vain_for_an_engine_that_is_no_more() {
+fn ended_engine_delays_no_client_beyond_the_claim() {
     let mut workers = Workers::new(&settings(""));
     for worker in [0, 1] {
         workers.query(worker, b'a', 0);
     }
     workers.engines[0] = None;
-    // Who comes now does not wait.
+    // A later query does not wait.
     workers.query(2, b'a', 5 * MILLISECOND);
     assert_eq!(workers.askers(), [0, 2]);
     workers.on_timer(1, CLAIM_OVER);
@@ -300,8 +301,8 @@ fn nobody_waits_in_vain_for_an_engine_that_is_no_more() {
     assert_eq!(workers.answers(), [(1, 0, Some(60)), (2, 0, Some(60))]);
 }
 
-/// Has worker 0 ask what only worker 1 has clients for, who wait, and returns when: its own client gives way
-/// to one that asks something else.
+/// Lets worker 0 query a question for which only worker 1 has waiting clients, and returns the
+/// time: the client of worker 0 was evicted by another query.
 fn abandoned(workers: &mut Workers) -> Nanos {
     workers.query(0, b'a', 0);
     workers.query(1, b'a', 0);
@@ -313,7 +314,7 @@ fn abandoned(workers: &mut Workers) -> Nanos {
 }
 
 #[test]
-fn a_lookup_that_gives_way_to_others_is_asked_by_who_waits_for_it() {
+fn evicted_lookup_is_continued_by_the_waiting_worker() {
     let mut workers = Workers::new(&settings("queries-max = 1"));
     let now = abandoned(&mut workers) + 300 * MILLISECOND;
     workers.query(0, b'c', now);
@@ -323,7 +324,7 @@ fn a_lookup_that_gives_way_to_others_is_asked_by_who_waits_for_it() {
 }
 
 #[test]
-fn new_upstreams_are_asked_by_one_worker_too() {
+fn new_upstreams_are_queried_by_one_worker() {
     let other = Settings {
         upstreams: crate::config::parse("[upstream]\nservers = [\"192.0.2.54\"]\n", "test")
             .unwrap()
@@ -340,7 +341,7 @@ fn new_upstreams_are_asked_by_one_worker_too() {
     workers.deliver(MILLISECOND);
     assert_eq!(workers.askers(), [0, 0]);
 
-    // One that nobody at its worker waits for is not asked again there.
+    // A lookup without waiting clients at its worker is not queried again there.
     let mut workers = Workers::new(&settings("queries-max = 1"));
     let now = abandoned(&mut workers);
     for worker in [1, 0] {
@@ -351,7 +352,7 @@ fn new_upstreams_are_asked_by_one_worker_too() {
 }
 
 #[test]
-fn what_ends_soon_is_refreshed_by_one_worker() {
+fn expiring_response_is_refreshed_by_one_worker() {
     let mut workers = Workers::new(&settings("[cache]\nprefetch = true"));
     workers.query(0, b'a', 0);
     workers.answer(Some(60), 0);
@@ -364,10 +365,11 @@ fn what_ends_soon_is_refreshed_by_one_worker() {
     assert_eq!(workers.cache.entries(), 1);
 }
 
-/// Workers turn this often: an answer that would be half a second late is not sent.
+/// Interval of the iterations of workers. With longer ones, a response could be half a second late,
+/// which is not sent.
 const STEP_NS: Nanos = 50 * MILLISECOND;
 
-/// What happens to three workers.
+/// An event for three workers.
 #[derive(Clone, Debug)]
 enum Event {
     Query {
@@ -378,7 +380,7 @@ enum Event {
         which: Index,
         ttl_s: Option<u32>,
     },
-    /// A letter comes, or is lost.
+    /// An outcome is delivered or lost.
     Letter {
         which: Index,
         lost: bool,
@@ -408,7 +410,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Two settings with different upstreams and little room.
+/// Two settings with different upstreams and few slots.
 fn two_settings() -> [Settings; 2] {
     let first = settings("queries-max = 2");
     let mut other = first.clone();
@@ -417,7 +419,7 @@ fn two_settings() -> [Settings; 2] {
 }
 
 impl Workers {
-    /// Lets something happen.
+    /// Applies an event.
     fn play(
         &mut self,
         event: &Event,
@@ -473,9 +475,10 @@ impl Workers {
 }
 
 proptest! {
-    /// Whatever is lost: every client has its answer after 4.5 s, and no claim outlives its lookup.
+    /// Whatever is lost: every client has its response after 4.5 s, and no claim outlives its
+    /// lookup.
     #[test]
-    fn everybody_is_answered_and_nothing_is_left(events in prop::collection::vec(event(), 0..80)) {
+    fn every_query_is_answered_and_no_claim_is_left(events in prop::collection::vec(event(), 0..80)) {
         let settings = two_settings();
         let mut workers = Workers::new(&settings[0]);
         let (mut waiting, mut now) = ([0; 3], 1000 * SECOND);

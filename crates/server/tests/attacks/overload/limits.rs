@@ -1,4 +1,4 @@
-//! Bounds that are set: of the cache, on clients, on their rate and on their connections.
+//! Configured limits: of the cache, of clients, of their rate and of their connections.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -110,7 +110,7 @@ pub(super) fn rate_limit() -> Row {
     )
 }
 
-/// A connection from an address of loopback.
+/// Opens a connection from an address of loopback.
 fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
     let fd = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&fd, &SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
@@ -128,7 +128,7 @@ fn is_served(stream: &mut TcpStream) -> bool {
     sent.is_ok() && try_read_message(stream).is_ok_and(|answer| answer[..2] == [0, 7])
 }
 
-/// How many of them are served.
+/// Number of connections that are served.
 fn served(streams: &mut [TcpStream]) -> usize {
     streams.iter_mut().map(|s| usize::from(is_served(s))).sum()
 }
@@ -146,7 +146,7 @@ pub(super) fn connections() -> Vec<Row> {
     let (first, last) = (served(&mut mine[..5]), served(&mut mine[5..]));
     let own =
         format!("15 opened, limit 10: {first} of the first 5 and {last} of the others served");
-    // Two more networks: the third finds the table full.
+    // Two more networks: the second of them finds the table full.
     let mut others = open(8, OTHER_CLIENT);
     let mut third = open(4, "127.3.0.1");
     let left = (served(&mut third), served(&mut others), served(&mut mine));

@@ -1,4 +1,4 @@
-//! A load that keeps to its times, and upstreams with a latency and a capacity.
+//! A load with fixed send times, and upstreams with a latency and a capacity.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use super::super::packets::{
 };
 use super::super::upstream::Upstream;
 
-/// After the last query: longer than a client waits.
+/// Time after the last query, longer than a client waits.
 const LAST_WAIT: Nanos = 7 * SECOND;
 
-/// Names from this number on are dead: nothing is said about them.
+/// First number of the dead names, for which there are no responses.
 pub(crate) const DEAD: u32 = 8_000_000;
 
-/// What an upstream is like, which may change while it runs.
+/// Behaviour of an upstream, which may change while it runs.
 #[derive(Clone, Default)]
 pub(crate) struct Temper(Arc<Nature>);
 
 #[derive(Default)]
 struct Nature {
     latency_ns: AtomicU64,
-    /// Silent from the first to the second moment.
+    /// Silent from the first to the second time.
     silent_from: AtomicU64,
     silent_to: AtomicU64,
     /// Answers per second, or 0.
     rate: AtomicU64,
-    /// Questions that wait, beyond which they are lost.
+    /// Capacity of the queue of waiting queries; further ones are lost.
     queue: AtomicU64,
 }
 
@@ -102,20 +102,20 @@ fn deliver(socket: &UdpSocket, waiting: &Receiver<(Nanos, Vec<u8>, SocketAddr)>)
     }
 }
 
-/// What became of a query.
+/// The outcome of a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) asked_at: Nanos,
-    /// `None`: there was no answer.
+    /// `None` if there was no response.
     pub(crate) took_ns: Option<Nanos>,
     pub(crate) rcode: Option<Rcode>,
-    /// It is the address of the name.
+    /// The response has the address of the name.
     pub(crate) is_right: bool,
     pub(crate) is_truncated: bool,
 }
 
-/// Asks for names from `first` on at these times, counted from now, from an address; names are asked
-/// for in turns of `names`.
+/// Sends queries at these times, relative to now, from an address. The names begin with `first` and
+/// repeat after `names`.
 pub(crate) fn load(
     server: SocketAddr,
     from: &str,
@@ -154,7 +154,7 @@ pub(crate) fn load(
     told.collect()
 }
 
-/// Takes answers in until all are there or it is too late; `took_ns` is when they came.
+/// Receives responses until all have arrived or it is too late. `took_ns` is then the arrival time.
 fn listen(socket: &UdpSocket, count: usize, rtype: Rtype, ends: Nanos) -> Vec<Told> {
     let nothing = Told {
         asked_at: 0,
@@ -174,7 +174,7 @@ fn listen(socket: &UdpSocket, count: usize, rtype: Rtype, ends: Nanos) -> Vec<To
         let Some(told) = told.get_mut(usize::from(message.id())) else {
             continue;
         };
-        assert!(told.took_ns.is_none(), "a second answer");
+        assert!(told.took_ns.is_none(), "a second response");
         told.took_ns = Some(MonotonicClock.now());
         told.rcode = Some(message.rcode());
         told.is_right = is_right(&frame[..len], rtype);
@@ -196,13 +196,13 @@ fn is_right(answer: &[u8], rtype: Rtype) -> bool {
     records.any(|record| record.a() == Some(address(number)))
 }
 
-/// Moments of so many queries a second for so long.
+/// Send times at a constant rate per second within a period.
 pub(crate) fn steady(rate: u64, from: Nanos, to: Nanos) -> Vec<Nanos> {
     let count = (to - from) * rate / SECOND;
     (0..count).map(|i| from + i * SECOND / rate).collect()
 }
 
-/// The time within which so many of a hundred have their answers, in milliseconds.
+/// The response time of this percentage of queries, in milliseconds.
 pub(crate) fn percentile_ms<'a>(told: impl Iterator<Item = &'a Told>, percent: usize) -> u64 {
     let mut times: Vec<_> = told.map(|t| t.took_ns.unwrap_or(LAST_WAIT)).collect();
     times.sort_unstable();

@@ -1,7 +1,8 @@
-//! What the operators' page says of the server when it is too much, measured: a line for each row.
+//! Measures the statements of the operators' page about overload: one line for each row.
 //!
-//! A server of one worker on loopback, with upstreams in threads of the test. Times are those of the
-//! machine, so nothing here is asserted but that a whole claim holds, with room for a busy machine.
+//! A server with one worker runs on loopback, with upstreams in threads of the test. The times
+//! depend on the machine, so the test only asserts that each claim holds, with a margin for a busy
+//! machine.
 
 mod limits;
 mod load;
@@ -22,15 +23,15 @@ const MS: Nanos = SECOND / 1000;
 const CLIENT: &str = "127.1.0.1";
 const OTHER_CLIENT: &str = "127.2.0.1";
 
-/// All names different.
+/// Every query has another name.
 const ALL: u32 = u32::MAX;
 
-/// What a client is told that asks for one name after the other.
+/// Sends queries of one client, each for another name, and returns their outcomes.
 fn ask_all(server: &Server, rtype: Rtype, times: &[Nanos]) -> Vec<Told> {
     load(server.dns, CLIENT, (1, ALL), rtype, times)
 }
 
-/// A claim of a row and whether it holds.
+/// A row, its claim, the measurement, and whether the claim holds.
 struct Row(&'static str, &'static str, String, bool);
 
 fn right(told: &[Told]) -> usize {
@@ -45,7 +46,7 @@ fn ms_since(begun: Nanos) -> u64 {
     (MonotonicClock.now() - begun) / MS
 }
 
-/// A flood of names that nobody answers, beside names of another network that an upstream answers.
+/// A flood of names that no upstream answers, beside answered names of another network.
 fn full() -> Row {
     let upstream = Temper::taking(20 * MS).start();
     let server = serve(&[&upstream], "queries-max = 256", "");
@@ -84,7 +85,7 @@ fn full() -> Row {
     )
 }
 
-/// More at once than there are places, of one network.
+/// More simultaneous queries from one network than the server holds.
 fn full_at_once() -> Row {
     let upstream = Temper::default().silence(0, Nanos::MAX).start();
     let server = serve(&[&upstream], "queries-max = 256", "");
@@ -93,7 +94,7 @@ fn full_at_once() -> Row {
         .iter()
         .filter(|t| t.took_ns.is_some_and(|ns| ns > 4 * SECOND))
         .count();
-    // The client may lose what comes at once.
+    // The client may lose some of the simultaneous responses.
     let refused = figure(&server, "refused.full");
     let free = figure(&server, "queries_waiting") == 0;
     let text =
@@ -180,7 +181,7 @@ fn stale() -> Row {
     )
 }
 
-/// The first names, over so long.
+/// Queries the first `count` names within a period.
 fn load_briefly(server: &Server, count: u32, length: Nanos) -> Vec<Told> {
     let times: Vec<_> = (0..count)
         .map(|i| length * Nanos::from(i) / Nanos::from(count))
@@ -193,7 +194,7 @@ fn late() -> Row {
     let server = serve(&[&upstream], "", "");
     let first = ask_all(&server, Rtype::A, &[0; 20]);
     let failed = with(&first, Rcode::SERVFAIL).count();
-    // What has come by now.
+    // Waits for the late responses.
     let begun = MonotonicClock.now();
     wait_until("late answers", || {
         figure(&server, "queries_waiting") == 0 && ms_since(begun) > 2500
@@ -357,7 +358,7 @@ fn guessed() -> Row {
         told.len(),
         percentile_ms(told.iter(), 100)
     );
-    // One in thirty of the series hits the ID.
+    // One in thirty IDs is guessed.
     Row(
         "IDs are guessed",
         "the question goes on over a connection",
@@ -368,7 +369,7 @@ fn guessed() -> Row {
 
 #[test]
 #[ignore = "takes minutes: bench/overload"]
-fn the_server_does_what_its_page_says_when_it_is_too_much() {
+fn server_behaves_under_overload_as_documented() {
     let parts: [fn() -> Vec<Row>; 15] = [
         || vec![full()],
         || vec![full_at_once()],

@@ -1,9 +1,9 @@
-//! Chains that were left open, and what continues them.
+//! Incomplete chains and the responses that continue them.
 
 use super::*;
 use crate::answer::texts;
 
-/// What `first`, 10 s old, and `next`, fresh, say together.
+/// The combination of `first`, 10 s old, and `next`, fresh.
 fn continued(first: &Stored, next: &Stored) -> Stored {
     Aged::fresh(first, 10).continued(&Aged::fresh(next, 0))
 }
@@ -19,7 +19,7 @@ fn links() -> Vec<String> {
     (0..5).flat_map(link).collect()
 }
 
-/// A response to the question for `asked`, in two sections of lines.
+/// A response to a query for `asked`, in two sections of lines.
 fn stored(asked: &str, rcode: Rcode, parts: [&[String]; 2]) -> Stored {
     let lines: Vec<&str> = parts
         .iter()
@@ -30,7 +30,7 @@ fn stored(asked: &str, rcode: Rcode, parts: [&[String]; 2]) -> Stored {
     texts::stored(asked, Rtype::AAAA, rcode, &lines)
 }
 
-/// All that a response says, however its names are compressed.
+/// The contents of a response, independent of the compression of its names.
 fn said(stored: &Stored) -> impl PartialEq + std::fmt::Debug {
     let open_end = stored.open_end().map(|name| name.to_string());
     (
@@ -48,7 +48,7 @@ fn said(stored: &Stored) -> impl PartialEq + std::fmt::Debug {
 }
 
 #[test]
-fn a_chain_in_two_responses_is_as_good_as_in_one() {
+fn chain_in_two_responses_equals_chain_in_one() {
     let signature = String::from("an n5.sub.test 60 RRSIG AAAA");
     let records = [
         String::from("an n5.sub.test 60 AAAA 2001:db8::1"),
@@ -68,7 +68,7 @@ fn a_chain_in_two_responses_is_as_good_as_in_one() {
             let (before, behind) = links.split_at(2 * cut);
             let first = stored("n0.sub.test", Rcode::NOERROR, [before, &[]]);
             assert!(first.leads_on());
-            // As the upstream was asked: its case is not that of the whole.
+            // The upstream was queried in upper case; the combined response has another case.
             let asked = first.chain_end().to_string().to_uppercase();
             let next = stored(&asked, rcode, [behind, end]);
             let joined = Aged::fresh(&first, 0).continued(&Aged::fresh(&next, 0));
@@ -78,8 +78,8 @@ fn a_chain_in_two_responses_is_as_good_as_in_one() {
 }
 
 #[test]
-fn proofs_and_ttls_of_both_are_in_the_whole() {
-    // The alias is that of a wildcard: NSEC proves it (RFC 4035 section 3.1.3.3).
+fn combined_response_has_proofs_and_ttls_of_both() {
+    // The alias comes from a wildcard: NSEC proves it (RFC 4035 section 3.1.3.3).
     let alias = [
         "an x.example.com 60 CNAME y.test",
         "an x.example.com 60 RRSIG CNAME",
@@ -105,7 +105,7 @@ fn proofs_and_ttls_of_both_are_in_the_whole() {
 }
 
 #[test]
-fn what_is_too_long_together_is_a_failure() {
+fn combined_response_that_is_too_long_is_a_failure() {
     let text = "x".repeat(200);
     let lines: Vec<_> = (0..299)
         .map(|_| format!("an y.test 60 TXT {text}"))

@@ -1,8 +1,8 @@
-//! Which records of a response are kept.
+//! The records of a response that are kept.
 
 use super::*;
 
-/// What is kept of a response with records as lines, as lines without TTL.
+/// The kept records of a response, given as lines, as lines without TTL.
 fn scrubbed(asked: &str, rtype: Rtype, rcode: Rcode, lines: &[&str]) -> Vec<String> {
     use crate::answer::texts;
     let stored = texts::stored(asked, rtype, rcode, lines);
@@ -13,7 +13,7 @@ fn scrubbed(asked: &str, rtype: Rtype, rcode: Rcode, lines: &[&str]) -> Vec<Stri
 }
 
 #[test]
-fn records_off_the_chain_are_left_out_of_the_answer() {
+fn records_outside_the_chain_are_removed_from_answer_section() {
     let lines = [
         "an victim.example 9 A 192.0.2.66",
         "an b.test 9 A 192.0.2.1",
@@ -54,7 +54,7 @@ fn records_off_the_chain_are_left_out_of_the_answer() {
 }
 
 #[test]
-fn a_redirection_to_a_name_that_is_too_long_is_kept() {
+fn dname_to_too_long_name_is_kept() {
     // RFC 6672 section 2.2.
     let lines = [
         "an example.com 9 DNAME example.net",
@@ -65,7 +65,7 @@ fn a_redirection_to_a_name_that_is_too_long_is_kept() {
 }
 
 #[test]
-fn authority_is_of_zones_of_the_chain() {
+fn authority_section_keeps_zones_of_the_chain_only() {
     let lines = [
         "an www.example.com 9 CNAME a.test",
         "an www.example.com 9 RRSIG CNAME",
@@ -79,7 +79,7 @@ fn authority_is_of_zones_of_the_chain() {
         "ns victim.example 9 NSEC x.example",
         "ns victim.example 9 RRSIG NSEC",
     ];
-    // The first SOA record is that of another zone: it does not count, and no other does.
+    // The first SOA record is from another zone: it does not apply, and neither does any other.
     assert_eq!(
         scrubbed("www.example.com", Rtype::A, Rcode::NXDOMAIN, &lines)[2..],
         [
@@ -101,7 +101,7 @@ fn authority_is_of_zones_of_the_chain() {
 }
 
 #[test]
-fn additional_records_belong_to_hosts_that_are_named() {
+fn additional_section_keeps_named_hosts_only() {
     let lines = [
         "an example.com 9 MX mail.test",
         "ns example.com 9 NS ns.test",
@@ -134,7 +134,7 @@ fn additional_records_belong_to_hosts_that_are_named() {
 }
 
 #[test]
-fn the_end_of_a_chain_may_be_open() {
+fn chain_may_end_without_records() {
     let open = accept(&response(NOERROR, [1, 0, 0], &[A_TO_B])).unwrap();
     assert_eq!(open.open_end().unwrap().to_string(), "b.test.");
     for (counts, records) in [
@@ -152,9 +152,9 @@ fn the_end_of_a_chain_may_be_open() {
 }
 
 proptest::proptest! {
-    /// A response with its records in any order is kept with the same ones.
+    /// The order of the answer section does not change the kept records.
     #[test]
-    fn the_order_of_the_answer_section_does_not_matter(
+    fn order_of_answer_section_does_not_change_kept_records(
         order in proptest::strategy::Just((0..5).collect::<Vec<usize>>()).prop_shuffle(),
     ) {
         let lines = [
@@ -172,9 +172,9 @@ proptest::proptest! {
     }
 }
 
-/// 64 KiB have room for thousands of DNAME records, each of which is compared with each alias.
+/// Thousands of DNAME records fit into 64 KiB, and each is compared with each alias.
 #[test]
-fn of_many_redirections_the_first_are_looked_at() {
+fn only_first_dname_records_are_read() {
     let other = b"\0\0\x27\0\x01\0\0\0\x1e\0\x05\x03com\0";
     let test_to_org = b"\xc0\x0e\0\x27\0\x01\0\0\0\x1e\0\x05\x03org\0";
     let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\0\0\x07\x01a\x03org\0";

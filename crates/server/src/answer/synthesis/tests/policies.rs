@@ -1,4 +1,4 @@
-//! What the operator decides: DNSSEC, prefixes, domains, marks.
+//! Policies of the operator: DNSSEC, prefixes, domains, marks.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn without_ad(rtype: Rtype, lines: &[&str]) -> Stored {
 }
 
 #[test]
-fn d21_d22_d23_dnssec_by_policy() {
+fn d21_d22_d23_policy_decides_about_signed_responses() {
     let lines = [soa!(60, 60), "ns example.com 60 RRSIG SOA"];
     let (validated, unproven) = (aaaa(&lines), without_ad(Rtype::AAAA, &lines));
     let plain = asker(H2, Rtype::AAAA);
@@ -28,8 +28,8 @@ fn d21_d22_d23_dnssec_by_policy() {
         assert_eq!(judge(&plain, &dns64, &unproven), Verdict::NeedsA);
         assert_eq!(judge(&dnssec, &dns64, &aaaa(&[])), Verdict::NeedsA);
     }
-    // RFC 6147 section 3 (1): DO=0 is no concern of DNSSEC, whatever CD is. Section 5.5 (3): CD=1
-    // with DO=1 is left to the client, forced domains too.
+    // RFC 6147 section 3 (1): with DO=0 DNSSEC does not matter, whatever CD is. Section 5.5 (3):
+    // with CD=1 and DO=1 the client validates and synthesises, in forced domains too.
     let disabled = |asker: &Asker| Asker {
         flags: asker.flags.with_cd(true),
         ..asker.clone()
@@ -48,7 +48,7 @@ fn d21_d22_d23_dnssec_by_policy() {
 }
 
 #[test]
-fn d21_both_responses_are_validated_or_nothing_is_made() {
+fn d21_nothing_is_synthesised_unless_both_responses_are_validated() {
     let negative = aaaa(&[soa!(60, 60), "ns example.com 60 RRSIG SOA"]);
     let address = ["an h2.example.com 300 A 192.0.2.1"];
     let dnssec = with_do(asker(H2, Rtype::AAAA));
@@ -63,7 +63,7 @@ fn d21_both_responses_are_validated_or_nothing_is_made() {
 }
 
 #[test]
-fn each_address_is_made_under_each_prefix_in_order() {
+fn every_address_is_synthesised_under_every_prefix_in_order() {
     let dns64 = Dns64 {
         prefixes: ["2001:db8:2::/96", "2001:db8:1::/96"]
             .map(|text| text.parse().expect("a prefix"))
@@ -86,7 +86,7 @@ fn each_address_is_made_under_each_prefix_in_order() {
 }
 
 #[test]
-fn rules_of_domains_go_before() {
+fn domain_rules_take_precedence() {
     let (empty, native) = (aaaa(&[]), aaaa(&["an h2.example.com 9 AAAA 2001:db8::1"]));
     let excluded = with_rule("example.com", DomainAction::Exclude, None);
     assert_eq!(verdict(&excluded, &empty), Verdict::No(Reason::Domain));
@@ -102,12 +102,12 @@ fn rules_of_domains_go_before() {
         made(&forced, &native, &address)[1..],
         ["an h2.example.com 9 AAAA 2001:db8:f::c000:201"]
     );
-    // Nothing to make it from: the native records stay away all the same.
+    // Without A records, the native AAAA records are nevertheless removed.
     assert_eq!(made(&forced, &native, &a(&[]))[1..], [""; 0]);
 }
 
 #[test]
-fn duplicates_are_made_once() {
+fn duplicate_addresses_are_synthesised_once() {
     let twice = a(&[
         "an h2.example.com 9 A 192.0.2.1",
         "an h2.example.com 9 A 192.0.2.1",
@@ -116,7 +116,7 @@ fn duplicates_are_made_once() {
 }
 
 #[test]
-fn what_was_made_is_marked_where_that_is_wanted() {
+fn synthesised_response_is_marked_if_configured() {
     // RFC 8914 section 4.5.
     let (empty, address) = (aaaa(&[]), a(&["an h2.example.com 9 A 192.0.2.1"]));
     let marking = Dns64 {
@@ -136,7 +136,7 @@ fn what_was_made_is_marked_where_that_is_wanted() {
 }
 
 #[test]
-fn a_message_of_thousands_of_addresses_is_answered() {
+fn response_with_thousands_of_addresses_is_answered() {
     let lines: Vec<String> = (0..2000_u32)
         .map(|i| format!("an {H2} 9 A {}", Ipv4Addr::from(0x0102_0000 + i)))
         .collect();
