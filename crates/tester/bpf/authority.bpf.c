@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The common query, answered where it arrives: one question for A or AAAA of a name of the form, class IN, with a plain
-// OPT record or none, as a whole datagram over IPv4 without options or IPv6 without extension headers, to an address and
-// the port that the socket authority serves. Everything else is passed to the kernel, and so to that authority.
+// Answers the common query on arrival: one question for A or AAAA of a name that encodes an address, class IN, with a
+// plain OPT record or none. The query is an unfragmented datagram over IPv4 without options or IPv6 without extension
+// headers, to an address and the port that the socket authority serves. All other frames are passed to the kernel, and
+// so to that authority.
 //
-// The DNS octets are those of `authority/fast.rs`; `authority/driver/config.rs` writes the map `config`. Compiled by
-// `.ci/bpf`; the object is in the tree.
+// The DNS octets are those of `authority/fast.rs`; `authority/driver/config.rs` writes the map `config`. `.ci/bpf`
+// compiles this file; the object is in the tree.
 //
-// A reply is longer than its query by one record. Room is made at the front (bpf_xdp_adjust_head), because behind the
-// frame there may be none: what lies before the record moves there, the record is written into its old place.
+// A reply is longer than its query by one record. The room is added at the front (bpf_xdp_adjust_head), because there
+// may be none behind the frame: the octets before the record move to the front, and the record is written in the gap.
 
 #include "program.h"
 
@@ -19,61 +20,61 @@
 static void *(*const map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*const xdp_adjust_head)(struct xdp_md *ctx, int delta) = (void *)BPF_FUNC_xdp_adjust_head;
 
-// Octets of headers.
+// Lengths of headers.
 #define ETHERNET 14
 #define IPV4 20
 #define IPV6 40
 #define UDP 8
-// Of the header of a message, and of all before the suffix of its name.
+// Length of the DNS header, and offsets of the label and the suffix of the name.
 #define HEADER 12
 #define LABEL_AT 13
 #define SUFFIX_AT 28
-// An OPT record without options.
+// Length of an OPT record without options.
 #define OPT 11
 
-// A question has 33 octets at least with its header, below the root, and 271 at most.
+// Length of header and question: 33 octets if the suffix is the root, and at most 271.
 #define QUESTION_MIN 33
 #define QUESTION_MAX 271
-// Words of 8 octets in the longest, the one with its end included.
+// 8-octet words in the longest question, including the one with its end.
 #define WORDS 34
 
-// Addresses of either family that are served.
+// Largest number of served addresses of each family.
 #define ADDRESSES 4
 
 #define MILLION 1000000
 
 enum kind { KIND_A, KIND_AAAA, KIND_NODATA, KINDS };
 
-// What `driver::config` writes. Multi-octet fields of packets are as they lie in the packet.
+// Written by `driver::config`. Multi-octet fields of packets are in network byte order.
 struct config {
 	__u64 v6[ADDRESSES][2];
-	// What a question has to be: word `i` of it, of which `care` is looked at, with the bits of `fold` set, is `expect`.
-	// The last one looks at the last 8 octets, if their number is no multiple of 8.
+	// The expected question: word `i` under the mask `care`, with the bits of `fold` set, must equal `expect`. The
+	// last word compares the last 8 octets, if the length is not a multiple of 8.
 	__u64 care[WORDS];
 	__u64 fold[WORDS];
 	__u64 expect[WORDS];
-	// Records by kind. The address of the name comes last in A and AAAA, and is 0 here.
+	// Records by kind. The address of the name is at the end of A and AAAA, and is 0 here.
 	__u64 record[KINDS][7];
 	__u64 record_sum[KINDS];
-	// The first 8 octets of the OPT record of replies, without DO; the others are 0.
+	// First 8 octets of the OPT record of replies, without DO; the other octets are 0.
 	__u64 opt_low;
-	// The interface's, in the six octets that come first.
+	// MAC address of the interface, in the first six octets.
 	__u64 mac;
 	__u32 v4[ADDRESSES];
-	// Octets of header and question, those before its type, and those before its last 8.
+	// Length of header and question, offset of the type, and offset of the last 8 octets.
 	__u32 question;
 	__u32 type_at;
 	__u32 tail_at;
-	// Words of 8 octets in the question, and how many bits of its last 8 octets are in them; 0 for all.
+	// Number of 8-octet words in the question, and bits of its last 8 octets that these contain; 0 for all.
 	__u32 words;
 	__u32 tail_shift;
-	// Names that have an AAAA, of a million.
+	// Names with an AAAA record, per million.
 	__u32 share;
 	__u16 port;
 	__u16 unused[3];
 };
 
-// What the program has answered.
+// Number of answers by kind.
 struct counts {
 	__u64 of[KINDS];
 };
@@ -99,19 +100,19 @@ INLINE __u16 swapped(__u16 word)
 
 INLINE __u16 folded(__u64 sum)
 {
-	// Of 41 bits at most, which is more than any sum here has: 25, then 17, then 16.
+	// The sum has at most 41 bits, more than any sum here: 25 bits, then 17, then 16.
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (__u16)(sum + (sum >> 16));
 }
 
-// The sum of what begins at an odd octet.
+// Checksum of data that begins at offset `at`: swapped if the offset is odd.
 INLINE __u64 placed(__u64 sum, __u32 at)
 {
 	return at & 1 ? swapped(folded(sum)) : sum;
 }
 
-// The number of three digits; beyond 255 if they are none.
+// Value of three decimal digits; above 255 if they are not digits.
 INLINE __u32 number(__u32 digits)
 {
 	digits = (digits & 0xffffff) ^ 0x303030;
@@ -120,8 +121,8 @@ INLINE __u32 number(__u32 digits)
 	return (digits & 0xff) * 100 + (digits >> 8 & 0xff) * 10 + (digits >> 16);
 }
 
-// The sum of the pseudo-header without the length, if IPv4 header and addresses are those of a whole datagram to us that
-// the kernel would deliver; else 0. It is the same for query and reply.
+// Returns the checksum of the pseudo-header without the length, if the IPv4 header is that of an unfragmented datagram
+// to a served address that the kernel would deliver; otherwise 0. It is the same for query and reply.
 INLINE __u64 ipv4_for_us(const struct config *config, __u8 *ip, __u32 octets)
 {
 	__u32 first = AT(__u32, ip), second = AT(__u32, ip + 4), third = AT(__u32, ip + 8);
@@ -129,14 +130,14 @@ INLINE __u64 ipv4_for_us(const struct config *config, __u8 *ip, __u32 octets)
 	__u32 source = from & 0xff;
 	__u64 addresses = (__u64)from + to;
 
-	// Version 4, no options; all of the frame; no fragment; UDP.
+	// Version 4, no options; the whole frame; not a fragment; UDP.
 	if ((first & 0xff) != 0x45 || swapped(first >> 16) != octets)
 		return 0;
 	if (second & 0xffbf0000 || (third & 0xff00) != 17 << 8)
 		return 0;
 	if (folded(addresses + first + second + third) != 0xffff)
 		return 0;
-	// Sources that are nobody (RFC 1122 section 3.2.1.3).
+	// Invalid source addresses (RFC 1122 section 3.2.1.3).
 	if (source == 0 || source == 127 || source >= 224 || from == to || to == 0)
 		return 0;
 	for (int i = 0; i < ADDRESSES; i++)
@@ -145,14 +146,14 @@ INLINE __u64 ipv4_for_us(const struct config *config, __u8 *ip, __u32 octets)
 	return 0;
 }
 
-// The same of IPv6.
+// The same for IPv6.
 INLINE __u64 ipv6_for_us(const struct config *config, __u8 *ip, __u32 octets)
 {
 	__u32 second = AT(__u32, ip + 4);
 	__u64 from = AT(__u64, ip + 8), from_low = AT(__u64, ip + 16);
 	__u64 to = AT(__u64, ip + 24), to_low = AT(__u64, ip + 32);
 
-	// Version 6; all of the frame; UDP.
+	// Version 6; the whole frame; UDP.
 	if ((ip[0] & 0xf0) != 0x60 || swapped((__u16)second) + IPV6 != octets || (second >> 16 & 0xff) != 17)
 		return 0;
 	// Multicast; the unspecified, loopback and IPv4-mapped addresses (RFC 4291 section 2).
@@ -164,14 +165,14 @@ INLINE __u64 ipv6_for_us(const struct config *config, __u8 *ip, __u32 octets)
 	return 0;
 }
 
-// Writes all before the DNS message of a reply, from what the query has further behind.
+// Writes the headers before the DNS message of a reply, from those of the query, which are `grow` octets behind.
 INLINE void write_headers(__u8 *data, __u32 grow, const int is_v6, __u64 pseudo, __u32 udp_octets, __u16 checksum)
 {
 	__u8 *old = data + grow, *ip = data + ETHERNET;
 	__u64 macs = AT(__u64, old);
 	__u32 mac_end = AT(__u32, old + 8), ports;
 
-	// Each end and the other one change places. What is written lies before what is still to be read.
+	// Source and destination are swapped. Everything is written before the octets that are still to be read.
 	AT(__u64, data) = macs >> 48 | (__u64)mac_end << 16 | macs << 48;
 	AT(__u32, data + 8) = (__u32)(macs >> 16);
 	if (is_v6) {
@@ -179,7 +180,7 @@ INLINE void write_headers(__u8 *data, __u32 grow, const int is_v6, __u64 pseudo,
 		__u64 to = AT(__u64, old + ETHERNET + 24), to_low = AT(__u64, old + ETHERNET + 32);
 
 		AT(__u16, data + 12) = 0xdd86;
-		// UDP, 64 hops.
+		// UDP, hop limit 64.
 		AT(__u64, ip) = 0x60 | (__u64)(swapped(udp_octets) | 17 << 16 | 64 << 24) << 32;
 		AT(__u64, ip + 8) = to;
 		AT(__u64, ip + 16) = to_low;
@@ -188,7 +189,7 @@ INLINE void write_headers(__u8 *data, __u32 grow, const int is_v6, __u64 pseudo,
 		ports = AT(__u32, old + ETHERNET + IPV6);
 	} else {
 		__u64 addresses = AT(__u64, old + ETHERNET + 12);
-		// Not to be fragmented, ID 0 (RFC 6864 section 4.1); 64 hops, UDP.
+		// DF set, ID 0 (RFC 6864 section 4.1); TTL 64, UDP.
 		__u64 start = 0x45 | (__u32)swapped(udp_octets + IPV4) << 16 | 0x40ULL << 48;
 		__u32 third = 64 | 17 << 8;
 		__u16 sum = ~folded(pseudo - (17 << 8) + halves(start) + third);
@@ -214,19 +215,19 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 
 	__u64 pseudo = is_v6 ? ipv6_for_us(config, data + ETHERNET, octets - ETHERNET)
 			     : ipv4_for_us(config, data + ETHERNET, octets - ETHERNET);
-	// Source port, ours, length, checksum.
+	// Source port, destination port, length, checksum.
 	__u64 udp = AT(__u64, data + udp_at);
 
 	if (!pseudo || (__u16)udp == 0 || (__u16)(udp >> 16) != config->port || swapped(udp >> 32) + udp_at != octets)
 		return XDP_PASS;
 
-	// Exactly a question, or one with an OPT record.
+	// Exactly one question, without or with an OPT record.
 	__u32 rest = octets - at - config->question;
 
 	if (rest != 0 && rest != OPT)
 		return XDP_PASS;
 
-	// 0, which the verifier cannot know: so it keeps no account of each word, of which it would try all combinations.
+	// Always 0, but unknown to the verifier: otherwise it would track each word and try all combinations.
 	__u32 start = (config->question - config->type_at - 4) & 7, words = config->words;
 	__u8 *payload = data + at;
 	__u64 sum = 0;
@@ -247,7 +248,7 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 		sum += halves(word);
 	}
 
-	// What is known already is read once more: registers are few.
+	// Known values are read again, because registers are scarce.
 	__u32 question = AT(__u32, &config->question), type_at = config->type_at, tail_at = config->tail_at;
 	__u32 udp_octets = end - data - udp_at, has_opt = udp_octets - UDP != question;
 
@@ -291,7 +292,7 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 		ends = placed(halves(low) + (high >> 8), question);
 	}
 
-	// A checksum is that of all of it, missing (IPv4), or begun by a local sender whose device was to finish it.
+	// The checksum is complete, absent (IPv4), or only that of the pseudo-header (local sender with offload).
 	__u16 checksum = udp >> 48;
 
 	if (checksum == 0) {
@@ -307,7 +308,7 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 	__u64 header = AT(__u64, payload);
 	__u32 counted = AT(__u32, payload + 8);
 
-	// ARCOUNT, of which the low octet is not among what the words were compared by.
+	// Low octet of ARCOUNT, which the comparison of words excludes.
 	if ((counted >> 24) != has_opt)
 		return XDP_PASS;
 
@@ -327,7 +328,7 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 	} else if (rtype == 28) {
 		__u32 share = config->share, n = n0 << 24 | n1 << 16 | n2 << 8 | n3;
 
-		// `Share::picks`: whether the share of all numbers up to this one is more than of those before it.
+		// `Share::picks`: the share of the numbers up to this one is larger than that of those before it.
 		if (share != 0 && (share == MILLION || (__u64)n * share % MILLION >= MILLION - share)) {
 			kind = KIND_AAAA;
 			grow = 28;
@@ -352,13 +353,13 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 	udp_octets += grow;
 	sum += halves(header) + counted + placed(ends, question) + pseudo + (__u32)udp + 2 * (__u64)swapped(udp_octets);
 	checksum = ~folded(sum);
-	// 0 would say that there is none (RFC 768).
+	// 0 would mean that there is no checksum (RFC 768).
 	checksum = checksum ? checksum : 0xffff;
 
 	__u32 zero = 0;
 	struct counts *counts_here = map_lookup_elem(&counts, &zero);
 
-	// From here on it is ours: without the room nothing has changed yet.
+	// If there is no room, the frame is still unchanged and can be passed on. Afterwards it is answered.
 	if (!counts_here || xdp_adjust_head(ctx, -(int)grow))
 		return XDP_PASS;
 	data = (__u8 *)(long)ctx->data;
@@ -368,7 +369,7 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 		return XDP_ABORTED;
 	write_headers(data, grow, is_v6, pseudo, udp_octets, checksum);
 
-	// Forward into the room, so that nothing is read that has been written.
+	// Moves forward in ascending order, so that no word is overwritten before it is read.
 	for (i = 0; i < WORDS - 1; i++) {
 		if (i >= words)
 			break;
@@ -411,7 +412,7 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 	if (has_opt) {
 		if (opt + OPT > end)
 			return XDP_ABORTED;
-		// The flags are the eighth octet.
+		// DO is in the eighth octet.
 		AT(__u64, opt) = config->opt_low | (__u64)do_bit << 56;
 		AT(__u16, opt + 8) = 0;
 		opt[10] = 0;

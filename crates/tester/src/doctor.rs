@@ -1,7 +1,7 @@
-//! What this machine can do for a benchmark, and how to make it better.
+//! Checks whether this machine is suitable for benchmarks, and how to improve it.
 //!
-//! Every [`Finding`] is read from the system at the moment of asking and nothing is changed. [`hosts`] does the same for
-//! the hosts of a plan.
+//! Every [`Finding`] is read from the system on request; nothing is changed. [`hosts`] does the same for the hosts of a
+//! plan.
 
 pub mod hosts;
 
@@ -21,18 +21,18 @@ use crate::load::catch_up::Limits;
 /// One fact about this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// The property that was checked.
     pub what: String,
-    /// What was found.
+    /// Its value.
     pub value: String,
-    /// What that means.
+    /// The assessment.
     pub grade: Grade,
-    /// What would make it better, where something would.
+    /// How to improve it, if it needs improvement.
     pub remedy: Option<String>,
 }
 
 impl fmt::Display for Finding {
-    /// In one line: what, what was found, and what to do.
+    /// Formats it in one line: property, value and remedy.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.value)?;
         let remedy = self.remedy.as_ref();
@@ -40,18 +40,18 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a finding means for a benchmark.
+/// Assessment of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
-    /// Nothing to do.
+    /// No action is necessary.
     Good,
-    /// It works, but figures suffer or something is left out.
+    /// It works, but results are less accurate or a feature is unavailable.
     Poor,
-    /// Something does not work without it.
+    /// A function requires it.
     Missing,
 }
 
-/// Everything that is known about this machine.
+/// Returns all findings about this machine.
 pub fn examine() -> Vec<Finding> {
     let here = Machine::here();
     let mut findings = vec![
@@ -77,21 +77,22 @@ pub fn examine() -> Vec<Finding> {
     findings
 }
 
-/// What keeps a measurement of a minute from being made on this machine, or would disturb it: takes a second.
+/// Returns the findings that prevent a short measurement on this machine or would disturb it. Takes a second, or two
+/// with PSI.
 pub fn disturbances() -> Vec<Finding> {
     let here = Machine::here();
     let mut findings: Vec<_> = TOOLS
         .map(|(program, package)| installed(program, package))
         .into();
     findings.extend(quota(&here));
-    // Before all cores are kept busy to find stalls.
+    // Read before the stall check keeps all cores busy.
     findings.extend(pressure(&here));
     findings.push(stalls());
     findings.retain(|finding| finding.grade != Grade::Good);
     findings
 }
 
-/// What is good unless something would make it better.
+/// Creates a finding that is good if it has no remedy.
 fn finding(what: &str, value: impl ToString, remedy: Option<String>) -> Finding {
     Finding {
         what: what.to_owned(),
@@ -104,7 +105,7 @@ fn finding(what: &str, value: impl ToString, remedy: Option<String>) -> Finding 
     }
 }
 
-/// What is not there, and what would bring it.
+/// Creates a finding about a missing item, with its remedy.
 fn missing(what: &str, remedy: String) -> Finding {
     Finding {
         grade: Grade::Missing,
@@ -112,7 +113,7 @@ fn missing(what: &str, remedy: String) -> Finding {
     }
 }
 
-/// `remedy` unless all is well.
+/// Returns `remedy` unless `well`.
 fn unless(well: bool, remedy: impl Into<String>) -> Option<String> {
     (!well).then(|| remedy.into())
 }
@@ -177,7 +178,7 @@ fn cgroup(here: &Machine) -> Finding {
     finding("cgroup", version, None)
 }
 
-/// A quota stops the Tester in the midst of a trial.
+/// Checks the CPU quota: a quota pauses the Tester in the middle of a trial.
 fn quota(here: &Machine) -> Option<Finding> {
     let remedy = "remove it (cpu.max, or cpu.cfs_quota_us in version 1): the Tester is stopped whenever the quota is used up";
     let value = format!("{} (us of each period)", here.cpu_quota()?);
@@ -221,7 +222,7 @@ fn governors(here: &Machine) -> Finding {
     finding("frequency governor", value, remedy)
 }
 
-/// Limits of socket buffers, and what a server without an option for them has.
+/// Limits of socket buffers, and the defaults for a server without an option for them.
 const BUFFERS: [&str; 4] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -231,7 +232,7 @@ const BUFFERS: [&str; 4] = [
 
 fn buffer(here: &Machine, name: &str) -> Option<Finding> {
     let value: u64 = here.sysctl(name)?.parse().ok()?;
-    // Root of the machine forces buffers of its own, whatever the limit; DUTs may not.
+    // Root of the machine can exceed the limit (`SO_RCVBUFFORCE`); a DUT possibly cannot.
     let root = rustix::process::geteuid().is_root() && !userns::inside();
     let why = match (name.ends_with("max"), root) {
         (true, true) => ": otherwise the buffers of the DUT overflow in bursts",
@@ -252,8 +253,8 @@ fn conntrack(here: &Machine) -> Finding {
     finding("nf_conntrack", value, unless(!loaded, remedy))
 }
 
-/// How long tasks have to wait for a processor while this one sleeps for a second. The averages of the kernel are
-/// older than that: they still have the build that has just ended.
+/// Measures how long tasks wait for a processor during a second in which this one sleeps. The kernel's averages cover a
+/// longer time: they would include a build that has just ended.
 fn pressure(here: &Machine) -> Option<Finding> {
     let so_far_ns = || usage::pressure_ns(&here.read("/proc/pressure/cpu")?);
     let (before_ns, began) = (so_far_ns()?, MonotonicClock.now());
@@ -269,8 +270,8 @@ fn waited(waited_ns: Nanos, span_ns: Nanos) -> Finding {
     finding("CPU pressure", value, unless(pct < PRESSURE_PCT, remedy))
 }
 
-/// Keeps all cores busy for a moment and looks how long each of them stands still: what a host
-/// takes from its guests shows in no counter of the guest.
+/// Keeps all cores busy for a second and measures their longest stalls: CPU time that a host takes from its guests
+/// appears in no counter of the guest.
 fn stalls() -> Finding {
     let cores = cpu::available();
     let longest_ns: Vec<Nanos> = std::thread::scope(|scope| {
@@ -297,7 +298,7 @@ fn stalls() -> Finding {
     finding("longest stall in 1 s", told.join(", "), remedy)
 }
 
-/// Longest time between two readings of the clock on a core that does nothing else for a second.
+/// Longest time between two clock readings on a core that does nothing else for a second.
 fn longest_stall_ns(core: usize) -> Nanos {
     if cpu::pin(core).is_err() {
         return 0;
@@ -347,9 +348,9 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// A stall beyond this is no interrupt any more but another task, or another guest.
+/// A longer stall is not an interrupt but another task, or another guest.
 const STALL_NS: Nanos = SECOND / 1000;
-/// An idle machine has hundredths of a per cent; a compiler on each core tens.
+/// An idle machine has hundredths of a per cent; a machine with a compiler on each core has tens.
 const PRESSURE_PCT: u64 = 5;
 /// First kernel with `UDP_SEGMENT` (udp(7)).
 const SEGMENT_KERNEL: (u32, u32) = (4, 18);
@@ -357,9 +358,9 @@ const SEGMENT_KERNEL: (u32, u32) = (4, 18);
 const GRO_KERNEL: (u32, u32) = (5, 0);
 /// Measurer, DUT and AuthDNS.
 const ROLES: usize = 3;
-/// 4 MiB hold what arrives in about 5 ms at 1 M/s, at 768 bytes of buffer for a small datagram.
+/// 4 MiB hold the datagrams of about 5 ms at 1 M/s, at 768 bytes of buffer for a small datagram.
 const BUFFER_BYTES: u64 = 4 << 20;
-/// The ledger's share of a query; 60 s at 1 M/s then fit 1 GiB.
+/// Octets of the ledger for each query; the ledger of 60 s at 1 M/s then fits into 1 GiB.
 const LEDGER_BYTES_PER_QUERY: u64 = 16;
 const LEDGER_QUERIES: u64 = 60_000_000;
 
@@ -368,14 +369,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_versions_are_read_from_releases() {
+    fn kernel_versions_are_parsed_from_releases() {
         assert_eq!(kernel_version("6.18.44-fc-v657"), Some((6, 18)));
         assert_eq!(kernel_version("4.9"), Some((4, 9)));
         assert_eq!(kernel_version("next"), None);
     }
 
     #[test]
-    fn pressure_of_others_is_poor_and_an_old_kernel_does_not_tell() {
+    fn pressure_of_others_is_poor_and_unknown_on_an_old_kernel() {
         let root = tempfile::tempdir().unwrap();
         assert!(pressure(&Machine::at(root.path())).is_none());
         let told = |waited_ns| {
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_names_its_package() {
+    fn missing_server_names_its_package() {
         let mut profile = Profile::built_in("unbound").unwrap();
         profile.programs = vec!["no-such-server".into()];
         let finding = server(&profile);

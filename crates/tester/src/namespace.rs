@@ -1,8 +1,8 @@
-//! The names of a trial, and what each of them must be answered with.
+//! The names of a trial and their expected answers.
 //!
-//! `{000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test` stands for the IPv4 address with
-//! these numbers (paper 000, section 6.2.1). A name decides its answer by its number alone, so a
-//! repeated question gets the same answer and every share is exact.
+//! `{000..255}-{000..255}-{000..255}-{000..255}.dns64perf.test` encodes the IPv4 address with these numbers (Lencse et
+//! al. 2017, section 6.2.1). The number of a name alone determines its answer, so a repeated query gets the same answer
+//! and every share is exact.
 
 mod pattern;
 mod share;
@@ -21,20 +21,20 @@ pub use share::{Share, dealt, fit_together};
 
 use crate::quantity::ValueError;
 
-/// Octets of the first label: four groups of three digits and three hyphens.
+/// Length of the first label: four groups of three digits and three hyphens.
 pub const LABEL_BYTES: usize = 15;
 
 /// The suffix of dns64perf, dns64perf++ and FakeDNS.
 pub const DEFAULT_SUFFIX: &str = "dns64perf.test.";
 
-/// Octets on the wire that a suffix can have, so that the first label and its length octet fit.
+/// Largest length of a suffix in wire format: the first label and its length octet must fit.
 pub const SUFFIX_LEN_MAX: usize = NAME_LEN_MAX - 1 - LABEL_BYTES;
 
-/// Reads what stands after the first label of a name.
+/// Parses a suffix: the part of a name after its first label.
 ///
 /// # Errors
 ///
-/// What is no domain name, or longer than [`SUFFIX_LEN_MAX`].
+/// An invalid domain name, or one longer than [`SUFFIX_LEN_MAX`].
 pub fn parse_suffix(text: &str) -> Result<NameBuf, ValueError> {
     let suffix = text.parse::<NameBuf>();
     let suffix = suffix.map_err(|error| ValueError(error.to_string()))?;
@@ -47,8 +47,8 @@ pub fn parse_suffix(text: &str) -> Result<NameBuf, ValueError> {
     }
 }
 
-/// A range of IPv4 addresses, and so of names: the part of the namespace that a trial may use. Its
-/// address is the first one of the range.
+/// A range of IPv4 addresses, and thus of names: the part of the namespace that a trial may use. Its address is the
+/// first one of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Cidr(Ipv4Net);
@@ -64,13 +64,13 @@ impl Cidr {
         self.0.broadcast()
     }
 
-    /// How many names the range holds: 1 to 2^32.
+    /// Number of names in the range: 1 to 2^32.
     pub fn names(&self) -> u64 {
         1 << (32 - self.0.prefix_len())
     }
 
-    /// Address `index` of the range. Beyond the end it goes on in the next range; callers ask
-    /// below [`Cidr::names`].
+    /// Returns address `index` of the range. An index of [`Cidr::names`] or more gives an address after the range;
+    /// callers must stay below.
     pub fn address(&self, index: u64) -> Ipv4Addr {
         #[expect(
             clippy::cast_possible_truncation,
@@ -80,19 +80,19 @@ impl Cidr {
         Ipv4Addr::from(u32::from(self.first()).wrapping_add(offset))
     }
 
-    /// Where `address` stands in the range.
+    /// Returns the index of `address` in the range.
     pub fn index(&self, address: Ipv4Addr) -> Option<u64> {
         let offset = || u64::from(u32::from(address) - u32::from(self.first()));
         self.0.contains(&address).then(offset)
     }
 
-    /// Whether all names of another range are names of this one.
+    /// Returns whether all names of another range are names of this one.
     pub fn contains(&self, other: &Self) -> bool {
         self.0.contains(&other.0)
     }
 
-    /// The smallest range with the same first name that holds at least `names` names; `None` if this one
-    /// does not.
+    /// Returns the smallest range with the same first name that contains at least `names` names; `None` if this one is
+    /// too small.
     #[must_use]
     pub fn narrowed_to(&self, names: u64) -> Option<Self> {
         let lengths = (self.0.prefix_len()..=32).rev();
@@ -100,7 +100,7 @@ impl Cidr {
         ranges.map(Self).find(|range| range.names() >= names)
     }
 
-    /// The range around this one that holds at least `names` names, if 2^32 suffice.
+    /// Returns the smallest enclosing range with at least `names` names, if 2^32 suffice.
     #[must_use]
     pub fn widened_to(&self, names: u64) -> Option<Self> {
         successors(Some(self.0), Ipv4Net::supernet)
@@ -115,7 +115,7 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// The names unless asked otherwise: those of paper 000, section 6.2.1.
+/// Default range of names: that of Lencse et al. 2017, section 6.2.1.
 pub const DEFAULT_NAMESPACE: Cidr = Cidr(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8));
 
 impl From<Cidr> for String {
@@ -151,17 +151,17 @@ impl FromStr for Cidr {
     }
 }
 
-/// The zone that the names live in.
+/// The zone of the names.
 #[derive(Clone, Debug)]
 pub struct Zone {
-    /// What stands after the first label.
+    /// The part of each name after its first label.
     pub suffix: NameBuf,
-    /// Share of the names that have an AAAA of their own.
+    /// Share of the names that have an AAAA record.
     pub aaaa_share: Share,
 }
 
 impl Default for Zone {
-    /// [`DEFAULT_SUFFIX`], and no name with an AAAA of its own.
+    /// [`DEFAULT_SUFFIX`], and no name with an AAAA record.
     fn default() -> Self {
         Self {
             suffix: DEFAULT_SUFFIX.parse().expect("a constant, and a name"),
@@ -171,20 +171,20 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// Whether the name of this address has an AAAA record of its own.
+    /// Returns whether the name of this address has an AAAA record.
     pub fn has_aaaa(&self, address: Ipv4Addr) -> bool {
         self.aaaa_share.picks(u64::from(u32::from(address)))
     }
 }
 
-/// The AAAA that a name has of its own, where it has one: `2001:db8::` and the IPv4 address
-/// (paper 004, section 2.2).
+/// Returns the address of a name's AAAA record, if it has one: `2001:db8::` and the IPv4 address (Lencse, Pivoda and
+/// Shima 2021, section 2.2).
 pub fn own_aaaa(address: Ipv4Addr) -> Ipv6Addr {
     const BASE: u128 = 0x2001_0db8 << 96;
     Ipv6Addr::from(BASE | u128::from(u32::from(address)))
 }
 
-/// The first label of the name of `address`.
+/// Returns the first label of the name of `address`.
 pub fn label(address: Ipv4Addr) -> [u8; LABEL_BYTES] {
     let mut label = [b'-'; LABEL_BYTES];
     for (i, octet) in address.octets().into_iter().enumerate() {
@@ -193,7 +193,7 @@ pub fn label(address: Ipv4Addr) -> [u8; LABEL_BYTES] {
     label
 }
 
-/// The address that a first label stands for; `None` if it is not of the form.
+/// Parses the address in a first label; `None` if the label has another form.
 pub fn parse_label(label: &[u8; LABEL_BYTES]) -> Option<Ipv4Addr> {
     let mut octets = [0; 4];
     for (i, octet) in octets.iter_mut().enumerate() {
@@ -212,8 +212,8 @@ pub fn parse_label(label: &[u8; LABEL_BYTES]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(octets))
 }
 
-/// The address that a first label stands for in the older form, without leading zeros: `10-0-7-255`
-/// (paper 003, section IV.D); `None` if it is not of that form.
+/// Parses the address in a first label of the older form, without leading zeros: `10-0-7-255` (Lencse 2015, section
+/// IV.D); `None` if the label has another form.
 pub fn parse_short_label(label: &[u8]) -> Option<Ipv4Addr> {
     let mut numbers = label.split(|&octet| octet == b'-');
     let mut octets = [0; 4];
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_four_numbers_of_three_digits() {
+    fn label_is_four_numbers_of_three_digits() {
         assert_eq!(&label(Ipv4Addr::new(10, 0, 7, 255)), b"010-000-007-255");
         assert_eq!(
             parse_label(b"010-000-007-255"),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_form_of_a_label_has_no_leading_zeros() {
+    fn older_form_of_a_label_has_no_leading_zeros() {
         let address = Ipv4Addr::new(10, 0, 7, 255);
         assert_eq!(parse_short_label(b"10-0-7-255"), Some(address));
         for bad in [
@@ -291,8 +291,8 @@ mod tests {
     }
 
     #[test]
-    fn a_suffix_leaves_room_for_the_first_label() {
-        // 63 octets and a length three times, then the last label and the root.
+    fn suffix_leaves_room_for_the_first_label() {
+        // Three labels of 63 octets with their length octets, then the last label and the root.
         let suffix = |last| format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(last));
         let longest = parse_suffix(&suffix(45)).unwrap();
         assert_eq!(longest.as_wire().len(), SUFFIX_LEN_MAX);
@@ -304,13 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn an_own_aaaa_carries_the_address() {
+    fn own_aaaa_contains_the_address() {
         let expected: Ipv6Addr = "2001:db8::c000:221".parse().unwrap();
         assert_eq!(own_aaaa(Ipv4Addr::new(192, 0, 2, 33)), expected);
     }
 
     #[test]
-    fn a_range_with_host_bits_names_the_right_one() {
+    fn range_with_host_bits_is_refused_with_a_suggestion() {
         let error = "10.1.0.0/8".parse::<Cidr>().unwrap_err().to_string();
         assert_eq!(
             error,
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_widens_to_what_is_needed() {
+    fn range_is_widened_to_the_needed_size() {
         let cidr: Cidr = "198.18.4.0/24".parse().unwrap();
         assert_eq!(cidr.widened_to(200).unwrap().to_string(), "198.18.4.0/24");
         assert_eq!(cidr.widened_to(257).unwrap().to_string(), "198.18.4.0/23");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_narrows_to_what_is_needed_and_keeps_its_first_name() {
+    fn range_is_narrowed_to_the_needed_size_and_keeps_its_first_name() {
         let cidr: Cidr = "10.0.0.0/8".parse().unwrap();
         assert_eq!(cidr.narrowed_to(1).unwrap().to_string(), "10.0.0.0/32");
         assert_eq!(
@@ -357,7 +357,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn index_address_and_label_are_one(len in 0_u8..=32, base: u32, index: u64) {
+        fn index_address_and_label_are_equivalent(len in 0_u8..=32, base: u32, index: u64) {
             let cidr = Cidr(Ipv4Net::new(Ipv4Addr::from(base), len).unwrap().trunc());
             let index = index % cidr.names();
             let address = cidr.address(index);

@@ -1,5 +1,5 @@
-//! What a host says of itself, for `doctor` and for the environment of results. Read at the moment of asking;
-//! nothing is changed.
+//! Facts about a host, for `doctor` and for the environment section of results. They are read on request; nothing is
+//! changed.
 
 mod network;
 
@@ -18,14 +18,14 @@ use crate::lab::machine::Machine;
 use crate::lab::topology::NAME_PREFIX;
 use crate::lab::usage::Look;
 
-/// Everything that `doctor` asks of a host. What cannot be read is `None` or empty.
+/// Facts that `doctor` reads from a host. Values that cannot be read are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// Its own name.
+    /// Host name.
     pub hostname: String,
-    /// Release of its kernel.
+    /// Kernel release.
     pub kernel: String,
-    /// Another one with each start of the machine.
+    /// Boot ID, which changes with each boot.
     pub boot_id: String,
     /// This program and its version.
     pub tester: String,
@@ -37,46 +37,46 @@ pub struct HostFacts {
     pub interfaces: Vec<InterfaceFacts>,
     /// Interfaces of default routes, of IPv4 and IPv6.
     pub default_routes: Vec<String>,
-    /// Whether it forwards IPv6 between all interfaces.
+    /// Whether the host forwards IPv6 between all interfaces.
     pub forwards_ipv6: Option<bool>,
-    /// Governors of the frequencies of its CPUs, each once; empty where they cannot be seen.
+    /// CPU frequency governors, each once; empty if they are not readable.
     pub governors: Vec<String>,
-    /// What its kernel reads the time from.
+    /// Clock source of the kernel.
     pub clock_source: Option<String>,
-    /// Programs that run and steer its clock, such as "chronyd".
+    /// Running programs that steer the system clock, such as "chronyd".
     pub time_sync: Vec<String>,
-    /// Its clocks of PTP (IEEE 1588) and the programs for them, in words.
+    /// PTP clocks (IEEE 1588) and the running programs for them, as text.
     pub ptp: Option<String>,
-    /// Tasks that ran or waited, in the mean of 1, 5 and 15 minutes.
+    /// Load average over 1, 5 and 15 minutes.
     pub load_average: Option<String>,
     /// CPU time of all other processes in [`LOOK_NS`].
     pub others_cpu_ns: Nanos,
-    /// The one with most of it.
+    /// The process that used most of it.
     pub busiest: Option<String>,
-    /// Memory that may still be taken.
+    /// Available memory.
     pub memory_available_bytes: Option<u64>,
-    /// Free on the disk below `/var`.
+    /// Free space on the disk of `/var`.
     pub disk_free_bytes: Option<u64>,
-    /// Sockets that listen at port 53, such as "udp 127.0.0.53".
+    /// Sockets that listen on port 53, such as "udp 127.0.0.53".
     pub port_53: Vec<String>,
-    /// Whether what the agent starts may listen at port 53; `None` if that cannot be seen.
+    /// Whether a program that the agent starts may listen on port 53; `None` if unknown.
     #[serde(default)]
     pub may_serve: Option<bool>,
-    /// Network namespaces of a local lab on it: in use, or left behind by a crash.
+    /// Network namespaces of a local lab on the host: in use, or left over from a crash.
     pub lab_namespaces: Vec<String>,
 }
 
 impl HostFacts {
-    /// Those of this machine in the network that this process is in. Takes [`LOOK_NS`].
+    /// Reads the facts of this machine, in the network namespace of this process. Takes [`LOOK_NS`].
     pub fn here() -> Self {
         Self::seen(&Host::Here)
     }
 
-    /// Those of a network of this machine. Takes [`LOOK_NS`].
+    /// Reads the facts of a network namespace of this machine. Takes [`LOOK_NS`].
     ///
     /// # Errors
     ///
-    /// There is no such network namespace, or this process may not join it.
+    /// The network namespace does not exist, or this process may not join it.
     pub fn of(host: &Host) -> Result<Self, LabError> {
         host.enter(|| ())?;
         Ok(Self::seen(host))
@@ -93,7 +93,7 @@ impl HostFacts {
         facts.busiest = others.busiest.map(|process| process.name);
         facts.interfaces = network::interfaces(host, &packets);
         facts.default_routes = network::default_routes(host);
-        // What a thread finds below these is of the network that it is in.
+        // These files show the network namespace of the thread that reads them.
         let of_network = |here: &Machine| {
             let forwarding = here.sysctl("net.ipv6.conf.all.forwarding");
             let listeners = network::listeners(here, DNS_PORT);
@@ -111,7 +111,7 @@ impl HostFacts {
     }
 }
 
-/// What does not depend on the network that is looked at.
+/// Reads the facts that do not depend on the network namespace.
 fn of_machine(here: &Machine) -> HostFacts {
     let text = |path: &str| here.read(path).unwrap_or_default();
     let programs = programs(here);
@@ -143,7 +143,7 @@ fn of_machine(here: &Machine) -> HostFacts {
     }
 }
 
-/// Names of all programs that run, each once, cut to 15 characters by the kernel.
+/// Names of all running programs, each once; the kernel truncates them to 15 characters.
 fn programs(here: &Machine) -> Vec<String> {
     let names = here.names("/proc").into_iter();
     let pids = names.filter(|name| name.bytes().all(|it| it.is_ascii_digit()));
@@ -160,7 +160,7 @@ fn named(programs: &[String], wanted: &[&str]) -> Vec<String> {
     programs.iter().filter(is_wanted).cloned().collect()
 }
 
-/// "ptp0 of ens1f0; ptp4l runs".
+/// Formats the PTP facts: "ptp0 of ens1f0; ptp4l runs".
 fn ptp(here: &Machine, programs: &[String]) -> Option<String> {
     let mut clocks = here.names("/sys/class/ptp");
     clocks.sort();
@@ -191,13 +191,13 @@ fn disk_free_bytes(path: &Path) -> Option<u64> {
     system.f_bavail.checked_mul(system.f_frsize)
 }
 
-/// For how long traffic and processes are watched: 100 times the step in which Linux counts CPU time.
+/// Time for which traffic and processes are watched: 100 times the resolution of CPU times in Linux.
 pub const LOOK_NS: Nanos = SECOND;
 
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;
 
-/// Programs that steer a clock by the network, as the kernel cuts their names.
+/// Programs that synchronise a clock over the network; names as truncated by the kernel.
 const TIME_SYNC: [&str; 6] = [
     "chronyd",
     "ntpd",
@@ -207,7 +207,7 @@ const TIME_SYNC: [&str; 6] = [
     "systemd-timesyn",
 ];
 
-/// Programs of linuxptp: one steers the clock of the interface, the other that of the system by it.
+/// Programs of linuxptp: ptp4l steers the clock of the interface, phc2sys synchronises the system clock with it.
 const PTP: [&str; 2] = ["ptp4l", "phc2sys"];
 
 #[cfg(test)]

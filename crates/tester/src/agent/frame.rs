@@ -1,4 +1,4 @@
-//! Frames: what controller and agent send each other.
+//! Frames of the connection between controller and agent.
 //!
 //! ```text
 //! 0              4      5
@@ -11,59 +11,59 @@
 
 use std::io::{self, Read, Write};
 
-/// Octets of a payload at most. A longer blob travels in several frames.
+/// Largest payload in octets. A longer blob is sent in several frames.
 pub const PAYLOAD_MAX: usize = 1 << 20;
 
-/// What a payload is.
+/// Type of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A JSON text: a call or an answer of [`handshake`](super::handshake).
+    /// JSON text: a call or an answer of [`handshake`](super::handshake).
     Message = 1,
-    /// Octets of a blob that an answer has announced.
+    /// Octets of a blob that an answer announced.
     Blob = 2,
 }
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What the payload is.
+    /// Type of the payload.
     pub kind: Kind,
     /// At most [`PAYLOAD_MAX`] octets.
     pub payload: Vec<u8>,
 }
 
-/// Why there is no frame.
+/// Why no frame could be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The length cannot be that of a frame: what comes is something else.
+    /// The length is out of range: the stream does not contain frames.
     #[error("invalid frame length {length}: must be 1-{max}", max = PAYLOAD_MAX + 1)]
     Length {
-        /// What stands where the length should.
+        /// Value of the length field.
         length: u32,
     },
-    /// The kind is unknown.
+    /// Unknown kind.
     #[error("unknown frame kind {kind} in a frame of {length} octets: must be 1 or 2")]
     Kind {
         /// Length of the frame.
         length: u32,
-        /// What stands where the kind should.
+        /// Value of the kind field.
         kind: u8,
     },
-    /// The stream ended within a frame.
+    /// The stream ended inside a frame.
     #[error("the connection ended after {got} of the {expected} octets of a frame")]
     Truncated {
-        /// Octets of the frame that came, its length included.
+        /// Octets received, the length field included.
         got: usize,
-        /// Octets that it has, as far as known.
+        /// Octets expected, as far as known.
         expected: usize,
     },
-    /// The stream cannot be read or written.
+    /// The stream could not be read or written.
     #[error("the connection failed: {0}")]
     Stream(#[from] io::Error),
 }
 
 impl FrameError {
-    /// The octets that stand where a frame should begin, if they cannot be one: a text, mostly.
+    /// Returns the octets at the place of a frame's head if they cannot be one: mostly text.
     pub fn strange(&self) -> Vec<u8> {
         match *self {
             Self::Length { length } => length.to_be_bytes().to_vec(),
@@ -77,11 +77,11 @@ impl FrameError {
     }
 }
 
-/// Reads the next frame; `None` if the stream ended after the last one. Memory grows with what has come.
+/// Reads the next frame; `None` if the stream ended after the last one. Allocates only as octets arrive.
 ///
 /// # Errors
 ///
-/// The stream does not continue with a whole frame; nothing more can be read from it then.
+/// The stream does not continue with a complete frame. Nothing more can be read from it.
 pub fn read(input: &mut impl Read) -> Result<Option<Frame>, FrameError> {
     let mut head = Vec::with_capacity(HEAD);
     input.by_ref().take(4).read_to_end(&mut head)?;
@@ -112,7 +112,7 @@ pub fn read(input: &mut impl Read) -> Result<Option<Frame>, FrameError> {
     }
 }
 
-/// A frame's octets.
+/// Encodes a frame.
 ///
 /// # Errors
 ///
@@ -133,14 +133,14 @@ pub fn encode(kind: Kind, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
 ///
 /// # Errors
 ///
-/// As [`encode`], before anything is written; or the stream's.
+/// Those of [`encode`], before anything is written, or of the stream.
 pub fn write(output: &mut impl Write, kind: Kind, payload: &[u8]) -> Result<(), FrameError> {
     output.write_all(&encode(kind, payload)?)?;
     output.flush()?;
     Ok(())
 }
 
-/// Writes a blob, in as many frames as it needs; none if it is empty.
+/// Writes a blob in as many frames as necessary; none if it is empty.
 ///
 /// # Errors
 ///
@@ -154,7 +154,7 @@ fn truncated(got: usize, expected: usize) -> FrameError {
     FrameError::Truncated { got, expected }
 }
 
-/// Octets before the payload.
+/// Length of a frame's head: octets before the payload.
 const HEAD: usize = 5;
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Hands out at most `step` octets at once, as a connection does.
+    /// Returns at most `step` octets per read, as a connection does.
     struct Slow<'a>(&'a [u8], usize);
 
     impl Read for Slow<'_> {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_has_length_kind_and_payload() {
+    fn frame_consists_of_length_kind_and_payload() {
         let octets = [0, 0, 0, 3, 1, b'{', b'}', 0, 0, 0, 1, 2];
         let mut input = &octets[..];
         let message = read(&mut input).unwrap().unwrap();
@@ -202,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn a_length_out_of_bounds_is_refused_before_the_payload() {
+    fn invalid_length_is_refused_before_the_payload_is_read() {
         let text = error(&[0, 0, 0, 0, 1]).to_string();
         assert_eq!(text, "invalid frame length 0: must be 1-1048577");
         let text = error(&[0, 0x10, 0, 2, 1]).to_string();
         assert_eq!(text, "invalid frame length 1048578: must be 1-1048577");
-        // A text where a frame should be.
+        // Text at the place of a frame.
         let welcome = error(b"Welcome to gen1\n");
         assert!(matches!(
             welcome,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_is_named() {
+    fn unknown_kind_is_an_error_that_names_it() {
         let unknown = error(&[0, 0, 0, 2, 7, 0]);
         assert_eq!(unknown.strange(), [0, 0, 0, 2, 7]);
         assert_eq!(
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_payload_fits_and_a_longer_blob_is_split() {
+    fn largest_payload_fits_and_longer_blob_is_split() {
         let blob = vec![7; PAYLOAD_MAX + 3];
         assert!(encode(Kind::Message, &blob).is_err());
         let mut written = Vec::new();
@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_survive_any_split_of_the_stream(
+        fn frames_are_read_back_for_any_split_of_the_stream(
             payloads in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..600)), 0..6),
             step in 1_usize..700,
         ) {
@@ -265,7 +265,7 @@ mod tests {
         }
 
         #[test]
-        fn a_stream_cut_within_a_frame_is_an_error(payload in prop::collection::vec(any::<u8>(), 0..300), cut in 0.0..1.0_f64) {
+        fn stream_that_ends_inside_a_frame_is_an_error(payload in prop::collection::vec(any::<u8>(), 0..300), cut in 0.0..1.0_f64) {
             let octets = encode(Kind::Message, &payload).unwrap();
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the length")]
             let cut = 1 + ((octets.len() - 1) as f64 * cut) as usize;

@@ -1,7 +1,7 @@
-//! What controller and agent say to each other, whatever the requests are about.
+//! Messages between controller and agent, independent of the type of request.
 //!
-//! The controller's first call is a [`Hello`], which is answered with a [`Welcome`] or a [`Refusal`]. After
-//! that each call has an ID, which its answer repeats; one call is under way at a time.
+//! The controller's first call is a [`Hello`], which is answered with a [`Welcome`] or a [`Refusal`]. After that each
+//! call has an ID, which its answer repeats. Only one call is in progress at a time.
 
 use dns64_transport::clock::Nanos;
 use dns64_transport::cpu;
@@ -12,78 +12,77 @@ use super::program;
 use crate::PROGRAM;
 use crate::lab::machine::Machine;
 
-/// Version of this protocol. Another one is another language: nothing but [`Hello`] and its answer is
-/// understood by both.
+/// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
 pub const VERSION: u32 = 1;
 
-/// What the controller sends.
+/// Messages of the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Call {
     /// The first call of a connection.
     Hello(Hello),
-    /// Asks for the moments of its arrival and of its answer on the agent's monotonic clock.
+    /// Requests the times of the call's arrival and of its answer on the agent's monotonic clock.
     Clock {
-        /// Repeated by the answer.
+        /// ID, repeated in the answer.
         id: u64,
     },
-    /// Something to be done by the agent's [`Work`](super::serve::Work).
+    /// A request for the agent's [`Work`](super::serve::Work).
     Request {
-        /// Repeated by the answer.
+        /// ID, repeated in the answer.
         id: u64,
-        /// What is to be done.
+        /// The request.
         request: Value,
     },
 }
 
-/// What the agent sends, once for each call.
+/// Messages of the agent, one for each call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// The host is at the controller's disposal until the connection ends.
+    /// The agent serves the controller until the connection ends.
     Welcome(Welcome),
-    /// It is not; the agent ends.
+    /// The agent does not serve the controller, and ends.
     Refused(Refusal),
-    /// The two moments.
+    /// The two times.
     Clock {
-        /// That of the call.
+        /// ID of the call.
         id: u64,
-        /// When the call had been read, on the agent's monotonic clock.
+        /// When the call was read, on the agent's monotonic clock.
         received_ns: Nanos,
-        /// When this answer was about to be written, on the same clock.
+        /// When this answer was ready to be written, on the same clock.
         sent_ns: Nanos,
     },
-    /// The request was carried out. The blobs follow in frames of their own.
+    /// The request was executed. The blobs follow in frames of their own.
     Done {
-        /// That of the call.
+        /// ID of the call.
         id: u64,
-        /// What came of it.
+        /// Result of the request.
         reply: Value,
-        /// Octets of each blob that follows.
+        /// Length of each blob that follows, in octets.
         blobs: Vec<u64>,
     },
-    /// The request was not carried out; the agent goes on.
+    /// The request failed; the connection continues.
     Failed {
-        /// That of the call.
+        /// ID of the call.
         id: u64,
-        /// Why.
+        /// The error.
         error: String,
     },
 }
 
-/// Who calls.
+/// Identity of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`] of the controller.
     pub version: u32,
     /// [`PROGRAM`] of the controller.
     pub tester: String,
-    /// What others are told who find the host in use: "user@host, PID n, plan x".
+    /// Description of the controller for others that find the host in use: "user@host, PID n, plan x".
     pub controller: String,
 }
 
 impl Hello {
-    /// The hello of this program.
+    /// Returns the hello of this program.
     pub fn new(controller: impl Into<String>) -> Self {
         Self {
             version: VERSION,
@@ -93,7 +92,7 @@ impl Hello {
     }
 }
 
-/// Who answers.
+/// Identity of the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// [`VERSION`] of the agent.
@@ -102,12 +101,12 @@ pub struct Welcome {
     pub tester: String,
     /// SHA-256 of the agent's program in hexadecimal: versions do not tell builds apart.
     pub sha256: Option<String>,
-    /// Its host.
+    /// The agent's host.
     pub host: About,
 }
 
 impl Welcome {
-    /// The welcome of this program on this host.
+    /// Returns the welcome of this program on this host.
     pub fn here() -> Self {
         Self {
             version: VERSION,
@@ -118,7 +117,7 @@ impl Welcome {
     }
 }
 
-/// Why an agent serves nobody.
+/// Why an agent refuses a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
@@ -135,25 +134,25 @@ pub enum Refusal {
     /// Another agent runs on the host.
     #[error("the host is in use by {by}")]
     InUse {
-        /// Whose, as its controller calls itself.
+        /// Description of its controller.
         by: String,
     },
-    /// Something else.
+    /// Another reason.
     #[error("{reason}")]
     Other {
-        /// What, and how to fix it.
+        /// The reason, and how to fix it.
         reason: String,
     },
 }
 
-/// A host in brief.
+/// Short description of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Its name; empty if it cannot be read.
+    /// Host name; empty if it cannot be read.
     pub hostname: String,
-    /// Its kernel: "6.1.0-18-amd64"; empty if it cannot be read.
+    /// Kernel release: "6.1.0-18-amd64"; empty if it cannot be read.
     pub kernel: String,
-    /// `/proc/sys/kernel/random/boot_id`: another one after each boot. Two hosts with the same one are the same
+    /// `/proc/sys/kernel/random/boot_id`, which changes with each boot. Hosts with the same boot ID are the same
     /// machine.
     pub boot_id: String,
     /// CPUs that the agent may use.
@@ -161,7 +160,7 @@ pub struct About {
 }
 
 impl About {
-    /// The host that this process runs on.
+    /// Describes the host of this process.
     pub fn here() -> Self {
         let machine = Machine::here();
         let text = |name: &str| machine.sysctl(name).unwrap_or_default();
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_have_these_forms() {
+    fn messages_have_their_documented_encoding() {
         let hello = Call::Hello(Hello {
             version: 1,
             tester: "dns64bench 0.1.0".into(),
@@ -211,9 +210,9 @@ mod tests {
         );
     }
 
-    /// Whatever else a later version says, its number has to be understood.
+    /// Whatever a later version adds, its version number must be readable.
     #[test]
-    fn a_hello_of_a_later_version_is_read() {
+    fn hello_of_a_later_version_is_read() {
         let later = json!({"hello": {"version": 9, "tester": "t", "controller": "c", "more": [1]}});
         let Call::Hello(hello) = serde_json::from_value(later).unwrap() else {
             panic!("not a hello");

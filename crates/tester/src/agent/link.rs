@@ -1,7 +1,7 @@
 //! The controller's end of the connection to one agent.
 //!
-//! A request waits for its answer until a deadline and never longer, whatever ssh and the host do. After any fault
-//! of the connection it is ended, and every later request says why.
+//! A request waits for its answer at most until its deadline, whatever ssh and the host do. Any fault of the connection
+//! closes it; every later request returns the reason.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
@@ -25,12 +25,12 @@ use super::trouble::{LinkError, Remains, Trouble, printable, tail};
 use crate::lab::hosts::Reach;
 use crate::lab::process;
 
-/// A connection to the agent of one host, which serves until this is dropped.
+/// A connection to the agent of one host. The agent serves until this is dropped.
 #[derive(Debug)]
 pub struct Link {
     host: String,
     reach: Reach,
-    /// Its standard input. Closing it ends the agent.
+    /// The agent's standard input. Closing it ends the agent.
     output: Option<Outlet>,
     news: Receiver<News>,
     /// ssh, or the agent itself.
@@ -38,26 +38,26 @@ pub struct Link {
     stderr: Option<Tail>,
     welcome: Option<Welcome>,
     last_id: u64,
-    /// Why the connection has ended.
+    /// Why the connection was closed.
     dead: Option<LinkError>,
-    /// The user has ended what this is for.
+    /// Whether the user interrupted the operation.
     interrupted: Arc<AtomicBool>,
 }
 
-/// Why an exchange came to nothing.
+/// Why an exchange failed.
 enum Fault {
     /// The deadline passed.
     Deadline,
-    /// The stream ended, or the agent reads no more.
+    /// The stream ended, or the agent stopped reading.
     End,
-    /// There was no frame; what stood there.
+    /// The input is not a frame; the error and the octets received.
     Bad(FrameError, Vec<u8>),
-    /// Something is known to be wrong.
+    /// A known cause.
     Known(Trouble),
 }
 
 impl Link {
-    /// Starts the agent of a host and greets it.
+    /// Starts the agent of a host and does the handshake.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Link {
         };
         let mut command = ssh::agent(reach, sudo, options).map_err(failed)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A process group of its own: Ctrl-C at the terminal is for the controller.
+        // A process group of its own: Ctrl-C at the terminal must reach only the controller.
         command.stderr(Stdio::piped()).process_group(0);
         let program = command.get_program().to_string_lossy().into_owned();
         let start = |error| failed(Trouble::Start(format!("{program}: {error}")));
@@ -92,11 +92,11 @@ impl Link {
         Ok(link)
     }
 
-    /// Greets an agent that is there already, at the other ends of two pipes.
+    /// Does the handshake with an agent that already runs, over two pipes.
     ///
     /// # Errors
     ///
-    /// It refuses, or is none.
+    /// The agent refuses, or the other end is not an agent.
     pub fn over(
         host: &str,
         input: impl Into<OwnedFd>,
@@ -138,7 +138,7 @@ impl Link {
         &self.host
     }
 
-    /// What the agent has said of itself and its host.
+    /// The agent's description of itself and its host.
     pub fn welcome(&self) -> &Welcome {
         static NOBODY: Welcome = Welcome {
             version: 0,
@@ -151,15 +151,15 @@ impl Link {
                 cpus: 0,
             },
         };
-        // There is one from the moment on that a link can be had.
+        // Always present once the link has been opened.
         self.welcome.as_ref().unwrap_or(&NOBODY)
     }
 
-    /// Sends a request and waits for its reply and the blobs that follow it, for `limit_ns` altogether.
+    /// Sends a request and waits for its reply and the blobs that follow it, at most `limit_ns` in total.
     ///
     /// # Errors
     ///
-    /// The agent failed to do it ([`Trouble::Failed`]), the connection is lost, or it was lost before.
+    /// The agent failed to execute it ([`Trouble::Failed`]), the connection is lost, or it was lost before.
     pub fn ask<Q: Serialize, R: DeserializeOwned>(
         &mut self,
         request: &Q,
@@ -190,8 +190,9 @@ impl Link {
         })
     }
 
-    /// Asks for the time there: when the call was sent, when it arrived, when the answer was sent, when it arrived. The
-    /// first and the last are on the monotonic clock of this machine, the other two on that of the agent's.
+    /// Does one time exchange. Returns the times at which the call was sent, the call arrived, the answer was sent and
+    /// the answer arrived. The first and the last are on the monotonic clock of this machine, the other two on the
+    /// agent's.
     ///
     /// # Errors
     ///
@@ -214,13 +215,13 @@ impl Link {
         })
     }
 
-    /// Whether the agent may be asked, as far as is known without asking it.
+    /// Returns whether the connection works, as far as is known without a request.
     pub fn alive(&mut self) -> bool {
         let running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
         self.dead.is_none() && self.child.as_mut().is_none_or(running)
     }
 
-    /// Why the connection has ended, once a request has found that out.
+    /// Why the connection was closed, once a request found out.
     pub fn lost(&self) -> Option<&LinkError> {
         self.dead.as_ref()
     }
@@ -250,7 +251,7 @@ impl Link {
         Ok(())
     }
 
-    /// Does `work` on a connection that works; ends it if it does not any more.
+    /// Runs `work` on an open connection; closes the connection if `work` finds it broken.
     fn within<T>(
         &mut self,
         limit_ns: Nanos,
@@ -263,7 +264,7 @@ impl Link {
         work(self, deadline_ns).map_err(|fault| self.end_by(fault, limit_ns))
     }
 
-    /// Sends a call and takes the answer; with the moments of both.
+    /// Sends a call and receives its answer; returns the times of both as well.
     fn exchange(
         &mut self,
         call: &Call,
@@ -278,7 +279,7 @@ impl Link {
         match output.write(&octets, deadline_ns) {
             Ok(()) => {}
             Err(Stuck::Deadline) => return Err(Fault::Deadline),
-            // An agent that refuses may have ended; what it has said comes first.
+            // An agent that refuses may already have ended; its answer is read first.
             Err(Stuck::Closed) => {}
         }
         let (frame, at_ns) = self.next_frame(deadline_ns)?;
@@ -298,7 +299,7 @@ impl Link {
         lengths.iter().map(|&n| self.blob(n, deadline_ns)).collect()
     }
 
-    /// Memory grows with what has come and not with what was announced.
+    /// Reads a blob. Allocates as octets arrive, not by the announced length.
     fn blob(&self, length: u64, deadline_ns: Nanos) -> Result<Vec<u8>, Fault> {
         let mut blob = Vec::new();
         while (blob.len() as u64) < length {
@@ -334,7 +335,7 @@ impl Link {
         }
     }
 
-    /// What a fault means. Unless it passes, the connection is ended.
+    /// Returns the meaning of a fault. Closes the connection unless the fault is temporary.
     fn end_by(&mut self, fault: Fault, limit_ns: Nanos) -> LinkError {
         let trouble = match fault {
             Fault::Known(trouble) if trouble.is_passing() => return self.error(trouble),
@@ -365,7 +366,7 @@ impl Link {
         error
     }
 
-    /// Why the other end has ended.
+    /// Returns why the other end has ended.
     fn remains(&mut self) -> Trouble {
         let status = self.end(END_PATIENCE);
         let stderr = self.stderr.as_ref().map(Tail::text).unwrap_or_default();
@@ -386,8 +387,8 @@ impl Link {
         }
     }
 
-    /// Closes the connection. The process at this end of it has `patience_ns` to end by itself, which an agent
-    /// does as soon as its input ends.
+    /// Closes the connection. The process at this end has `patience_ns` to end; an agent ends as soon as its input
+    /// ends.
     fn end(&mut self, patience_ns: Nanos) -> Option<ExitStatus> {
         self.output = None;
         let mut child = self.child.take()?;
@@ -404,8 +405,8 @@ impl Drop for Link {
     }
 }
 
-/// Ends a process that does not end by itself: ssh at once, with what it has started. An agent on this machine
-/// gets time to clean up, and nobody waits for it.
+/// Ends a process that does not end by itself: ssh and its children at once. An agent on this machine has time to clean
+/// up, without being waited for.
 fn end_child(mut child: Child, is_ssh: bool) -> Option<ExitStatus> {
     if is_ssh {
         kill_group(&mut child);
@@ -421,10 +422,10 @@ fn end_child(mut child: Child, is_ssh: bool) -> Option<ExitStatus> {
     None
 }
 
-/// The child has not been waited for, so the group's number is still its own.
+/// Kills the process group of the child. The child has not been waited for, so the group ID is still its own.
 fn kill_group(child: &mut Child) {
     let group = Pid::from_child(child);
-    // There may be no such group yet, or not any more; the child is killed in any case.
+    // The group may not exist yet or any more; the child is killed in any case.
     let _ = kill_process_group(group, Signal::KILL);
     let _ = child.kill();
 }
@@ -441,21 +442,21 @@ fn unexpected(answer: &Answer) -> Fault {
     ))
 }
 
-/// Lines of somebody else.
+/// Output of another program, made printable.
 fn texts(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(printable).collect();
     lines.join("\n")
 }
 
-/// How often whoever waits looks whether the user has ended it.
+/// Interval at which a waiting thread checks for an interrupt by the user.
 const LOOK_NS: Nanos = SECOND / 10;
-/// The answer takes no work.
+/// Limit for a time exchange, which takes the agent no work.
 const CLOCK_LIMIT: Nanos = 10 * SECOND;
-/// An end that has closed its output ends at once.
+/// Limit for a process that has closed its output, which then ends at once.
 const END_PATIENCE: Nanos = 5 * SECOND;
-/// An agent stops its servers first, 5 s for each at most.
+/// Limit for an agent, which first stops its servers, with at most 5 s for each.
 const DROP_PATIENCE: Nanos = 15 * SECOND;
-/// An outer process kills the inner one after 30 s and cleans up.
+/// Limit for an outer process, which kills the inner one after 30 s and cleans up.
 const AGENT_PATIENCE: Nanos = 45 * SECOND;
 /// A ledger has 16 octets for each query, and there are 2^32 names.
 const BLOBS_MAX: u64 = 1 << 36;

@@ -1,8 +1,8 @@
-//! One agent at a time on a host.
+//! Lock that admits one agent at a time on a host.
 //!
-//! The lock is an abstract Unix socket (unix(7)): the kernel frees it however its holder ends, and each network
-//! namespace has its own, which is right because a namespace can be a host. Whoever finds it taken connects and
-//! is told in one line who has it. Any user of the host can take it: it prevents mistakes and not malice.
+//! The lock is an abstract Unix socket (unix(7)): the kernel releases it however its holder ends. Each network
+//! namespace has its own, because a namespace can be a host. A process that finds it taken connects and reads one line
+//! that names the holder. Any user of the host can take it: it prevents mistakes, not attacks.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
@@ -16,17 +16,17 @@ use rustix::net::Shutdown;
 use super::handshake::Refusal;
 use super::trouble::printable;
 
-/// The host is this process' until it is dropped.
+/// The lock of a host, held until dropped.
 #[derive(Debug)]
 pub struct HostLock(Arc<UnixListener>);
 
 impl HostLock {
-    /// Takes the lock of this host; others are told `who` has it. Waits for two seconds: an agent that has lost its
-    /// controller takes a moment to end.
+    /// Takes the lock of this host; others are told `who` holds it. Waits up to two seconds, because an agent that lost
+    /// its controller takes a moment to end.
     ///
     /// # Errors
     ///
-    /// Somebody else has it, who is named; or there can be no socket.
+    /// Another process holds it, which the error names, or the socket cannot be created.
     pub fn take(who: &str) -> Result<Self, Refusal> {
         Self::take_named(NAME, who, RETRIES)
     }
@@ -64,17 +64,17 @@ impl HostLock {
 
 impl Drop for HostLock {
     fn drop(&mut self) {
-        // Wakes the thread that accepts, which closes the socket then.
+        // Wakes the accepting thread, which then closes the socket.
         let _ = rustix::net::shutdown(&*self.0, Shutdown::Both);
     }
 }
 
-/// Answers each connection with the line, on a thread that ends with the listener.
+/// Sends the line to each connection, on a thread that ends with the listener.
 fn tell(listener: Arc<UnixListener>, line: String) {
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             match connection {
-                // Whoever does not read it does not want it; a line fits any socket's buffer.
+                // An error is ignored: the peer does not read. A line fits into the buffer of any socket.
                 Ok(mut connection) => drop(connection.write_all(line.as_bytes())),
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(_) => return,
@@ -83,7 +83,7 @@ fn tell(listener: Arc<UnixListener>, line: String) {
     });
 }
 
-/// What the holder of the lock says.
+/// Asks the holder of the lock for its line.
 fn holder(name: &str) -> io::Result<String> {
     let holder = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
     holder.set_read_timeout(Some(ANSWER_LIMIT))?;
@@ -101,7 +101,7 @@ const UNKNOWN: &str =
 const RETRIES: u32 = 4;
 const PAUSE: Nanos = SECOND / 2;
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
-/// Longer than any name of a controller.
+/// Longer than any description of a controller.
 const LINE_MAX: u64 = 1024;
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_one_is_told_who_was_first() {
+    fn second_agent_learns_the_holder_of_the_lock() {
         let name = name("second");
         let first = HostLock::take_named(&name, "alice@ctl, PID 7", 0).unwrap();
         for _ in 0..2 {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_holder_is_a_holder() {
+    fn silent_holder_keeps_the_lock() {
         let name = name("silent");
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let silent = UnixListener::bind_addr(&address).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_line() {
+    fn line_breaks_are_removed_from_the_line() {
         let name = name("line");
         let _first = HostLock::take_named(&name, "a\nb\x1b[2J", 0).unwrap();
         let error = HostLock::take_named(&name, "bob", 0).unwrap_err();

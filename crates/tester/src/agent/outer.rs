@@ -1,9 +1,8 @@
-//! The outer process of an agent. It does nothing but wait for the inner one, which does the work, and clean up
-//! after it however it ended.
+//! Outer process of an agent. It waits for the inner process, which does the work, and cleans up after it.
 //!
-//! If the inner process is killed, the outer one ends what it had started and removes its files and cgroups. If
-//! the outer one is killed, the kernel sends the inner one SIGTERM, and it ends in an orderly way. If both are
-//! killed, the kernel kills the servers (`setpriv --pdeathsig`) and the next agent removes their files.
+//! If the inner process is killed, the outer one ends its children and removes its files and cgroups. If the outer one
+//! is killed, the kernel sends SIGTERM to the inner one, which then ends in an orderly way. If both are killed, the
+//! kernel kills the servers (`setpriv --pdeathsig`), and the next agent removes their files.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
@@ -22,22 +21,22 @@ use signal_hook::iterator::Signals;
 
 use crate::lab::{Blame, LabError, process, server};
 
-/// Runs the inner process to its end, with this process' standard input and output, and then ends and removes
-/// whatever is left of it. SIGTERM, SIGINT and SIGHUP reach it as SIGTERM. It is killed if it has not ended
-/// 30 s after one of these or after the controller closed its end of standard input.
+/// Runs the inner process to its end, with the standard input and output of this process, then ends and removes
+/// everything that it left. SIGTERM, SIGINT and SIGHUP are forwarded as SIGTERM. The inner process is killed if it has
+/// not ended 30 s after such a signal or after the controller closed its end of standard input.
 ///
-/// Every descendant of this process is ended: call it where there are no others.
+/// Ends every descendant of this process: call it only in a process that has no others.
 ///
 /// # Errors
 ///
-/// The inner process cannot be started, or not be waited for.
+/// The inner process cannot be started or waited for.
 pub fn supervise(mut inner: Command) -> Result<ExitStatus, LabError> {
     let failed = || Blame::Machine.because::<io::Error>("cannot supervise the agent");
     set_child_subreaper(Some(getpid())).map_err(|e| failed()(e.into()))?;
     server::sweep_abandoned();
-    // Registered before there is anything to end, so that no signal is lost.
+    // Registered before the start, so that no signal is lost.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed())?;
-    // A group of its own: a signal for the outer one's group leaves the inner one time to clean up.
+    // A group of its own: a signal to the outer process's group leaves the inner one time to clean up.
     let mut child = inner.process_group(0).spawn().map_err(failed())?;
     let running = Arc::new(Running::new(&child));
     let on_signal = Arc::clone(&running);
@@ -61,8 +60,8 @@ pub fn supervise(mut inner: Command) -> Result<ExitStatus, LabError> {
     Ok(status)
 }
 
-/// Makes the calling process, the inner one, end with the outer one, whose process ID is given. To be called from
-/// the main thread and before anything is started.
+/// Makes the calling process, the inner one, end with the outer one, whose process ID is given. Call it from the main
+/// thread before anything is started.
 ///
 /// # Errors
 ///
@@ -77,7 +76,7 @@ pub fn follow(outer: u32) -> Result<(), LabError> {
     }
 }
 
-/// The inner process, as long as its process ID is its own.
+/// The inner process while its process ID is valid.
 struct Running {
     pid: Option<Pid>,
     /// Whether it may have been waited for.
@@ -104,7 +103,7 @@ impl Running {
         self.signal(Signal::KILL);
     }
 
-    /// Returns once it has ended; it remains a zombie, so that nobody else has its process ID.
+    /// Waits for its end; it remains a zombie, so that its process ID is not reused.
     fn wait(&self) {
         let Some(pid) = self.pid else { return };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -117,7 +116,7 @@ impl Running {
     }
 }
 
-/// Returns when the other end of standard input is closed; `false` if that cannot be told.
+/// Returns when the other end of standard input is closed; `false` if that cannot be detected.
 fn hung_up() -> bool {
     let input = io::stdin();
     let mut ends = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::RDHUP)];
@@ -130,7 +129,7 @@ fn hung_up() -> bool {
     }
 }
 
-/// Kills and takes in all that descends from this process: what loses its parent becomes its child.
+/// Kills and reaps all descendants of this process: orphans become its children.
 fn end_descendants() {
     process::wait_until(DESCENDANTS_LIMIT, || {
         let tree = process::tree(std::process::id());
@@ -142,7 +141,7 @@ fn end_descendants() {
     });
 }
 
-/// An inner process that stops servers needs seconds: 5 s for each (`lab::server`).
+/// The inner process may have to stop servers, which takes up to 5 s for each (`lab::server`).
 const END_LIMIT: Nanos = 30 * SECOND;
-/// What got SIGKILL is gone within this time.
+/// A process that received SIGKILL ends within this time.
 const DESCENDANTS_LIMIT: Nanos = 5 * SECOND;

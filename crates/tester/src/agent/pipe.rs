@@ -1,4 +1,4 @@
-//! The controller's side of pipes to another process: nothing waits for longer than a deadline.
+//! The controller's end of pipes to another process: no operation waits longer than its deadline.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read as _, Write as _};
@@ -14,28 +14,28 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::frame::{self, Frame, FrameError};
 use crate::lab::process;
 
-/// Why nothing more can be written.
+/// Why a write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stuck {
     /// The other process does not read.
     Deadline,
-    /// It has closed its end.
+    /// The other process has closed its end.
     Closed,
 }
 
-/// What another process reads.
+/// The writing end of a pipe to another process.
 #[derive(Debug)]
 pub(super) struct Outlet(File);
 
 impl Outlet {
-    /// Takes one end of a pipe.
+    /// Wraps one end of a pipe.
     pub(super) fn new(end: impl Into<OwnedFd>) -> std::io::Result<Self> {
         let end = end.into();
         fcntl_setfl(&end, fcntl_getfl(&end)? | OFlags::NONBLOCK)?;
         Ok(Self(end.into()))
     }
 
-    /// Writes all octets, at the latest by `deadline_ns` of the monotonic clock.
+    /// Writes all octets before `deadline_ns` of the monotonic clock.
     pub(super) fn write(&mut self, mut octets: &[u8], deadline_ns: Nanos) -> Result<(), Stuck> {
         while !octets.is_empty() {
             match self.0.write(octets) {
@@ -49,7 +49,7 @@ impl Outlet {
         Ok(())
     }
 
-    /// Returns when something can be written, or an error will tell that nothing can.
+    /// Waits until the pipe is writable or in an error state.
     fn wait(&self, deadline_ns: Nanos) -> Result<(), Stuck> {
         let left_ns = deadline_ns.saturating_sub(MonotonicClock.now());
         let left = Timespec {
@@ -66,18 +66,18 @@ impl Outlet {
     }
 }
 
-/// What came from the agent.
+/// Input from the agent.
 #[derive(Debug)]
 pub(super) enum News {
-    /// A frame, and when it had been read.
+    /// A frame, and when it was read.
     Frame(Frame, Nanos),
     /// The stream ended after a frame.
     End,
-    /// There is no frame, and what stands there and had already come.
+    /// The input is not a frame: the error and the octets received.
     Bad(FrameError, Vec<u8>),
 }
 
-/// Reads frames on a thread of its own, which ends with the stream or when nobody takes them.
+/// Reads frames on a thread of its own, which ends with the stream or with the receiver.
 pub(super) fn frames(end: impl Into<OwnedFd>) -> Receiver<News> {
     let (sender, news) = sync_channel(FRAMES_WAITING_MAX);
     let mut input = BufReader::new(File::from(end.into()));
@@ -100,7 +100,7 @@ pub(super) fn frames(end: impl Into<OwnedFd>) -> Receiver<News> {
     news
 }
 
-/// The last of what a process says to humans.
+/// Last part of a process's standard error.
 #[derive(Debug)]
 pub(super) struct Tail {
     text: Arc<Mutex<Vec<u8>>>,
@@ -108,7 +108,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Reads on a thread of its own, so that the pipe cannot fill up and stop the process.
+    /// Reads on a thread of its own, so that a full pipe cannot block the process.
     pub(super) fn of(end: impl Into<OwnedFd>) -> Self {
         let text = Arc::new(Mutex::new(Vec::new()));
         let mut input = File::from(end.into());
@@ -128,7 +128,7 @@ impl Tail {
         Self { text, reader }
     }
 
-    /// What the process has said last; waits for the end of it for half a second.
+    /// Returns the last output of the process; waits up to half a second for its end.
     pub(super) fn text(&self) -> String {
         process::wait_until(SECOND / 2, || self.reader.is_finished());
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,6 +136,6 @@ impl Tail {
     }
 }
 
-/// Frames that wait to be taken: 4 MiB at most.
+/// Capacity of the queue of received frames: 4 MiB at most.
 const FRAMES_WAITING_MAX: usize = 4;
 const TAIL_MAX: usize = 8 << 10;

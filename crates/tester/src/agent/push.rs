@@ -1,4 +1,4 @@
-//! Copies this program to a host that has none, or another version.
+//! Copies this program to a host that lacks it or has another version.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -18,13 +18,14 @@ use crate::hash::sha256_of;
 use crate::lab::hosts::Reach;
 use crate::lab::process;
 
-/// Copies the program `file`, [`OWN`](super::program::OWN) for the one that runs, to a host that is reached by ssh, unless it is there already:
-/// to `~/.cache/dns64bench/SHA256/dns64bench`, checked by its SHA-256 before it gets this name. Returns its path there,
-/// for [`Options::program`]; `None` for a host on this machine, which needs no copy.
+/// Copies the program `file` ([`OWN`](super::program::OWN) for the running one) to a host that is reached by ssh,
+/// unless it is already there. The path is `~/.cache/dns64bench/SHA256/dns64bench`; the copy is renamed to it after its
+/// SHA-256 has been verified. Returns the path on the host for [`Options::program`]; `None` for a host on this machine,
+/// which needs no copy.
 ///
 /// # Errors
 ///
-/// As [`Link::open`](super::link::Link::open); or the copy fails.
+/// Those of [`Link::open`](super::link::Link::open); or the copy fails.
 pub fn push(
     host: &str,
     reach: &Reach,
@@ -66,7 +67,7 @@ fn copy(reach: &Reach, target: &str, file: &Path, options: &Options) -> Result<S
     copying.run(source, Outlet::new(stdin).map_err(start)?, options)
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct Copying<'a> {
     said: Receiver<String>,
     stderr: Tail,
@@ -84,7 +85,7 @@ impl Copying<'_> {
         loop {
             let octets = source.fill_buf();
             let octets = octets.map_err(|error| Trouble::Push(error.to_string()))?;
-            // Whoever reads no more says why at the end.
+            // A write error is explained by the process at its end.
             let is_over = octets.is_empty() || to.write(octets, deadline_ns).is_err();
             let n = octets.len();
             source.consume(n);
@@ -99,8 +100,8 @@ impl Copying<'_> {
         }
     }
 
-    /// The next line of the script, those of profiles left aside: `None` if it is `go_on`, the path if it is `found` and
-    /// not the same.
+    /// Reads lines until one starts with `found` or `go_on`, and skips the output of shell profiles. Returns the path
+    /// after `found`; `None` for `go_on`.
     fn line(
         &mut self,
         go_on: &str,
@@ -124,7 +125,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Why there is no line.
+    /// Returns why no line arrived.
     fn trouble(&mut self, limit_ns: Nanos, deadline_ns: Nanos) -> Trouble {
         let is_late = MonotonicClock.now() >= deadline_ns;
         let status = match is_late {
@@ -153,15 +154,15 @@ impl Copying<'_> {
 impl Drop for Copying<'_> {
     fn drop(&mut self) {
         if process::wait(&mut self.child, END_PATIENCE).is_none() {
-            // It has not been waited for, so the number of its group is still its own.
+            // It has not been waited for, so the ID of its group is still its own.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             process::kill(&mut self.child);
         }
     }
 }
 
-/// What runs on the host, in one line, because not every login shell takes more. A transfer that is cut off does not have
-/// the SHA-256 and leaves nothing.
+/// The script that runs on the host, in one line, because not every login shell accepts more. An interrupted transfer
+/// fails the SHA-256 check and leaves no file.
 fn script(sha256: &str) -> String {
     format!(
         "umask 077; d=\"$HOME/.cache/dns64bench/{sha256}\"; f=\"$d/dns64bench\"; \
@@ -175,7 +176,7 @@ fn script(sha256: &str) -> String {
     )
 }
 
-/// Lines of at most 4 KiB, until the stream ends.
+/// Reads lines of at most 4 KiB until the stream ends.
 fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     let mut from = BufReader::new(from);
@@ -198,7 +199,7 @@ const SEND: &str = "dns64bench-push-send";
 const COPY_LIMIT: Nanos = 600 * SECOND;
 const END_PATIENCE: Nanos = 5 * SECOND;
 const LINE_MAX: u64 = 4096;
-/// A profile that prints more than this is not read.
+/// A longer output of a shell profile is an error.
 const LINES_MAX: usize = 1000;
 
 #[cfg(test)]
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_on_this_machine_needs_no_copy() {
+    fn host_on_this_machine_needs_no_copy() {
         let options = Options::new("test");
         for reach in [Reach::Local, Reach::Netns("x".into())] {
             let pushed = push("h", &reach, Path::new("/no/such/file"), &options);
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_named() {
+    fn unreadable_program_file_is_named() {
         let options = Options::new("test");
         let reach = Reach::Ssh("gen1".into());
         let error = push("gen1", &reach, Path::new("/no/such/file"), &options).unwrap_err();

@@ -1,4 +1,4 @@
-//! The agent's end of the connection: admits the controller, then carries out its requests in order.
+//! The agent's end of the connection: admits the controller, then executes its requests in order.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use super::frame::{self, FrameError, Kind};
 use super::handshake::{Answer, Call, Hello, Refusal, VERSION, Welcome};
 use crate::PROGRAM;
 
-/// What an agent does on its host.
+/// Requests that an agent executes on its host.
 pub trait Work {
-    /// Carries out a request. The agent's `interrupted` flag becomes true when nobody waits for it any more.
+    /// Executes a request. The agent's `interrupted` flag becomes true when the controller has gone.
     ///
     /// # Errors
     ///
-    /// Why it was not done, for the controller; the connection goes on.
+    /// Why the request failed, for the controller; the connection continues.
     fn handle(&mut self, request: Value) -> Result<Done, String>;
 }
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
     /// The reply, at most [`frame::PAYLOAD_MAX`] octets as JSON.
     pub reply: Value,
-    /// What follows it, of any length.
+    /// Blobs that follow the reply, of any length.
     pub blobs: Vec<Vec<u8>>,
 }
 
-/// Why an agent does not go on.
+/// Why an agent stops serving.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The connection is not one any more.
+    /// The connection is broken.
     #[error("the connection to the controller is unusable: {0}")]
     Frame(#[from] FrameError),
-    /// The controller says what cannot be said here.
+    /// The controller sent an invalid message.
     #[error("the controller broke the protocol: {0}")]
     Protocol(String),
-    /// The controller was refused, and told so.
+    /// The controller was refused, and was told why.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
-/// Serves one controller until `input` ends or `interrupted` is true, which it becomes when `input` ends, even
-/// while a request is carried out. `admit` decides whether the controller is served; one that speaks another
-/// version of the protocol never is.
+/// Serves one controller until `input` ends or `interrupted` is true. The end of `input` sets `interrupted`, even while
+/// a request is executed. `admit` decides whether the controller is served; a controller with another protocol version
+/// never is.
 ///
 /// `input` is read by a thread of its own, which ends with it.
 ///
 /// # Errors
 ///
-/// The controller is refused, breaks the protocol, or its connection breaks within a frame.
+/// The controller is refused, violates the protocol, or its connection ends inside a frame.
 pub fn serve(
     input: impl Read + Send + 'static,
     mut output: impl Write,
@@ -107,7 +107,7 @@ fn admitted(
     }
 }
 
-/// Sends what came of a request; a reply that does not fit a frame has failed.
+/// Sends the result of a request; a reply that does not fit a frame is an error.
 fn answer(output: &mut impl Write, id: u64, done: Result<Done, String>) -> Result<(), FrameError> {
     let done = match done {
         Ok(done) => done,
@@ -133,7 +133,7 @@ fn answer(output: &mut impl Write, id: u64, done: Result<Done, String>) -> Resul
     }
 }
 
-/// The end of a long error says most.
+/// Builds the answer for a failed request. A long error loses its beginning, because its end is more informative.
 fn failed(id: u64, mut error: String) -> Answer {
     if error.len() > ERROR_MAX {
         let from = error.len() - ERROR_MAX;
@@ -148,7 +148,7 @@ fn send(output: &mut impl Write, answer: &Answer) -> Result<(), FrameError> {
     frame::write(output, Kind::Message, &text)
 }
 
-/// Calls that have come, with the moment of their arrival.
+/// Queue of received calls, with their arrival times.
 struct Inbox {
     calls: Receiver<Result<(Call, Nanos), AgentError>>,
     interrupted: Arc<AtomicBool>,
@@ -160,7 +160,7 @@ impl Inbox {
         let ended = Arc::clone(&interrupted);
         std::thread::spawn(move || {
             if let Err(error) = receive(&mut input, &sender) {
-                // A full inbox has its own fault, which is told instead.
+                // A full queue has its own fault, which is reported instead.
                 let _ = sender.try_send(Err(error));
             }
             ended.store(true, Ordering::Relaxed);
@@ -168,11 +168,11 @@ impl Inbox {
         Self { calls, interrupted }
     }
 
-    /// The next call; `None` when there will be no other.
+    /// Returns the next call; `None` after the last one.
     fn next(&self) -> Result<Option<(Call, Nanos)>, AgentError> {
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
-                // Nobody waits for the calls; a fault is worth telling.
+                // The remaining calls are discarded, but a fault is reported.
                 let fault = self.calls.try_iter().find_map(Result::err);
                 return fault.map_or(Ok(None), Err);
             }
@@ -206,12 +206,12 @@ fn receive(
     Ok(())
 }
 
-/// Calls that may wait: the controller sends one and waits for its answer.
+/// Capacity of the queue of calls: the controller sends one and waits for its answer.
 const WAITING_MAX: usize = 16;
-/// How soon a signal is noticed while nothing is to be done; the end of the input is at once. Seldom, because that is while
-/// other hosts send.
+/// Interval at which an idle agent checks for signals; the end of the input is detected at once. It is long because
+/// other hosts measure at that time.
 const POLL: Duration = Duration::from_secs(1);
-/// Octets of an error that is told.
+/// Largest error text in octets.
 const ERROR_MAX: usize = 1 << 16;
 
 #[cfg(test)]

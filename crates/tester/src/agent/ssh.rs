@@ -1,4 +1,4 @@
-//! How a program is started on a host: the words of the command, and what they are made of.
+//! Builds the command that starts a program on a host.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,29 +14,30 @@ use crate::lab::machine::Machine;
 use crate::lab::process::find_program;
 use crate::lab::{OwnedDir, server};
 
-/// Replaces `ssh`, as `GIT_SSH_COMMAND` does for git: words with spaces between them, such as `ssh -F lab.config`.
+/// Environment variable that replaces `ssh`, as `GIT_SSH_COMMAND` does for git: words separated by spaces, such as
+/// `ssh -F lab.config`.
 pub const VARIABLE: &str = "DNS64BENCH_SSH";
 
-/// How to reach agents; the same for all hosts of a plan.
+/// How agents are reached; the same for all hosts of a plan.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the controller calls itself. Whoever finds the host in use is told so.
+    /// Description of the controller, shown to others that find the host in use.
     pub controller: String,
-    /// The words that start ssh: `ssh`, or what [`VARIABLE`] says.
+    /// The ssh command: `ssh`, or the value of [`VARIABLE`].
     pub ssh: Vec<String>,
-    /// The program on the host. `None` is `dns64bench` as the host's PATH knows it, and the program that runs for
-    /// a host on this machine; [`push`](super::push::push) says where it has put a copy.
+    /// Path of the program on the host. `None` means `dns64bench` in the host's PATH, and the running program for a
+    /// host on this machine; [`push`](super::push::push) returns the path of a copy.
     pub program: Option<String>,
-    /// How long a host may take to answer at first, connecting and authentication included.
+    /// Time limit for the first answer of a host, connection and authentication included.
     pub open_limit_ns: Nanos,
-    /// Becomes true when the user ends what this is for: nobody waits for a host any more.
+    /// Becomes true when the user interrupts the operation; then no host is waited for any more.
     pub interrupted: Arc<AtomicBool>,
-    /// Where ssh keeps the sockets of shared connections; none if there can be no such place.
+    /// Directory of the sockets of shared connections; `None` if unavailable.
     control: Option<Arc<OwnedDir>>,
 }
 
 impl Options {
-    /// The usual ones, for a controller that does this: "plan x.toml".
+    /// Default options for a controller with this purpose: "plan x.toml".
     pub fn new(purpose: &str) -> Self {
         let variable = std::env::var(VARIABLE).unwrap_or_default();
         Self {
@@ -50,7 +51,7 @@ impl Options {
     }
 }
 
-/// "root@ctl, PID 7, plan x.toml"
+/// Formats the description: "root@ctl, PID 7, plan x.toml".
 fn controller(purpose: &str) -> String {
     let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     let user = variable("USER").or_else(|| variable("LOGNAME"));
@@ -61,7 +62,7 @@ fn controller(purpose: &str) -> String {
     format!("{user}@{host}, PID {pid}, {purpose}")
 }
 
-/// The words that start ssh, by what [`VARIABLE`] says.
+/// Splits the value of [`VARIABLE`] into the words of the ssh command.
 fn words(variable: &str) -> Vec<String> {
     let words: Vec<_> = variable.split_whitespace().map(str::to_owned).collect();
     match words.is_empty() {
@@ -70,7 +71,7 @@ fn words(variable: &str) -> Vec<String> {
     }
 }
 
-/// The command that starts the agent of a host.
+/// Builds the command that starts the agent of a host.
 pub(super) fn agent(reach: &Reach, sudo: bool, options: &Options) -> Result<Command, Trouble> {
     let mut words: Vec<String> = Vec::new();
     if sudo {
@@ -100,9 +101,9 @@ pub(super) fn agent(reach: &Reach, sudo: bool, options: &Options) -> Result<Comm
     Ok(command)
 }
 
-/// The command by which ssh has the login shell of `target` run a line.
+/// Builds the ssh command that runs a line in the login shell of `target`.
 pub(super) fn remote(target: &str, line: &str, options: &Options) -> Result<Command, Trouble> {
-    // ssh would take it for an option, and there are options that run programs.
+    // ssh would parse it as an option, and some options run programs.
     let strange = |c: char| c.is_whitespace() || c.is_control();
     if target.is_empty() || target.starts_with('-') || target.contains(strange) {
         return Err(Trouble::Target);
@@ -121,14 +122,14 @@ pub(super) fn remote(target: &str, line: &str, options: &Options) -> Result<Comm
     Ok(command)
 }
 
-/// The sockets of shared connections. None if the kernel would not take such a path.
+/// Path of the sockets of shared connections; `None` if it is too long for the kernel.
 fn control_path(directory: &OwnedDir) -> Option<String> {
     let path = text(&directory.path.join("%C"));
     let usable = path.len() <= CONTROL_PATH_MAX && !path.contains([' ', '"', '\\', '$']);
     usable.then_some(path)
 }
 
-/// A word for a shell, as it is if no shell could misunderstand it.
+/// Quotes a word for a shell if necessary.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:=@".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -141,7 +142,7 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Nobody is asked anything, no key is accepted unseen, and a connection that died is noticed within 10 s (ssh_config(5)).
+/// ssh never prompts, never accepts an unknown host key, and detects a dead connection within 10 s (ssh_config(5)).
 const OPTIONS: [&str; 5] = [
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -149,11 +150,11 @@ const OPTIONS: [&str; 5] = [
     "ServerAliveInterval=2",
     "ServerAliveCountMax=5",
 ];
-/// A socket's path has 107 octets (unix(7)). `%C` becomes 40, and ssh adds a dot and 16 while it makes the
-/// socket (mux.c).
+/// A socket's path has at most 107 octets (unix(7)). `%C` expands to 40, and ssh appends a dot and 16 characters while
+/// it creates the socket (mux.c).
 const CONTROL_PATH_MAX: usize = 107 - 17 - 40 + 2;
-/// Connecting may take 10 s; authentication, a busy host and an agent that waits for the end of another one take
-/// some more.
+/// 10 s for the connection, and the rest for authentication, a busy host and an agent that waits for the end of another
+/// one.
 const OPEN_LIMIT: Nanos = 40 * SECOND;
 
 #[cfg(test)]
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn ssh_asks_nobody_and_runs_the_agent() {
+    fn ssh_never_prompts_and_runs_the_agent() {
         let reach = Reach::Ssh("root@gen1".into());
         let command = agent(&reach, true, &options()).unwrap();
         assert_eq!(
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn another_ssh_and_a_pushed_program_are_used() {
+    fn custom_ssh_command_and_pushed_program_are_used() {
         let options = Options {
             ssh: words(" ssh  -F /path/config "),
             program: Some("/home/o'hara/x".into()),
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_shared_where_a_socket_fits() {
+    fn connections_are_shared_if_the_socket_path_fits() {
         let with = Options {
             control: server::workdir("ssh-test").ok().map(Arc::new),
             ..options()
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_entered_and_this_machine_needs_no_other_program() {
+    fn namespace_is_entered_and_this_machine_uses_its_own_program() {
         let options = Options {
             program: Some("/x/dns64bench".into()),
             ..options()
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_would_take_for_an_option_is_no_target() {
+    fn target_that_looks_like_an_ssh_option_is_refused() {
         for target in ["", "-oProxyCommand=id", "a b", "a\n"] {
             let error = remote(target, "true", &options()).unwrap_err();
             assert_eq!(error, Trouble::Target, "{target:?}");
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_named_with_its_process() {
+    fn description_of_the_controller_has_its_process_id() {
         let name = controller("plan x.toml");
         let pid = format!(", PID {}, plan x.toml", std::process::id());
         assert!(name.contains('@') && name.ends_with(&pid), "{name}");

@@ -1,4 +1,4 @@
-//! What can go wrong between controller and agent: told apart, and each with its remedy.
+//! Errors between controller and agent, each with its remedy.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
@@ -11,90 +11,90 @@ use crate::PROGRAM;
 use crate::lab::hosts::Reach;
 use crate::quantity::Span;
 
-/// What went wrong with which host.
+/// An error of the connection to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkError {
     /// The host's name in the plan.
     pub host: String,
     /// How it is reached.
     pub reach: Reach,
-    /// What went wrong.
+    /// The error.
     pub trouble: Trouble,
 }
 
-/// What can go wrong with a host. Texts are those of ssh, a shell or an agent, without control characters.
+/// Errors of a host. Texts are those of ssh, a shell or an agent, without control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The ssh destination cannot be one.
+    /// Invalid ssh destination.
     Target,
-    /// The program that would start the agent cannot be started here.
+    /// The local program that starts the agent cannot be started.
     Start(String),
     /// The host's name cannot be resolved.
     UnknownName(String),
-    /// Nothing, or a refusal, answers at its port.
+    /// The connection times out or is refused.
     Unreachable(String),
-    /// The host's key is not known here.
+    /// The host key is not in the local list of known hosts.
     HostKeyUnknown,
-    /// The host's key is another one than before.
+    /// The host key has changed.
     HostKeyChanged,
     /// The host accepts no key of this user.
     PermissionDenied(String),
-    /// There is no such network namespace.
+    /// The network namespace does not exist.
     NoNamespace,
     /// The host has no dns64bench.
     NoProgram(String),
-    /// Its dns64bench cannot be executed.
+    /// Its dns64bench is not executable.
     NotExecutable(String),
-    /// sudo wants a password, or does not allow it.
+    /// sudo requires a password, or does not allow the command.
     Sudo(String),
-    /// The agent speaks another version of the protocol.
+    /// The agent uses another protocol version.
     OtherVersion {
-        /// Its version of the protocol.
+        /// Its protocol version.
         version: u32,
-        /// Its version of the program.
+        /// Its program version.
         tester: String,
     },
     /// Another agent runs there.
     InUse {
-        /// Whose, as its controller calls itself.
+        /// Description of its controller.
         by: String,
     },
     /// The agent refuses for another reason.
     Refused(String),
-    /// The host has sent something else before the agent's first frame.
+    /// The host sent other output before the agent's first frame.
     Garbage(String),
-    /// It did not answer in time. The connection was ended.
+    /// The agent did not answer in time. The connection was closed.
     Silent {
-        /// The time it had.
+        /// The time limit.
         limit_ns: Nanos,
-        /// What was said last on standard error.
+        /// Last output on standard error.
         said: String,
     },
-    /// ssh ended for a reason that is not known here.
+    /// ssh ended for an unknown reason.
     Ssh(String),
     /// The connection was lost.
     Lost(String),
     /// The agent ended.
     Died {
-        /// How: "exit status: 4".
+        /// Its exit status: "exit status: 4".
         how: String,
-        /// What was said last on standard error.
+        /// Last output on standard error.
         said: String,
     },
-    /// The agent has sent what does not belong there.
+    /// The agent sent an unexpected message.
     Protocol(String),
-    /// The request cannot be sent; the connection goes on.
+    /// The request cannot be sent; the connection continues.
     Unfit(String),
-    /// The user ended it. The connection was ended.
+    /// The user interrupted it. The connection was closed.
     Interrupted,
-    /// The agent did not do what was asked; the connection goes on.
+    /// The agent failed to execute the request; the connection continues.
     Failed(String),
     /// The program cannot be copied to the host.
     Push(String),
 }
 
 impl Trouble {
-    /// Whether the connection goes on.
+    /// Returns whether the connection continues.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Unfit(_) | Self::Failed(_))
     }
@@ -168,7 +168,7 @@ impl fmt::Display for LinkError {
 }
 
 impl LinkError {
-    /// What concerns the agent itself.
+    /// Formats the errors that concern the agent itself.
     fn tell_agent(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -214,12 +214,12 @@ impl LinkError {
             Trouble::Unfit(what) => write!(f, "the request cannot be sent: {what}"),
             Trouble::Failed(why) => f.write_str(why),
             Trouble::Push(why) => write!(f, "cannot copy dns64bench to {target}: {why}"),
-            // Told before.
+            // Formatted by the caller.
             _ => Ok(()),
         }
     }
 
-    /// How the same program gets there.
+    /// How to install the same program on the host.
     fn install(&self, target: &str) -> String {
         match &self.reach {
             Reach::Ssh(_) => format!(
@@ -232,7 +232,7 @@ impl LinkError {
     }
 }
 
-/// "; last output:" and the text, if there is one.
+/// "; last output:" and the text, or nothing if it is empty.
 fn last(said: &str) -> String {
     match said.is_empty() {
         true => "; there was no error message".to_owned(),
@@ -240,22 +240,22 @@ fn last(said: &str) -> String {
     }
 }
 
-/// What is known of a process that reached an agent and has ended.
+/// State of a process that connected to an agent and has ended.
 #[derive(Debug)]
 pub(super) struct Remains<'a> {
     /// How it reached the host.
     pub(super) reach: &'a Reach,
-    /// Whether the agent had been heard.
+    /// Whether the agent completed the handshake.
     pub(super) greeted: bool,
-    /// How it ended, if that is known.
+    /// Its exit status, if known.
     pub(super) status: Option<ExitStatus>,
-    /// What was said on standard error.
+    /// Its output on standard error.
     pub(super) stderr: &'a str,
 }
 
 impl Remains<'_> {
-    /// Why it has ended, by exit status and the texts of OpenSSH, sudo, shells and ip-netns(8). What is not known is
-    /// shown as it is.
+    /// Returns why it has ended, derived from the exit status and the messages of OpenSSH, sudo, shells and
+    /// ip-netns(8). Unknown messages are shown unchanged.
     pub(super) fn trouble(&self) -> Trouble {
         let said = tail(self.stderr);
         let code = self.status.and_then(|status| status.code());
@@ -265,7 +265,7 @@ impl Remains<'_> {
         }
         let killed = self.status.and_then(killed_by);
         if let (Reach::Ssh(_), Some(how)) = (self.reach, &killed) {
-            // What the agent had of it would be its own exit status.
+            // If only the agent had been killed, ssh would have exited with a status.
             return Trouble::Lost(format!("ssh was {how}"));
         }
         if by_ssh {
@@ -283,7 +283,7 @@ impl Remains<'_> {
         Trouble::Died { how, said }
     }
 
-    /// A connection that did not come about.
+    /// Classifies a failed ssh connection.
     fn of_ssh(&self, said: String) -> Trouble {
         let has = |text: &str| self.stderr.contains(text);
         let line = |text: &str| self.line(|line| line.contains(text)).unwrap_or_default();
@@ -306,7 +306,7 @@ impl Remains<'_> {
         }
     }
 
-    /// An agent that was not started.
+    /// Classifies a failed start of the agent.
     fn of_start(&self, code: Option<i32>) -> Option<Trouble> {
         let line = |wanted: fn(&str) -> bool| self.line(wanted);
         if let Some(said) = line(|line| line.contains("Cannot open network namespace")) {
@@ -319,7 +319,7 @@ impl Remains<'_> {
                 false => Trouble::Sudo(said),
             });
         }
-        // What shells exit with (POSIX.1-2017, Shell Command Language, section 2.8.2).
+        // Exit statuses of shells (POSIX.1-2017, Shell Command Language, section 2.8.2).
         match code {
             Some(127) => Some(Trouble::NoProgram(tail(self.stderr))),
             Some(126) => Some(Trouble::NotExecutable(tail(self.stderr))),
@@ -327,7 +327,7 @@ impl Remains<'_> {
         }
     }
 
-    /// The first such line.
+    /// Returns the first matching line.
     fn line(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
         let line = self.stderr.lines().find(|line| wanted(line.trim()))?;
         Some(printable(line.trim()))
@@ -339,7 +339,7 @@ fn killed_by(status: ExitStatus) -> Option<String> {
     Some(format!("killed by signal {signal}"))
 }
 
-/// The last lines of a text, printable.
+/// Last lines of a text, printable.
 pub(super) fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(str::trim_end).collect();
     let lines = lines.iter().filter(|line| !line.is_empty());
@@ -347,16 +347,16 @@ pub(super) fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
-/// A text of somebody else, without what would control a terminal, and not too long.
+/// Removes control characters from a foreign text and shortens it.
 pub(super) fn printable(text: &str) -> String {
     let harmless = |c: char| if c.is_control() { '?' } else { c };
     text.chars().take(TEXT_MAX).map(harmless).collect()
 }
 
-/// What ssh exits with when it failed itself (ssh(1)).
+/// Exit status of ssh for its own errors (ssh(1)).
 const SSH_FAILED: i32 = 255;
 const TAIL_LINES: usize = 8;
-/// Characters of a line that are shown.
+/// Longest line that is shown, in characters.
 const TEXT_MAX: usize = 2000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The engine: query octets in, reply octets out, without sockets or clocks.
+//! The authority's engine: turns a query into a reply, both as octets, without sockets or clocks.
 
 use std::net::Ipv4Addr;
 
@@ -13,33 +13,32 @@ use super::counts::{Asked, AuthorityCounts, Kind};
 use super::fast::Fast;
 use super::zone::{Found, Place, ZoneConfig, ns_rdata, soa_rdata};
 
-/// How a query came.
+/// Transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// As a datagram.
+    /// A datagram.
     Udp,
-    /// Over a connection.
+    /// A connection.
     Tcp,
 }
 
-/// What became of a query.
+/// Outcome of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
     /// Octets of the reply; 0 means no reply.
     pub len: usize,
-    /// What it asked for, if that is the name of an address.
+    /// The queried address and type, if the name encodes an address.
     pub asked: Option<Asked>,
 }
 
-/// TTL of records unless asked otherwise: longer than any trial, so that the cached name of a
-/// trial stays cached.
+/// Default TTL of records: longer than any trial, so that the cached name of a trial stays cached.
 pub const TTL_DEFAULT_S: u32 = 3600;
 
-/// TTL of negative answers unless asked otherwise. RFC 6147 section 5.1.7 bounds the TTL of a
-/// synthesised answer by it, so it is as long.
+/// Default TTL of negative answers. It is as long as [`TTL_DEFAULT_S`], because RFC 6147 section 5.1.7 limits the TTL
+/// of a synthesised answer to it.
 pub const NEGATIVE_TTL_DEFAULT_S: u32 = TTL_DEFAULT_S;
 
-/// An authoritative server of one zone whose answers follow from the names.
+/// An authoritative server of one zone whose answers are computed from the names.
 #[derive(Clone, Debug)]
 pub struct Authority {
     config: ZoneConfig,
@@ -48,7 +47,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// An authority that has counted nothing yet.
+    /// Creates an authority with all counters at zero.
     pub fn new(config: ZoneConfig) -> Self {
         Self {
             fast: Fast::new(&config),
@@ -57,20 +56,20 @@ impl Authority {
         }
     }
 
-    /// What it has counted so far.
+    /// Returns the counters.
     pub fn counts(&self) -> AuthorityCounts {
         self.counts
     }
 
-    /// What all names of the zone end with.
+    /// The suffix of all names of the zone.
     pub(super) fn suffix(&self) -> Name<'_> {
         self.config.zone.suffix.as_name()
     }
 
     /// Writes the reply to `query` into `out`.
     ///
-    /// `out` should hold [`REPLY_LEN_MAX`](super::REPLY_LEN_MAX) octets. In a shorter one a reply that does not fit
-    /// becomes one with TC set.
+    /// `out` should hold [`REPLY_LEN_MAX`](super::REPLY_LEN_MAX) octets. In a shorter buffer, a reply that does not fit
+    /// is truncated and has TC set.
     pub fn answer(&mut self, query: &[u8], out: &mut [u8], transport: Transport) -> Answered {
         let fast = self.fast.answer(&self.config, query, out);
         let answered = match fast {
@@ -89,7 +88,7 @@ impl Authority {
         answered
     }
 
-    /// Answers a query of any shape. Where [`Fast`] answers, the octets are the same.
+    /// Answers any query. If [`Fast`] answers it, the octets are the same.
     fn answer_any(&mut self, query: &[u8], out: &mut [u8]) -> Answered {
         let Some(reply) = self.decide(query) else {
             self.counts.ignored += 1;
@@ -98,17 +97,17 @@ impl Authority {
         let rtype = reply.question.map_or(Rtype(0), |question| question.rtype);
         self.count(rtype, reply.verdict.kind());
         Answered {
-            // A buffer without room for a header gets nothing.
+            // No reply if the buffer has no room for a header.
             len: self.write(&reply, out).unwrap_or(0),
             asked: reply.host.map(|address| Asked { address, rtype }),
         }
     }
 
-    /// One rung for each rule; the first that applies decides. `None` is silence.
+    /// Applies the rules in order; the first match decides. `None` means no reply.
     fn decide<'q>(&self, query: &'q [u8]) -> Option<Reply<'q>> {
         let header = Header::parse(query).ok()?;
         if header.qr() {
-            // Two servers that answer each other's replies would never end.
+            // A reply to a reply could start an endless loop between two servers.
             return None;
         }
         let mut reply = Reply {
@@ -193,7 +192,7 @@ impl Authority {
         builder.record(section, owner, rtype, Class::IN, ttl_s, rdata)
     }
 
-    /// Where the suffix stands in a question for a name within it: at its end.
+    /// Offset of the suffix in a query for a name inside the zone: at the end of the name.
     fn suffix_at(&self, question: &Question<'_>) -> u16 {
         let suffix_len = self.config.zone.suffix.as_wire().len();
         let at = HEADER_LEN + question.name.wire_len() - suffix_len;
@@ -218,14 +217,14 @@ impl Authority {
     }
 }
 
-/// A reply that has been decided on, not written yet.
+/// A reply before it is written.
 struct Reply<'q> {
     header: Header,
-    /// The question to repeat, if it could be read.
+    /// The question to repeat, if it could be parsed.
     question: Option<Question<'q>>,
-    /// The address that its name stands for.
+    /// The address encoded in its name.
     host: Option<Ipv4Addr>,
-    /// The OPT record to answer, if there is one.
+    /// The OPT record of the query, if present.
     opt: Option<Opt<'q>>,
     verdict: Verdict,
 }
@@ -235,8 +234,8 @@ impl Reply<'_> {
         Self { verdict, ..self }
     }
 
-    /// Header bits: RD is copied (RFC 1035 section 4.1.1), CD too (RFC 4035 section 3.1.6); there
-    /// is no recursion, and only what the zone says is authoritative.
+    /// Header bits: RD is copied (RFC 1035 section 4.1.1), CD too (RFC 4035 section 3.1.6). RA is never set, and AA
+    /// only on data of the zone.
     fn flags(&self) -> Flags {
         let rcode = match self.verdict {
             Verdict::Error(rcode) => rcode,
@@ -270,7 +269,7 @@ impl Reply<'_> {
 
 enum Verdict {
     Error(Rcode),
-    /// An EDNS version that is not spoken here (RFC 6891 section 6.1.3).
+    /// Unsupported EDNS version (RFC 6891 section 6.1.3).
     BadVersion,
     Found(Found),
 }

@@ -1,11 +1,11 @@
-//! How an authority misbehaves on purpose: which replies it delays, loses or spoils.
+//! Deliberate faults of an authority: which replies it delays, drops or alters.
 //!
 //! ```text
-//! text <--> Behaviour (what was asked for) --its file read--> Rules: (number of the name, type) -> Act
+//! text <--> Behaviour (as configured) --reads its file--> Rules: (number of the name, type) -> Act
 //! ```
 //!
-//! The number of a name and the type of the question decide alone, with a seed, so a repeated question
-//! meets the same fault, and shares are exact.
+//! The fault depends only on the number of the name, the type of the question and a seed. So a repeated query meets the
+//! same fault, and shares are exact.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,36 +18,36 @@ use dns64_wire::codes::Rtype;
 use crate::namespace::{Share, dealt, fit_together};
 use crate::quantity::{self, ValueError};
 
-/// What an authority does beside answering. The default is nothing.
+/// Deliberate faults of an authority. The default is none.
 ///
-/// Its text is a list such as `delay=5ms+-1ms,loss=0.1%,servfail=1%`, or `none`: keys of
-/// [`Fault::KEYS`] with shares of the names, `delay`, and a `seed`.
+/// Its text form is a list such as `delay=5ms+-1ms,loss=0.1%,servfail=1%`, or `none`: keys of [`Fault::KEYS`] with
+/// shares of the names, `delay`, and a `seed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour {
-    /// How long each reply over UDP is held back.
+    /// Delay of each reply over UDP.
     pub delay: Delay,
-    /// Share of the names that meets each fault, in the order of [`Fault::KEYS`]: they are [`dealt`]
-    /// out in this order, so no question meets two of them.
+    /// Share of the names for each fault, in the order of [`Fault::KEYS`]. The shares are [`dealt`] in this order, so
+    /// each query meets at most one fault.
     shares: [Share; FAULTS],
-    /// How much longer a reply is held back that others overtake.
+    /// Additional delay of a reordered reply.
     hold_ns: Nanos,
-    /// Other seeds choose other names.
+    /// Selects the names: another seed selects other names.
     seed: u64,
 }
 
-/// How long replies are held back.
+/// Delay of replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// Each as long; 0 for none.
+    /// A constant delay; 0 for none.
     Fixed(Nanos),
-    /// Evenly spread around a middle.
+    /// Uniformly distributed around a mean.
     Jittered {
-        /// The middle.
+        /// The mean.
         middle_ns: Nanos,
-        /// Up to this much shorter or longer.
+        /// Largest deviation from the mean.
         spread_ns: Nanos,
     },
-    /// Drawn from a distribution, which a file gives by its quantiles.
+    /// Drawn from a distribution whose quantiles are in a file.
     File(PathBuf),
 }
 
@@ -57,28 +57,28 @@ impl Default for Delay {
     }
 }
 
-/// What is wrong with a reply.
+/// A fault of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is not sent (UDP only).
     Lost,
-    /// It says SERVFAIL.
+    /// Its RCODE is SERVFAIL.
     ServFail,
-    /// It says REFUSED.
+    /// Its RCODE is REFUSED.
     Refused,
-    /// It has TC set and no records; over TCP it is whole.
+    /// It has TC set and no records; over TCP it is complete.
     Truncated,
-    /// It is held back, so that later ones overtake it (UDP only).
+    /// It is delayed so that later replies overtake it (UDP only).
     Reordered,
     /// It is sent twice (UDP only).
     Duplicated,
 }
 
-/// Kinds of faults.
+/// Number of fault types.
 const FAULTS: usize = Fault::KEYS.len();
 
 impl Fault {
-    /// All of them with their keys, in the order in which shares are dealt out.
+    /// All faults with their keys, in the order in which the shares are dealt.
     pub const KEYS: [(Self, &'static str); 6] = [
         (Self::Lost, "loss"),
         (Self::ServFail, "servfail"),
@@ -90,17 +90,17 @@ impl Fault {
 }
 
 impl Behaviour {
-    /// Whether the authority answers as it should.
+    /// Returns whether the authority has no deliberate faults.
     pub fn is_none(&self) -> bool {
         self.delay == Delay::default() && self.shares == [Share::NONE; FAULTS]
     }
 
-    /// The share of the names that meets a fault.
+    /// Share of the names that meets a fault.
     pub fn share(&self, fault: Fault) -> Share {
         self.shares[fault as usize]
     }
 
-    /// The delay if it is the only fault and the same for every reply; 0 for none at all.
+    /// The delay if it is constant and the only fault; 0 without any fault.
     pub fn only_delay_ns(&self) -> Option<Nanos> {
         match self.delay {
             Delay::Fixed(delay_ns) if self.shares == [Share::NONE; FAULTS] => Some(delay_ns),
@@ -220,24 +220,24 @@ impl fmt::Display for Behaviour {
     }
 }
 
-/// A [`Behaviour`] with its file read: decides what becomes of each reply.
+/// A [`Behaviour`] whose file has been read: decides the fate of each reply.
 #[derive(Clone, Debug)]
 pub struct Rules {
     behaviour: Behaviour,
-    /// Of the delays, if they come from a file: rising shares from none to all, and the delay at each.
+    /// Quantiles of the delay, if it comes from a file: shares in ascending order from 0 to 1, and the delay at each.
     quantiles: Vec<(f64, Nanos)>,
 }
 
-/// What becomes of one reply.
+/// Decision on one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// What is wrong with it.
+    /// Its fault.
     pub fault: Option<Fault>,
-    /// How long it is held back over UDP, a reordered one with the time for others to overtake it.
+    /// Its delay over UDP; for a reordered reply this includes the time for others to overtake it.
     pub delay_ns: Nanos,
 }
 
-/// The file of delays cannot be used.
+/// The file of delays is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "delays of the authority: {path}{place}: {reason}; each line has a share and a time, such as \
@@ -247,14 +247,14 @@ pub struct Act {
 pub struct RulesError {
     /// The file.
     pub path: PathBuf,
-    /// From 1; `None` for the whole file.
+    /// Line number from 1; `None` for the whole file.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
 impl Rules {
-    /// Reads the file of the behaviour, if it names one.
+    /// Reads the file of delays, if the behaviour names one.
     ///
     /// # Errors
     ///
@@ -277,16 +277,16 @@ impl Rules {
         })
     }
 
-    /// What was asked for.
+    /// The configured behaviour.
     pub fn behaviour(&self) -> &Behaviour {
         &self.behaviour
     }
 
-    /// What becomes of the reply to a question of type `rtype` for name number `n`. A question without
-    /// a numbered name meets no fault, but the delay.
+    /// Decides on the reply to a query of type `rtype` for name number `n`. A query without a numbered name meets no
+    /// fault except the delay.
     pub fn act(&self, n: Option<u32>, rtype: Rtype) -> Act {
         let Behaviour { shares, seed, .. } = &self.behaviour;
-        // Types have their own places: the A of a name does not share the fate of its AAAA.
+        // Each type has its own positions: the A and the AAAA of a name meet independent faults.
         let place = mix(seed ^ u64::from(rtype.0).wrapping_mul(INCREMENT));
         let number = u64::from(n.unwrap_or(0));
         let at = n.and_then(|_| dealt(shares, number + place % PLACES));
@@ -313,7 +313,7 @@ impl Rules {
         }
     }
 
-    /// Between two quantiles of the file the delay rises evenly.
+    /// Delay at this share; linear between two quantiles of the file.
     fn at_quantile(&self, share: f64) -> Nanos {
         let after = self.quantiles.partition_point(|(known, _)| *known <= share);
         let pair = (after.checked_sub(1)).and_then(|from| self.quantiles.get(from..=after));
@@ -324,13 +324,13 @@ impl Rules {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a part of 10 s at most, from 0 on"
+            reason = "a share of at most 10 s, never negative"
         )]
         let more_ns = (part * (to_ns - from_ns) as f64) as Nanos;
         from_ns + more_ns
     }
 
-    /// No reply is held back for longer.
+    /// The longest delay.
     pub fn delay_ns_max(&self) -> Nanos {
         let delay_ns = match self.behaviour.delay {
             Delay::Fixed(delay_ns) => delay_ns,
@@ -344,16 +344,16 @@ impl Rules {
     }
 }
 
-/// Shares are exact in a million numbers; a type begins somewhere in them.
+/// Shares are exact over a million consecutive numbers; each type starts at its own position.
 const PLACES: u64 = 1_000_000;
 
-/// A number from 0 to below 1.
+/// Maps random bits to a number from 0 to below 1.
 fn unit(random: u64) -> f64 {
-    // As many bits as an f64 holds exactly.
+    // 53 bits are exact in an f64.
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Reads the lines of a file: "50% 2ms". What follows a # is a remark.
+/// Parses the lines of a file: "50% 2ms". A # starts a comment.
 fn quantiles(path: &Path, text: &str) -> Result<Vec<(f64, Nanos)>, RulesError> {
     let refused = |line: Option<usize>, reason: &str| RulesError {
         path: path.to_owned(),

@@ -1,17 +1,17 @@
-//! What an authority counts.
+//! Counters of an authority.
 
 use std::net::Ipv4Addr;
 
 use dns64_wire::codes::Rtype;
 
-/// What the authority has seen, since it began or during a trial.
+/// Queries that the authority received, since its start or during a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct AuthorityCounts {
     /// Queries for AAAA.
     pub aaaa: u64,
     /// Queries for A.
     pub a: u64,
-    /// Queries for anything else.
+    /// Queries for other types.
     pub other: u64,
     /// Answers with records.
     pub answered: u64,
@@ -21,34 +21,33 @@ pub struct AuthorityCounts {
     pub nxdomain: u64,
     /// FORMERR, NOTIMP, REFUSED, BADVERS.
     pub refused: u64,
-    /// Datagrams that got no reply at all: too short, or themselves replies.
+    /// Datagrams without a reply: too short, or replies themselves.
     pub ignored: u64,
-    /// Queries that came over TCP (counted above as well).
+    /// Queries over TCP (included above).
     pub tcp: u64,
-    /// What then became of the replies, where the authority misbehaves on purpose: the figures above
-    /// are of the zone alone.
+    /// Deliberate faults of the replies, if configured: the counters above do not reflect them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misbehaviour: Option<FaultCounts>,
 }
 
-/// Replies that an authority delayed, lost or spoiled on purpose.
+/// Replies that an authority delayed, dropped or altered on purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FaultCounts {
-    /// Held back for any time.
+    /// Delayed by any time.
     pub delayed: u64,
     /// Not sent.
     pub lost: u64,
-    /// SERVFAIL in place of the answer.
+    /// SERVFAIL instead of the answer.
     pub servfail: u64,
-    /// REFUSED in place of the answer.
+    /// REFUSED instead of the answer.
     pub refused: u64,
-    /// TC and no records.
+    /// TC set, without records.
     pub truncated: u64,
-    /// Held back for longer, so that others overtook them.
+    /// Delayed so that others overtook them.
     pub reordered: u64,
     /// Sent twice.
     pub duplicated: u64,
-    /// Not sent because too many replies were held back already: a fault of the Tester.
+    /// Dropped because too many replies were delayed already: a fault of the Tester.
     pub overflowed: u64,
 }
 
@@ -68,17 +67,17 @@ impl FaultCounts {
 }
 
 impl AuthorityCounts {
-    /// All queries of whatever type.
+    /// All queries, of any type.
     pub fn queries(&self) -> u64 {
         self.aaaa + self.a + self.other
     }
 
-    /// Adds what another worker has counted.
+    /// Adds the counters of another worker.
     pub fn add(&mut self, other: Self) {
         *self = self.zip(other, |a, b| a + b);
     }
 
-    /// What has come since an earlier reading of the same counters.
+    /// Returns the increase since an earlier reading of the same counters.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         self.zip(before, |a, b| a - b)
@@ -103,16 +102,16 @@ impl AuthorityCounts {
     }
 }
 
-/// What a question of the common kind is for: a name of the form, class IN.
+/// Name and type of a common query: a name that encodes an address, class IN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The address that the name stands for.
+    /// The address encoded in the name.
     pub address: Ipv4Addr,
     /// The type.
     pub rtype: Rtype,
 }
 
-/// Under what a reply is counted.
+/// The counter for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Answered,

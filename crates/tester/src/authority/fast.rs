@@ -1,8 +1,7 @@
-//! The most common query of resolvers, answered by copying: one question for A or AAAA
-//! of a name of the form, class IN, with a plain OPT record or none.
+//! Fast path for the most common query of resolvers: one question for A or AAAA of a name that encodes an address,
+//! class IN, with a plain OPT record or none. The answer is copied from templates.
 //!
-//! Everything else is left to the general path. What is answered here has the same octets there;
-//! the test at the end holds one against the other.
+//! All other queries take the general path, which gives the same octets for the common query; tests compare both.
 
 use std::net::Ipv4Addr;
 
@@ -17,7 +16,7 @@ use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
 /// Octets of all replies that do not depend on the query.
 #[derive(Clone, Debug)]
 pub(super) struct Fast {
-    /// Octets of a query without OPT; more than any query has if there can be none.
+    /// Length of a query without OPT; longer than any query if the zone can have no such names.
     query_len: usize,
     /// An A record without its data.
     pub(super) a: [u8; RECORD_LEN],
@@ -48,7 +47,7 @@ impl Fast {
         soa[6..10].copy_from_slice(&negative_ttl);
         soa[RECORD_LEN..].copy_from_slice(&soa_rdata(SUFFIX_AT_U16, config.negative_ttl_s));
         let suffix_len = config.zone.suffix.as_wire().len();
-        // Below a suffix this long there are no names of the form.
+        // A longer suffix leaves no room for a name that encodes an address.
         let too_long = suffix_len + 1 + LABEL_BYTES > NAME_LEN_MAX;
         Self {
             query_len: if too_long {
@@ -62,7 +61,7 @@ impl Fast {
         }
     }
 
-    /// Writes the reply to `query` into `out`, if both are as expected.
+    /// Writes the reply to `query` into `out`, if the query is common and the buffer large enough.
     #[inline]
     pub(super) fn answer(
         &self,
@@ -103,8 +102,7 @@ impl Fast {
         })
     }
 
-    /// The address and the type that are asked for, if the query up to its OPT record is of the
-    /// common shape.
+    /// Returns the address and the type of the question, if the query up to its OPT record has the common form.
     #[inline]
     fn asked(&self, config: &ZoneConfig, query: &[u8], edns: Edns) -> Option<(Ipv4Addr, Rtype)> {
         let head = query.first_chunk::<SUFFIX_AT>()?;
@@ -118,7 +116,7 @@ impl Fast {
         }
         let (suffix, rest) = query[SUFFIX_AT..self.query_len].split_last_chunk::<4>()?;
         let own = config.zone.suffix.as_wire();
-        // Length octets are below 64 and so no letters: the wire form compares like the name.
+        // Length octets are below 64 and therefore not letters: the wire format can be compared like the name.
         if suffix != own && !suffix.eq_ignore_ascii_case(own) {
             return None;
         }
@@ -132,15 +130,15 @@ impl Fast {
     }
 }
 
-/// What follows the question of a common query.
+/// The part of a common query after the question.
 #[derive(Clone, Copy)]
 struct Edns {
-    /// With an OPT record, the octet of its flags that holds DO.
+    /// With an OPT record, the octet of its flags that contains DO.
     do_octet: Option<u8>,
 }
 
 impl Edns {
-    /// Nothing, or a plain OPT record of version 0 without options.
+    /// Accepts nothing, or a plain OPT record of version 0 without options.
     #[inline]
     fn of(rest: &[u8]) -> Option<Self> {
         match rest {
@@ -153,7 +151,7 @@ impl Edns {
     }
 }
 
-/// Appends to a reply whose room has been checked.
+/// Appends to a reply; the caller has checked the size of the buffer.
 struct Writer<'a> {
     out: &'a mut [u8; ROOM],
     len: usize,
@@ -173,18 +171,18 @@ pub(super) const RECORD_LEN: usize = 12;
 /// The SOA record of a negative answer.
 pub(super) const SOA_LEN: usize = RECORD_LEN + SOA_RDATA_LEN;
 
-/// Where the suffix stands in a query of the common shape: after header and first label.
+/// Offset of the suffix in a common query: after the header and the first label.
 pub(super) const SUFFIX_AT: usize = 12 + 1 + LABEL_BYTES;
 const SUFFIX_AT_U16: u16 = 28;
 
-/// Room for any reply of this path, see [`super::REPLY_LEN_MAX`].
+/// Size of the largest reply of this path, see [`super::REPLY_LEN_MAX`].
 const ROOM: usize = super::REPLY_LEN_MAX;
 
 /// ANCOUNT, NSCOUNT and ARCOUNT.
 const ANSWER_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 0];
 const NEGATIVE_COUNTS: [u8; 6] = [0, 0, 0, 1, 0, 0];
 
-/// An OPT record of version 0 without options; the octet of DO is the fourth from the end.
+/// An OPT record of version 0 without options; the octet that contains DO is the fourth from the end.
 pub(super) const OPT: [u8; 11] = {
     let [high, low] = UDP_SIZE.to_be_bytes();
     [0, 0, 41, high, low, 0, 0, 0, 0, 0, 0]

@@ -1,4 +1,4 @@
-//! An authority that misbehaves on purpose: what becomes of its replies by its [`Rules`].
+//! An authority with deliberate faults: applies its [`Rules`] to the replies.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::ledger::{Mark, Recorder};
 use super::pending::{PENDING_MAX, Pending};
 use super::zone::Place;
 
-/// The faults of one worker, or of the connections.
+/// Applies the faults of one worker, or of the TCP connections.
 #[derive(Debug)]
 pub struct Faults {
     rules: Arc<Rules>,
@@ -23,19 +23,19 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Faults by these rules.
+    /// Creates the faults for these rules.
     pub fn new(rules: Arc<Rules>) -> Self {
         let counts = FaultCounts::default();
         Self { rules, counts }
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     pub fn counts(&self) -> FaultCounts {
         self.counts
     }
 
-    /// Spoils the reply of `len` octets to `query` if its fault is one of content, over either
-    /// transport; returns the new length and what else becomes of it.
+    /// Alters the reply of `len` octets to `query` if its fault concerns the content, over either transport. Returns
+    /// the new length and the remaining decision.
     pub(super) fn spoil(
         &mut self,
         suffix: &Name<'_>,
@@ -66,7 +66,7 @@ impl Faults {
     }
 }
 
-/// The authority of a worker with faults: a reply that is held back leaves in a later turn.
+/// The authority of a worker with faults. A delayed reply is sent in a later turn.
 #[derive(Debug)]
 pub struct Faulty {
     faults: Faults,
@@ -74,7 +74,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// Takes the memory for all replies that are ever held back at once.
+    /// Allocates the memory for all delayed replies.
     pub fn new(rules: Arc<Rules>) -> Self {
         Self::with_room(rules, PENDING_MAX)
     }
@@ -86,35 +86,35 @@ impl Faulty {
         }
     }
 
-    /// The longest delay that its replies were asked to have.
+    /// Longest configured delay of the replies.
     pub fn delay_ns_max(&self) -> Nanos {
         self.faults.rules.delay_ns_max()
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     pub fn counts(&self) -> FaultCounts {
         self.faults.counts()
     }
 
-    /// When the next reply that is held back leaves.
+    /// Time at which the next delayed reply is due.
     pub fn next_due(&self) -> Option<Nanos> {
         self.pending.next_due()
     }
 
-    /// How long the worker may sleep: up to `limit_ns`, and not into the time before a reply that the
-    /// kernel may need to wake it. 0: not at all.
+    /// Returns how long the worker may sleep: up to `limit_ns`, and early enough before the next due reply for the
+    /// kernel's wake-up latency. 0 means not at all.
     pub fn sleep_ns(&self, now: Nanos, limit_ns: Nanos) -> Nanos {
         let free = |due: Nanos| due.saturating_sub(now).saturating_sub(WAKE_NS);
         self.next_due().map_or(limit_ns, free).min(limit_ns)
     }
 
-    /// What is held back is noted in no ledger any more when it leaves.
+    /// Excludes the replies that are delayed now from every ledger.
     pub fn forget_marks(&mut self) {
         self.pending.forget_marks();
     }
 
-    /// As [`serve::turn`](super::serve::turn), and sends up to about as many replies that are due.
-    /// Returns the number of both.
+    /// Does a [`serve::turn`](super::serve::turn) and sends up to about `max` replies that are due. Returns the number
+    /// of both.
     pub fn turn<L: Link>(
         &mut self,
         authority: &mut Authority,
@@ -144,7 +144,7 @@ impl Faulty {
         Ok(taken + sent?)
     }
 
-    /// Writes the reply that leaves at once into `frame` and returns its length, 0 for none.
+    /// Writes an undelayed reply into `frame` and returns its length, 0 for none.
     fn answer(
         &mut self,
         authority: &mut Authority,
@@ -196,10 +196,10 @@ impl Faulty {
     }
 }
 
-/// A sleep ends late by the timer slack of the kernel, 50 us (prctl(2)), and by what waking takes.
+/// Wake-up latency: the kernel's timer slack of 50 us (prctl(2)), and the wake-up itself.
 const WAKE_NS: Nanos = 150_000;
 
-/// The number and the type that a query asks for; no number where the name has none.
+/// Returns the number and the type that a query asks for; no number if the name has none.
 fn asked(query: &[u8], suffix: &Name<'_>) -> (Option<u32>, Rtype) {
     let question = Message::parse(query)
         .ok()
@@ -213,8 +213,8 @@ fn asked(query: &[u8], suffix: &Name<'_>) -> (Option<u32>, Rtype) {
     }
 }
 
-/// Leaves header, question and OPT of a reply, with this RCODE and, of the bits AA and TC, those of
-/// `flags`; returns its new length. The OPT record of our replies is their last, without options.
+/// Reduces a reply to header, question and OPT. Sets this RCODE and, of the bits AA and TC, those of `flags`. Returns
+/// its new length. The OPT record of our replies is their last record and has no options.
 fn without_records(reply: &mut [u8], len: usize, flags: u8, rcode: Rcode) -> usize {
     let question = Message::parse(&reply[..len])
         .ok()
@@ -239,13 +239,13 @@ fn without_records(reply: &mut [u8], len: usize, flags: u8, rcode: Rcode) -> usi
 const TC: u8 = 0x02;
 const AA_AND_TC: u8 = 0x04 | TC;
 
-/// The low octet of ARCOUNT, which is 0 or 1 in our replies.
+/// Low octet of ARCOUNT, which is 0 or 1 in our replies.
 const ARCOUNT_LOW: usize = 11;
 
-/// Octets of a question after its name.
+/// Length of a question after its name.
 const TYPE_AND_CLASS: usize = 4;
 
-/// Octets of an OPT record without options (RFC 6891 section 6.1.2).
+/// Length of an OPT record without options (RFC 6891 section 6.1.2).
 const OPT_LEN: usize = 11;
 
 #[cfg(test)]

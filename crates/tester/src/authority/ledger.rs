@@ -1,10 +1,10 @@
-//! When the questions for each name of a trial came to the authority, and when it answered them: 16
-//! bytes per name, allocated and touched before the trial.
+//! Records when the queries for each name of a trial arrived at the authority and when it answered them: 16 bytes per
+//! name, allocated and touched before the trial.
 //!
-//! All workers of the authority write into one [`Ledger`], each through a [`Recorder`] of its own. A
-//! worker notes a question with one load and one store, without a lock: 130 instructions and 20 ns for
-//! question and answer, where answering takes 2.4 us. Two workers that note questions
-//! for one name and type at the same instant may lose the count of one of them, or the answer to one.
+//! All workers of the authority write into one [`Ledger`], each through its own [`Recorder`]. A worker records a query
+//! with one load and one store, without a lock. Query and answer take 130 instructions and 20 ns, compared with 2.4 us
+//! for answering. If two workers record queries for the same name and type at the same instant, one of the counts or
+//! one of the answers may be lost.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -17,39 +17,39 @@ use dns64_wire::codes::Rtype;
 use super::counts::Asked;
 use crate::load::names::Names;
 
-/// Resolution of the stamps.
+/// Resolution of the timestamps.
 pub const UNIT_NS: Nanos = 64;
 
-/// Questions for one name and type are counted up to this many.
+/// Largest count of queries for one name and type.
 pub const QUESTIONS_MAX: u8 = (1 << QUESTIONS_BITS) - 1;
 
-/// The longest time of an answer that can be told; what took longer counts as this long.
+/// Longest answer time that can be recorded; longer times are recorded as this value.
 pub const ANSWER_MAX_NS: Nanos = (SPAN_LONG - 1) * UNIT_NS;
 
-/// The questions for a name of one type.
+/// The queries for one name and type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// How many came; [`QUESTIONS_MAX`] stands for that many or more.
+    /// Number of queries; [`QUESTIONS_MAX`] means that many or more.
     pub asked: u8,
     /// Whether one of them was answered.
     pub answered: bool,
-    /// When the first came, on the link's clock: the kernel's receive stamp of the datagram. `None` if
-    /// none came, or later than 18 min after the start.
+    /// Arrival of the first query on the link's clock: the kernel's receive timestamp of the datagram. `None` if none
+    /// arrived, or more than 18 min after the start.
     pub arrived_at: Option<Nanos>,
-    /// From then until the first answer was handed to the network, at most [`ANSWER_MAX_NS`]. `None` if
-    /// there was none or it was not timed.
+    /// Time from then until the first answer was passed to the network, at most [`ANSWER_MAX_NS`]. `None` if there was
+    /// none or it was not timed.
     pub answer_ns: Option<Nanos>,
 }
 
 impl Question {
-    /// When the first answer was handed to the network, if that is known exactly.
+    /// When the first answer was passed to the network, if known exactly.
     pub fn answered_at(&self) -> Option<Nanos> {
         let answer_ns = self.answer_ns.filter(|&span_ns| span_ns < ANSWER_MAX_NS);
         Some(self.arrived_at? + answer_ns?)
     }
 }
 
-/// The questions for a name.
+/// The queries for one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Questions {
     /// For AAAA.
@@ -58,26 +58,26 @@ pub struct Questions {
     pub a: Question,
 }
 
-/// What the authority noted during one trial.
+/// Record of one trial of the authority.
 #[derive(Debug)]
 pub struct Ledger {
     names: Names,
     start: Nanos,
-    /// By the number of the fresh name; questions for AAAA, for A.
+    /// Indexed by the number of the fresh name; queries for AAAA, for A.
     slots: Vec<Slot>,
-    /// Questions for any other name, likewise.
+    /// Queries for all other names; for AAAA, for A.
     other: [AtomicU64; 2],
 }
 
-/// Stamps of the questions for AAAA and for A.
+/// Stamps of the queries for AAAA and for A.
 type Slot = [AtomicU64; 2];
 
 /// Octets for a name.
 pub const NAME_BYTES: usize = size_of::<Slot>();
 
 impl Ledger {
-    /// An empty ledger for the fresh names of a trial that begins at `start` or a little later, on the link's clock. Touches all of its memory; that of `earlier` is used again if
-    /// nobody else has it.
+    /// Creates an empty ledger for the fresh names of a trial that begins at `start` or a little later, on the link's
+    /// clock. Touches all of its memory. Reuses the memory of `earlier` if it has no other owner.
     pub fn new(names: &Names, start: Nanos, earlier: Option<Arc<Self>>) -> Self {
         let earlier = earlier.and_then(Arc::into_inner);
         let mut slots = earlier.map_or(Vec::new(), |ledger| ledger.slots);
@@ -92,20 +92,20 @@ impl Ledger {
         }
     }
 
-    /// When it begins, on the link's clock.
+    /// Start of the ledger on the link's clock.
     pub fn start(&self) -> Nanos {
         self.start
     }
 
-    /// The stamps of all names in octets, [`NAME_BYTES`] for each.
+    /// Encodes the stamps of all names, [`NAME_BYTES`] octets for each.
     pub fn to_octets(&self) -> Vec<u8> {
         let stamps = self.slots.iter().flatten();
         let octets = stamps.flat_map(|stamp| stamp.load(Ordering::Relaxed).to_le_bytes());
         octets.collect()
     }
 
-    /// The ledger of a trial with these names from [`Self::to_octets`], one that begins at `start`; `None` if the octets
-    /// are of another number of names.
+    /// Decodes the ledger of a trial with these names from [`Self::to_octets`], one that begins at `start`. Returns
+    /// `None` if the octets are those of another number of names.
     pub fn from_octets(
         names: &Names,
         start: Nanos,
@@ -124,7 +124,7 @@ impl Ledger {
         })
     }
 
-    /// The questions for fresh name `n` of the trial.
+    /// Returns the queries for fresh name `n` of the trial.
     pub fn questions(&self, n: u64) -> Questions {
         let slot = usize::try_from(n).ok().and_then(|n| self.slots.get(n));
         let [aaaa, a] = slot.map_or([Question::default(); 2], |slot| {
@@ -134,8 +134,9 @@ impl Ledger {
         Questions { aaaa, a }
     }
 
-    /// Adds what another authority noted of the same trial, from no earlier start on: as if one had been asked all
-    /// questions. Of a name that both were asked for, the first question counts and the first answer to any.
+    /// Adds the ledger of another authority for the same trial, with the same start or a later one: the result is as if
+    /// one authority had received all queries. For a name that both received, the first query counts, and the first
+    /// answer to any query.
     pub fn join(&self, other: &Self) {
         let later_ns = other.start.saturating_sub(self.start);
         for (own, others) in self.slots.iter().zip(&other.slots) {
@@ -149,14 +150,14 @@ impl Ledger {
         }
     }
 
-    /// Questions for AAAA and for A of all other names: repeated ones, which the DUT does not have in its
-    /// cache, and what is left of earlier trials.
+    /// Number of queries for AAAA and for A of all other names: repeated names that the DUT does not have in its cache,
+    /// and names of earlier trials.
     pub fn other(&self) -> (u64, u64) {
         let [aaaa, a] = self.other.each_ref().map(|n| n.load(Ordering::Relaxed));
         (aaaa, a)
     }
 
-    /// Notes a question that came at `at`; returns where its answer is to be noted.
+    /// Records a query that arrived at `at`; returns where its answer is to be recorded.
     #[inline]
     fn arrived(&self, asked: Asked, at: Nanos) -> Mark {
         let kind = match asked.rtype {
@@ -184,8 +185,7 @@ impl Ledger {
         Some((n, slot))
     }
 
-    /// Notes that the answer to a question was handed to the network at `at`; `None` if nobody looked at
-    /// the clock.
+    /// Records that the answer to a query was passed to the network at `at`; `None` if the time is unknown.
     #[inline]
     fn answered(&self, mark: Mark, at: Option<Nanos>) {
         let slot = usize::try_from(mark.0 >> 1).ok();
@@ -203,30 +203,30 @@ fn change(stamp: &AtomicU64, by: impl FnOnce(Stamp) -> Stamp) {
     stamp.store(changed.0, Ordering::Relaxed);
 }
 
-/// Where the answer to a question is to be noted.
+/// The place where the answer to a query is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u64);
 
 impl Mark {
-    /// The question is for no fresh name of the trial.
+    /// The query is not for a fresh name of the trial.
     pub(super) const NOWHERE: Self = Self(u64::MAX);
 }
 
-/// What one worker of the authority writes into the ledger of a trial.
+/// Writes the records of one worker into the ledger of a trial.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     ledger: Arc<Ledger>,
-    /// Replies that are written and have not left, in their order.
+    /// Replies that are written and not yet sent, in order.
     leaving: Vec<Mark>,
 }
 
-/// Replies of one turn of an authority: more than any batch of datagrams makes (see [`Link::answer`]).
+/// Largest number of replies in one turn of an authority: more than any batch of datagrams has (see [`Link::answer`]).
 ///
 /// [`Link::answer`]: dns64_transport::Link::answer
 const LEAVING_MAX: usize = 4096;
 
 impl Recorder {
-    /// For one worker.
+    /// Creates the recorder of one worker.
     pub fn new(ledger: Arc<Ledger>) -> Self {
         Self {
             ledger,
@@ -234,19 +234,19 @@ impl Recorder {
         }
     }
 
-    /// Notes a question that came at `at`, if it is for a name.
+    /// Records a query that arrived at `at`, if it asks for a fresh name.
     #[inline]
     pub fn arrived(&self, asked: Option<Asked>, at: Nanos) -> Mark {
         asked.map_or(Mark::NOWHERE, |asked| self.ledger.arrived(asked, at))
     }
 
-    /// The answer to a question was handed to the network at `at`.
+    /// Records that the answer to a query was passed to the network at `at`.
     #[inline]
     pub fn answered(&self, mark: Mark, at: Nanos) {
         self.ledger.answered(mark, Some(at));
     }
 
-    /// The reply to a question has been written and leaves with those before it.
+    /// The reply to a query has been written and will be sent with those before it.
     #[inline]
     pub fn leaves(&mut self, mark: Mark) {
         if self.leaving.len() < self.leaving.capacity() {
@@ -256,7 +256,7 @@ impl Recorder {
         }
     }
 
-    /// The replies have left.
+    /// Records that the replies have been sent.
     #[inline]
     pub fn departed(&mut self, departures: &[Departure]) {
         let mut leaving = self.leaving.drain(..);
@@ -268,11 +268,11 @@ impl Recorder {
     }
 }
 
-/// The questions for a name of one type in 64 bits, from the highest:
+/// The queries for one name and type in 64 bits, from the highest:
 ///
 /// - 34: arrival of the first, in units after the start: 18.3 min;
 /// - 24: from then until the first answer left, in units, plus 1: 1.07 s; 0 without an answer;
-/// - 6: number of questions.
+/// - 6: number of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp(u64);
 
@@ -281,16 +281,16 @@ const SPAN_BITS: u32 = 24;
 const ARRIVAL_BITS: u32 = 34;
 const _: () = assert!(ARRIVAL_BITS + SPAN_BITS + QUESTIONS_BITS == u64::BITS);
 
-/// An arrival that is not timed: this late, or later.
+/// Arrival time of a query that is not timed: this late, or later.
 const ARRIVAL_LATE: u64 = (1 << ARRIVAL_BITS) - 1;
 
-/// An answer that took so long or longer,
+/// Longest answer time that can be recorded.
 const SPAN_LONG: u64 = SPAN_UNTIMED - 1;
 
-/// and one that was not timed.
+/// An answer that was not timed.
 const SPAN_UNTIMED: u64 = (1 << SPAN_BITS) - 1;
 
-/// No question. Not zero, so that filling a ledger with it writes every page.
+/// No query. It is not zero, so that filling a ledger with it writes every page.
 const EMPTY: Stamp = Stamp::of(ARRIVAL_LATE, 0, 0);
 
 impl Stamp {
@@ -304,7 +304,7 @@ impl Stamp {
         (arrival, span, self.0 & QUESTIONS_MAX as u64)
     }
 
-    /// With one question more, which came at this time.
+    /// Adds a query that arrived at this time.
     fn arrived(self, since_ns: Nanos) -> Self {
         match self.parts() {
             (_, _, 0) => Self::of((since_ns / UNIT_NS).min(ARRIVAL_LATE), 0, 1),
@@ -314,7 +314,7 @@ impl Stamp {
         }
     }
 
-    /// With its answer, if it is the first.
+    /// Adds an answer, if it is the first.
     fn answered(self, since_ns: Option<Nanos>) -> Self {
         match (self.parts(), since_ns) {
             ((ARRIVAL_LATE, 0, asked @ 1..), _) | ((_, 0, asked @ 1..), None) => {
@@ -328,7 +328,7 @@ impl Stamp {
         }
     }
 
-    /// As of a ledger that began so much earlier.
+    /// Converts the stamp to a ledger that began so much earlier.
     fn later(self, later_ns: Nanos) -> Self {
         match self.parts() {
             (_, _, 0) | (ARRIVAL_LATE, _, _) => self,
@@ -344,7 +344,7 @@ impl Stamp {
         }
     }
 
-    /// With the questions that another authority got.
+    /// Adds the queries that another authority received.
     fn with(self, other: Self) -> Self {
         let (own, its) = (self.parts(), other.parts());
         match (own.2, its.2) {

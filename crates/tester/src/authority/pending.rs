@@ -1,4 +1,4 @@
-//! Replies that are held back until they are due.
+//! Queue of delayed replies.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,19 +9,17 @@ use dns64_transport::clock::Nanos;
 use super::REPLY_LEN_MAX;
 use super::ledger::Mark;
 
-/// Replies that one worker holds back at most, some 25 MB: 5 ms of 13 million a second, or 100 ms of
-/// 650,000.
+/// Capacity of the queue of one worker, about 25 MB: 5 ms of 13 million replies a second, or 100 ms of 650,000.
 pub(super) const PENDING_MAX: usize = 65_536;
 
-/// Replies by the moment at which they leave; those of one moment in the order in which they came. All
-/// memory is taken at the beginning.
+/// Delayed replies, ordered by the time at which they are due, then by arrival. All memory is allocated at the start.
 #[derive(Debug)]
 pub(super) struct Pending {
     slots: Box<[Option<Reply>]>,
     free: Vec<usize>,
-    /// Moment, number of the reply, and its slot.
+    /// Due time, sequence number of the reply, and its slot.
     due: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
-    /// Replies that were ever kept.
+    /// Number of replies that were queued so far.
     kept: u64,
 }
 
@@ -35,7 +33,7 @@ struct Reply {
 }
 
 impl Pending {
-    /// Room for so many replies.
+    /// Creates a queue with this capacity.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             slots: vec![None; capacity].into(),
@@ -45,7 +43,7 @@ impl Pending {
         }
     }
 
-    /// Keeps a reply until `due`; false if there is no room for it.
+    /// Queues a reply until `due`; returns false if the queue is full.
     pub(super) fn keep(&mut self, due: Nanos, to: Origin, mark: Mark, reply: &[u8]) -> bool {
         let Some(slot) = self.free.pop() else {
             return false;
@@ -64,20 +62,20 @@ impl Pending {
         true
     }
 
-    /// When the next reply is due.
+    /// Time at which the next reply is due.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         self.due.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// Forgets where the replies are noted.
+    /// Removes the ledger places of all queued replies.
     pub(super) fn forget_marks(&mut self) {
         for reply in self.slots.iter_mut().flatten() {
             reply.mark = Mark::NOWHERE;
         }
     }
 
-    /// Writes the next reply that is due by `now` into `frame`; where it goes, its length, and where it is
-    /// noted.
+    /// Writes the next reply that is due by `now` into `frame`. Returns its destination, its length and its place in
+    /// the ledger.
     pub(super) fn take(&mut self, now: Nanos, frame: &mut [u8]) -> Option<(Origin, usize, Mark)> {
         self.next_due().filter(|due| *due <= now)?;
         let Reverse((_, _, slot)) = self.due.pop()?;
@@ -108,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_leave_when_they_are_due_and_in_order() {
+    fn replies_are_sent_when_due_and_in_order() {
         let to = Origin::new("[2001:2::2]:4000".parse().unwrap());
         let mut pending = Pending::new(4);
         for (due, name) in [(30, 1), (10, 2), (20, 3), (10, 4)] {

@@ -5,8 +5,8 @@ use dns64_transport::{Link, LinkError};
 use super::answer::{Authority, Transport};
 use super::ledger::Recorder;
 
-/// Answers up to about `max` queries that wait at `link`, and notes when they came and when their
-/// replies left; returns how many datagrams were taken in, those without a reply among them.
+/// Answers up to about `max` queries that wait at `link`, and records when they arrived and when their replies were
+/// sent. Returns the number of datagrams read, those without a reply included.
 #[inline]
 pub fn turn<L: Link>(
     authority: &mut Authority,
@@ -43,7 +43,7 @@ mod tests {
     use crate::namespace::{Share, Zone};
 
     #[test]
-    fn queries_are_answered_where_they_came_from_and_replies_are_not() {
+    fn queries_are_answered_to_their_source_and_replies_are_ignored() {
         let query = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x0f192-000-002-033\x01z\0\0\x01\0\x01";
         let mut authority = Authority::new(ZoneConfig {
             zone: Zone {

@@ -1,5 +1,5 @@
-//! The authority over TCP (RFC 7766), for the few who ask that way: resolvers after a truncated
-//! answer, and people with `dig +tcp`.
+//! The authority over TCP (RFC 7766), for the few clients that use it: resolvers after a truncated response, and people
+//! with `dig +tcp`.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -16,7 +16,7 @@ use super::ledger::Recorder;
 use super::zone::ZoneConfig;
 use crate::connections::{Next, Service};
 
-/// Connections that are served at the same time.
+/// Largest number of concurrent connections.
 pub const CONNECTIONS_MAX: usize = 64;
 
 /// An authority that listens for TCP connections. Dropping it closes them all.
@@ -26,19 +26,19 @@ pub struct TcpService {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Debug)]
 struct Shared {
     authority: Authority,
-    /// Those of content alone: over a connection nothing is lost, late or in another order.
+    /// Only the faults of content apply: over a connection nothing is lost, delayed or reordered.
     faults: Option<Faults>,
-    /// Of the trial under way.
+    /// Recorder of the current trial.
     recorder: Option<Recorder>,
 }
 
 impl TcpService {
-    /// Listens at `listen` in the network that the calling thread is in, and serves from now on.
-    /// With `rules` the errors among their faults apply.
+    /// Listens at `listen` in the network namespace of the calling thread and serves connections. With `rules`, their
+    /// content faults apply.
     pub fn open(
         listen: SocketAddr,
         config: ZoneConfig,
@@ -62,12 +62,12 @@ impl TcpService {
         })
     }
 
-    /// Where it listens; tells the port if 0 was asked for.
+    /// The listening address; gives the chosen port if the configured one is 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.service.address()
     }
 
-    /// What it has counted so far.
+    /// Returns the counters.
     pub fn counts(&self) -> AuthorityCounts {
         let shared = locked(&self.shared);
         AuthorityCounts {
@@ -76,19 +76,19 @@ impl TcpService {
         }
     }
 
-    /// Notes questions in the ledger of a trial from now on, or no longer: when they have been read whole,
-    /// and when their replies have been written.
+    /// Starts or stops recording in the ledger of a trial: when a query was read completely, and when its reply was
+    /// written.
     pub fn record(&self, recorder: Option<Recorder>) {
         locked(&self.shared).recorder = recorder;
     }
 }
 
-/// The counters are sound after a panic elsewhere: each is one addition.
+/// The counters are valid even after a panic of another thread: each is changed by one addition.
 fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers the next query of a connection, if it is there, whole. One that gets no reply ends it.
+/// Answers the next query of a connection once it is complete. A query without a reply closes the connection.
 fn answer(shared: &mut Shared, input: &mut Vec<u8>, output: &mut Vec<u8>) -> Next {
     let Shared {
         authority,
@@ -116,7 +116,7 @@ fn answer(shared: &mut Shared, input: &mut Vec<u8>, output: &mut Vec<u8>) -> Nex
     let noted = recorder.map(|recorder| (recorder, recorder.arrived(told.asked, arrived_at)));
     match u16::try_from(reply_len) {
         Ok(prefix @ 1..) => {
-            // In one piece: some clients take a length alone for an error (RFC 7766 section 8).
+            // Written in one piece: some clients treat a lone length as an error (RFC 7766 section 8).
             output.extend(prefix.to_be_bytes());
             output.extend(&reply[..reply_len]);
             if let Some((recorder, mark)) = noted {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn several_queries_of_one_connection_are_answered_however_they_are_cut() {
+    fn several_queries_of_one_connection_are_answered_for_any_segmentation() {
         let service = service();
         let mut stream = connect(&service);
         let two = [framed(QUERY), framed(QUERY)].concat();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_the_same_over_tcp_and_nothing_else_is_wrong_there() {
+    fn only_content_faults_apply_over_tcp() {
         let servfail = b"\x12\x34\x81\x02\0\x01\0\0\0\0\0\0\
             \x0f192-000-002-001\x09dns64perf\x04test\0\0\x01\0\x01";
         for (behaviour, spoiled) in [
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gets_no_reply_ends_its_connection_and_no_other() {
+    fn query_without_a_reply_closes_only_its_connection() {
         let service = service();
         let mut bystander = connect(&service);
         let mut stream = connect(&service);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_beyond_the_bound_is_served_when_another_ends() {
+    fn connection_beyond_the_limit_is_served_when_another_ends() {
         let service = service();
         let ask = || {
             let mut stream = connect(&service);

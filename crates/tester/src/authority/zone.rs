@@ -1,4 +1,4 @@
-//! What the zone holds: for each name and type, by rule.
+//! Contents of the zone: the records of each name and type, computed by rule.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,38 +7,34 @@ use dns64_wire::name::Name;
 
 use crate::namespace::{LABEL_BYTES, Zone, own_aaaa, parse_label, parse_short_label};
 
-/// What an authority serves.
+/// Configuration of the served zone.
 #[derive(Clone, Debug)]
 pub struct ZoneConfig {
-    /// The names, and which of them have an AAAA of their own.
+    /// The names, and which of them have an AAAA record.
     pub zone: Zone,
-    /// All names have an AAAA of their own, for the self-test of the Tester (RFC 8219 section
-    /// 9.2.1).
+    /// Whether all names have an AAAA record, for the self-test of the Tester (RFC 8219 section 9.2.1).
     pub self_test: bool,
     /// TTL of A, AAAA and NS records.
     pub ttl_s: u32,
-    /// TTL and MINIMUM of the SOA record: how long a negative answer may be kept (RFC 2308
-    /// section 5).
+    /// TTL and MINIMUM of the SOA record: how long a negative answer may be cached (RFC 2308 section 5).
     pub negative_ttl_s: u32,
 }
 
-/// Where a name of the zone stands. There is nothing between these, so a name without a place has
-/// nothing below it either (RFC 8020 section 2) and none is an empty non-terminal (RFC 4592
-/// section 2.2.2).
+/// Position of a name in the zone. There are no names between these, so a name that does not exist has no names below
+/// it either (RFC 8020 section 2), and there are no empty non-terminals (RFC 4592 section 2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The suffix itself.
     Apex,
-    /// `ns` below the suffix: it exists, because the NS record names it, but the zone does not
-    /// know its own address.
+    /// `ns` below the suffix: it exists, because the NS record names it, but the zone has no address for it.
     NameServer,
-    /// Four numbers below the suffix, with leading zeros or without.
+    /// Four numbers below the suffix, with or without leading zeros.
     Host(Ipv4Addr),
     /// Any other name below the suffix.
     Nowhere,
 }
 
-/// What a question finds.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     A(Ipv4Addr),
@@ -52,7 +48,7 @@ pub(super) enum Found {
 }
 
 impl Place {
-    /// The place of a name within the suffix; `None` outside it.
+    /// Returns the position of a name in the zone; `None` outside it.
     pub(super) fn of(name: &Name<'_>, suffix: &Name<'_>) -> Option<Self> {
         if !name.is_within(suffix) {
             return None;
@@ -77,8 +73,8 @@ impl Place {
 }
 
 impl ZoneConfig {
-    /// What there is at `place`. A question for any type gets one of the record sets there
-    /// (RFC 8482 section 4.1).
+    /// Looks up the records of a type at `place`. A query for ANY returns one of the record sets (RFC 8482 section
+    /// 4.1).
     pub(super) fn look_up(&self, place: Place, rtype: Rtype) -> Found {
         match (place, rtype) {
             (Place::Host(address), Rtype::A | Rtype::ANY) => Found::A(address),
@@ -92,7 +88,7 @@ impl ZoneConfig {
         }
     }
 
-    /// Whether the name of `address` has an AAAA record.
+    /// Returns whether the name of `address` has an AAAA record.
     pub fn has_aaaa(&self, address: Ipv4Addr) -> bool {
         self.self_test || self.zone.has_aaaa(address)
     }
@@ -101,20 +97,20 @@ impl ZoneConfig {
 /// First label of the zone's name server.
 const NAME_SERVER_LABEL: &[u8] = b"ns";
 
-/// Octets of [`ns_rdata`].
+/// Length of [`ns_rdata`].
 pub(super) const NS_RDATA_LEN: usize = 5;
 
-/// Data of the NS record: `ns` below the suffix, which stands at octet `suffix_at` of the reply.
+/// Data of the NS record: `ns` below the suffix, whose offset in the reply is `suffix_at`.
 pub(super) fn ns_rdata(suffix_at: u16) -> [u8; NS_RDATA_LEN] {
     let [high, low] = (POINTER | suffix_at).to_be_bytes();
     [2, b'n', b's', high, low]
 }
 
-/// Octets of [`soa_rdata`].
+/// Length of [`soa_rdata`].
 pub(super) const SOA_RDATA_LEN: usize = NS_RDATA_LEN + 13 + 20;
 
-/// Data of the SOA record (RFC 1035 section 3.3.13): `ns` and `hostmaster` below the suffix,
-/// which stands at octet `suffix_at` of the reply, and the numbers.
+/// Data of the SOA record (RFC 1035 section 3.3.13): `ns` and `hostmaster` below the suffix, whose offset in the reply
+/// is `suffix_at`, and the numbers.
 pub(super) fn soa_rdata(suffix_at: u16, negative_ttl_s: u32) -> [u8; SOA_RDATA_LEN] {
     let mut rdata = *b"\x02ns..\x0ahostmaster..SSSSRRRRrrrrEEEEMMMM";
     rdata[..NS_RDATA_LEN].copy_from_slice(&ns_rdata(suffix_at));
@@ -132,8 +128,8 @@ const POINTER: u16 = 0xc000;
 /// The zone never changes.
 const SERIAL: u32 = 1;
 
-/// Nobody transfers the zone, so these say nothing; they are within the ranges that RFC 1912
-/// section 2.2 recommends, for tools that check.
+/// The zone is not transferred, so these values have no effect. They are within the ranges that RFC 1912 section 2.2
+/// recommends, for tools that check.
 const REFRESH_S: u32 = 43_200;
 const RETRY_S: u32 = 900;
 const EXPIRE_S: u32 = 1_209_600;

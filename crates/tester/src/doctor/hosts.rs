@@ -1,4 +1,4 @@
-//! What the hosts of a plan lack: follows from what each says of itself, and from the plan.
+//! Checks the hosts of a plan, from the facts of each host and from the plan.
 
 mod links;
 pub mod ready;
@@ -12,8 +12,8 @@ use crate::agent::facts::{HostFacts, LOOK_NS};
 use crate::lab::hosts::{HostSpec, Hosts, Role};
 use crate::lab::machine::{CLOCK_REMEDY, FAST_CLOCK_SOURCES, GOVERNOR_REMEDY};
 
-/// Looks at all hosts whose facts are known, by their names in the plan; why those of the others are `unknown`
-/// is told in their place. What a finding is about begins with the host: "gen1: link client".
+/// Checks all hosts whose facts are known, by their names in the plan. For the others, it reports the errors in
+/// `unknown`. The property of a finding begins with the host: "gen1: link client".
 pub fn check(
     hosts: &Hosts,
     facts: &[(String, HostFacts)],
@@ -33,18 +33,18 @@ pub fn check(
     findings
 }
 
-/// The facts of the host of this name.
+/// Returns the facts of the host of this name.
 fn of<'a>(name: &str, facts: &'a [(String, HostFacts)]) -> Option<&'a HostFacts> {
     let (_, facts) = facts.iter().find(|(other, _)| other == name)?;
     Some(facts)
 }
 
-/// A finding about a host.
+/// Creates a finding about a host.
 fn about(host: &str, what: &str, value: impl ToString, remedy: Option<String>) -> Finding {
     finding(&format!("{host}: {what}"), value, remedy)
 }
 
-/// The same about something that does not work as it is.
+/// Creates a finding about something that does not work.
 fn broken(host: &str, what: &str, value: impl ToString, remedy: impl Into<String>) -> Finding {
     Finding {
         grade: Grade::Missing,
@@ -52,7 +52,7 @@ fn broken(host: &str, what: &str, value: impl ToString, remedy: impl Into<String
     }
 }
 
-/// What can be said of a host by itself.
+/// Checks one host on its own.
 fn one(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
     let name = &host.name;
     let mut findings = vec![
@@ -116,7 +116,7 @@ fn one(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
     findings
 }
 
-/// Whether the CPUs that the plan names are there.
+/// Checks whether the CPUs of the plan exist.
 fn cpus(host: &HostSpec, facts: &HostFacts) -> Finding {
     let wanted = host.cpus.cpus().iter().chain(host.authority_cpus.cpus());
     let absent: Vec<_> = wanted
@@ -134,7 +134,8 @@ fn cpus(host: &HostSpec, facts: &HostFacts) -> Finding {
     broken(&host.name, "CPUs online", &facts.cpus, remedy)
 }
 
-/// Offsets are measured by the Tester itself, so that no program is needed; two of them fight.
+/// Checks the time synchronisation. The Tester measures clock offsets itself and needs no program; two programs
+/// conflict.
 fn time_sync(host: &HostSpec, facts: &HostFacts) -> Finding {
     let remedy = unless(
         facts.time_sync.len() < 2,
@@ -147,7 +148,7 @@ fn time_sync(host: &HostSpec, facts: &HostFacts) -> Finding {
     about(&host.name, "time synchronization", programs, remedy)
 }
 
-/// CPU time of processes that have nothing to do with the measurement.
+/// Checks the CPU time of other processes.
 fn others(host: &HostSpec, facts: &HostFacts) -> Finding {
     let percent = facts.others_cpu_ns * 100 / LOOK_NS;
     let busiest = facts.busiest.as_deref();
@@ -158,10 +159,10 @@ fn others(host: &HostSpec, facts: &HostFacts) -> Finding {
     about(&host.name, "other processes", value, remedy)
 }
 
-/// Whether a DUT or an authority can listen.
+/// Checks whether a DUT or an authority can listen on port 53.
 fn port_53(host: &HostSpec, facts: &HostFacts) -> Finding {
-    // A resolver of systemd has 127.0.0.53, which nobody here asks. [::1] is where a Measurer asks the authority on its
-    // own host.
+    // systemd-resolved listens at 127.0.0.53, which no role uses. A Measurer reaches the authority on its own host at
+    // [::1].
     let is_elsewhere = |socket: &&String| {
         let address = socket.rsplit(' ').next().and_then(|text| text.parse().ok());
         matches!(address, Some(IpAddr::V4(address)) if address.is_loopback())
@@ -187,7 +188,7 @@ fn port_53(host: &HostSpec, facts: &HostFacts) -> Finding {
     }
 }
 
-/// One build on all hosts, or a number may come from a difference between them.
+/// Checks that all hosts run the same build; otherwise differences between builds could affect results.
 fn same_program(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
     let known = || {
         hosts
@@ -219,7 +220,7 @@ fn same_program(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
     known().filter_map(other).collect()
 }
 
-/// Hosts that are one machine share its CPUs: good for a rehearsal.
+/// Checks for hosts that are the same machine: they share its CPUs, which is acceptable only for a rehearsal.
 fn same_machine(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     let mut findings = Vec::new();
@@ -243,13 +244,13 @@ fn same_machine(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
     findings
 }
 
-/// What a finding about nothing but an error leaves to do.
+/// Remedy of a finding that is only an error.
 const UNKNOWN: &str = "nothing else of this host is checked until that is solved";
 
-/// What sets up a host.
+/// The command that sets up a host.
 const PLAY: &str = "`ansible-playbook -i hosts.yml deploy/ansible/site.yml`";
 
-/// A tenth of one CPU is what a quiet system and its monitoring take.
+/// A tenth of one CPU covers a quiet system and its monitoring.
 const OTHERS_PERCENT_MAX: u64 = 10;
 
 const DISK_BYTES: u64 = 1 << 30;

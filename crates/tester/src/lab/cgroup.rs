@@ -1,5 +1,5 @@
-//! Cores by cgroup: a server in a cpuset of its own sees and can use only its cores. Where no such
-//! cgroup can be made, its affinity has to do, which a program may change for itself.
+//! CPU restriction by cgroup: a server in its own cpuset sees and uses only its CPUs. If no cgroup can be created, the
+//! CPU affinity is set instead, which a program can change for itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use super::machine::{Machine, field};
 use super::owned::{self, OwnedDir};
 use super::{Blame, LabError, process};
 
-/// How a server is kept to its cores.
+/// How a server is restricted to its CPUs.
 #[derive(Debug)]
 pub enum Cores {
-    /// Not at all: the scheduler decides.
+    /// Unrestricted: the scheduler decides.
     Any,
     /// By a cgroup.
     Cgroup(Cgroup),
-    /// By affinity, because no cgroup can be made, for this reason.
+    /// By affinity, because no cgroup could be created, for this reason.
     Affinity(LabError),
 }
 
 impl Cores {
-    /// The best that this machine allows.
+    /// Chooses the best method that this machine allows.
     pub fn keep_to(cpus: &CpuSet) -> Self {
         if cpus.is_unrestricted() {
             return Self::Any;
@@ -36,19 +36,19 @@ impl Cores {
         }
     }
 
-    /// A command that runs `program` on `host` and on `cpus`; its process ID is that of `program`.
+    /// Builds a command that runs `program` on `host` and on `cpus`; its process ID is that of `program`.
     pub fn command(&self, host: &Host, program: &Path, cpus: &CpuSet) -> Command {
         let Self::Cgroup(cgroup) = self else {
             return host.command(program, cpus);
         };
-        // The cgroup is joined first: `ip netns exec` puts another /sys in its place.
+        // The cgroup is joined first, because `ip netns exec` mounts another /sys.
         let inner = host.command(program, &CpuSet::unrestricted());
         let mut command = cgroup.joined("exec \"$@\"");
         command.arg(inner.get_program()).args(inner.get_args());
         command
     }
 
-    /// How it is done, for the report; nothing where nothing is done.
+    /// Describes the method for the report; `None` if unrestricted.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::Any => None,
@@ -60,7 +60,7 @@ impl Cores {
     }
 }
 
-/// A cgroup with a set of cores, removed when dropped.
+/// A cgroup with a set of CPUs, removed when dropped.
 #[derive(Debug)]
 pub struct Cgroup(OwnedDir);
 
@@ -73,7 +73,7 @@ enum Version {
 
 /// Where cgroups are mounted (file-hierarchy(7), cgroups(7)).
 const MOUNT: &str = "/sys/fs/cgroup";
-/// Names of our cgroups begin with this.
+/// Prefix of the names of our cgroups.
 const PREFIX: &str = "dns64bench.";
 /// Long enough for a shell to start on a busy machine.
 const PROOF_LIMIT: Nanos = 5 * SECOND;
@@ -88,12 +88,12 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// Makes the cgroup and gives it its cores.
+    /// Creates the cgroup and assigns its CPUs.
     fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, LabError> {
         let dir = OwnedDir::make(parent, PREFIX, "dns64bench").map_err(|e| refused(parent, e))?;
         let cgroup = Self(dir);
         if version == Version::One {
-            // Unlike in version 2, nothing is inherited, and none means that nobody can join.
+            // Version 1 inherits nothing, and no process can join a cgroup without memory nodes.
             let mems = parent.join("cpuset.mems");
             let mems = std::fs::read_to_string(&mems).map_err(|e| refused(&mems, e))?;
             cgroup.set("cpuset.mems", mems.trim())?;
@@ -107,7 +107,7 @@ impl Cgroup {
         std::fs::write(&path, value).map_err(|e| refused(&path, e))
     }
 
-    /// A shell that joins the cgroup and then does `then` with the arguments that are added.
+    /// A shell that joins the cgroup and then runs `then` with the appended arguments.
     fn joined(&self, then: &str) -> Command {
         let mut command = Command::new("sh");
         let script = format!("echo $$ >\"$0\" && {then}");
@@ -116,7 +116,8 @@ impl Cgroup {
         command
     }
 
-    /// Sends a process into it and looks where it may run: rights and cores are known only then.
+    /// Moves a process into the cgroup and reads its allowed CPUs: only this shows whether permissions and CPUs
+    /// suffice.
     fn prove(&self, cpus: &CpuSet) -> Result<(), LabError> {
         let mut proof = self.joined("exec cat /proc/self/status");
         let end = process::run(&mut proof, PROOF_LIMIT)?;
@@ -138,7 +139,7 @@ fn refused(path: &Path, reason: io::Error) -> LabError {
     Blame::Machine.error(format!("{}: {reason}", path.display()))
 }
 
-/// Removes what servers of crashed Testers have left, if there is such a place.
+/// Removes cgroups that servers of crashed Testers left.
 pub(super) fn sweep_abandoned() {
     if let Some((parent, _)) = own_parent() {
         owned::sweep(&parent, PREFIX);
@@ -152,9 +153,8 @@ fn own_parent() -> Option<(PathBuf, Version)> {
     )
 }
 
-/// The cgroup below which a cpuset can be made, by what `/proc/self/cgroup` says. Nothing is changed
-/// in any cgroup that is there: in version 2 it is the nearest one above this process that hands
-/// the controller down already.
+/// Returns the cgroup below which a cpuset can be created, from the contents of `/proc/self/cgroup`. No existing cgroup
+/// is changed: in version 2 it is the nearest ancestor of this process that already delegates the cpuset controller.
 fn parent(mount: &Path, own: &str) -> Option<(PathBuf, Version)> {
     let mut lines = own.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -166,7 +166,7 @@ fn parent(mount: &Path, own: &str) -> Option<(PathBuf, Version)> {
     if let Some((_, path)) = one {
         let hierarchy = mount.join("cpuset");
         let own = hierarchy.join(path);
-        // In a container the path may be one of the machine outside.
+        // In a container the path may be that of the host's view.
         let parent = if own.is_dir() { own } else { hierarchy };
         return Some((parent, Version::One));
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_has_a_hierarchy_for_cpusets() {
+    fn version_1_uses_the_cpuset_hierarchy() {
         let mount = tempfile::tempdir().unwrap();
         fs::create_dir_all(mount.path().join("cpuset/jobs/mine")).unwrap();
         let own = "9:name=systemd:/\n3:cpu,cpuset:/jobs/mine\n0::/\n";
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_has_the_nearest_cgroup_that_hands_cpusets_down() {
+    fn version_2_uses_the_nearest_cgroup_that_delegates_cpusets() {
         let mount = tempfile::tempdir().unwrap();
         let hands_down = |path: &str, controllers: &str| {
             let cgroup = mount.path().join(path);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_gets_its_cores_and_abandoned_ones_are_removed() {
+    fn cgroup_gets_its_cpus_and_abandoned_cgroups_are_removed() {
         let tree = tempfile::tempdir().unwrap();
         fs::write(tree.path().join("cpuset.mems"), "0\n").unwrap();
         let abandoned = tree.path().join("dns64bench.1.0");
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(text(&first, "cpuset.mems"), "0");
         assert_eq!(text(&second, "cpuset.cpus"), "1");
         assert!(!second.0.path.join("cpuset.mems").exists());
-        // In a real cgroup the files go with the directory.
+        // In a real cgroup the files disappear with the directory.
         let path = second.0.path.clone();
         fs::remove_file(path.join("cpuset.cpus")).unwrap();
         drop(second);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_without_rights_or_with_other_cores_is_refused_with_the_reason() {
+    fn cgroup_without_permission_or_with_other_cpus_is_refused_with_the_reason() {
         let tree = tempfile::tempdir().unwrap();
         let error = Cgroup::below(&tree.path().join("none"), Version::Two, &cpus("1"));
         let text = error.unwrap_err().to_string();
@@ -260,7 +260,7 @@ mod tests {
             text.ends_with("none: No such file or directory (os error 2)"),
             "{text}"
         );
-        // A directory is no cgroup: its processes run where they did before.
+        // A plain directory is not a cgroup: its processes keep their CPUs.
         let cgroup = Cgroup::below(tree.path(), Version::Two, &cpus("8000")).unwrap();
         let error = cgroup.prove(&cpus("8000")).unwrap_err();
         let text = error.to_string();

@@ -1,13 +1,13 @@
-//! What the kernel counts of packets and their losses on a host: at sockets, in IP, at interfaces and in
-//! their queues. Files below `/proc` are read and `tc` is asked; nothing is changed.
+//! Kernel counters of packets and packet losses on a host: of sockets, IP, interfaces and queues. They are read from
+//! `/proc`, `/sys`, `tc` and `ethtool`; nothing is changed.
 //!
 //! Units, measured on Linux 6.18 with segmented datagrams (`UDP_SEGMENT`) over a veth link:
 //!
-//! - `Udp6OutDatagrams`, `Ip6OutRequests`, `Ip6OutTransmits`, `Ip6InReceives`, `Ip6InDelivers` and the packets
-//!   of an interface count a segmented datagram once, as it travels.
-//! - `Ip6InNoECTPkts`, `InECT0Pkts`, `InECT1Pkts` and `InCEPkts` count each of its segments. They are the only
-//!   counters that tell how many datagrams arrived, and are kept for each interface.
-//! - `Udp6InDatagrams` counts what a program has read: segments, or with `UDP_GRO` runs of them.
+//! - `Udp6OutDatagrams`, `Ip6OutRequests`, `Ip6OutTransmits`, `Ip6InReceives`, `Ip6InDelivers` and the packets of an
+//!   interface count a segmented datagram once, as it is sent.
+//! - `Ip6InNoECTPkts`, `InECT0Pkts`, `InECT1Pkts` and `InCEPkts` count each of its segments. They are the only counters
+//!   of received datagrams, and exist for each interface.
+//! - `Udp6InDatagrams` counts the reads of a program: segments, or with `UDP_GRO` groups of them.
 //! - A drop (`RcvbufErrors`, `SndbufErrors`, `OutDiscards`, drops of queues and interfaces) counts a packet, which can
 //!   hold up to [`SEGMENTS_MAX`] datagrams.
 
@@ -22,21 +22,21 @@ use super::interface::{INTERFACES_MAX, LIMIT};
 use super::machine::Machine;
 use super::process::{find_program, run};
 
-/// Most datagrams that one packet of a virtual link holds: `UDP_MAX_SEGMENTS` since Linux 6.9; it was 64.
+/// Most datagrams in one packet of a virtual link: `UDP_MAX_SEGMENTS` since Linux 6.9; before, it was 64.
 pub const SEGMENTS_MAX: u64 = 128;
 
 /// Name of a counter of one host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Counter {
-    /// The interface that it belongs to; `None` for one of the whole host.
+    /// Its interface; `None` for a counter of the whole host.
     pub link: Option<String>,
-    /// What counts.
+    /// The layer that counts.
     pub layer: Layer,
     /// The kernel's name for it.
     pub name: String,
 }
 
-/// Who keeps a counter.
+/// Layer of a counter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
@@ -48,9 +48,9 @@ pub enum Layer {
     Ip,
     /// IPv6, of the host or of one interface (`/proc/net/snmp6`, `/proc/net/dev_snmp6`).
     Ip6,
-    /// ICMPv6, the same.
+    /// ICMPv6; same files.
     Icmp6,
-    /// The interface (`/proc/net/dev`; `/sys/class/net/*/statistics`).
+    /// The interface (`/proc/net/dev`, `/sys/class/net/*/statistics`).
     Device,
     /// A queueing discipline of the interface, by its kind (`tc -s qdisc`).
     Queue(String),
@@ -78,8 +78,8 @@ impl Counter {
         }
     }
 
-    /// Whether it counts losses, or what explains them. Sums of others (`InErrors`) are left out, and so is
-    /// what IPv6 counts for an interface and for the host once more.
+    /// Returns whether it counts losses or their causes. Sums of other counters (`InErrors`) are excluded, and so are
+    /// counters that IPv6 keeps for the interface and for the host.
     pub fn is_of_losses(&self) -> bool {
         let names: &[&str] = match self.layer {
             Layer::Udp | Layer::Udp6 => &[
@@ -101,14 +101,14 @@ impl Counter {
 }
 
 impl Counter {
-    /// Whether it is read only where queues are asked for.
+    /// Returns whether it is read only if queues are requested.
     fn is_of_queue(&self) -> bool {
         matches!(self.layer, Layer::Queue(_) | Layer::Receive(_))
     }
 }
 
 impl fmt::Display for Counter {
-    /// Without the interface: "udp6 `SndbufErrors`", "tbf drops".
+    /// Formats it without the interface: "udp6 `SndbufErrors`", "tbf drops".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layer = match &self.layer {
             Layer::Udp => "udp",
@@ -125,16 +125,16 @@ impl fmt::Display for Counter {
     }
 }
 
-/// All counters of a host at one moment, or how far they went between two.
+/// All counters of a host at one moment, or their increase between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     #[serde(with = "as_pairs")]
     counters: BTreeMap<Counter, u64>,
-    /// The queues could be asked.
+    /// Whether the queues were read.
     has_queues: bool,
 }
 
-/// JSON has texts alone as keys.
+/// Serialises the map as pairs, because JSON allows only strings as keys.
 mod as_pairs {
     use super::{BTreeMap, Counter, Deserialize, Serialize};
 
@@ -155,14 +155,14 @@ mod as_pairs {
 }
 
 impl Reading {
-    /// The counters of `host` now; `None` if it is not there, or has no `/proc`. Reading takes well below
-    /// a millisecond, with `queues`, for which `tc` and `ethtool` are started, some.
+    /// Reads the counters of `host`; `None` if it does not exist or has no `/proc`. This takes well below a
+    /// millisecond; with `queues` it starts `tc` and `ethtool` and takes a few.
     pub fn of(host: &Host, queues: bool) -> Option<Self> {
         let here = *host == Host::Here;
         host.enter(|| Self::here(queues, here)).ok().flatten()
     }
 
-    /// Those of the network that this thread is in.
+    /// Reads the counters of this thread's network namespace.
     fn here(queues: bool, sysfs: bool) -> Option<Self> {
         let machine = Machine::here();
         let file = |name: &str| machine.read(&format!("/proc/thread-self/net/{name}"));
@@ -174,7 +174,7 @@ impl Reading {
         for link in &links {
             let of_link = file(&format!("dev_snmp6/{link}"));
             reading.snmp6(Some(link), &of_link.unwrap_or_default());
-            // `/sys` shows the network that it was mounted in.
+            // `/sys` shows the network namespace in which it was mounted.
             let missed = format!("/sys/class/net/{link}/statistics/rx_missed_errors");
             let missed = sysfs.then(|| machine.read(&missed)).flatten();
             if let Some(missed) = missed.and_then(|text| text.parse().ok()) {
@@ -193,8 +193,8 @@ impl Reading {
         Some(reading)
     }
 
-    /// Only what belongs to the whole host or to these interfaces, which get these names, and of two with one name
-    /// the sum.
+    /// Keeps only the counters of the whole host and of these interfaces, which are renamed. Counters of interfaces
+    /// that get the same name are added.
     #[must_use]
     pub fn of_links(self, names: &BTreeMap<String, String>) -> Self {
         let mut counters = BTreeMap::new();
@@ -210,7 +210,7 @@ impl Reading {
         Self { counters, ..self }
     }
 
-    /// As if two hosts were one.
+    /// Adds the counters of another host.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         for (counter, count) in other.counters {
@@ -220,19 +220,19 @@ impl Reading {
         self
     }
 
-    /// A counter; 0 if the kernel does not have it.
+    /// Returns a counter; 0 if the kernel does not have it.
     pub fn get(&self, counter: &Counter) -> u64 {
         self.counters.get(counter).copied().unwrap_or(0)
     }
 
-    /// How far each counter that counts losses went.
+    /// Returns the counters of losses.
     pub fn losses(&self) -> impl Iterator<Item = (&Counter, u64)> {
         let counted = self.counters.iter().map(|(counter, n)| (counter, *n));
         counted.filter(|(counter, n)| *n > 0 && counter.is_of_losses())
     }
 
-    /// The queueing disciplines of an interface: kind and how far a counter of theirs went. Of those that are
-    /// nested each counts a drop again, so that they must not be added.
+    /// Returns the counter of this name for each queueing discipline of an interface. Nested ones each count the same
+    /// drop, so they must not be added.
     pub fn of_queues(&self, link: &str, name: &str) -> Vec<(Counter, u64)> {
         let of_link = self.counters.iter().filter(|(counter, _)| {
             counter.link.as_deref() == Some(link) && counter.is_of_queue() && counter.name == name
@@ -240,7 +240,7 @@ impl Reading {
         of_link.map(|(c, n)| (c.clone(), *n)).collect()
     }
 
-    /// Packets that arrived in each receive queue of an interface, of those that count them.
+    /// Returns the number of packets received in each receive queue of an interface, if it counts them.
     pub fn received_by_queue(&self, link: &str) -> Vec<u64> {
         let of_link = self.counters.iter().filter(|(counter, _)| {
             counter.link.as_deref() == Some(link) && matches!(counter.layer, Layer::Receive(_))
@@ -248,8 +248,8 @@ impl Reading {
         of_link.map(|(_, packets)| *packets).collect()
     }
 
-    /// How far the counters went since an earlier reading. One that is smaller now was set back. A queue that was not
-    /// there before counts from 0, unless queues could not be asked then.
+    /// Returns the increase since an earlier reading. A counter that decreased was reset and gives 0. A queue that did
+    /// not exist before counts from 0, unless queues were not read then.
     pub fn since(&self, before: &Self) -> Self {
         let is_known = |counter: &Counter| before.has_queues || !counter.is_of_queue();
         let known = self
@@ -265,7 +265,7 @@ impl Reading {
         }
     }
 
-    /// Adds the queues of another reading of the same host.
+    /// Adds the queue counters of another reading of the same host.
     pub(super) fn with_queues_of(mut self, other: &Self) -> Self {
         let queues = other.counters.iter();
         let queues = queues.filter(|(counter, _)| counter.is_of_queue());
@@ -282,12 +282,12 @@ impl Reading {
         self.pairs(text, &[("Ip: ", Layer::Ip), ("Udp: ", Layer::Udp)]);
     }
 
-    /// What `/proc/net/snmp` has no room for, multicasts among it.
+    /// Parses `/proc/net/netstat`, which has the counters that are not in `/proc/net/snmp`, such as those of multicast.
     fn netstat(&mut self, text: &str) {
         self.pairs(text, &[("IpExt: ", Layer::Ip)]);
     }
 
-    /// `/proc/net/snmp` and `/proc/net/netstat` have for each protocol a line of names and a line of values.
+    /// Parses `/proc/net/snmp` or `/proc/net/netstat`: for each protocol a line of names and a line of values.
     fn pairs(&mut self, text: &str, layers: &[(&str, Layer)]) {
         for (prefix, layer) in layers {
             let mut lines = text.lines().filter_map(|line| line.strip_prefix(*prefix));
@@ -303,7 +303,7 @@ impl Reading {
         }
     }
 
-    /// `/proc/net/snmp6` and the files in `/proc/net/dev_snmp6` have a name and a value a line.
+    /// Parses `/proc/net/snmp6` or a file in `/proc/net/dev_snmp6`: a name and a value on each line.
     fn snmp6(&mut self, link: Option<&str>, text: &str) {
         for line in text.lines() {
             let mut words = line.split_whitespace();
@@ -328,7 +328,7 @@ impl Reading {
         }
     }
 
-    /// `/proc/net/dev` has two lines of heads, then one for each interface; returns their names.
+    /// Parses `/proc/net/dev`: two header lines, then one line for each interface. Returns the interfaces.
     fn devices(&mut self, text: &str) -> Vec<String> {
         let lines = text.lines().filter_map(|line| line.split_once(':'));
         let mut links = Vec::new();
@@ -344,8 +344,8 @@ impl Reading {
         links
     }
 
-    /// `/proc/net/softnet_stat` has a line for each processor, hexadecimal: processed, dropped, time
-    /// squeezed, ...
+    /// Parses `/proc/net/softnet_stat`: a line for each processor in hexadecimal: processed, dropped, time squeezed,
+    /// ...
     fn softnet(&mut self, text: &str) {
         for line in text.lines() {
             let words = line.split_whitespace().skip(1);
@@ -357,7 +357,7 @@ impl Reading {
         }
     }
 
-    /// What `ethtool -S LINK` says of packets that arrived, in the words of each driver.
+    /// Parses the counters of received packets in `ethtool -S LINK`, whose names depend on the driver.
     fn receive_queues(&mut self, link: &str, text: &str) {
         for (name, value) in text.lines().filter_map(|line| line.split_once(": ")) {
             if let (Some(queue), Ok(packets)) = (receive_queue(name.trim()), value.trim().parse()) {
@@ -369,7 +369,7 @@ impl Reading {
         }
     }
 
-    /// What `tc -s -j qdisc show` says.
+    /// Parses `tc -s -j qdisc show`.
     fn queues(&mut self, text: &str) {
         let Ok(queues) = serde_json::from_str::<Vec<TcQueue>>(text) else {
             return;
@@ -399,7 +399,7 @@ impl FromIterator<(Counter, u64)> for Reading {
     }
 }
 
-/// The columns of `/proc/net/dev`, as `/sys/class/net/*/statistics` has them. `rx_drop` contains `rx_missed`.
+/// The columns of `/proc/net/dev`, with the names of `/sys/class/net/*/statistics`. `rx_drop` contains `rx_missed`.
 const DEVICE_COLUMNS: [&str; 16] = [
     "rx_bytes",
     "rx_packets",
@@ -419,7 +419,7 @@ const DEVICE_COLUMNS: [&str; 16] = [
     "tx_compressed",
 ];
 
-/// Those of them that are losses.
+/// The columns that count losses.
 const DEVICE_LOSSES: [&str; 9] = [
     "rx_errs",
     "rx_drop",
@@ -432,7 +432,7 @@ const DEVICE_LOSSES: [&str; 9] = [
     "tx_carrier",
 ];
 
-/// One queueing discipline as `tc` tells it.
+/// A queueing discipline in the output of `tc`.
 #[derive(Deserialize)]
 struct TcQueue {
     kind: String,
@@ -443,9 +443,9 @@ struct TcQueue {
     overlimits: u64,
 }
 
-/// The number of a receive queue in the name of the counter of its packets: `rx_queue_0_packets` (ixgbe, igb, ice, virtio_net),
-/// `rx-0.packets` (i40e), `rx0_packets` (mlx5), and of a veth link, which counts those that meet an XDP program alone,
-/// `rx_queue_0_xdp_packets`.
+/// Number of the receive queue in the name of a packet counter: `rx_queue_0_packets` (ixgbe, igb, ice, virtio_net),
+/// `rx-0.packets` (i40e), `rx0_packets` (mlx5), `rx_queue_0_xdp_packets` (a veth link, which counts only packets that
+/// reach an XDP program).
 fn receive_queue(name: &str) -> Option<u16> {
     let rest = name.strip_prefix("rx")?;
     let rest = ["_queue_", "-"]
@@ -459,12 +459,12 @@ fn receive_queue(name: &str) -> Option<u16> {
         .then(|| number.parse().ok())?
 }
 
-/// `tc` of the Debian package iproute2, in the network that this thread is in; `None` if it is not there.
+/// Output of `tc` (Debian package iproute2) in this thread's network namespace; `None` if it is missing or fails.
 fn tc() -> Option<String> {
     said("tc", &["-s", "-j", "qdisc", "show"])
 }
 
-/// What a program says in the network that this thread is in; `None` if it is not there or fails.
+/// Output of a program in this thread's network namespace; `None` if it is missing or fails.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(find_program(program)?);
     let end = run(command.args(arguments), LIMIT).ok()?;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::ValueError;
 
-/// A set of CPUs as `taskset -c` writes it: "0", "0,2-3". In JSON it is that text, which is empty for an
-/// unrestricted one.
+/// A set of CPUs in the syntax of `taskset -c`: "0", "0,2-3". In JSON it is this string, which is empty for an
+/// unrestricted set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CpuSet(Vec<usize>);
@@ -29,7 +29,7 @@ impl CpuSet {
         self.0.is_empty()
     }
 
-    /// These CPUs, or `others` where it is unrestricted.
+    /// Returns these CPUs, or `others` if it is unrestricted.
     #[must_use]
     pub fn or(self, others: &[usize]) -> Self {
         if self.is_unrestricted() {
@@ -39,7 +39,7 @@ impl CpuSet {
         }
     }
 
-    /// How many threads can run at once: the size of the set, or what the machine has.
+    /// Number of threads that can run at once: the size of the set, or the machine's number of CPUs.
     pub fn cores(&self) -> usize {
         if self.is_unrestricted() {
             std::thread::available_parallelism().map_or(1, usize::from)
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_sets_are_read_and_written_as_taskset_does() {
+    fn cpu_sets_are_parsed_and_printed_as_by_taskset() {
         for (text, cpus, back) in [
             ("0", vec![0], "0"),
             ("0,2-3", vec![0, 2, 3], "0,2-3"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_cpu_sets_are_refused() {
+    fn invalid_cpu_sets_are_refused() {
         for text in ["", ",", "a", "1-", "-1", "3-1", "0x2", "1,,2"] {
             let error = text.parse::<CpuSet>().unwrap_err().to_string();
             let expected = format!("{text:?} is not a set of CPUs; ");

@@ -1,33 +1,33 @@
-//! Why something of the lab does not work.
+//! Errors of the lab.
 
 use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 
-/// What could not be done, with the remedy where there is one, and why.
+/// What failed, with the remedy if there is one, and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct LabError {
-    /// What would have to be different.
+    /// The part that has to be corrected.
     pub blame: Blame,
     what: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What would have to be different for a thing to work.
+/// The part that has to be corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Blame {
-    /// What was asked for: there is no such profile, or it has no such setting.
+    /// The request: no such profile, or no such setting of it.
     Request,
-    /// A server: its program is missing, it ended, it does not answer.
+    /// A server: its program is missing, it ended, or it does not answer.
     Server,
-    /// The machine: it lacks a program or a permission, or its lab is in use.
+    /// The machine: a program or a permission is missing, or its lab is in use.
     Machine,
 }
 
 impl Blame {
-    /// An error that nothing else has caused.
+    /// Creates an error without a cause.
     pub(crate) fn error(self, what: impl Into<String>) -> LabError {
         LabError {
             blame: self,
@@ -36,7 +36,7 @@ impl Blame {
         }
     }
 
-    /// From a cause, mostly what the kernel said, to an error, for `map_err`.
+    /// Converts a cause, mostly a kernel error, for `map_err`.
     pub(crate) fn because<E>(self, what: impl Into<String>) -> impl FnOnce(E) -> LabError
     where
         E: Into<Box<dyn Error + Send + Sync>>,

@@ -1,4 +1,4 @@
-//! Where a role runs: on this machine's own network, or in a network namespace.
+//! Where a role runs: in this machine's own network, or in a network namespace.
 
 use std::fmt;
 use std::fs::File;
@@ -12,26 +12,25 @@ use super::cpuset::CpuSet;
 use super::process::find_program;
 use super::{Blame, LabError};
 
-/// Where `ip netns` keeps its namespaces (ip-netns(8)).
+/// Directory of the namespaces of `ip netns` (ip-netns(8)).
 pub(crate) const NETNS_DIR: &str = "/run/netns";
 
-/// A place with a network of its own.
+/// A host: a place with its own network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// The network that this process was started in.
+    /// The network in which this process was started.
     Here,
-    /// The network namespace of this name, as `ip netns` knows it.
+    /// The network namespace of this name, as listed by `ip netns`.
     Netns(String),
 }
 
 impl Host {
-    /// A command that runs `program` on this host, pinned to `cpus`.
+    /// Builds a command that runs `program` on this host, pinned to `cpus`.
     ///
-    /// Everything put in front (`ip netns exec`, `taskset`, `setpriv`) executes the next program
-    /// in its own place, so the child's process ID is that of `program`. Where util-linux'
-    /// `setpriv` is installed, the program is killed when the *thread* that started it ends:
-    /// start it from a thread that outlives it. What forks itself away from that is ended by the
-    /// next [`super::topology::Lab::up`] or [`super::topology::down`].
+    /// Every wrapper (`ip netns exec`, `taskset`, `setpriv`) replaces itself with the next program, so the child's
+    /// process ID is that of `program`. If `setpriv` of util-linux is installed, the program is killed when the
+    /// *thread* that started it ends: start it from a thread that outlives it. A program that daemonises escapes this;
+    /// the next [`super::topology::Lab::up`] or [`super::topology::down`] ends it.
     pub fn command(&self, program: &Path, cpus: &CpuSet) -> Command {
         let mut words: Vec<PathBuf> = Vec::new();
         if let Self::Netns(name) = self {
@@ -50,10 +49,10 @@ impl Host {
         command
     }
 
-    /// Runs `work` on a thread that has joined this host's network and gives back its result.
+    /// Runs `work` on a thread in this host's network and returns its result.
     ///
-    /// A socket stays in the network that it was opened in, so the sockets that `work` opens can
-    /// be used anywhere later. The calling thread stays where it is.
+    /// A socket stays in the network in which it was opened, so the sockets that `work` opens can be used anywhere
+    /// later. The calling thread stays in its network.
     ///
     /// # Errors
     ///
@@ -82,7 +81,7 @@ impl Host {
         })
     }
 
-    /// Whether the host's network is one that only this lab uses.
+    /// Returns whether only this lab uses the host's network.
     pub fn is_private(&self) -> bool {
         matches!(self, Self::Netns(_))
     }
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_enters_the_namespace_before_it_pins_itself() {
+    fn command_enters_the_namespace_before_it_sets_the_affinity() {
         let host = Host::Netns("lab-x".into());
         let cpus: CpuSet = "1".parse().unwrap();
         let command = host.command(Path::new("/bin/true"), &cpus);
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_namespace_is_named() {
+    fn missing_namespace_is_named() {
         let error = Host::Netns("no-such-lab".into()).enter(|| ()).unwrap_err();
         assert!(error.to_string().contains("\"no-such-lab\""));
     }

@@ -1,4 +1,4 @@
-//! The hosts of a laboratory of several machines, as plain data: what a plan says of them, checked.
+//! The hosts of a laboratory of several machines, as described by a plan and validated.
 //!
 //! ```text
 //!   gen1 (measurer) ---client--- dut (dut) ---upstream--- auth (authority)
@@ -6,9 +6,9 @@
 //!         +--------------------self-test---------------------+      (optional)
 //! ```
 //!
-//! Each role can have several hosts. Who is connected to whom is not written down: two ends of links of one name
-//! are connected if they have addresses in one prefix. A [`Site`] is what follows for one DUT: who asks whom, at
-//! which address, over which interfaces. Nothing here looks at a host.
+//! Each role can have several hosts. Connections are not configured: two ends of links of one name are connected if
+//! they have addresses in one prefix. A [`Site`] is the result for one DUT: which host queries which, at which address
+//! and over which interfaces. Nothing here contacts a host.
 
 mod check;
 mod error;
@@ -28,7 +28,7 @@ pub use error::{HostsError, HostsErrors, Part};
 pub use link::{LinkAddress, LinkEnd, LinkName};
 pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer};
 
-/// One host, as the plan has it.
+/// A host of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
@@ -36,19 +36,19 @@ pub struct HostSpec {
     pub name: String,
     /// How an agent is started there.
     pub reach: Reach,
-    /// The agent is started with `sudo -n`.
+    /// Whether the agent is started with `sudo -n`.
     pub sudo: bool,
-    /// What it is for; at least one.
+    /// Its roles; at least one.
     pub roles: Vec<Role>,
-    /// CPUs of its role; on a host that is Measurer and authority those of the Measurer. Unrestricted to
-    /// have them chosen.
+    /// CPUs of its role; those of the Measurer on a host that is Measurer and authority. Unrestricted: chosen
+    /// automatically.
     pub cpus: CpuSet,
     /// CPUs of the authority on a host that is Measurer and authority.
     pub authority_cpus: CpuSet,
     /// Threads of the Measurer, 1 to [`THREADS_MAX`].
     pub threads: usize,
-    /// Its ends of the test links: one of each name, or several where it is connected by several
-    /// interfaces, such as a DUT to each of two Measurers.
+    /// Its ends of the test links: one for each link name, or several if it has several interfaces for it, such as a
+    /// DUT with a link to each of two Measurers.
     pub links: BTreeMap<LinkName, Vec<LinkEnd>>,
 }
 
@@ -56,7 +56,7 @@ pub struct HostSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
-    /// Over OpenSSH; the destination as ssh(1) takes it: `gen1`, `root@gen1`, `ssh://root@gen1:2222`.
+    /// Over OpenSSH; a destination of ssh(1): `gen1`, `root@gen1`, `ssh://root@gen1:2222`.
     Ssh(String),
     /// In a network namespace of this machine, by its name.
     Netns(String),
@@ -65,17 +65,17 @@ pub enum Reach {
 }
 
 impl HostSpec {
-    /// Whether it has this role.
+    /// Returns whether it has this role.
     pub fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
 
-    /// Its ends of the links of this name; none if it is not connected to one.
+    /// Its ends of the links of this name; empty if it has none.
     pub fn ends(&self, link: LinkName) -> &[LinkEnd] {
         self.links.get(&link).map_or(&[], Vec::as_slice)
     }
 
-    /// CPUs of the authority on it.
+    /// CPUs of the authority on this host.
     fn cpus_of_authority(&self) -> &CpuSet {
         match self.has(Role::Measurer) {
             true => &self.authority_cpus,
@@ -84,18 +84,18 @@ impl HostSpec {
     }
 }
 
-/// The hosts of a plan, at most [`HOSTS_MAX`]. They have at least one authority and one Measurer, and every
-/// Measurer is connected to every DUT, and every DUT to every authority.
+/// The hosts of a plan, at most [`HOSTS_MAX`]. There is at least one authority and one Measurer, every Measurer is
+/// connected to every DUT, and every DUT to every authority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<HostSpec>", into = "Vec<HostSpec>")]
 pub struct Hosts(Vec<HostSpec>);
 
 impl Hosts {
-    /// Checks everything that can be checked without a host.
+    /// Performs all checks that need no contact with a host.
     ///
     /// # Errors
     ///
-    /// As [`Self::faults`], all of them.
+    /// All errors of [`Self::faults`].
     pub fn new(hosts: Vec<HostSpec>) -> Result<Self, HostsErrors> {
         match check::all(&hosts, Vec::new(), false) {
             faults if faults.is_empty() => Ok(Self(hosts)),
@@ -103,35 +103,35 @@ impl Hosts {
         }
     }
 
-    /// All that is wrong with hosts of which something may be in doubt, each with its remedy: an impossible name,
-    /// address or number; the same address twice, or one prefix on links of two names; a role that no host has, or that
-    /// a host cannot have; links that do not connect; where there are `self_tests`, an authority that none of them
-    /// asks. What only follows from another fault or from a doubt is left out.
+    /// Returns all errors of the hosts, each with its remedy: an invalid name, address or number; a duplicate address,
+    /// or one prefix on links of two names; a role without a host, or on a host that cannot have it; links that do not
+    /// connect; with `self_tests`, an authority that no self-test queries. Errors that only follow from another error,
+    /// or from a part in doubt, are omitted.
     pub fn faults(hosts: &[HostSpec], doubts: Vec<Doubt>, self_tests: bool) -> Vec<HostsError> {
         check::all(hosts, doubts, self_tests)
     }
 
-    /// In the order of the plan.
+    /// Iterates in the order of the plan.
     pub fn iter(&self) -> std::slice::Iter<'_, HostSpec> {
         self.0.iter()
     }
 
-    /// The host of this name.
+    /// Returns the host of this name.
     pub fn by_name(&self, name: &str) -> Option<&HostSpec> {
         self.0.iter().find(|host| host.name == name)
     }
 
-    /// The hosts that send queries, in the order of the plan.
+    /// Hosts of Measurers, in the order of the plan.
     pub fn measurers(&self) -> Vec<&HostSpec> {
         self.with(Role::Measurer)
     }
 
-    /// The hosts of DUTs, in the order of the plan.
+    /// Hosts of DUTs, in the order of the plan.
     pub fn duts(&self) -> Vec<&HostSpec> {
         self.with(Role::Dut)
     }
 
-    /// The hosts of authorities, in the order of the plan; at least one.
+    /// Hosts of authorities, in the order of the plan; at least one.
     pub fn authorities(&self) -> Vec<&HostSpec> {
         self.with(Role::Authority)
     }
@@ -140,7 +140,7 @@ impl Hosts {
         self.0.iter().filter(|host| host.has(role)).collect()
     }
 
-    /// By what a DUT and the authorities are connected: IPv6 where both are possible.
+    /// IP version between a DUT and the authorities: IPv6 if both are possible.
     fn upstream_family(&self, dut: &HostSpec) -> Family {
         let link = LinkName::Upstream;
         let are_connected = |family| {
@@ -182,10 +182,10 @@ impl From<Hosts> for Vec<HostSpec> {
     }
 }
 
-/// Hosts of a plan at most: each is a connection and an agent.
+/// Largest number of hosts of a plan: each needs a connection and an agent.
 pub const HOSTS_MAX: usize = 64;
 
-/// Threads of a Measurer on one host at most, as on the command line.
+/// Largest number of threads of a Measurer on one host, as on the command line.
 pub const THREADS_MAX: usize = 256;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The network interfaces of a host: driver, MTU, speed, queues and offloads.
 //!
-//! `ip` lists them, in this machine's own network as well as in a namespace; `ethtool` knows the
-//! rest. What is not installed, or not known for a kind of interface, is left out.
+//! `ip` lists them, in this machine's own network and in namespaces; `ethtool` gives the rest. Values of missing
+//! programs, and values that a kind of interface does not have, are omitted.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,21 +15,21 @@ use super::host::Host;
 use super::machine::{Machine, field};
 use super::process::{find_program, run};
 
-/// One interface that is up.
+/// An interface that is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Its kind, if it is virtual ("veth", "bridge", "loopback"), or its driver, with version and
-    /// firmware as `ethtool -i` tells them.
+    /// Its kind, if it is virtual ("veth", "bridge", "loopback"); otherwise its driver, with version and firmware from
+    /// `ethtool -i`.
     pub driver: Option<String>,
     /// Largest IP packet in octets.
     pub mtu: u32,
     /// Speed in Mbit/s.
     pub speed_mbps: Option<u32>,
-    /// Queues of receiver and sender.
+    /// Number of receive and transmit queues.
     pub queues: (u32, u32),
-    /// Work that it takes from the processor, by the names of `ethtool -k`, and whether it does.
+    /// Offloads by the names of `ethtool -k`, and whether each is on.
     pub offloads: Vec<(String, bool)>,
 }
 
@@ -57,8 +57,8 @@ impl fmt::Display for Interface {
     }
 }
 
-/// The interfaces of a host that are up, in the kernel's order, at most [`INTERFACES_MAX`]; empty
-/// if there is no `ip`, or no such host.
+/// Lists the interfaces of a host that are up, in the kernel's order, at most [`INTERFACES_MAX`]. The list is empty
+/// without `ip` or for a missing host.
 pub fn list(host: &Host) -> Vec<Interface> {
     let Some(text) = output(host, "ip", &["-j", "-d", "link", "show"]) else {
         return Vec::new();
@@ -71,7 +71,7 @@ pub fn list(host: &Host) -> Vec<Interface> {
     interfaces
 }
 
-/// The interface of this name in this machine's own network, if it is up.
+/// Returns the interface of this name in this machine's own network, if it is up.
 pub fn named(name: &str) -> Option<Interface> {
     let here = Host::Here;
     let text = output(&here, "ip", &["-j", "-d", "link", "show", "dev", name])?;
@@ -80,25 +80,25 @@ pub fn named(name: &str) -> Option<Interface> {
     Some(interface)
 }
 
-/// How an interface is addressed.
+/// Addresses of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addressed {
-    /// Its MAC address, if it has one.
+    /// Its MAC address, if any.
     pub mac: Option<[u8; 6]>,
-    /// Its addresses, in the kernel's order.
+    /// Its IP addresses, in the kernel's order.
     pub addresses: Vec<IpAddr>,
-    /// It is one end of a veth pair, whose other end is in this namespace or another.
+    /// Whether it is one end of a veth pair; the other end may be in another namespace.
     pub is_veth: bool,
 }
 
-/// How an interface of a host is addressed; `None` if there is none of this name, or no `ip`.
+/// Returns the addresses of an interface of a host; `None` if it does not exist, or without `ip`.
 pub fn addressed(host: &Host, name: &str) -> Option<Addressed> {
     let text = output(host, "ip", &["-j", "-d", "address", "show", "dev", name])?;
     addressed_from_ip(&text)
 }
 
 fn addressed_from_ip(text: &str) -> Option<Addressed> {
-    // What does not exist any more is an empty object.
+    // `ip` prints an empty object for an interface that has disappeared.
     let links: Vec<IpAddressed> = serde_json::from_str(text).ok()?;
     let link = links.into_iter().find(|link| !link.ifname.is_empty())?;
     let kind = link.linkinfo.and_then(|info| info.info_kind);
@@ -109,22 +109,22 @@ fn addressed_from_ip(text: &str) -> Option<Addressed> {
     })
 }
 
-/// Six octets as `ip` writes them.
+/// Parses a MAC address in the format of `ip`.
 fn mac(text: &str) -> Option<[u8; 6]> {
     let octets = text.split(':').map(|octet| u8::from_str_radix(octet, 16));
     let octets: Vec<u8> = octets.collect::<Result<_, _>>().ok()?;
     octets.try_into().ok()
 }
 
-/// A machine with containers has hundreds; those of a lab and of a Tester are fewer.
+/// A machine with containers has hundreds; labs and Testers have fewer.
 pub const INTERFACES_MAX: usize = 16;
 
-/// Adds what `ip` does not know.
+/// Adds the values that `ip` does not have.
 fn complete(host: &Host, interface: &mut Interface) {
     let name = interface.name.as_str();
     if interface.driver.is_none() {
         let told = output(host, "ethtool", &["-i", name]).and_then(|text| driver(&text));
-        // `/sys` shows the network that it was mounted in, so that this works only there.
+        // `/sys` shows the network in which it was mounted, so this works only there.
         let here = (*host == Host::Here).then(Machine::here);
         let shown = || {
             let link = format!("/sys/class/net/{name}/device/driver");
@@ -132,7 +132,7 @@ fn complete(host: &Host, interface: &mut Interface) {
             Some(target.file_name()?.to_string_lossy().into_owned())
         };
         interface.driver = told.or_else(shown);
-        // What has no link, or no speed, says -1 or nothing.
+        // Without a carrier or a speed, the file has -1 or is unreadable.
         let speed = here.and_then(|here| here.read(&format!("/sys/class/net/{name}/speed")));
         interface.speed_mbps = speed.and_then(|text| text.parse().ok());
     }
@@ -141,8 +141,9 @@ fn complete(host: &Host, interface: &mut Interface) {
     }
 }
 
-/// Flows of UDP, by the names of `ethtool -n`, that an interface does not spread over its receive queues by their ports: all
-/// that one host sends to another arrives at one queue. Empty with one queue, and where there is nothing to choose.
+/// Returns the UDP flow types, by the names of `ethtool -n`, that an interface does not spread over its receive queues
+/// by port: all packets from one host to another arrive in one queue. Empty with one queue, or if it cannot be
+/// configured.
 pub fn unspread(host: &Host, interface: &Interface) -> Vec<String> {
     if interface.queues.0 < 2 {
         return Vec::new();
@@ -158,12 +159,12 @@ pub fn unspread(host: &Host, interface: &Interface) -> Vec<String> {
         .collect()
 }
 
-/// Whether the source port is among the fields of `ethtool -n NAME rx-flow-hash FLOW`.
+/// Returns whether the source port is among the fields of `ethtool -n NAME rx-flow-hash FLOW`.
 fn has_ports(text: &str) -> bool {
     text.contains("L4 bytes 0 & 1")
 }
 
-/// What a program says on a host; `None` if it is not installed or fails.
+/// Returns the output of a program on a host; `None` if it is not installed or fails.
 pub(crate) fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<String> {
     let path = find_program(program)?;
     let mut command = host.command(Path::new(&path), &CpuSet::unrestricted());
@@ -171,10 +172,10 @@ pub(crate) fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<S
     end.status.success().then_some(end.stdout)
 }
 
-/// `ip`, `tc` and `ethtool` answer at once; what takes longer hangs.
+/// `ip`, `tc` and `ethtool` answer at once; after this time they hang.
 pub(super) const LIMIT: Nanos = 5 * SECOND;
 
-/// What `ip -j -d link show` says of one interface.
+/// An interface in the output of `ip -j -d link show`.
 #[derive(Deserialize)]
 struct IpLink {
     ifname: String,
@@ -195,7 +196,7 @@ struct LinkInfo {
     info_kind: Option<String>,
 }
 
-/// What `ip -j -d address show` says of one interface.
+/// An interface in the output of `ip -j -d address show`.
 #[derive(Deserialize)]
 struct IpAddressed {
     #[serde(default)]
@@ -230,7 +231,7 @@ fn from_ip(text: &str) -> Vec<Interface> {
         .collect()
 }
 
-/// Driver, version and firmware of `ethtool -i`.
+/// Parses driver, version and firmware from `ethtool -i`.
 fn driver(text: &str) -> Option<String> {
     let value = |key: &str| field(text, key).filter(|value| !["", "N/A"].contains(value));
     let mut driver = value("driver")?.to_owned();
@@ -243,7 +244,7 @@ fn driver(text: &str) -> Option<String> {
     Some(driver)
 }
 
-/// Those of [`OFFLOADS`] in `ethtool -k`, in that order.
+/// Parses `ethtool -k` for [`OFFLOADS`], in that order.
 fn offloads(text: &str) -> Vec<(String, bool)> {
     let is_on = |name: &str| Some(field(text, name)?.split_whitespace().next()? == "on");
     OFFLOADS
@@ -252,7 +253,7 @@ fn offloads(text: &str) -> Vec<(String, bool)> {
         .collect()
 }
 
-/// What changes the cost of a datagram (ethtool(8), udp(7)).
+/// Offloads that change the cost of a datagram (ethtool(8), udp(7)).
 const OFFLOADS: [&str; 9] = [
     "rx-checksumming",
     "tx-checksumming",
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interfaces_that_are_up_are_read_from_ip() {
+    fn interfaces_that_are_up_are_parsed_from_ip() {
         let text = r#"[
             {"ifname":"lo","flags":["LOOPBACK","UP","LOWER_UP"],"mtu":65536,"link_type":"loopback",
              "num_tx_queues":1,"num_rx_queues":1},
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_spread_by_their_ports_are_told_from_others() {
+    fn flow_types_spread_by_port_are_distinguished_from_others() {
         let fields =
             "UDP over IPV6 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\n";
         let ports = "L4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n";
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_from_ip() {
+    fn addresses_are_parsed_from_ip() {
         let text = r#"[{"ifindex":2,"link_index":2,"ifname":"upstream","flags":["BROADCAST","UP"],"mtu":1500,
             "link_type":"ether","address":"02:00:00:00:02:0b","broadcast":"ff:ff:ff:ff:ff:ff",
             "linkinfo":{"info_kind":"veth"},"addr_info":[
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_are_read_from_ethtool() {
+    fn drivers_are_parsed_from_ethtool() {
         let text = "driver: ixgbe\nversion: 6.1.0-18-amd64\nfirmware-version: 0x800006da\n\
                     expansion-rom-version: \nbus-info: 0000:03:00.0\n";
         assert_eq!(
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn offloads_are_read_from_ethtool_and_told_by_state() {
+    fn offloads_are_parsed_from_ethtool_and_grouped_by_state() {
         let text = "Features for eno1:\nrx-checksumming: on\ntx-checksumming: on\n\
                     \ttx-checksum-ipv4: off [fixed]\nscatter-gather: on\n\ttx-scatter-gather: on\n\
                     generic-segmentation-offload: on\ngeneric-receive-offload: off\n\
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_there_has_no_interfaces() {
+    fn missing_host_has_no_interfaces() {
         assert!(list(&Host::Netns("no-such-lab".into())).is_empty());
     }
 }

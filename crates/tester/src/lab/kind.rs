@@ -25,7 +25,7 @@ pub enum LabKind {
 }
 
 impl LabKind {
-    /// As it is called on the command line and in plans.
+    /// Name on the command line and in plans.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -35,12 +35,11 @@ impl LabKind {
         }
     }
 
-    /// This kind, or the best one here for [`LabKind::Auto`].
+    /// Returns this kind, or for [`LabKind::Auto`] the best one here.
     ///
     /// # Errors
     ///
-    /// A user namespace was asked for and is not allowed; the program that makes namespaces is not
-    /// installed.
+    /// The requested user namespace is not allowed, or the program that creates namespaces is not installed.
     pub fn settle(self) -> Result<Self, LabError> {
         match self {
             Self::Auto => return Ok(Self::best().0),
@@ -53,7 +52,7 @@ impl LabKind {
         Ok(self)
     }
 
-    /// The best kind here, and what would make a better one possible, which is also why it is not.
+    /// Returns the best kind here, and what a better one requires.
     pub fn best() -> (Self, Option<String>) {
         let userns = || (Self::Userns, Some("run it as root for netns".into()));
         let checked = if find_program("ip").is_none() {
@@ -70,7 +69,7 @@ impl LabKind {
     }
 }
 
-/// A root that a container has stripped of capabilities cannot make namespaces.
+/// Checks whether root can create namespaces: a container may lack the capabilities.
 fn namespaces_as_root() -> Result<(), String> {
     tool("unshare", "makes namespaces").map_err(|error| error.to_string())?;
     let mut command = Command::new("unshare");
@@ -85,5 +84,5 @@ fn namespaces_as_root() -> Result<(), String> {
     }
 }
 
-/// `unshare` takes milliseconds; this is for a machine that swaps.
+/// `unshare` takes milliseconds; the limit allows for a machine that swaps.
 const LIMIT: Nanos = 5 * SECOND;

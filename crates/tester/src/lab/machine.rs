@@ -1,7 +1,7 @@
-//! What a Linux machine says of itself: processors, frequencies, memory, limits.
+//! Properties of a Linux machine: processors, frequencies, memory, limits.
 //!
-//! Reading opens files below [`Machine::here`]'s root and changes nothing. What is not there, or
-//! says something unknown, is `None`: virtual machines and containers lack most of it.
+//! They are read from files below [`Machine::here`]'s root; nothing is changed. Missing and unparsable values are
+//! `None`: virtual machines and containers lack most of them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,47 +13,47 @@ use super::cpuset::CpuSet;
 /// Clock sources that are read without a system call (vdso(7)).
 pub const FAST_CLOCK_SOURCES: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
 
-/// What to do about SMT that is on.
+/// Remedy for active SMT.
 pub const SMT_REMEDY: &str = "two threads of one core disturb each other: `echo off > \
                               /sys/devices/system/cpu/smt/control`, or give each role whole cores";
 
-/// What to do about a frequency governor that is not "performance".
+/// Remedy for a frequency governor other than "performance".
 pub const GOVERNOR_REMEDY: &str =
     "`cpupower frequency-set -g performance` (Debian package linux-cpupower)";
 
-/// What to do about a clock source that is none of [`FAST_CLOCK_SOURCES`].
+/// Remedy for a clock source that is not in [`FAST_CLOCK_SOURCES`].
 pub const CLOCK_REMEDY: &str = "reading the time takes a system call: boot with clocksource=tsc";
 
-/// The files of one machine.
+/// A machine, represented by its files.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
 }
 
-/// Processors that change their frequency together (`cpufreq/policyN`).
+/// Processors that share a frequency (`cpufreq/policyN`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrequencyPolicy {
-    /// Whom it governs.
+    /// Its processors.
     pub cpus: CpuSet,
-    /// Who chooses the frequency: "performance", "powersave", "schedutil", ...
+    /// Frequency governor: "performance", "powersave", "schedutil", ...
     pub governor: String,
-    /// Who sets it: "intel_pstate", "acpi-cpufreq", ...
+    /// Frequency driver: "intel_pstate", "acpi-cpufreq", ...
     pub driver: Option<String>,
-    /// Lowest and highest frequency that the governor may choose, in kHz.
+    /// Lowest and highest frequency for the governor, in kHz.
     pub range_khz: Option<(u64, u64)>,
 }
 
 /// The CPUs of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus {
-    /// Those that run.
+    /// CPUs that are online.
     pub online: CpuSet,
-    /// Those that a process may be kept to.
+    /// CPUs that a process may be pinned to.
     pub allowed: CpuSet,
 }
 
 impl Cpus {
-    /// What is wrong with a set of CPUs that a role is to run on.
+    /// Returns why a role cannot run on a set of CPUs; `None` if it can.
     pub fn refuse(&self, wished: &CpuSet) -> Option<String> {
         let missing = |from: &CpuSet| -> CpuSet {
             let cpus = wished.cpus().iter().copied();
@@ -83,20 +83,19 @@ impl Machine {
         Self::at(Path::new("/"))
     }
 
-    /// A machine whose `/proc`, `/sys` and `/etc` are below `root`.
+    /// Returns a machine whose `/proc`, `/sys` and `/etc` are below `root`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_path_buf(),
         }
     }
 
-    /// A file of the machine by its absolute path.
+    /// Path of a file of the machine, from its absolute path.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The text of a file without the white space around it; `None` if it cannot be read or is
-    /// empty. At most 4 MiB are read.
+    /// Returns the trimmed text of a file; `None` if it is unreadable or empty. Reads at most 4 MiB.
     pub fn read(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let file = File::open(self.path(path)).ok()?;
@@ -105,7 +104,7 @@ impl Machine {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Names of all that is in a folder, in no order; none if it cannot be read.
+    /// Returns the names in a directory, unordered; empty if it is unreadable.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let entries = self.path(folder).read_dir().into_iter().flatten().flatten();
         entries
@@ -113,20 +112,20 @@ impl Machine {
             .collect()
     }
 
-    /// A setting of the kernel by its name with dots, its numbers with one space between them.
+    /// Returns a kernel setting by its dotted name; numbers are separated by one space.
     pub fn sysctl(&self, name: &str) -> Option<String> {
         let text = self.read(&format!("/proc/sys/{}", name.replace('.', "/")))?;
         Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    /// An amount of memory from `/proc/meminfo`, such as "`MemTotal`", in octets.
+    /// Returns an amount of memory from `/proc/meminfo`, such as "`MemTotal`", in octets.
     pub fn memory_bytes(&self, field: &str) -> Option<u64> {
         number(&self.read("/proc/meminfo")?, field)?.checked_mul(1024)
     }
 
-    /// Memory that this process and those that it starts may still take, in octets: what the kernel says
-    /// is available, and no more than the limits of its cgroup and of all above it leave. Files that a
-    /// group keeps in memory count as free, because they are given up first.
+    /// Returns the memory that this process and its children can still allocate, in octets: the available memory of the
+    /// kernel, limited by its cgroup and all cgroups above. The page cache of a cgroup counts as free, because it is
+    /// reclaimed first.
     pub fn memory_room(&self) -> Option<u64> {
         let groups = self.groups(
             &self.read("/proc/self/cgroup").unwrap_or_default(),
@@ -153,7 +152,7 @@ impl Machine {
         groups.into_iter().filter_map(left).chain(available).min()
     }
 
-    /// The CPUs that are online, and of these the ones that the cgroup of this process lets it use.
+    /// Returns the CPUs that are online, and those of them that the cgroup of this process allows.
     pub fn cpus(&self) -> Option<Cpus> {
         let online: CpuSet = self.read("/sys/devices/system/cpu/online")?.parse().ok()?;
         let cgroups = self.read("/proc/self/cgroup").unwrap_or_default();
@@ -178,7 +177,7 @@ impl Machine {
         cpu_model(&self.read("/proc/cpuinfo")?)
     }
 
-    /// Whether two or more threads of one core are in use.
+    /// Whether two or more threads of a core are in use.
     pub fn smt(&self) -> Option<bool> {
         let active = self.read("/sys/devices/system/cpu/smt/active")?;
         Some(active == "1")
@@ -206,7 +205,7 @@ impl Machine {
         policies
     }
 
-    /// Whether processors may run above their nominal frequency for a while.
+    /// Whether processors may temporarily exceed their nominal frequency.
     pub fn turbo(&self) -> Option<bool> {
         if let Some(off) = self.read("/sys/devices/system/cpu/intel_pstate/no_turbo") {
             return Some(off == "0");
@@ -215,7 +214,7 @@ impl Machine {
         Some(boost == "1")
     }
 
-    /// What the machine is a guest of; `None` for one of its own, or one that does not say so.
+    /// Name of the hypervisor; `None` on bare metal, or if it is hidden.
     pub fn hypervisor(&self) -> Option<String> {
         let flag = self
             .read("/proc/cpuinfo")
@@ -235,12 +234,12 @@ impl Machine {
         })
     }
 
-    /// What the kernel reads the time from.
+    /// Clock source of the kernel.
     pub fn clock_source(&self) -> Option<String> {
         self.read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     }
 
-    /// Faults of the processor that it has, and what is done about each, by name.
+    /// Vulnerabilities of the processor with their mitigations, by name; those that do not affect it are omitted.
     pub fn mitigations(&self) -> BTreeMap<String, String> {
         let folder = "/sys/devices/system/cpu/vulnerabilities";
         self.names(folder)
@@ -253,18 +252,18 @@ impl Machine {
             .collect()
     }
 
-    /// What the kernel was started with, without the words for the first process.
+    /// Kernel command line, without the arguments of the first process.
     pub fn command_line(&self) -> Option<String> {
         Some(kernel_words(&self.read("/proc/cmdline")?))
     }
 
-    /// Where transparent huge pages are used: "always", "madvise" or "never".
+    /// Mode of transparent huge pages: "always", "madvise" or "never".
     pub fn transparent_hugepages(&self) -> Option<String> {
         chosen(&self.read("/sys/kernel/mm/transparent_hugepage/enabled")?)
     }
 
-    /// A limit of this process's cgroup (version 2), such as "cpu.max": its own, or that of the
-    /// nearest group above it that has one. `None` if nothing is limited.
+    /// Returns a limit of this process's cgroup (version 2), such as "cpu.max": its own, or that of the nearest
+    /// ancestor that has one. `None` without a limit.
     pub fn cgroup_limit(&self, file: &str) -> Option<String> {
         let own = cgroup_path(&self.read("/proc/self/cgroup")?)?;
         own.ancestors().find_map(|group| {
@@ -274,14 +273,14 @@ impl Machine {
         })
     }
 
-    /// Folders of the CPU controller by a `/proc/PID/cgroup`: that of the cgroup and those of all above it,
-    /// in both versions, whether they exist or not (cgroups(7)). In a container the path may be one of
-    /// the machine outside; its own cgroup is the root then.
+    /// Directories of the CPU controller for a `/proc/PID/cgroup`: those of the cgroup and of all its ancestors, in
+    /// both versions, existing or not (cgroups(7)). In a container the path may be that of the host's view; then its
+    /// own cgroup is the root.
     pub fn cpu_groups(&self, cgroups: &str) -> Vec<String> {
         self.groups(cgroups, "cpu")
     }
 
-    /// The same of another controller.
+    /// The same for another controller.
     fn groups(&self, cgroups: &str, controller: &str) -> Vec<String> {
         let mut folders = Vec::new();
         for line in cgroups.lines() {
@@ -306,8 +305,8 @@ impl Machine {
         folders
     }
 
-    /// The CPU quota of this process's cgroup, or of the nearest one above it that has one: microseconds
-    /// of each period of so many microseconds, as in `cpu.max`. `None` without a quota.
+    /// Returns the CPU quota of this process's cgroup, or of the nearest ancestor that has one: quota and period in
+    /// microseconds, as in `cpu.max`. `None` without a quota.
     pub fn cpu_quota(&self) -> Option<String> {
         let groups = self.cpu_groups(&self.read("/proc/self/cgroup")?);
         groups.iter().find_map(|group| {
@@ -317,12 +316,12 @@ impl Machine {
             }
             let quota = self.read(&format!("{group}/cpu.cfs_quota_us"))?;
             let period = self.read(&format!("{group}/cpu.cfs_period_us"))?;
-            // Without a quota it is -1.
+            // -1 means no quota.
             (!quota.starts_with('-')).then(|| format!("{quota} {period}"))
         })
     }
 
-    /// Mean number of tasks that ran or waited to, over the last 1, 5 and 15 minutes.
+    /// Load average over 1, 5 and 15 minutes.
     pub fn load_average(&self) -> Option<String> {
         let text = self.read("/proc/loadavg")?;
         let words: Vec<_> = text.split(' ').take(3).collect();
@@ -341,11 +340,10 @@ impl Machine {
     }
 }
 
-/// A file of `/proc/cpuinfo` has about 1.5 KiB for each processor: enough for 2000 of them.
+/// `/proc/cpuinfo` has about 1.5 KiB for each processor: enough for more than 2000.
 const READ_MAX: u64 = 4 << 20;
 
-/// The value of the first line "KEY: VALUE", without the white space around the two: the form of
-/// most files of `/proc`, and of `ethtool`.
+/// Returns the trimmed value of the first line "KEY: VALUE", the format of most files of `/proc` and of `ethtool`.
 pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
@@ -353,13 +351,13 @@ pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-/// The same as a number, without the unit that may follow.
+/// The same as a number, without a unit that may follow.
 pub(super) fn number(text: &str, key: &str) -> Option<u64> {
     let value = field(text, key)?.split_whitespace().next()?;
     value.parse().ok()
 }
 
-/// x86 has names; ARM has numbers (Arm ARM, register MIDR_EL1).
+/// Returns the name of the processor: x86 has names, ARM has numbers (Arm ARM, register MIDR_EL1).
 fn cpu_model(text: &str) -> Option<String> {
     if let Some(name) = field(text, "model name") {
         return Some(name.to_owned());
@@ -369,12 +367,12 @@ fn cpu_model(text: &str) -> Option<String> {
     Some(format!("implementer {implementer}, part {part}"))
 }
 
-/// The flag of `CPUID.1:ECX.31`, which hypervisors set for their guests.
+/// Returns whether the flag `CPUID.1:ECX.31` is set, as by hypervisors for their guests.
 fn is_guest(text: &str) -> bool {
     field(text, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
 }
 
-/// The words before "--": what follows is for the first process (bootparam(7)).
+/// Returns the words before "--": the later ones are for the first process (bootparam(7)).
 fn kernel_words(text: &str) -> String {
     let words: Vec<_> = text
         .split_whitespace()
@@ -383,14 +381,14 @@ fn kernel_words(text: &str) -> String {
     words.join(" ")
 }
 
-/// The word in brackets of "always [madvise] never".
+/// Returns the word in brackets of "always [madvise] never".
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     let (word, _) = rest.split_once(']')?;
     Some(word.to_owned())
 }
 
-/// The group of version 2 in `/proc/self/cgroup` (cgroups(7)).
+/// Returns the cgroup of version 2 in `/proc/self/cgroup` (cgroups(7)).
 fn cgroup_path(text: &str) -> Option<PathBuf> {
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(PathBuf::from(path))

@@ -1,4 +1,4 @@
-//! Directories of servers that run: their files, their cgroups.
+//! Directories that belong to a running process: its files and its cgroups.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -11,18 +11,18 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::process;
 
-/// A directory of this process, removed when dropped. Its lock tells those that are in use from
-/// those that a crash left behind, which the next one removes.
+/// A directory of this process, removed when dropped. It is locked while in use; unlocked ones were left by a crash and
+/// are removed by the next process.
 #[derive(Debug)]
 pub(crate) struct OwnedDir {
     pub(crate) path: PathBuf,
-    /// Open and locked as long as the directory is in use.
+    /// Open and locked while the directory is in use.
     _lock: File,
 }
 
 impl OwnedDir {
-    /// Makes a directory below `base` whose name begins with `name`. Before that [`sweep`]s what
-    /// begins with `prefix`.
+    /// Creates a directory below `base` whose name begins with `name`, after it has [`sweep`]ed those that begin with
+    /// `prefix`.
     pub(super) fn make(base: &Path, prefix: &str, name: &str) -> io::Result<Self> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let _door = enter(base)?;
@@ -33,7 +33,7 @@ impl OwnedDir {
         match lock(&path) {
             Ok(lock) => Ok(Self { path, _lock: lock }),
             Err(error) => {
-                // It is empty; what remains of it is swept by the next one.
+                // It is empty; if it cannot be removed, the next process sweeps it.
                 let _ = remove(&path);
                 Err(error)
             }
@@ -43,21 +43,20 @@ impl OwnedDir {
 
 impl Drop for OwnedDir {
     fn drop(&mut self) {
-        // A destructor has nobody to tell; the next one sweeps.
+        // An error is ignored: the next process sweeps the directory.
         process::wait_until(GONE_LIMIT, || remove(&self.path) || !self.path.exists());
     }
 }
 
-/// Removes the directories below `base` that begin with `prefix` and that nobody has locked. What
-/// cannot be removed, such as a cgroup with a process in it, stays; where there are none, there is
-/// nothing to do.
+/// Removes the unlocked directories below `base` that begin with `prefix`. One that cannot be removed, such as a cgroup
+/// with a process in it, stays.
 pub(super) fn sweep(base: &Path, prefix: &str) {
     if let Ok(_door) = enter(base) {
         remove_abandoned(base, prefix);
     }
 }
 
-/// One at a time, so that nobody sweeps a directory that is not locked yet.
+/// Locks `base`, so that no process sweeps a directory that is not locked yet.
 fn enter(base: &Path) -> io::Result<File> {
     let door = File::open(base)?;
     flock(&door, FlockOperation::LockExclusive)?;
@@ -80,10 +79,10 @@ fn lock(path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// A cgroup goes with its files, which cannot be removed; another directory after them.
+/// The files of a cgroup cannot be removed, but disappear with it. Any other directory is removed recursively.
 fn remove(path: &Path) -> bool {
     std::fs::remove_dir(path).is_ok() || std::fs::remove_dir_all(path).is_ok()
 }
 
-/// Processes that were killed are gone from their cgroup within this time.
+/// Killed processes leave their cgroup within this time.
 const GONE_LIMIT: Nanos = SECOND;

@@ -1,4 +1,4 @@
-//! Programs and processes of this machine: finding, running, signalling, measuring.
+//! Programs and processes of this machine: search, execution, signals, resource use.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -17,12 +17,12 @@ use super::machine::{Machine, number};
 use super::{Blame, LabError};
 use crate::quantity::Span;
 
-/// Pause between two looks at something that is awaited.
+/// Polling interval while waiting for a condition.
 const POLL_NS: Nanos = SECOND / 100;
 
-/// Looks a program up beside this one, so that the dns64d of the same build is found without being
-/// installed; then in `PATH`; and, because an ordinary user's `PATH` lacks them on Debian, in the
-/// directories for administrators. A name with a slash is taken as it is.
+/// Searches for a program: beside this one, so that the dns64d of the same build is found without installation; then in
+/// `PATH`; then in the directories for administrators, which the `PATH` of an ordinary user lacks on Debian. A name
+/// with a slash is used as a path.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return is_executable(Path::new(name)).then(|| PathBuf::from(name));
@@ -38,7 +38,7 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .find(|candidate| is_executable(candidate))
 }
 
-/// Programs that labs are made with, and the Debian packages that have them.
+/// Programs that create labs, and their Debian packages.
 pub const TOOLS: [(&str, &str); 4] = [
     ("ip", "iproute2"),
     ("taskset", "util-linux"),
@@ -46,11 +46,11 @@ pub const TOOLS: [(&str, &str); 4] = [
     ("setpriv", "util-linux"),
 ];
 
-/// Looks up one of [`TOOLS`]; `purpose` completes "it ...".
+/// Searches for one of [`TOOLS`]; `purpose` completes "it ...".
 ///
 /// # Errors
 ///
-/// It is not installed; with its package.
+/// It is not installed; the error names its package.
 pub fn tool(name: &str, purpose: &str) -> Result<PathBuf, LabError> {
     find_program(name).ok_or_else(|| {
         let mut tools = TOOLS.iter();
@@ -67,10 +67,10 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// What a program that has ended left.
+/// Result of a program that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
     /// Standard output.
     pub stdout: String,
@@ -78,20 +78,20 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Runs `command` without input until it ends, at most `limit`, and returns what it said.
+/// Runs `command` without input until it ends, at most `limit`, and returns its output.
 ///
 /// # Errors
 ///
-/// It cannot be started, or it did not end in time and was killed.
+/// It cannot be started, or was killed after the time limit.
 pub fn run(command: &mut Command, limit: Nanos) -> Result<Ended, LabError> {
     run_with_input(command, &[], limit)
 }
 
-/// The same with these octets as its input, which are no more than a pipe holds: 64 KiB by pipe(7).
+/// The same with these octets as its input; at most 64 KiB, the capacity of a pipe (pipe(7)).
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Those of [`run`].
 pub fn run_with_input(
     command: &mut Command,
     input: &[u8],
@@ -108,7 +108,7 @@ pub fn run_with_input(
         .spawn()
         .map_err(Blame::Machine.because(format!("cannot start {program:?}")))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not want its input says so by how it ends.
+        // A write error is ignored: the exit status shows whether the program needed its input.
         let _ = stdin.write_all(input);
     }
     let stdout = drain(child.stdout.take());
@@ -127,25 +127,25 @@ pub fn run_with_input(
     }
 }
 
-/// Reads on a thread of its own, so that neither pipe can fill up and stop the program.
+/// Reads on a thread of its own, so that a full pipe cannot block the program.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            // What was read before an error is still worth showing.
+            // Output before an error is kept.
             let _ = pipe.take(OUTPUT_MAX).read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// Output of a program beyond this is cut off: no command that the lab runs says as much.
+/// Longer output of a program is truncated: no command of the lab prints as much.
 const OUTPUT_MAX: u64 = 1 << 20;
 
 /// Waits until `child` ends, at most `limit`.
 pub fn wait(child: &mut Child, limit: Nanos) -> Option<ExitStatus> {
     let deadline = MonotonicClock.now() + limit;
-    // Readable when it has ended. A lab takes dozens of programs that run for milliseconds.
+    // A pidfd becomes readable when the process has ended. A lab starts dozens of programs that run for milliseconds.
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
     loop {
         let status = child.try_wait().ok().flatten();
@@ -156,7 +156,7 @@ pub fn wait(child: &mut Child, limit: Nanos) -> Option<ExitStatus> {
         match &ended {
             Some(ended) => {
                 let left = Timespec::try_from(Duration::from_nanos(left_ns)).ok();
-                // Interrupted by a signal it looks again.
+                // After a signal the loop checks again.
                 let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], left.as_ref());
             }
             None => MonotonicClock.sleep(POLL_NS),
@@ -164,14 +164,14 @@ pub fn wait(child: &mut Child, limit: Nanos) -> Option<ExitStatus> {
     }
 }
 
-/// Kills `child` and takes its exit status, so that no zombie remains.
+/// Kills `child` and reaps it, so that no zombie remains.
 pub fn kill(child: &mut Child) {
-    // Both fail only when the child has already been waited for.
+    // Both fail only if the child has already been reaped.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Asks `done` again and again until it says yes; gives up after `limit`.
+/// Polls `done` until it returns true; gives up after `limit`.
 pub fn wait_until(limit: Nanos, mut done: impl FnMut() -> bool) -> bool {
     let deadline = MonotonicClock.now() + limit;
     loop {
@@ -185,19 +185,19 @@ pub fn wait_until(limit: Nanos, mut done: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Sends a signal; a process that is gone already is no error.
+/// Sends a signal; ignores a process that has already ended.
 pub fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// `root` and all processes that descend from it, `root` first.
+/// Returns `root` and all its descendants, `root` first.
 pub fn tree(root: u32) -> Vec<u32> {
     tree_on(&Machine::here(), root)
 }
 
-/// The same on the machine of these files.
+/// The same for the machine with these files.
 pub(super) fn tree_on(machine: &Machine, root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for name in machine.names("/proc") {
@@ -222,26 +222,25 @@ pub(super) fn tree_on(machine: &Machine, root: u32) -> Vec<u32> {
     found
 }
 
-/// A file of a process; none once it has ended.
+/// Reads a file of a process; `None` once it has ended.
 fn read(pid: impl Display, file: &str) -> Option<String> {
     Machine::here().read(&format!("/proc/{pid}/{file}"))
 }
 
-/// What a process and all that descend from it use.
+/// Resource use of a process and all its descendants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
-    /// Resident memory. A page that several of the processes share counts once (`Pss` of
-    /// `/proc/PID/smaps_rollup`, proc(5)); where that may not be read, once for each of them
-    /// (`VmRSS`).
+    /// Resident memory. A page that several of the processes share counts once (`Pss` of `/proc/PID/smaps_rollup`,
+    /// proc(5)); if that file is not readable, once for each of them (`VmRSS`).
     pub memory_bytes: u64,
-    /// Open descriptors.
+    /// Open file descriptors.
     pub descriptors: u64,
     /// Threads.
     pub threads: u64,
 }
 
 impl Resources {
-    /// With those of a process on another host.
+    /// Adds those of a process on another host.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {
@@ -252,17 +251,17 @@ impl Resources {
     }
 }
 
-/// Memory of a process and of all that descend from it (`/proc/PID/smaps_rollup`, proc(5)).
+/// Memory of a process and all its descendants (`/proc/PID/smaps_rollup`, proc(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Resident set size in octets. A page that several of the processes share counts for each.
+    /// Resident set size in octets. A shared page counts once for each process.
     pub rss_bytes: u64,
     /// Proportional set size in octets: a shared page counts once.
     pub pss_bytes: u64,
 }
 
-/// The memory of `root` and its descendants now; `None` if that of one of them may not be read, or
-/// `root` has ended.
+/// Returns the memory of `root` and its descendants; `None` if it is not readable for one of them, or if `root` has
+/// ended.
 pub fn memory(root: u32) -> Option<Memory> {
     let mut all = Memory::default();
     for pid in tree(root) {
@@ -278,7 +277,7 @@ pub fn memory(root: u32) -> Option<Memory> {
     (all.rss_bytes > 0).then_some(all)
 }
 
-/// What `root` and its descendants use now. A process that has ended uses nothing.
+/// Returns the resource use of `root` and its descendants. A process that has ended counts as 0.
 pub fn resources(root: u32) -> Resources {
     let mut all = Resources::default();
     for pid in tree(root) {
@@ -293,9 +292,8 @@ pub fn resources(root: u32) -> Resources {
     all
 }
 
-/// Datagrams lost so far at full receive buffers of UDP sockets bound to `port`, in the network of
-/// process `pid` (the drops column of `/proc/PID/net/udp` and `udp6`). A socket that has been
-/// closed takes its count along.
+/// Number of datagrams lost at full receive buffers of UDP sockets bound to `port`, in the network namespace of process
+/// `pid` (the drops column of `/proc/PID/net/udp` and `udp6`). The count of a socket disappears when it is closed.
 pub fn udp_drops(pid: u32, port: u16) -> u64 {
     ["net/udp", "net/udp6"]
         .iter()
@@ -317,8 +315,8 @@ fn drops_in_table(table: &str, port: u16) -> u64 {
         .sum()
 }
 
-/// Datagrams lost so far at full receive buffers of any UDP socket, closed ones included, in the
-/// network of process `pid` (`RcvbufErrors` of `/proc/PID/net/snmp` and `snmp6`).
+/// Number of datagrams lost at full receive buffers of all UDP sockets, closed ones included, in the network namespace
+/// of process `pid` (`RcvbufErrors` of `/proc/PID/net/snmp` and `snmp6`).
 pub fn receive_buffer_errors(pid: u32) -> u64 {
     let v4 = read(pid, "net/snmp").map_or(0, |text| errors_in_snmp(&text));
     let v6 = read(pid, "net/snmp6").and_then(|text| {
@@ -348,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_found_by_name_and_by_path() {
+    fn program_is_found_by_name_and_by_path() {
         let shell = find_program("sh").unwrap();
         assert_eq!(find_program(shell.to_str().unwrap()), Some(shell));
         assert_eq!(find_program("no-such-program-anywhere"), None);
@@ -356,14 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_beside_this_one_without_a_path() {
+    fn program_beside_this_one_is_found_without_a_path() {
         let this = std::env::current_exe().unwrap();
         let name = this.file_name().unwrap().to_str().unwrap();
         assert_eq!(find_program(name), Some(this.clone()));
     }
 
     #[test]
-    fn output_and_status_come_back() {
+    fn output_and_status_are_returned() {
         let mut command = Command::new("sh");
         let end = run(
             command.args(["-c", "echo out; echo err >&2; exit 3"]),
@@ -378,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_gets_its_input_and_the_end_of_it() {
+    fn program_gets_its_input_and_its_end() {
         let end = run_with_input(&mut Command::new("cat"), b"octets", SECOND * 10).unwrap();
         assert_eq!(
             (end.stdout.as_str(), end.status.code()),
@@ -389,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_killed_and_named() {
+    fn program_that_hangs_is_killed_and_named() {
         let error = run(Command::new("sleep").arg("100"), SECOND / 20).unwrap_err();
         assert_eq!(error.to_string(), "\"sleep\" did not end within 50 ms");
     }
 
     #[test]
-    fn the_tree_holds_children_of_children() {
+    fn tree_contains_children_of_children() {
         let mut child = Command::new("sh")
             .args(["-c", "sh -c 'sleep 100; :' & wait"])
             .spawn()
@@ -409,7 +407,7 @@ mod tests {
         }
         kill(&mut child);
         assert!(grown);
-        // Each process has one thread and standard input, output and error at least.
+        // Each process has one thread, and at least standard input, output and error.
         assert_eq!(used.threads, 3);
         assert!(used.descriptors >= 9 && used.memory_bytes > 0, "{used:?}");
         assert_eq!(resources(child.id()), Resources::default());
@@ -419,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_those_of_the_port() {
+    fn drops_are_counted_by_port() {
         let table = "\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
  1: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1 2 0000000000000000 7

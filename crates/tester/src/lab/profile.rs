@@ -1,6 +1,6 @@
-//! Profiles: how a server is found, configured, started, asked for its version and stopped.
+//! Profiles: how to find, configure, start and stop a server and read its version.
 //!
-//! One TOML format for the built-in profiles and for those of users:
+//! Built-in profiles and profiles of users have the same TOML format:
 //!
 //! ```toml
 //! name = "example"
@@ -10,18 +10,18 @@
 //! caches = true                   # whether it answers repeated questions from a cache
 //! command = ["{program}", "-f", "{workdir}/example.conf"]
 //! stop_signal = "TERM"            # optional: TERM (default), INT, QUIT, HUP or KILL
-//! receive_buffer = "..."          # optional: what is known about its UDP receive buffers
+//! receive_buffer = "..."          # optional: known facts about its UDP receive buffers
 //!
 //! [version]
 //! command = ["{program}", "--version"]
 //! starts_with = "example "        # the version is this text and the rest of its line
 //!
-//! [requires]                      # optional: what it cannot do without
+//! [requires]                      # optional: requirements
 //! root = true
 //! upstream_family = "ipv4"
 //! upstream_port = 53
 //!
-//! [upstreams]                     # optional, for DUTs that can ask several authorities: see `Upstreams`
+//! [upstreams]                     # optional, for DUTs that support several authorities: see `Upstreams`
 //! each = "forward {upstream} {upstream_port};"
 //! between = "\n"
 //!
@@ -44,9 +44,9 @@
 //! '''
 //! ```
 //!
-//! Placeholders stand in braces without spaces: see [`PLACEHOLDERS`], and the names of the profile's
-//! own settings, which the user may give other values than their defaults. Braces around anything else
-//! than small letters, digits and underscores are left alone, so write `{ any; }` with spaces.
+//! Placeholders are names in braces without spaces: those of [`PLACEHOLDERS`] and of the profile's own settings, whose
+//! defaults the user can override. Braces around anything other than lower-case letters, digits and underscores are not
+//! placeholders, so write `{ any; }` with spaces.
 
 mod chosen;
 mod template;
@@ -72,32 +72,32 @@ use template::{is_plain, substitute, unknown};
 pub use upstreams::Upstreams;
 pub use zone_use::ZoneUse;
 
-/// How one kind of server is run.
+/// How to run one kind of server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What the profile is called.
+    /// Its name.
     pub name: String,
-    /// What the server is for.
+    /// The role of the server.
     pub role: ProfileRole,
-    /// Names or absolute paths of the program, the first that exists is taken.
+    /// Names or absolute paths of the program; the first existing one is used.
     pub programs: Vec<String>,
     /// The Debian package that has the program.
     pub package: Option<String>,
-    /// Whether repeated questions are answered from a cache.
+    /// Whether repeated queries are answered from a cache.
     pub caches: bool,
     command: Vec<Spanned<String>>,
     #[serde(default)]
     stop_signal: StopSignal,
-    /// What is known about the receive buffers of the server's UDP sockets.
+    /// Known facts about the receive buffers of the server's UDP sockets.
     pub receive_buffer: Option<String>,
     version: Version,
-    /// What the server cannot do without.
+    /// Requirements of the server.
     #[serde(default)]
     pub requires: Requires,
-    /// How several authorities are written; `None` for a DUT that asks one.
+    /// Format of several upstreams; `None` for a DUT that uses one.
     upstreams: Option<Upstreams>,
-    /// What an authority makes of its zone.
+    /// Costs of the zone for an authority.
     #[serde(default)]
     pub zone: ZoneUse,
     #[serde(default)]
@@ -110,25 +110,25 @@ pub struct Profile {
     text: String,
 }
 
-/// What a server is for.
+/// Role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProfileRole {
-    /// A DNS64 server to be measured.
+    /// A DNS64 server to measure.
     Dut,
-    /// An authoritative server for the DUT to ask.
+    /// An authoritative server for the DUT.
     Authority,
 }
 
-/// What a server cannot do without.
+/// Requirements of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Requires {
     /// Root, of the machine or of a user namespace.
     pub root: bool,
-    /// The only IP version that it can ask the authority over.
+    /// The only IP version that it supports towards the authority.
     pub upstream_family: Option<Family>,
-    /// The only port that it can ask the authority at.
+    /// The only port that it supports at the authority.
     pub upstream_port: Option<u16>,
 }
 
@@ -169,49 +169,49 @@ enum StopSignal {
     Kill,
 }
 
-/// What the placeholders stand for in one start of a server.
+/// Values of the placeholders for one start of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Address that the server listens on.
+    /// Listening address of the server.
     pub listen: Ipv6Addr,
-    /// IPv4 address that an authority listens on as well.
+    /// IPv4 address on which an authority listens as well.
     pub listen_v4: Ipv4Addr,
-    /// Port that it listens on.
+    /// Listening port.
     pub port: u16,
-    /// Where the authorities are, for a DUT; at least one.
+    /// Addresses of the authorities, for a DUT; at least one.
     pub upstreams: Vec<SocketAddr>,
-    /// Prefix for synthesis and its length in bits (RFC 6052 section 2.2).
+    /// Prefix for synthesis (pref64) and its length in bits (RFC 6052 section 2.2).
     pub pref64: (Ipv6Addr, u8),
-    /// Zone of the measurement names, without the last dot.
+    /// Zone of the measurement names, without the final dot.
     pub suffix: String,
-    /// Share of the names with an AAAA record of their own, for an authority.
+    /// Share of the names with an AAAA record, for an authority.
     pub aaaa_share: Share,
-    /// CPUs that the server runs on, with a thread for each.
+    /// CPUs of the server, which starts one thread on each.
     pub cpus: CpuSet,
-    /// Values for the profile's own settings; the others have their defaults.
+    /// Values of the profile's own settings; the others have their defaults.
     pub chosen: BTreeMap<String, String>,
 }
 
-/// The names that may stand in braces.
+/// Names of the placeholders.
 pub const PLACEHOLDERS: [&str; 15] = [
     "program",         // path of the program
-    "workdir",         // directory of the server's files, its current directory
+    "workdir",         // directory of the server's files, its working directory
     "listen",          // IPv6 address to listen on
     "listen_v4",       // IPv4 address to listen on (authorities)
     "port",            // port to listen on
-    "upstream",        // address of the authority, of several the first
+    "upstream",        // address of the authority; of the first if there are several
     "upstream_port",   // port of the authority
     "upstream_socket", // both: 198.18.0.2:53, [2001:2:0:2::2]:53
     "upstream_family", // ipv4 or ipv6
     "pref64",          // prefix for synthesis with its length: 2001:2:0:6464::/96
     "pref64_address",  // the same without its length
-    "suffix",          // zone of the measurement names, without the last dot
+    "suffix",          // zone of the measurement names, without the final dot
     "cores",           // CPUs that the server may use
     "zone",            // path of the zone file (authorities)
     "aaaa_share",      // share of the names with an AAAA record, such as 0, 0.25 or 1 (authorities)
 ];
 
-/// A profile with all placeholders replaced: what is executed and written.
+/// A profile with all placeholders replaced: ready to be written and executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendered {
     /// Program and arguments.
@@ -223,12 +223,12 @@ pub struct Rendered {
 }
 
 impl Profile {
-    /// Reads a profile; `origin` names it in errors.
+    /// Parses a profile; `origin` names it in errors.
     ///
     /// # Errors
     ///
-    /// Not TOML, a missing or unknown key, an unknown placeholder, a file name that leads out of
-    /// the working directory. All say the line and column.
+    /// Not TOML, a missing or unknown key, an unknown placeholder, or a file name that leads out of the working
+    /// directory. All errors have the line and the column.
     pub fn parse(origin: &str, text: &str) -> Result<Self, LabError> {
         let refused = |why: String| Blame::Request.error(format!("profile {origin}{why}"));
         let mut profile: Self = toml::from_str(text)
@@ -241,7 +241,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Checks what the types cannot; an error is a byte offset and a message.
+    /// Checks the rules that the types cannot express; an error is a byte offset and a message.
     fn check(&self, text: &str) -> Result<(), (usize, String)> {
         for (empty, key) in [
             (self.programs.is_empty(), "programs"),
@@ -291,11 +291,11 @@ impl Profile {
             .try_for_each(|(template, own)| check_placeholders(text, template, own))
     }
 
-    /// The built-in profile of this name.
+    /// Returns the built-in profile of this name.
     ///
     /// # Errors
     ///
-    /// There is none; the error lists those that there are.
+    /// There is none; the error lists the existing ones.
     pub fn built_in(name: &str) -> Result<Self, LabError> {
         let mut all = BUILT_IN.iter();
         let Some((origin, text)) = all.find(|(built_in, _)| *built_in == name) else {
@@ -307,12 +307,11 @@ impl Profile {
         Self::parse(origin, text)
     }
 
-    /// The built-in profile `name`, or the profile in the file of that path if it has a slash or
-    /// ends in `.toml`.
+    /// Loads the built-in profile `name`, or the profile in that file if `name` has a slash or ends in `.toml`.
     ///
     /// # Errors
     ///
-    /// As [`Self::parse`] and [`Self::built_in`]; the file cannot be read.
+    /// Those of [`Self::parse`] and [`Self::built_in`], or the file cannot be read.
     pub fn load(name: &str) -> Result<Self, LabError> {
         if !name.contains('/') && !name.ends_with(".toml") {
             return Self::built_in(name);
@@ -322,7 +321,7 @@ impl Profile {
         Self::parse(name, &text)
     }
 
-    /// The text that it was read from.
+    /// The parsed text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -337,7 +336,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// None of them is there; the error names the package that would bring it.
+    /// None of them exists; the error names the package that contains one.
     pub fn program(&self, given: Option<&Path>) -> Result<PathBuf, LabError> {
         if let Some(path) = given {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -354,7 +353,7 @@ impl Profile {
         })
     }
 
-    /// How to get the server's program.
+    /// Returns how to install the server's program.
     pub fn remedy(&self) -> String {
         match &self.package {
             Some(package) => format!("install the Debian package {package}"),
@@ -365,7 +364,7 @@ impl Profile {
         }
     }
 
-    /// The signal that stops the server.
+    /// Returns the signal that stops the server.
     pub fn stop_signal(&self) -> Signal {
         match self.stop_signal {
             StopSignal::Term => Signal::TERM,
@@ -380,8 +379,8 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// The server [`requires`](Self::requires) what `settings` do not give, or has not one of the
-    /// settings that were chosen.
+    /// The server [`requires`](Self::requires) something that `settings` lack, or does not have one of the chosen
+    /// settings.
     pub fn render(
         &self,
         settings: &Settings,
@@ -439,9 +438,9 @@ impl Profile {
         Ok(())
     }
 
-    /// The command that tells the version.
+    /// The command that prints the version.
     pub(crate) fn version_command(&self, program: &Path) -> Vec<String> {
-        // Nothing but the program is known when only the version is asked for.
+        // Only the program is known when the version is requested.
         let value = |name: &str| match name {
             "program" => program.display().to_string(),
             _ => String::new(),
@@ -452,7 +451,7 @@ impl Profile {
             .collect()
     }
 
-    /// Finds the version in what that command said.
+    /// Finds the version in the output of that command.
     pub(crate) fn version_in(&self, output: &str) -> Option<String> {
         output.lines().find_map(|line| {
             let at = line.find(&self.version.starts_with)?;
@@ -482,7 +481,7 @@ impl Settings {
             "cores" => self.cpus.cores().to_string(),
             "aaaa_share" => self.aaaa_share.fraction(),
             "zone" => workdir.join(ZONE_FILE).display().to_string(),
-            // `Profile::check` has let nothing else through.
+            // `Profile::check` rejects everything else.
             _ => String::new(),
         }
     }
@@ -504,7 +503,7 @@ impl Family {
     }
 }
 
-/// The placeholder for all authorities, of profiles with a table of this name.
+/// The placeholder for all authorities, for profiles with a table of this name.
 const UPSTREAMS: &str = "upstreams";
 
 /// Name of the zone file in an authority's working directory.
@@ -545,7 +544,7 @@ const BUILT_IN: [(&str, &str); 15] = [
     ("fakedns", include_str!("../../profiles/fakedns.toml")),
 ];
 
-/// Checks that every placeholder of `template`, which is a part of `text`, stands for something.
+/// Checks that every placeholder of `template`, which is a part of `text`, is known.
 fn check_placeholders(
     text: &str,
     template: &Spanned<String>,
@@ -562,7 +561,7 @@ fn check_placeholders(
     Err((span.start + within.unwrap_or(0), message))
 }
 
-/// Line and column, from 1, of a byte offset.
+/// Returns line and column, from 1, of a byte offset.
 pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..offset];
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);

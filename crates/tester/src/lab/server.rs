@@ -1,4 +1,4 @@
-//! A server that was started from a profile: the DUT, or an authority such as NSD.
+//! Servers started from a profile: the DUT, or an authority such as NSD.
 
 use std::fs::{DirBuilder, DirEntry, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -21,14 +21,14 @@ use super::zone::{self, Stored, ZoneFile};
 use super::{Blame, LabError};
 use crate::quantity::Span;
 
-/// What is to be started, and where.
+/// Specification of a server and its place.
 #[derive(Debug)]
 pub struct ServerSpec {
-    /// How.
+    /// Its profile.
     pub profile: Profile,
-    /// The program, where it is not to be looked up.
+    /// Path of the program, if it is not to be searched.
     pub program: Option<PathBuf>,
-    /// Where.
+    /// Its host.
     pub host: Host,
     /// Addresses, prefix, CPUs.
     pub settings: Settings,
@@ -36,43 +36,43 @@ pub struct ServerSpec {
     pub zone: Option<ZoneFile>,
 }
 
-/// How long a start may take, that of a large zone included.
+/// Time limit of a start, the load time of a large zone included.
 pub fn start_limit_ns(spec: &ServerSpec) -> Nanos {
     let records = spec.zone.as_ref().map_or(0, ZoneFile::records);
     START_LIMIT.saturating_add(spec.profile.zone.load_limit_ns(records))
 }
 
-/// What a probe, a query that is waited for, found.
+/// Result of a probe: a query and the wait for its response.
 ///
-/// A server can answer single queries and fall silent at the first burst (mtd64-ng does in about
-/// a third of its starts): a probe that sends a burst of some dozens notices that as well.
+/// A server can answer single queries and stop answering at the first burst (mtd64-ng does so in about a third of its
+/// starts). A probe that sends a burst of some dozens of queries detects that as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// The server works.
     Answered,
-    /// Not yet; the text says what came instead: "no answer", "SERVFAIL".
+    /// Not ready yet; the text is the outcome: "no answer", "SERVFAIL".
     NotYet(String),
-    /// It never will in this start; the text says why. It is restarted at once.
+    /// The server will not answer in this start, for this reason. It is restarted at once.
     FellSilent(String),
-    /// Nobody waits for it any more, or can ask it any more.
+    /// The wait was cancelled, or probes are no longer possible.
     Abandoned,
 }
 
-/// A start of a server, silent ones before it left aside.
+/// A successful start of a server; silent starts before it are not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// From the launch of its program until it gave the first right answer: it had loaded its zone then.
-    /// To within 10 ms, the pause between two probes.
+    /// Time from the launch of the program to its first correct answer, the load time of its zone included. Accurate to
+    /// 10 ms, the interval between two probes.
     pub took_ns: Nanos,
-    /// Its memory right after that answer; `None` where it may not be read.
+    /// Its memory right after that answer; `None` if it is not readable.
     pub memory: Option<Memory>,
-    /// Whether the zone file was written for this start, which is not in `took_ns`; `false` if it was there
-    /// from an earlier start or run, `None` if the server reads none.
+    /// Whether the zone file was written for this start; that time is not in `took_ns`. `false` if it existed from an
+    /// earlier start or run, `None` if the server reads none.
     pub zone_written: Option<bool>,
 }
 
 impl Start {
-    /// With that of a server on another host: the longer time, and the memory of both.
+    /// Combines it with the start of a server on another host: the longer time, and the sum of the memory.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         let memory = self.memory.zip(other.memory);
@@ -90,18 +90,18 @@ impl Start {
     }
 }
 
-/// A server that runs. Dropping it stops it and removes its files.
+/// A running server. Dropping it stops it and removes its files.
 #[derive(Debug)]
 pub struct Server {
     spec: ServerSpec,
     program: PathBuf,
     workdir: OwnedDir,
-    /// The zone file, which is kept as long as the server may read it again.
+    /// The zone file, which is kept while the server may read it again.
     zone: Option<Stored>,
     child: Child,
-    /// After the child: a cgroup can be removed when its processes are gone.
+    /// Dropped after the child: a cgroup can only be removed when its processes have ended.
     cores: Cores,
-    /// Silent starts before the present one.
+    /// Number of silent starts before the current one.
     silent_starts: u32,
     /// When the child was launched.
     launched_ns: Nanos,
@@ -110,26 +110,26 @@ pub struct Server {
 }
 
 impl Server {
-    /// Writes the configuration, starts the server and returns once `probe` is answered. A server
-    /// that runs but stays silent is restarted, at most [`STARTS_MAX`] times in all.
+    /// Writes the configuration, starts the server and returns once `probe` is answered. A server that runs but does
+    /// not answer is restarted, at most [`STARTS_MAX`] starts in total.
     ///
     /// The server is killed when the calling thread ends (see [`Host::command`]).
     ///
     /// # Errors
     ///
-    /// The program is missing, the address is taken, the server ended or stayed silent: the error
-    /// has how it ended and the last lines of its log.
+    /// The program is missing, the address is in use, or the server ended or did not answer: the error has its exit
+    /// status and its last log lines.
     pub fn start(spec: ServerSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, LabError> {
         let mut server = Self::launch(spec)?;
         wait_ready(&mut server, &mut probe)?;
         Ok(server)
     }
 
-    /// Writes the configuration and starts the server. Whether it answers is for [`wait_ready`] to find out.
+    /// Writes the configuration and starts the server. [`wait_ready`] finds out whether it answers.
     ///
     /// # Errors
     ///
-    /// The program is missing, the address is taken, it cannot be started.
+    /// The program is missing, the address is in use, or it cannot be started.
     pub fn launch(spec: ServerSpec) -> Result<Self, LabError> {
         let program = spec.profile.program(spec.program.as_deref())?;
         check_address(&spec)?;
@@ -160,43 +160,43 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Self::start`]; the server is stopped then.
+    /// Those of [`Self::start`]; the server is stopped then.
     pub fn restart(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), LabError> {
         self.relaunch()?;
         wait_ready(self, &mut probe)
     }
 
-    /// Whether the server's process still runs. It may be silent all the same.
+    /// Returns whether the server's process still runs, even if it does not answer.
     pub fn is_alive(&mut self) -> bool {
         self.exit_status().is_none()
     }
 
-    /// How the server ended, if it has.
+    /// Exit status of the server, if it has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// How often the server was silent after its last start or restart and had to be started again:
-    /// a remark for the report, which is made once.
+    /// Returns once, for a remark in the report, how often the server did not answer after its last start or restart
+    /// and had to be started again.
     pub fn take_silent_starts(&mut self) -> u32 {
         std::mem::take(&mut self.silent_starts)
     }
 
-    /// The last start, once.
+    /// Returns the last start once.
     pub fn take_start(&mut self) -> Option<Start> {
         self.start.take()
     }
 
-    /// What the server says that it is: "BIND 9.18.49".
+    /// Version of the server: "BIND 9.18.49".
     ///
     /// # Errors
     ///
-    /// Its version command failed, or said something else than the profile expects.
+    /// Its version command failed, or its output does not match the profile.
     pub fn version(&self) -> Result<String, LabError> {
         version(&self.spec.profile, &self.program)
     }
 
-    /// Profile that the server was started from.
+    /// Profile of the server.
     pub fn profile(&self) -> &Profile {
         &self.spec.profile
     }
@@ -206,17 +206,17 @@ impl Server {
         self.child.id()
     }
 
-    /// What all of the server's processes use now.
+    /// Resource use of all of the server's processes.
     pub fn resources(&self) -> Resources {
         process::resources(self.child.id())
     }
 
-    /// Where the server runs, and with which addresses and CPUs.
+    /// Host of the server, and its addresses and CPUs.
     pub fn place(&self) -> (&Host, &Settings) {
         (&self.spec.host, &self.spec.settings)
     }
 
-    /// How the server is kept to its cores.
+    /// How the server is restricted to its CPUs.
     pub fn cores(&self) -> &Cores {
         &self.cores
     }
@@ -226,22 +226,21 @@ impl Server {
         &self.program
     }
 
-    /// The command, the environment and the files that the server is run by, with `{workdir}` in
-    /// place of its directory, which is another one each time: what is run alike is equal here.
+    /// The command, the environment and the files of the server, with `{workdir}` in place of its directory, which
+    /// differs in each start. Servers that run with the same configuration have equal values.
     ///
     /// # Errors
     ///
-    /// None once the server has been started.
+    /// None for a started server.
     pub fn rendered(&self) -> Result<Rendered, LabError> {
         let Self { spec, program, .. } = self;
         let workdir = Path::new("{workdir}");
         spec.profile.render(&spec.settings, program, workdir)
     }
 
-    /// Datagrams that the server's sockets have lost so far at full receive buffers. In a
-    /// namespace these are all losses since it was made, those of closed sockets included; on
-    /// this host only those at the server's port since it was started. The difference between two
-    /// readings is what counts.
+    /// Number of datagrams that the server's sockets have lost at full receive buffers. In a namespace these are all
+    /// losses since its creation, those of closed sockets included; on this host only those at the server's port since
+    /// the server's start. Only the difference of two readings is meaningful.
     pub fn udp_drops(&self) -> u64 {
         if self.spec.host.is_private() {
             process::receive_buffer_errors(self.child.id())
@@ -250,13 +249,13 @@ impl Server {
         }
     }
 
-    /// The last lines that the server wrote, at most [`LOG_LINES`].
+    /// The last lines of the server's output, at most [`LOG_LINES`].
     pub fn log_tail(&self) -> String {
         log_tail(&self.workdir.path.join(LOG_FILE)).unwrap_or_default()
     }
 
-    /// Stops the server: its own signal first, SIGKILL for whatever of it remains. Stopping it
-    /// twice is no error.
+    /// Stops the server with its own signal first, then sends SIGKILL to its remaining processes. A second call has no
+    /// effect.
     pub fn stop(&mut self) {
         let tree = process::tree(self.child.id());
         if self.is_alive() {
@@ -266,7 +265,7 @@ impl Server {
             return;
         }
         process::kill(&mut self.child);
-        // The server leads a process group of its own. What left the group is in the tree.
+        // The server leads its own process group. Processes that left the group are in the tree.
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -313,12 +312,12 @@ impl Launched for Server {
     }
 }
 
-/// A server that was launched and may not answer yet, here or on another host.
+/// A launched server that may not answer yet, here or on another host.
 pub trait Launched {
-    /// What it is called.
+    /// Its name.
     fn name(&self) -> &str;
 
-    /// How long a start may take, that of a large zone included.
+    /// Time limit of a start, the load time of a large zone included.
     fn start_limit_ns(&self) -> Nanos;
 
     /// Stops it and launches it again with empty caches.
@@ -328,14 +327,14 @@ pub trait Launched {
     /// It cannot be started.
     fn relaunch(&mut self) -> Result<(), LabError>;
 
-    /// How it ended, if it has, and the last lines that it wrote.
+    /// Returns its exit status, if it has ended, and its last log lines.
     ///
     /// # Errors
     ///
-    /// Its host does not tell.
+    /// Its host does not answer.
     fn end(&mut self) -> Result<(Option<String>, String), LabError>;
 
-    /// Has it note that it gave its first right answer just now, after so many silent starts.
+    /// Records that it has just given its first correct answer, after this number of silent starts.
     ///
     /// # Errors
     ///
@@ -343,12 +342,12 @@ pub trait Launched {
     fn answered(&mut self, silent_starts: u32) -> Result<(), LabError>;
 }
 
-/// Waits until the probe of a server that was launched is answered. One that runs but stays silent is launched again,
-/// at most [`STARTS_MAX`] times in all.
+/// Waits until a launched server answers the probe. A server that runs but does not answer is launched again, at most
+/// [`STARTS_MAX`] starts in total.
 ///
 /// # Errors
 ///
-/// It ended or stayed silent: the error has how it ended and the last lines of its log.
+/// It ended or did not answer: the error has its exit status and its last log lines.
 pub fn wait_ready(
     server: &mut impl Launched,
     probe: &mut impl FnMut() -> Probe,
@@ -361,7 +360,7 @@ pub fn wait_ready(
             last = probe();
             !matches!(last, Probe::NotYet(_)) || !matches!(server.end(), Ok((None, _)))
         });
-        // Somebody else may have answered in the server's place: it must run as well.
+        // Another program may have answered at its address: the server must run as well.
         let (ended, log) = server.end()?;
         if let Some(status) = ended {
             return Err(Blame::Server.error(format!(
@@ -390,11 +389,11 @@ impl Drop for Server {
     }
 }
 
-/// What the program of `profile` says that it is.
+/// Version of the program of `profile`.
 ///
 /// # Errors
 ///
-/// As [`Server::version`].
+/// Those of [`Server::version`].
 pub fn version(profile: &Profile, program: &Path) -> Result<String, LabError> {
     let words = profile.version_command(program);
     let mut command = Command::new(&words[0]);
@@ -409,8 +408,8 @@ pub fn version(profile: &Profile, program: &Path) -> Result<String, LabError> {
         })
 }
 
-/// The same; `None` for a server that tells none, or one in another form than its profile expects, which may be measured
-/// all the same.
+/// The same; `None` for a server that prints none, or whose output does not match its profile. Such a server can be
+/// measured.
 ///
 /// # Errors
 ///
@@ -423,7 +422,7 @@ pub fn known_version(profile: &Profile, program: &Path) -> Result<Option<String>
     }
 }
 
-/// A stranger at the server's address would answer the probe in its place.
+/// Refuses an address in use: another server there would answer the probe.
 fn check_address(spec: &ServerSpec) -> Result<(), LabError> {
     let address = SocketAddr::from((spec.settings.listen, spec.settings.port));
     let socket = spec.host.enter(|| UdpSocket::bind(address))?;
@@ -460,7 +459,7 @@ fn launch(
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(log_too)
-        // The terminal's Ctrl-C is for the Tester, which stops its servers itself.
+        // Ctrl-C at the terminal must reach only the Tester, which stops its servers itself.
         .process_group(0)
         .spawn()
         .map_err(Blame::Server.because(format!("cannot start {}", spec.profile.name)))
@@ -477,7 +476,7 @@ fn log_tail(path: &Path) -> std::io::Result<String> {
     Ok(lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
 }
 
-/// A directory for the files of one server, or of whoever starts one elsewhere.
+/// Creates the directory for the files of one server, or of a process that starts one elsewhere.
 pub(crate) fn workdir(name: &str) -> Result<OwnedDir, LabError> {
     let base = workdir_base();
     let mut private = DirBuilder::new();
@@ -501,11 +500,11 @@ fn empty(workdir: &Path) -> Result<(), LabError> {
 }
 
 fn refused(path: &Path, reason: std::io::Error) -> LabError {
-    // A full disk is no server's fault: another server would find it full as well.
+    // A full disk is not a fault of the server: another server would fail as well.
     Blame::Machine.because(format!("cannot use {path:?} for a server's files"))(reason)
 }
 
-/// `/run/dns64bench` for root, otherwise a directory of the user's own among temporary files.
+/// `/run/dns64bench` for root, otherwise a directory of the user in the directory for temporary files.
 fn workdir_base() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {
@@ -515,23 +514,23 @@ fn workdir_base() -> PathBuf {
     }
 }
 
-/// Removes what servers of crashed Testers have left: their cgroups, and this user's working
-/// directories. Where there are none, there is nothing to do.
+/// Removes the cgroups of servers of crashed Testers, and this user's working directories. Does nothing if there are
+/// none.
 pub(crate) fn sweep_abandoned() {
     cgroup::sweep_abandoned();
     owned::sweep(&workdir_base(), "");
 }
 
-/// Starts of a server that stays silent: mtd64-ng does in about half of its starts, so that four
-/// leave one chance in 16.
+/// Largest number of starts of a server that does not answer: mtd64-ng fails in about half of its starts, so four
+/// starts all fail with a probability of 1/16.
 pub const STARTS_MAX: u32 = 4;
-/// Lines of the log that an error shows.
+/// Log lines in an error.
 pub const LOG_LINES: usize = 12;
 const LOG_TAIL_BYTES: u64 = 4096;
 const LOG_FILE: &str = "log";
-/// Without a zone; what that may take is added.
+/// Time limit without a zone; the time to load a zone is added.
 const START_LIMIT: Nanos = 10 * SECOND;
-/// BIND takes a second to let go of a large cache.
+/// BIND takes a second to free a large cache.
 const STOP_PATIENCE: Nanos = 5 * SECOND;
 const VERSION_LIMIT: Nanos = 5 * SECOND;
 

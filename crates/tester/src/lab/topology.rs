@@ -1,7 +1,7 @@
 //! The hosts, links and addresses of a benchmark.
 //!
 //! ```text
-//! three devices (paper 004, figure 13)        two devices (RFC 8219, section 9)
+//! three devices (see below)                   two devices (RFC 8219, section 9)
 //!
 //!   measurer ---client--- dut                   tester ---client---- dut
 //!                          |                       \                  |
@@ -10,14 +10,14 @@
 //!                      authority
 //! ```
 //!
-//! In a self-test RFC 8219 section 9.2.1 leaves the DNS64 server out. Lencse et al. connect Measurer
-//! and authority directly for it; then it says nothing about the two links that the measurement goes
-//! over. Here, with three devices, it takes these very links: the DUT's host forwards IPv6 between
-//! them. That the forwarding costs time of the cores that send makes the certificate lower, never
-//! higher. Nothing else is forwarded, since nothing else has a route.
+//! Three devices: Lencse, Pivoda and Shima 2021, figure 13. A self-test leaves out the DNS64 server (RFC 8219 section
+//! 9.2.1). Lencse et al. connect Measurer and authority directly for it; such a self-test does not cover the two links
+//! of the measurement. Here, with three devices, it uses these links: the DUT's host forwards IPv6 between them. The
+//! forwarding takes time of the sending cores, so it can only lower the certified rate. Nothing else is forwarded,
+//! because nothing else has a route.
 //!
-//! Each host is a network namespace, each link a veth pair. The third kind of setup has no hosts
-//! of its own: all roles share the loopback interface of this machine.
+//! Each host is a network namespace, each link a veth pair. The third setup has no hosts of its own: all roles share
+//! the loopback interface of this machine.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -68,7 +68,7 @@ pub enum Role {
 }
 
 impl Setup {
-    /// Where `role` runs.
+    /// The host of `role`.
     pub fn host(self, role: Role) -> Host {
         match (self, role) {
             (Self::Loopback, _) => Host::Here,
@@ -79,7 +79,7 @@ impl Setup {
         }
     }
 
-    /// What the host of `role` is called in results. Where it is that of several roles, it has one name.
+    /// Name of the host of `role` in results. A host of several roles has one name.
     pub fn host_name(self, role: Role) -> &'static str {
         match (self, role) {
             (Self::Loopback, _) => "machine",
@@ -90,7 +90,7 @@ impl Setup {
         }
     }
 
-    /// `on_link` with the port of the DNS, or `on_loopback` where there are no links.
+    /// Returns `on_link` with the DNS port, or `on_loopback` for the setup without links.
     fn pick<A>(self, on_link: A, on_loopback: (A, u16)) -> (A, u16) {
         match self {
             Self::Loopback => on_loopback,
@@ -98,12 +98,12 @@ impl Setup {
         }
     }
 
-    /// The address and port at which the DUT serves the Measurer.
+    /// Address and port of the DUT for the Measurer.
     pub fn dut(self) -> (Ipv6Addr, u16) {
         self.pick(CLIENT_LINK_DUT, (Ipv6Addr::LOCALHOST, LOOPBACK_DUT_PORT))
     }
 
-    /// The IPv6 address and the port at which the DUT finds the authority.
+    /// IPv6 address and port of the authority for the DUT.
     pub fn upstream_v6(self) -> (IpAddr, u16) {
         let (address, port) = self.pick(UPSTREAM_LINK_AUTHORITY, LOOPBACK_AUTHORITY);
         (address.into(), port)
@@ -116,20 +116,18 @@ impl Setup {
         (address.into(), port)
     }
 
-    /// The address and port at which the Measurer finds the authority in a self-test (RFC 8219
-    /// section 9.2.1): where the DUT finds it over IPv6. The way there leads over both links with three
-    /// devices, over the Tester's loopback interface with two.
+    /// Address and port of the authority for the Measurer in a self-test (RFC 8219 section 9.2.1): those for the DUT
+    /// over IPv6. With three devices the path uses both links; with two it uses the Tester's loopback interface.
     pub fn self_test(self) -> (Ipv6Addr, u16) {
         self.pick(UPSTREAM_LINK_AUTHORITY, LOOPBACK_AUTHORITY)
     }
 
-    /// The host that forwards IPv6, if one has to.
+    /// The host that must forward IPv6, if any.
     fn router(self) -> Option<Host> {
         (self == Self::ThreeDevice).then(|| self.host(Role::Dut))
     }
 
-    /// The addresses and the port that the authority listens on: all of its host's, when the host
-    /// is its own.
+    /// Listening addresses and port of the authority: the unspecified ones if it has a host of its own.
     pub fn authority_listen(self) -> (Ipv6Addr, Ipv4Addr, u16) {
         let all = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
         let local = (Ipv6Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
@@ -141,7 +139,7 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// What the writer gives.
+    /// Those of the writer.
     pub fn describe(self, out: &mut impl Write) -> std::io::Result<()> {
         let (dut, v4, v6) = (self.dut(), self.upstream_v4(), self.upstream_v6());
         let (measurer, _) = self.pick(CLIENT_LINK_MEASURER, LOOPBACK_AUTHORITY);
@@ -159,7 +157,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The `ip` commands that make the hosts and links, in order.
+    /// The `ip` commands that create the hosts and links, in order.
     fn plan(self) -> Vec<String> {
         let (measurer, authority) = match self {
             Self::Loopback => return Vec::new(),
@@ -189,20 +187,19 @@ impl Setup {
     }
 }
 
-/// The prefix that the lab's DUTs synthesise with unless told otherwise: a network-specific one
-/// (RFC 6052 section 2.2) within the benchmarking range, because a server may refuse to put
-/// private IPv4 addresses under the well-known prefix (RFC 6052 section 3.1).
+/// Default pref64 of the lab's DUTs: a network-specific prefix (RFC 6052 section 2.2) in the benchmarking range,
+/// because a server may refuse to embed private IPv4 addresses in the well-known prefix (RFC 6052 section 3.1).
 pub const PREF64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 2, 0, 0x6464, 0, 0, 0, 0), 96);
 
-/// The link between Measurer and DUT; both of its ends have this name, as those of the other.
+/// Name of the link between Measurer and DUT, and of the interfaces at both of its ends.
 pub const CLIENT_LINK: &str = "client";
-/// The link between DUT and authority.
+/// Name of the link between DUT and authority, likewise.
 pub const UPSTREAM_LINK: &str = "upstream";
 
-/// A link: its name, and the MAC addresses of its ends.
+/// Name of a link, and the MAC addresses of its ends.
 type Link = (&'static str, [&'static str; 2]);
 
-/// One veth pair; both ends have its name.
+/// The commands for one veth pair; both ends have its name.
 fn plan_link(
     (name, macs): Link,
     [left, right]: [&str; 2],
@@ -215,8 +212,8 @@ fn plan_link(
         macs[0], macs[1]
     ));
     for (host, addresses) in ends.iter().zip(addresses) {
-        // Without link-local addresses nothing but the benchmark speaks on the link, and
-        // `nodad` makes the addresses usable at once.
+        // Without link-local addresses only the benchmark sends on the link; `nodad` makes the addresses usable at
+        // once.
         plan.push(format!("-n {host} link set {name} addrgenmode none up"));
         for address in addresses {
             let nodad = if address.contains(':') { " nodad" } else { "" };
@@ -225,10 +222,9 @@ fn plan_link(
     }
 }
 
-/// The routes of the self-test, through the DUT's host. That has to know the neighbours that it
-/// forwards to: without a link-local address of its own it cannot ask for them (RFC 4861 section
-/// 7.2.2 has the question come from an address of the interface; Linux takes the link-local one for
-/// what it forwards).
+/// The commands for the routes of the self-test through the DUT's host. Neighbour entries are static: without a
+/// link-local address, the host cannot solicit the neighbours to which it forwards (RFC 4861 section 7.2.2 requires an
+/// address of the interface as the source; Linux uses the link-local one for forwarded packets).
 fn plan_forwarding(plan: &mut Vec<String>) {
     let (client, [measurer_mac, _]) = CLIENT;
     let (upstream, [_, authority_mac]) = UPSTREAM;
@@ -252,9 +248,9 @@ fn plan_forwarding(plan: &mut Vec<String>) {
     ]);
 }
 
-/// Has a host forward IPv6.
+/// Turns on IPv6 forwarding on a host.
 fn forward(host: &Host) -> Result<(), LabError> {
-    // What a thread finds below `/proc/sys/net` is of the network that it is in.
+    // `/proc/sys/net` shows the network namespace of the thread that reads it.
     let switched = host.enter(|| std::fs::write(FORWARDING, "1"))?;
     switched.map_err(Blame::Machine.because(format!(
         "cannot enable IPv6 forwarding on {host} for the self-test ({FORWARDING}); in a container, mount \
@@ -270,22 +266,22 @@ fn v4(address: Ipv4Addr) -> String {
     format!("{address}/24")
 }
 
-/// A lab that is up. Dropping it takes it down.
+/// A lab that is up. Dropping it removes it.
 #[derive(Debug)]
 pub struct Lab {
     setup: Setup,
-    /// Held as long as the lab is in use; none for [`Setup::Loopback`], which makes nothing.
+    /// Held while the lab is in use; `None` for [`Setup::Loopback`], which creates nothing.
     lock: Option<File>,
     keep: bool,
 }
 
 impl Lab {
-    /// Brings `setup` up. Whatever an earlier lab left is cleaned up first.
+    /// Creates the lab of `setup`, after it has removed the remains of an earlier one.
     ///
     /// # Errors
     ///
-    /// Another process uses the lab, this process may not make namespaces, or `ip` failed; what
-    /// had been made until then is taken down again.
+    /// Another process uses the lab, this process may not create namespaces, or `ip` failed; everything created until
+    /// then is removed.
     pub fn up(setup: Setup) -> Result<Self, LabError> {
         let mut lab = Self {
             setup,
@@ -304,13 +300,12 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The setup that is up.
+    /// The setup of the lab.
     pub fn setup(&self) -> Setup {
         self.setup
     }
 
-    /// Leaves the hosts and links in place when this guard goes. The next [`Lab::up`] replaces
-    /// them, [`down`] removes them.
+    /// Keeps the hosts and links when this guard is dropped. The next [`Lab::up`] replaces them; [`down`] removes them.
     pub fn leave_up(mut self) {
         self.keep = true;
     }
@@ -319,14 +314,14 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if self.lock.is_some() && !self.keep {
-            // A destructor has nobody to tell; the next `up` or `down` meets the same fault.
+            // An error is ignored: the next `up` or `down` meets and reports it.
             let _ = clean();
         }
     }
 }
 
-/// Ends all processes in the lab's namespaces, deletes these, and with them the files of servers
-/// whose Tester has crashed. Nothing to do is no error.
+/// Ends all processes in the lab's namespaces, then deletes the namespaces and the files of servers whose Tester has
+/// crashed. Succeeds if there are none.
 ///
 /// # Errors
 ///
@@ -338,7 +333,7 @@ pub fn down() -> Result<(), LabError> {
     Ok(())
 }
 
-/// The lab's namespaces that exist, by name.
+/// Names of the lab's existing namespaces.
 pub fn leftovers() -> Vec<String> {
     let mut names = Machine::here().names(NETNS_DIR);
     names.retain(|name| name.starts_with(NAME_PREFIX));
@@ -371,7 +366,7 @@ fn clean() -> Result<(), LabError> {
     Ok(())
 }
 
-/// Processes in the namespaces, but for this one, which may have been started in one of them.
+/// Processes in the namespaces except this one, which may have been started in one of them.
 fn pids(names: &[String]) -> Result<Vec<u32>, LabError> {
     let mut all: Vec<u32> = Vec::new();
     for name in names {
@@ -404,8 +399,8 @@ fn ip(arguments: &str) -> Result<String, LabError> {
     }))
 }
 
-/// Takes the lock file's lock or says who has it. The kernel gives the lock back when its holder
-/// ends, however it ends.
+/// Locks the lock file, or returns an error that names the holder. The kernel releases the lock however its holder
+/// ends.
 fn lock(path: &Path) -> Result<File, LabError> {
     let refused = |reason: std::io::Error| {
         let what = format!(
@@ -440,7 +435,7 @@ fn lock(path: &Path) -> Result<File, LabError> {
 }
 
 const LOCK: &str = "/run/dns64bench/lab.lock";
-/// Common to all of the lab's namespaces, so that they can be told from everybody else's.
+/// Name prefix of all of the lab's namespaces, which distinguishes them from others.
 pub(crate) const NAME_PREFIX: &str = "dns64bench-";
 const MEASURER: &str = "dns64bench-measurer";
 const TESTER: &str = "dns64bench-tester";
@@ -449,8 +444,8 @@ const AUTHORITY: &str = "dns64bench-authority";
 
 /// RFC 1035 section 4.2.1.
 const DNS_PORT: u16 = 53;
-/// On the shared loopback interface ports tell the servers apart. Not assigned by IANA and below
-/// the range that Linux takes source ports from (32768, ip(7)).
+/// Ports distinguish the servers on the shared loopback interface. They are not assigned by IANA and are below the
+/// ephemeral ports of Linux (from 32768, ip(7)).
 const LOOPBACK_DUT_PORT: u16 = 10_053;
 const LOOPBACK_AUTHORITY: (Ipv6Addr, u16) = (Ipv6Addr::LOCALHOST, 10_054);
 
@@ -463,16 +458,16 @@ const UPSTREAM_LINK_AUTHORITY: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0
 const UPSTREAM_LINK_DUT_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const UPSTREAM_LINK_AUTHORITY_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
-/// Locally administered (IEEE 802, section 8.4), so that nobody else has them.
+/// Locally administered addresses (IEEE 802, section 8.4) do not conflict with those of devices.
 const CLIENT: Link = ("client", ["02:00:00:00:01:01", "02:00:00:00:01:02"]);
 const UPSTREAM: Link = ("upstream", ["02:00:00:00:02:01", "02:00:00:00:02:02"]);
 
-/// Where a host's IPv6 forwarding is switched on (Documentation/networking/ip-sysctl.rst).
+/// Enables IPv6 forwarding of a host (Documentation/networking/ip-sysctl.rst).
 const FORWARDING: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
 
-/// `ip` takes milliseconds; this is for a machine that swaps.
+/// `ip` takes milliseconds; the limit allows for a machine that swaps.
 const IP_LIMIT: Nanos = 10 * SECOND;
-/// Servers write caches and logs when asked to end.
+/// Servers may write caches and logs before they end.
 const TERM_PATIENCE: Nanos = 3 * SECOND;
 const KILL_PATIENCE: Nanos = 5 * SECOND;
 
@@ -482,7 +477,7 @@ mod tests {
     use expect_test::expect;
 
     #[test]
-    fn three_devices_have_two_links_and_a_way_over_both() {
+    fn three_devices_have_two_links_and_a_path_over_both() {
         expect![[r#"
             netns add dns64bench-measurer
             -n dns64bench-measurer link set lo up
@@ -539,14 +534,14 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_setup_makes_nothing() {
+    fn loopback_setup_creates_nothing() {
         assert_eq!(Setup::Loopback.plan(), Vec::<String>::new());
         assert_eq!(Setup::Loopback.host(Role::Dut), Host::Here);
         Lab::up(Setup::Loopback).unwrap();
     }
 
     #[test]
-    fn a_lock_in_use_names_its_holder() {
+    fn lock_in_use_names_its_holder() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deeper/lab.lock");
         let held = lock(&path).unwrap();

@@ -1,5 +1,5 @@
-//! Who used the processors during a trial: what Linux counts for the threads of each role, for their cores and for
-//! everybody else, read before and after.
+//! Use of the processors during a trial: Linux counters of the threads of each role, of their cores and of all other
+//! processes, read before and after the trial.
 //!
 //! Nothing is read while the trial runs. Reading takes about 20 us for each process of the machine.
 
@@ -13,20 +13,20 @@ use super::machine::{Machine, field, number};
 use super::process;
 use super::topology::Role;
 
-/// The machine during a trial.
+/// Use of the machine during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Time between the two readings: the trial and some milliseconds.
     pub span_ns: Nanos,
-    /// Time in which some process of the machine waited for a processor (`/proc/pressure/cpu`, "some"); `None`
+    /// Time in which at least one process of the machine waited for a processor (`/proc/pressure/cpu`, "some"); `None`
     /// without PSI.
     pub pressure_ns: Option<Nanos>,
-    /// A row for each role that is ours to look at.
+    /// One entry for each role whose processes are known.
     pub roles: Vec<RoleUsage>,
 }
 
 impl Usage {
-    /// Takes in what another host of the measurement, which is named, says of its roles.
+    /// Adds the roles of another host of the measurement, with its name.
     pub fn join(&mut self, other: Self, host: &str) {
         self.span_ns = self.span_ns.max(other.span_ns);
         self.pressure_ns = self.pressure_ns.max(other.pressure_ns);
@@ -37,63 +37,62 @@ impl Usage {
             }));
     }
 
-    /// CPU time of a role in per cent of one core; `None` if it was not looked at.
+    /// CPU time of a role in per cent of one core; `None` if the role has no entry.
     pub fn cpu_pct(&self, role: Role) -> Option<f64> {
         let used = self.of(role).filter(|_| self.span_ns > 0)?;
         Some(used.cpu_ns as f64 / self.span_ns as f64 * 100.0)
     }
 
-    /// The row of a role; of several Measurers that of the one that had to wait most.
+    /// Returns the entry of a role; of several Measurers, the one that waited longest.
     pub fn of(&self, role: Role) -> Option<&RoleUsage> {
         let rows = self.roles.iter().filter(|row| row.role == role);
         rows.rev().max_by_key(|row| row.run_delay_ns)
     }
 }
 
-/// What a role used, and what kept it from its cores. Times of several threads are added up, those of several
-/// cores too.
+/// CPU use of a role, and the disturbances of its cores. Times of several threads are added, and times of several cores
+/// as well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleUsage {
     /// The role.
     pub role: Role,
-    /// The host that it runs on, by its name in the plan; `None` if all are on one machine.
+    /// Its host by its name in the plan; `None` if all roles are on one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Threads at the end.
+    /// Number of threads at the end.
     pub threads: u64,
-    /// Its cores, such as "1" or "1-3"; `None` if it may run on all.
+    /// Its cores, such as "1" or "1-3"; `None` if unrestricted.
     pub cores: Option<String>,
     /// CPU time of its threads.
     pub cpu_ns: Nanos,
-    /// Time in which its threads could have run and waited for a core (`/proc/PID/task/TID/schedstat`).
-    /// Threads of one role wait for each other too.
+    /// Time in which its threads were runnable and waited for a core (`/proc/PID/task/TID/schedstat`). This includes
+    /// waiting for threads of the same role.
     pub run_delay_ns: Nanos,
-    /// How often one of them had to leave its core to another thread.
+    /// Number of involuntary context switches of its threads.
     pub involuntary_switches: u64,
-    /// Time that the hypervisor took from its cores (`/proc/stat`, in steps of 10 ms).
+    /// Time that the hypervisor took from its cores (`/proc/stat`, in units of 10 ms).
     pub steal_ns: Option<Nanos>,
-    /// CPU time of others on its cores: what `/proc/stat` counts, in steps of 10 ms, less the threads of all
-    /// roles and of the kernel. `None` without cores of its own, or where not all processes are visible.
+    /// CPU time of others on its cores: the time in `/proc/stat`, in units of 10 ms, without the threads of all roles
+    /// and of the kernel. `None` without exclusive cores, or if not all processes are visible.
     pub foreign_ns: Option<Nanos>,
-    /// The process among those others with the most CPU time, if it is still there.
+    /// The process among those others with the most CPU time, if it still runs.
     pub neighbour: Option<Neighbour>,
-    /// Time for which a CPU quota stopped its cgroup or one above (`cpu.stat`).
+    /// Time for which a CPU quota throttled its cgroup or an ancestor (`cpu.stat`).
     pub throttled_ns: Option<Nanos>,
-    /// As `pressure_ns` of the machine, in its cgroup alone.
+    /// Like `pressure_ns` of the machine, but only for its cgroup.
     pub pressure_ns: Option<Nanos>,
-    /// The lower of two readings of the frequency of its cores, before and after; `None` where cpufreq does not
-    /// tell.
+    /// The lower of the frequencies of its cores before and after the trial; `None` if cpufreq does not report them.
     pub frequency_khz: Option<u64>,
 }
 
-/// A process that is none of the roles.
+/// A process that belongs to no role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
-    /// Name of its program, cut to 15 characters by the kernel.
+    /// Name of its program, truncated to 15 characters by the kernel.
     pub name: String,
     /// Process ID.
     pub pid: u32,
-    /// Its CPU time during the trial, on whatever core.
+    /// Its CPU time during the trial, on any core.
     pub cpu_ns: Nanos,
 }
 
@@ -102,11 +101,11 @@ pub struct Neighbour {
 pub enum Who {
     /// These threads of this process.
     Threads(Vec<u32>),
-    /// A process and all that descend from it.
+    /// A process and all its descendants.
     Tree(u32),
 }
 
-/// Counters at a moment.
+/// Counters at one moment.
 #[derive(Debug)]
 pub struct Look {
     at_ns: Nanos,
@@ -116,15 +115,15 @@ pub struct Look {
     roles: Vec<RoleLook>,
 }
 
-/// What a core has done so far (`/proc/stat`).
+/// CPU time of a core since boot (`/proc/stat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CoreTimes {
-    /// In tasks: user, nice and system time. Time in interrupts is in no task.
+    /// Time in tasks: user, nice and system. Time in interrupts is not included.
     tasks_ns: Nanos,
     steal_ns: Nanos,
 }
 
-/// What a thread has done so far.
+/// Counters of a thread since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ThreadTimes {
     cpu_ns: Nanos,
@@ -133,16 +132,16 @@ struct ThreadTimes {
     cores: CpuSet,
 }
 
-/// What a process of the machine has done so far (`/proc/PID/stat`).
+/// Counters of a process since its start (`/proc/PID/stat`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Process {
     name: String,
     is_kernel: bool,
-    /// Threads that have ended included.
+    /// CPU time, threads that have ended included.
     cpu_ns: Nanos,
-    /// Of its children that have ended.
+    /// CPU time of its children that have ended.
     children_ns: Nanos,
-    /// Where its first thread ran last.
+    /// The core on which its first thread ran last.
     core: usize,
 }
 
@@ -156,14 +155,14 @@ struct RoleLook {
     frequency_khz: Option<u64>,
 }
 
-/// One step of the times in `/proc/stat` and `/proc/PID/stat`: `USER_HZ` is 100 on every architecture but Alpha and
+/// Unit of the times in `/proc/stat` and `/proc/PID/stat`: `USER_HZ` is 100 on every architecture except Alpha and
 /// Itanium (proc(5)).
 pub const TICK_NS: Nanos = 10_000_000;
 
 /// `PF_KTHREAD` of the kernel's `include/linux/sched.h`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// More processes than this are not looked at: it would take a tenth of a second.
+/// Limit of the number of processes: reading more would take over a tenth of a second.
 const PROCESSES_MAX: usize = 4096;
 
 impl Look {
@@ -182,7 +181,7 @@ impl Look {
         }
     }
 
-    /// What happened since an earlier look at the same roles.
+    /// Returns the use since an earlier look at the same roles.
     pub fn since(&self, before: &Self) -> Usage {
         let difference = Difference {
             before,
@@ -197,7 +196,7 @@ impl Look {
         }
     }
 
-    /// What everybody else on the machine did since an earlier look.
+    /// Returns the use by all other processes since an earlier look.
     pub fn others_since(&self, before: &Self) -> Others {
         let difference = Difference {
             before,
@@ -217,16 +216,16 @@ impl Look {
     }
 }
 
-/// What all processes but this one did between two looks.
+/// Use by all processes except this one between two looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Others {
-    /// CPU time of their tasks, those of the kernel included, in steps of 10 ms.
+    /// CPU time of their tasks, kernel tasks included, in units of 10 ms.
     pub cpu_ns: Nanos,
     /// The process with most of it.
     pub busiest: Option<Neighbour>,
 }
 
-/// Between two looks.
+/// The difference between two looks.
 struct Difference<'a> {
     before: &'a Look,
     after: &'a Look,
@@ -265,7 +264,7 @@ impl Difference<'_> {
             },
             foreign_ns,
             cores: cores.map(|cores| cores.to_string()),
-            // Where it was not limited before, nothing was counted.
+            // Without a limit before, nothing had been counted.
             throttled_ns: role.throttled_ns.map(|now| {
                 let old = before.and_then(|before| before.throttled_ns);
                 now.saturating_sub(old.unwrap_or(0))
@@ -280,8 +279,8 @@ impl Difference<'_> {
         at(self.after).saturating_sub(at(self.before))
     }
 
-    /// CPU time on these cores of what is neither a role nor the kernel. A thread that may run on one of
-    /// them counts as if all its time had been there: the rest is what others used at least.
+    /// CPU time on these cores that neither a role nor the kernel used. A thread that may run on one of them counts
+    /// with all its time, so the result is a lower bound.
     fn foreign_ns(&self, cores: &CpuSet) -> Option<Nanos> {
         let mut seen = HashMap::new();
         let mut ended_ns = 0;
@@ -319,7 +318,7 @@ impl Difference<'_> {
         kernel.then(|| tasks.sum::<Nanos>().saturating_sub(own + of_kernel))
     }
 
-    /// CPU time of the processes of a role, in steps of 10 ms each: with threads and children that have ended.
+    /// CPU time of the processes of a role, in units of 10 ms each, with threads and children that have ended.
     fn of_processes_ns(&self, role: &RoleLook) -> Nanos {
         let all = role.pids.iter().filter_map(|pid| {
             let now = self.after.processes.get(pid)?;
@@ -343,7 +342,7 @@ impl Difference<'_> {
         now.cpu_ns.saturating_sub(old.map_or(0, |old| old.cpu_ns))
     }
 
-    /// The process with the most CPU time; one that was seen on these cores, if there is any.
+    /// Returns the process with the most CPU time, preferably one that was seen on these cores.
     fn neighbour(&self, cores: &CpuSet) -> Option<Neighbour> {
         let roles = self.after.roles.iter().flat_map(|role| &role.pids);
         let roles: Vec<u32> = roles.copied().chain([std::process::id()]).collect();
@@ -371,7 +370,7 @@ fn less(after: Option<u64>, before: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before?))
 }
 
-/// The cores that the threads of a role are kept to; `None` if one of them may use all of the machine.
+/// Returns the cores to which the threads of a role are pinned; `None` if one of them may use the whole machine.
 fn own_cores(role: &RoleLook, online: usize) -> Option<CpuSet> {
     let sets = || role.threads.values().map(|thread| &thread.cores);
     let kept = |set: &CpuSet| !set.is_unrestricted() && set.cpus().len() < online;
@@ -424,7 +423,7 @@ fn role_look(machine: &Machine, role: Role, who: &Who) -> RoleLook {
     look
 }
 
-/// The threads of a process and their folders.
+/// Threads of a process and their directories in `/proc`.
 fn tasks(machine: &Machine, pid: u32) -> Vec<(u32, String)> {
     let folder = format!("/proc/{pid}/task");
     let names = machine.names(&folder).into_iter();
@@ -439,7 +438,7 @@ fn thread_times(machine: &Machine, folder: &str) -> Option<ThreadTimes> {
     thread(&schedstat, &status)
 }
 
-/// `schedstat` has CPU time, run delay and time slices (Documentation/scheduler/sched-stats.rst).
+/// `schedstat` contains CPU time, run delay and time slices (Documentation/scheduler/sched-stats.rst).
 fn thread(schedstat: &str, status: &str) -> Option<ThreadTimes> {
     let mut numbers = schedstat.split_whitespace().map(|n| n.parse().ok());
     let (cpu_ns, run_delay_ns) = (numbers.next()??, numbers.next()??);
@@ -462,7 +461,7 @@ fn core_times(text: &str) -> BTreeMap<usize, CoreTimes> {
             tasks_ns: ticks.get(..3)?.iter().sum::<Nanos>() * TICK_NS,
             steal_ns: ticks.get(7)? * TICK_NS,
         };
-        // The first line, "cpu  ...", has the sums: its first word is no core.
+        // The first line, "cpu  ...", contains the sums of all cores.
         line.as_bytes()[3].is_ascii_digit().then_some((core, times))
     };
     text.lines().filter_map(of_line).collect()
@@ -475,7 +474,7 @@ pub(crate) fn pressure_ns(text: &str) -> Option<Nanos> {
     Some(total.trim().parse::<Nanos>().ok()? * 1000)
 }
 
-/// `cpu.stat` of a cgroup: microseconds in version 2, nanoseconds in version 1.
+/// `cpu.stat` of a cgroup: in microseconds in version 2, in nanoseconds in version 1.
 fn throttled_ns(text: &str) -> Option<Nanos> {
     text.lines().find_map(|line| match line.split_once(' ')? {
         ("throttled_usec", value) => Some(value.trim().parse::<Nanos>().ok()? * 1000),
@@ -495,12 +494,12 @@ fn processes(machine: &Machine) -> HashMap<u32, Process> {
         .collect()
 }
 
-/// "pid (name) state ppid ..."; a name may hold blanks and parentheses (proc_pid_stat(5)).
+/// "pid (name) state ppid ..."; a name may contain spaces and parentheses (proc_pid_stat(5)).
 fn one_process(stat: &str) -> Option<Process> {
     let (head, rest) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    // The fields are numbered from 1, and the state is number 3.
+    // Fields are numbered from 1; the state is number 3.
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(Process {
         name: name.to_owned(),

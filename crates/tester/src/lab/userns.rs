@@ -1,9 +1,8 @@
-//! The lab without root: the same command line once more, in a user namespace.
+//! The lab without root: runs the same command line again in a user namespace.
 //!
-//! Inside, the user is root of namespaces of its own (user_namespaces(7)): network, mounts and
-//! processes. So the lab of namespaces works as it does for root, with two differences: buffers
-//! cannot be forced beyond `net.core.rmem_max`, and when the process that was started ends, the
-//! kernel ends everything else inside, however it ended.
+//! Inside, the user is root of private namespaces (user_namespaces(7)): network, mounts and processes. So the lab of
+//! namespaces works as for root, with two differences. Buffers cannot exceed `net.core.rmem_max`. When the started
+//! process ends, for whatever reason, the kernel ends all other processes inside.
 
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,7 @@ use rustix::process::Signal;
 use super::process::{self, find_program};
 use super::{Blame, LabError};
 
-/// Set for the process inside.
+/// Environment variable that marks the process inside.
 const MARKER: &str = "DNS64BENCH_IN_USER_NAMESPACE";
 
 /// Whether this process was started by [`reexec`].
@@ -22,14 +21,13 @@ pub fn inside() -> bool {
     std::env::var_os(MARKER).is_some()
 }
 
-/// Runs this program with `arguments` in a user namespace until it ends, and returns how it did.
-/// When `interrupted` becomes true, the process inside gets SIGTERM, and SIGKILL if that does not
-/// end it within ten seconds.
+/// Runs this program with `arguments` in a user namespace until it ends, and returns its exit status. When
+/// `interrupted` becomes true, the process inside gets SIGTERM, and SIGKILL if it has not ended after ten seconds.
 ///
 /// # Errors
 ///
-/// This process is inside already, or namespaces cannot be made. A kernel that forbids them makes
-/// `unshare` say so on standard error and fail; [`check`] asks beforehand.
+/// This process is inside already, or namespaces cannot be created. If the kernel forbids them, `unshare` prints the
+/// reason on standard error and fails; [`check`] tests this beforehand.
 pub fn reexec(arguments: &[String], interrupted: &AtomicBool) -> Result<ExitStatus, LabError> {
     if inside() {
         return Err(Blame::Machine.error("this is a user namespace already"));
@@ -58,8 +56,8 @@ pub fn reexec(arguments: &[String], interrupted: &AtomicBool) -> Result<ExitStat
     }
 }
 
-/// `unshare` is deaf to SIGTERM while it waits, and so is the shell, which has process ID 1
-/// inside: the signal is for their descendants.
+/// Ends the processes inside. `unshare` ignores SIGTERM while it waits, and so does the shell, which has process ID 1
+/// inside: the signal goes to their descendants.
 fn end(child: &mut Child) -> Result<ExitStatus, LabError> {
     for pid in process::tree(child.id()).into_iter().skip(2).take(1) {
         process::signal(pid, Signal::TERM);
@@ -73,11 +71,11 @@ fn end(child: &mut Child) -> Result<ExitStatus, LabError> {
         .map_err(Blame::Machine.because(NO_UNSHARE))
 }
 
-/// Asks whether this user may have namespaces here, by making some and leaving them at once.
+/// Checks whether this user may create namespaces here: creates some and leaves them at once.
 ///
 /// # Errors
 ///
-/// `unshare` is not installed, or what it said.
+/// `unshare` is not installed, or its error message.
 pub fn check() -> Result<(), LabError> {
     process::tool("unshare", "makes user namespaces")?;
     let mut command = unshare();
@@ -93,8 +91,8 @@ pub fn check() -> Result<(), LabError> {
     )))
 }
 
-/// `unshare`, which is killed when the calling thread ends, and with it everything inside. Without
-/// `setpriv` a Tester that gets SIGKILL leaves what is inside running to its end.
+/// `unshare`, which is killed when the calling thread ends, with all processes inside. Without `setpriv`, a Tester that
+/// gets SIGKILL leaves the processes inside running until they end.
 fn unshare() -> Command {
     let mut command = if find_program("setpriv").is_some() {
         let mut command = Command::new("setpriv");
@@ -108,12 +106,12 @@ fn unshare() -> Command {
     command
 }
 
-/// An empty `/run` is what `ip netns` can write to. The shell stays as process 1: it takes in
-/// orphans, and signals have their usual meaning for the program.
+/// `ip netns` can write to an empty `/run`. The shell remains process 1: it reaps orphans, and signals have their usual
+/// effect on the program.
 const SCRIPT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && \"$@\"; exit $?";
 
 const NO_UNSHARE: &str = "cannot run unshare; install the Debian package util-linux";
 const POLL_NS: Nanos = SECOND / 50;
-/// A Tester that is interrupted stops its servers and takes its lab down.
+/// An interrupted Tester stops its servers and removes its lab.
 const END_PATIENCE: Nanos = 10 * SECOND;
 const CHECK_LIMIT: Nanos = 5 * SECOND;

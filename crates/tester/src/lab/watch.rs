@@ -1,4 +1,4 @@
-//! The hosts of a measurement and the links between them, and what their counters did during a trial.
+//! The hosts of a measurement, the links between them, and their counters during a trial.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -14,23 +14,23 @@ use super::host::Host;
 use super::process::{find_program, run};
 use super::topology::{CLIENT_LINK, Role, Setup, UPSTREAM_LINK};
 
-/// A link that queries cross one way and their answers the other.
+/// A link that carries queries in one direction and their responses in the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// The host that asks, by its place among those that are watched.
+    /// The host that sends queries, by its index among the watched hosts.
     pub near: usize,
-    /// The host that answers; `None` if it is not ours to look at.
+    /// The host that answers; `None` if it is not accessible.
     pub far: Option<usize>,
-    /// Interface, with the same name at both ends; `None` if it is not known.
+    /// Interface, with the same name at both ends; `None` if unknown.
     pub link: Option<String>,
 }
 
-/// Whose counters can be read.
+/// A host whose counters can be read.
 pub trait Counting: fmt::Debug + Send + Sync {
-    /// The counters now, with those of queues or without; `None` if they cannot be read.
+    /// Reads the counters, with or without those of queues; `None` if this fails.
     fn reading(&self, queues: bool) -> Option<Reading>;
 
-    /// Whether its network is one that only this measurement uses.
+    /// Returns whether only this measurement uses its network.
     fn is_private(&self) -> bool;
 }
 
@@ -53,8 +53,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The hosts of a lab: with a DUT between Measurer and authority, or in a self-test without, where
-    /// the DUT's host at most forwards.
+    /// The hosts of a lab: in a measurement with a DUT between Measurer and authority, in a self-test without one. In
+    /// the latter the DUT's host at most forwards.
     pub fn lab(setup: Setup, self_test: bool) -> Self {
         let mut hosts: Vec<(String, Arc<dyn Counting>)> = Vec::new();
         let mut at = |role| {
@@ -74,7 +74,7 @@ impl Watched {
             })
         };
         let measurer = at(Role::Measurer);
-        // With three devices a self-test takes both links: the DUT's host forwards.
+        // With three devices a self-test uses both links: the DUT's host forwards.
         let (client, upstream) = if self_test && setup != Setup::ThreeDevice {
             (leg(measurer, at(Role::Authority), LOOPBACK), None)
         } else {
@@ -89,7 +89,7 @@ impl Watched {
         }
     }
 
-    /// Hosts that are called by their roles, with the links between them, which both ends call alike.
+    /// Hosts named by their roles, with the links between them, which have the same name at both ends.
     pub fn hosts(
         hosts: Vec<(String, Arc<dyn Counting>)>,
         client: Option<Leg>,
@@ -102,7 +102,7 @@ impl Watched {
         }
     }
 
-    /// This host alone, toward a server that runs already.
+    /// This host alone, for a server that already runs.
     pub fn this_host(server: SocketAddr) -> Self {
         Self {
             hosts: vec![("Measurer".to_owned(), Arc::new(Host::Here))],
@@ -115,7 +115,7 @@ impl Watched {
         }
     }
 
-    /// The counters of all hosts now, twice: see [`Self::since`].
+    /// Reads the counters of all hosts twice: see [`Self::since`].
     pub fn read(&self) -> Readings {
         self.read_twice(0)
     }
@@ -138,9 +138,9 @@ impl Watched {
         }
     }
 
-    /// What the counters did since `before`. Hosts are read one after the other while packets may be on
-    /// their way: each reading is made twice, so that for every counter the least and the most that it counted
-    /// between the two are known, and what left one host is never compared with too early a look at the other.
+    /// Returns the increase of the counters since `before`. Hosts are read one after the other while packets may be in
+    /// transit. So each reading is made twice, which gives a lower and an upper bound of every counter's increase. A
+    /// packet that left one host is thus never missed because the next host was read too early.
     pub fn since(&self, before: &Readings) -> Observed {
         let after = self.read_twice(TRAVEL_NS);
         let changes = self.hosts.iter().enumerate().map(|(i, (role, host))| {
@@ -165,30 +165,30 @@ impl Watched {
     }
 }
 
-/// The counters of all hosts, twice in a row; `None` of one that could not be read.
+/// Counters of all hosts, read twice; `None` for a host that could not be read.
 #[derive(Debug, Default)]
 pub struct Readings {
     first: Vec<Option<Reading>>,
     second: Vec<Option<Reading>>,
 }
 
-/// What the counters of one host did during a trial.
+/// Increase of the counters of one host during a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// Whose host it is: "Measurer", "DUT", "authority", or "Tester" for Measurer and authority; of several authorities
-    /// [`AUTHORITY_ON`] and the name of the host.
+    /// Role of the host: "Measurer", "DUT", "authority", or "Tester" for Measurer and authority; for several
+    /// authorities [`AUTHORITY_ON`] and the name of the host.
     pub role: String,
-    /// Others use the host's network as well, so that what it counts may be theirs.
+    /// Whether others use the host's network too, so that its counters may include their packets.
     pub shared: bool,
-    /// Its counters could not be read, so that nothing is known of it.
+    /// Whether its counters could not be read.
     pub is_unread: bool,
-    /// How far each counter went at least.
+    /// Lower bound of the increase of each counter.
     pub least: Reading,
-    /// How far each counter went at most.
+    /// Upper bound of the increase of each counter.
     pub most: Reading,
 }
 
-/// What the counters of all hosts did during a trial.
+/// Increase of the counters of all hosts during a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// The hosts.
@@ -199,22 +199,22 @@ pub struct Observed {
     pub upstreams: Vec<Leg>,
 }
 
-/// Before the name of the host, where several are authorities: "authority auth2".
+/// Prefix of the host's name if there are several authorities: "authority auth2".
 pub const AUTHORITY_ON: &str = "authority ";
 
 const LOOPBACK: &str = "lo";
 
-/// What has left a host has reached the next after this time, some turns of other threads: it takes
-/// microseconds, but on a busy machine the kernel's own thread that hands packets over waits for its turn.
+/// Time after which a packet that left a host has certainly reached the next one. Normally it takes microseconds, but
+/// on a busy machine the kernel thread that passes packets on has to wait for some time slices of other threads.
 const TRAVEL_NS: Nanos = SECOND / 100;
 
-/// What `ip -j route get` says.
+/// Output of `ip -j route get`.
 #[derive(Deserialize)]
 struct Route {
     dev: String,
 }
 
-/// The interface that packets to `address` leave by; `None` without `ip`, or a route.
+/// The outgoing interface for packets to `address`; `None` without `ip` or a route.
 pub fn interface_toward(address: IpAddr) -> Option<String> {
     let ip = find_program("ip")?;
     let words = ["-j", "route", "get", &address.to_string()];
@@ -224,7 +224,7 @@ pub fn interface_toward(address: IpAddr) -> Option<String> {
     routes.into_iter().next().map(|route| route.dev)
 }
 
-/// `ip` answers at once; what takes longer hangs.
+/// `ip` answers at once; after this time it hangs.
 const LIMIT: Nanos = 5 * SECOND;
 
 #[cfg(test)]
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_self_test_has_the_legs_of_the_measurement_or_the_loopback_interface() {
+    fn self_test_uses_the_legs_of_the_measurement_or_the_loopback_interface() {
         let three = Watched::lab(Setup::ThreeDevice, true);
         let of_trials = Watched::lab(Setup::ThreeDevice, false);
         assert_eq!(hosts(&three), hosts(&of_trials));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_there_is_unread() {
+    fn missing_host_is_unread() {
         let watched = Watched {
             hosts: vec![(
                 "DUT".to_owned(),
@@ -297,9 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn a_loopback_server_is_reached_over_the_loopback_interface() {
+    fn loopback_server_is_reached_over_the_loopback_interface() {
         let watched = Watched::this_host("[::1]:53".parse().unwrap());
-        // Without `ip` the interface is not known.
+        // Without `ip` the interface is unknown.
         let link = watched.client.unwrap().link;
         assert!(link.is_none() || link.as_deref() == Some("lo"));
     }

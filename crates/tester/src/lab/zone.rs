@@ -1,5 +1,5 @@
-//! The zone of the measurement names as a file, for authorities that need one: written from the names,
-//! never held in memory, kept in a cache between runs.
+//! The zone of the measurement names as a file, for authorities that need one: generated from the names, never held in
+//! memory, cached between runs.
 
 mod cache;
 mod room;
@@ -18,15 +18,14 @@ use crate::authority::zone::ZoneConfig;
 use crate::namespace::{Cidr, Share};
 use crate::quantity::ValueError;
 
-/// What a zone file holds: each name of a range with its A record, and with an AAAA of its own
-/// where it has one.
+/// Contents of a zone file: each name of a range with its A record, and with an AAAA record if it has one.
 #[derive(Clone, Debug)]
 pub struct ZoneFile {
-    /// The range.
+    /// The range of names.
     pub cidr: Cidr,
-    /// What the built-in authority would serve.
+    /// The zone as the built-in authority would serve it.
     pub config: ZoneConfig,
-    /// How the records are written.
+    /// Format of the records.
     pub form: Form,
 }
 
@@ -50,11 +49,11 @@ impl fmt::Display for Form {
 }
 
 impl ZoneFile {
-    /// Checks that the records can be written in this form.
+    /// Checks that the records can be written in this format.
     ///
     /// # Errors
     ///
-    /// `$GENERATE` cannot pick some of the names for an AAAA record.
+    /// `$GENERATE` cannot select the names that have an AAAA record.
     pub fn check_form(&self) -> Result<(), ValueError> {
         let share = self.config.zone.aaaa_share;
         let some = !self.config.self_test && share != Share::NONE && share != Share::ALL;
@@ -67,7 +66,7 @@ impl ZoneFile {
         }
     }
 
-    /// Writes the zone. Only a buffer of it is ever in memory.
+    /// Writes the zone. Only one buffer of it is in memory at a time.
     ///
     /// # Errors
     ///
@@ -79,12 +78,12 @@ impl ZoneFile {
         }
     }
 
-    /// How many names it has, those of the zone itself left aside.
+    /// Number of names, without those of the zone itself.
     pub fn names(&self) -> u64 {
         self.cidr.names()
     }
 
-    /// How many A and AAAA records these names have together.
+    /// Number of A and AAAA records of these names.
     pub fn records(&self) -> u64 {
         let first = u64::from(u32::from(self.cidr.first()));
         let share = self.config.zone.aaaa_share;
@@ -95,7 +94,7 @@ impl ZoneFile {
         self.names() + aaaa
     }
 
-    /// No file of the zone is longer, in octets.
+    /// Upper bound of the file's length in octets.
     pub fn octets_max(&self) -> u64 {
         let (a, aaaa) = (self.names(), self.records() - self.names());
         let lines = match self.form {
@@ -105,7 +104,7 @@ impl ZoneFile {
         text::HEAD_MAX + lines
     }
 
-    /// A hash over everything that decides the text: equal files, and only they, have the same one.
+    /// Hash of everything that determines the text: two files are equal if and only if their hashes are.
     fn hash(&self) -> String {
         let Self { cidr, config, form } = self;
         let share = match config.self_test {

@@ -1,9 +1,9 @@
-//! What a sender that was held up does next, and which queries that concerns.
+//! Catching up after a stall of the sender, and the queries that this affects.
 //!
-//! The schedule is absolute: what a stall has kept back is still sent. It leaves faster than it was due, and a
-//! server with a short queue may lose some of it, which it would not have at the offered rate. So the
-//! [`Spread`] makes up for a stall at a bounded rate, and a [`Backlog`] tells which queries belong to such a
-//! time, online for the generator and afterwards, from the ledgers, for the verdict.
+//! The schedule is absolute: queries that a stall has held up are still sent. They leave faster than they were due, and
+//! a server with a short queue may lose some that it would not lose at the offered rate. So [`Spread`] limits the rate
+//! of catching up. [`Backlog`] determines the affected queries: online for the generator, and afterwards from the
+//! ledgers for the verdict.
 
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
@@ -11,35 +11,35 @@ use serde::{Deserialize, Serialize};
 use super::ledger::{Entry, Fate};
 use super::pace::Schedule;
 
-/// Disturbances of the Tester that a trial may have. Beyond the first and the third it is invalid; beyond the
-/// other two a trial that failed is, if they explain its losses: they only make the load harder for the DUT.
+/// Limits of the Tester's disturbances of a trial. A trial beyond the first or the third is invalid. A failed trial
+/// beyond one of the other two is invalid if they explain its losses: they only increase the load of the DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Longest lateness of a query.
+    /// Largest lateness of a query.
     pub max_stall_ns: Nanos,
-    /// Queries that may leave at once after a stall.
+    /// Largest number of queries in a burst after a stall.
     pub max_burst_queries: u64,
-    /// Most queries that a span of 100 ms may have too many or too few, in per cent of those due in it.
+    /// Largest excess or deficit of queries in 100 ms, in per cent of those due in it.
     pub max_rate_error_pct: f64,
-    /// Largest share of a trial in which others may use the core of a role, in per cent.
+    /// Largest share of a trial in which other processes use the core of a role, in per cent.
     pub max_stolen_pct: f64,
 }
 
 impl Limits {
-    /// The largest bearable lateness that makes no more than the allowed burst.
+    /// The largest lateness, up to the limit, whose burst is within the limit.
     pub fn burst_ns(&self, schedule: &Schedule) -> Nanos {
         schedule.span_of(self.max_burst_queries)
     }
 }
 
 impl Default for Limits {
-    /// - 10 ms: one bin of the finest width that Lencse and Bakai (2017), section V, look at. Shared machines
-    ///   stall their guests for some milliseconds several times a second.
-    /// - 32 queries: a server with a queue of 50 still has room for them beside what is in it. A default socket
-    ///   buffer of 208 KiB holds some 270 small datagrams.
-    /// - 10 %: what a stall of 10 ms takes from a span of 100 ms. The script of Lencse and Bakai (2019), figure 3,
-    ///   accepts 1 %, but over a whole trial.
-    /// - 1 %: by as much the rate of the DUT is too low if others use its core that long.
+    /// - 10 ms: the finest bin width of Lencse and Bakai (2017), section V. Shared machines stall their guests for some
+    ///   milliseconds several times a second.
+    /// - 32 queries: a server with a queue of 50 still has room for them. A default socket buffer of 208 KiB holds some
+    ///   270 small datagrams.
+    /// - 10 %: the effect of a stall of 10 ms on 100 ms. The script of Lencse and Bakai (2019), figure 3, accepts 1 %,
+    ///   but over a whole trial.
+    /// - 1 %: the error of the DUT's rate if others use its core for that share.
     fn default() -> Self {
         Self {
             max_stall_ns: 10_000_000,
@@ -50,31 +50,32 @@ impl Default for Limits {
     }
 }
 
-/// When a held-up sender sends.
+/// Times of sending after a stall.
 ///
-/// A backlog of up to the allowed burst leaves at once. A larger one is made up for at five quarters of the
-/// offered rate: a DUT that can do a quarter more than is offered has no queue from it. To make up for it at once would
-/// keep the schedule better and fill the queue of every DUT. So that several stalls in a row do
-/// not add up, what is late by more than half of the longest allowed stall leaves at once.
+/// A backlog of up to the allowed burst leaves at once. A larger one is sent at five quarters of the offered rate: a
+/// DUT with a reserve of a quarter builds no queue from it. Sending it at once would follow the schedule more closely,
+/// but would fill the queue of every DUT. Queries that are late by more than half of the longest allowed stall leave at
+/// once, so that the delays of several stalls do not add up.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
-    /// Lateness that makes the allowed burst.
+    /// Lateness whose backlog is the allowed burst.
     burst_ns: Nanos,
-    /// More lateness than this leaves at once.
+    /// Largest lateness; later queries leave at once.
     most_ns: Nanos,
-    /// When a burst that was due so long after the start may leave: the line that leads back to the schedule.
+    /// Time at which a burst with this due time may leave, both after the start: a line that leads back to the
+    /// schedule.
     line: Option<(Nanos, Nanos)>,
 }
 
-/// Of the time between due times, what passes between bursts that make up for a stall.
+/// Interval of bursts that catch up, as a fraction of the interval of due times.
 const SPREAD: (Nanos, Nanos) = (4, 5);
 
-/// Shorter stalls are made up for at once at any rate. Interrupts take this long, and at rates where it is more than
-/// the allowed burst, 320 k/s, nothing would be gained from spreading 100 queries.
+/// Backlogs of shorter stalls always leave at once. Interrupts take this long. At rates at which this time holds more
+/// than the allowed burst, 320 k/s, spreading 100 queries would gain nothing.
 const SPREAD_FROM_NS: Nanos = 100_000;
 
 impl Spread {
-    /// For a sender by this schedule, which has not been held up.
+    /// Creates it for a sender with this schedule that has no backlog.
     pub fn new(schedule: &Schedule, limits: &Limits) -> Self {
         Self {
             burst_ns: limits.burst_ns(schedule).max(SPREAD_FROM_NS),
@@ -83,8 +84,8 @@ impl Spread {
         }
     }
 
-    /// When the burst due at `next_due_ns` may leave, after one due at `due_ns` that might leave at `meant_ns`
-    /// and left at `sent_ns`; all after the start.
+    /// Returns when the burst due at `next_due_ns` may leave, after one that was due at `due_ns`, was allowed to leave
+    /// at `meant_ns` and left at `sent_ns`; all times after the start.
     pub fn leaves_ns(
         &mut self,
         (due_ns, meant_ns, sent_ns): (Nanos, Nanos, Nanos),
@@ -109,13 +110,13 @@ impl Spread {
     }
 }
 
-/// How far a server may be behind because the sender was, as time of the schedule.
+/// Upper bound of the queue that the sender's lateness causes at a server, as time of the schedule.
 ///
-/// Let b(u) be the queries that are due and not sent at u. The queue of a server that can do (1 + h) times
-/// the offered rate r has at t at most `max over u <= t of b(u) - h * r * (t - u)` more queries than
-/// it had if all had left when they were due: each query can only be late, and from u on the server
-/// works off h * r more than is due. This bound, divided by r and with h = 1/10, is the level. A DUT with less
-/// reserve may carry on a queue for longer; a rate found can be too low by a tenth at most because of that.
+/// Let b(u) be the queries that are due and not sent at u. Compared with punctual sending, a server with (1 + h) times
+/// the offered rate r has at t at most `max over u <= t of b(u) - h * r * (t - u)` more queries in its queue: queries
+/// can only be late, and from u on the server processes h * r more than are due. This bound, divided by r and with h =
+/// 1/10, is the level. A DUT with less reserve may keep a queue for longer; for this reason a result can be too low by
+/// at most a tenth.
 #[derive(Clone, Copy, Debug)]
 pub struct Backlog {
     limit_ns: Nanos,
@@ -123,11 +124,11 @@ pub struct Backlog {
     sent_ns: Nanos,
 }
 
-/// 1 / h: a DUT is taken to have a tenth of reserve.
+/// 1 / h: the assumed reserve of a DUT is a tenth.
 pub const RESERVE: Nanos = 10;
 
 impl Backlog {
-    /// Of a sender that has not sent anything; up to `limit_ns` of lateness are no burst.
+    /// Creates it for a sender that has sent nothing; a lateness of up to `limit_ns` is not a burst.
     pub fn new(limit_ns: Nanos) -> Self {
         Self {
             limit_ns,
@@ -136,8 +137,7 @@ impl Backlog {
         }
     }
 
-    /// Takes in the next query or burst. True if it belongs to a catch-up burst or the server may still
-    /// have a queue from one.
+    /// Adds the next query or burst. Returns whether it belongs to a catch-up burst or may meet the queue of one.
     pub fn sent(&mut self, sent_ns: Nanos, lateness_ns: Nanos) -> bool {
         let drained_ns = sent_ns.saturating_sub(self.sent_ns) / RESERVE;
         self.level_ns = lateness_ns.max(self.level_ns.saturating_sub(drained_ns));
@@ -146,26 +146,26 @@ impl Backlog {
     }
 }
 
-/// A time in which the loss of a query may be the sender's fault: one or several stalls, the catch-up bursts
-/// after them, and until a server has worked those off.
+/// A period in which the sender may have caused the loss of a query: one or several stalls, their catch-up bursts, and
+/// the time in which a server processes their queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Episode {
-    /// Sending of the last query before the first stall: the stall may have held up its system call.
+    /// Time of sending of the last query before the first stall, which may have delayed its system call.
     pub from_ns: Nanos,
-    /// Sending of the last query of the time.
+    /// Time of sending of the last query of the period.
     pub until_ns: Nanos,
-    /// How often a sender was held up.
+    /// Number of stalls.
     pub stalls: u64,
-    /// The longest of these stalls.
+    /// Longest of these stalls.
     pub stall_ns_max: Nanos,
-    /// The largest catch-up burst in queries.
+    /// Largest catch-up burst in queries.
     pub burst_queries_max: u64,
-    /// Queries that all its stalls have kept back: as many may have found a queue full.
+    /// Number of queries that the stalls held up: this many may have met a full queue.
     pub held_up_queries: u64,
 }
 
 impl Episode {
-    /// Adds one that overlaps this one, of another sender.
+    /// Adds an overlapping episode of another sender.
     fn join(&mut self, other: &Self) {
         self.from_ns = self.from_ns.min(other.from_ns);
         self.until_ns = self.until_ns.max(other.until_ns);
@@ -176,8 +176,8 @@ impl Episode {
     }
 }
 
-/// The episodes of one shard, in their order: its queries as they left, in the ledger of `schedule`, and the
-/// lateness that makes the allowed burst.
+/// Returns the episodes of one shard in order, from its queries in the ledger of `schedule` and the lateness whose
+/// backlog is the allowed burst.
 pub fn episodes(schedule: &Schedule, entries: &[Entry], limit_ns: Nanos) -> Vec<Episode> {
     let mut found = Vec::new();
     let mut open: Option<Open> = None;
@@ -196,7 +196,7 @@ pub fn episodes(schedule: &Schedule, entries: &[Entry], limit_ns: Nanos) -> Vec<
     found
 }
 
-/// When the queries of a shard left, in their order.
+/// Returns the sent queries of a shard, in order.
 pub fn sendings<'a>(
     schedule: &'a Schedule,
     entries: &'a [Entry],
@@ -216,11 +216,11 @@ pub fn sendings<'a>(
 /// A query that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// When, after the start of the trial.
+    /// Time of sending, after the start of the trial.
     pub at_ns: Nanos,
-    /// How long after it was due.
+    /// Time from its due time to its sending.
     pub lateness_ns: Nanos,
-    /// What became of it.
+    /// Its outcome.
     pub fate: Fate,
 }
 
@@ -234,7 +234,7 @@ impl Default for Sent {
     }
 }
 
-/// An episode under way.
+/// An episode that has not ended.
 struct Open {
     episode: Episode,
     peak_ns: Nanos,
@@ -264,7 +264,8 @@ impl Open {
         }
     }
 
-    /// A sender that was too slow for its schedule has a backlog without a stall: it counts as one.
+    /// Ends the episode. A sender that was too slow for its schedule has a backlog without a stall: it counts as one
+    /// stall.
     fn close(self, schedule: &Schedule) -> Episode {
         let queries = |span_ns| schedule.due_within(span_ns).div_ceil(schedule.shards());
         Episode {
@@ -280,7 +281,7 @@ impl Open {
     }
 }
 
-/// The episodes of all shards as those of one sender: what overlaps is one.
+/// Merges the episodes of all shards: overlapping ones become one.
 pub fn together(mut episodes: Vec<Episode>) -> Vec<Episode> {
     episodes.sort_unstable_by_key(|episode| episode.from_ns);
     let mut joined: Vec<Episode> = Vec::new();
@@ -302,12 +303,12 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    /// 10,000 queries per second: one each 100 us.
+    /// 10,000 queries per second: one every 100 us.
     fn schedule() -> Schedule {
         Schedule::new(10_000, SECOND)
     }
 
-    /// A ledger of queries that were late by this, in microseconds.
+    /// A ledger of queries with this lateness in microseconds.
     fn ledger(late_us: &[u32]) -> Vec<Entry> {
         let entry = |late_us: &u32| Entry {
             rtt_ns: 0,
@@ -319,19 +320,19 @@ mod tests {
     }
 
     #[test]
-    fn a_punctual_sender_has_no_episode() {
+    fn punctual_sender_has_no_episode() {
         let late = ledger(&[3, 0, 990, 880, 0, 1000, 0]);
         assert_eq!(episodes(&schedule(), &late, MS), []);
     }
 
     #[test]
-    fn a_stall_and_what_follows_it_are_one_episode() {
-        // Held up before query 2, which was due at 200 us; the rest leaves back to back, 2 us apart.
+    fn stall_and_its_catch_up_burst_are_one_episode() {
+        // A stall before query 2, which was due at 200 us; the rest leaves back to back, 2 us apart.
         let mut late = vec![0, 0, 3000];
         late.extend((1..30).map(|k| 3000 - 98 * k));
         late.extend([0; 300]);
         let found = episodes(&schedule(), &ledger(&late), MS);
-        // The level of 3 ms has fallen to the 1 ms that are allowed after another 20 ms.
+        // The level falls from 3 ms to the allowed 1 ms in another 20 ms.
         let expected = Episode {
             from_ns: MS / 10,
             until_ns: 23_100_000,
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stall_before_the_first_is_drained_belongs_to_it() {
+    fn second_stall_before_the_queue_is_drained_extends_the_episode() {
         let mut late = vec![0; 10];
         late.extend([2500, 1600, 700, 0, 0, 4000, 3000, 2000, 1000, 0]);
         late.extend([0; 500]);
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_too_slow_has_a_backlog_without_a_stall() {
+    fn slow_sender_has_a_backlog_without_a_stall() {
         let creeping: Vec<u32> = (0..40).map(|k| 50 * k).collect();
         let found = episodes(&schedule(), &ledger(&creeping), MS);
         let [only] = found.as_slice() else {
@@ -376,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn unsent_queries_are_passed_over() {
+    fn unsent_queries_are_skipped() {
         let mut late = ledger(&[0, 0, 3000, 0]);
         late[2].fate = Fate::Unsent;
         assert_eq!(episodes(&schedule(), &late, MS), []);
     }
 
     #[test]
-    fn shards_that_stall_together_make_one_burst() {
+    fn simultaneous_stalls_of_shards_are_one_episode() {
         let one = |from_ns, until_ns| Episode {
             from_ns,
             until_ns,
@@ -404,7 +405,7 @@ mod tests {
         assert_eq!(joined, [both, one(41, 45), one(50, 60)]);
     }
 
-    /// When the queries of a schedule leave if the sender stands still at these moments for so long.
+    /// Due times and times of sending for stalls at these moments with these durations.
     fn sent(schedule: &Schedule, stalls: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
         let mut spread = Spread::new(schedule, &Limits::default());
         let mut stalls = stalls.iter().peekable();
@@ -426,7 +427,7 @@ mod tests {
         sent
     }
 
-    /// Most queries that left within a span.
+    /// Largest number of queries that left within a span.
     fn most_within(sent: &[(Nanos, Nanos)], span_ns: Nanos) -> usize {
         let until = |from_ns| sent.partition_point(|&(_, at)| at < from_ns + span_ns);
         let each = (0..).zip(sent);
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_stall_is_made_up_for_at_a_surplus_of_a_quarter() {
+    fn long_stall_is_caught_up_at_a_quarter_above_the_rate() {
         let schedule = Schedule::new(20_000, SECOND);
         let sent = sent(&schedule, &[(100 * MS, 4 * MS)]);
         // 80 were due; all are sent within 16 ms more, at 25,000 per second.
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_stall_is_made_up_for_at_once() {
+    fn short_stall_is_caught_up_at_once() {
         let schedule = Schedule::new(20_000, SECOND);
         let sent = sent(&schedule, &[(100 * MS, 3 * MS / 2)]);
         let late = sent.iter().filter(|(due, at)| at > due).count();
@@ -458,12 +459,12 @@ mod tests {
     }
 
     #[test]
-    fn stalls_in_a_row_do_not_add_up() {
+    fn delays_of_consecutive_stalls_do_not_add_up() {
         let schedule = Schedule::new(20_000, SECOND);
         let stalls: Vec<_> = (1..90).map(|k| (10 * k * MS, 4 * MS)).collect();
         let sent = sent(&schedule, &stalls);
         let worst_ns = sent.iter().map(|(due, at)| at - due).max();
-        // Half of the limit, the allowed burst that may be left over, and the next stall.
+        // Half of the limit, the rest of the allowed burst, and the next stall.
         assert!(
             worst_ns.is_some_and(|ns| ns <= 5 * MS + 1_600_000 + 4 * MS),
             "{worst_ns:?}"
@@ -471,10 +472,9 @@ mod tests {
     }
 
     proptest! {
-        /// The law behind the level: a server that can do a tenth more than is offered never has a longer
-        /// queue than it says.
+        /// Property of the level: the queue of a server with a reserve of a tenth is never longer than the level.
         #[test]
-        fn no_queue_of_a_server_with_reserve_is_longer_than_the_level(
+        fn queue_of_a_server_with_reserve_is_at_most_the_level(
             late_us in proptest::collection::vec(0_u32..9_000, 1..300),
         ) {
             let schedule = schedule();
@@ -491,7 +491,7 @@ mod tests {
             let mut busy_until_ns = 0;
             for sent in sendings(&schedule, &entries) {
                 backlog.sent(sent.at_ns, sent.lateness_ns);
-                // What waits before it, in time of the schedule.
+                // Waiting time before it, as time of the schedule.
                 let waits_ns = u64::saturating_sub(busy_until_ns, sent.at_ns) * 11 / 10;
                 prop_assert!(waits_ns <= backlog.level_ns + 100_000, "{waits_ns} {}", backlog.level_ns);
                 busy_until_ns = busy_until_ns.max(sent.at_ns) + service_ns;

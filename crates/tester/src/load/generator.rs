@@ -1,5 +1,5 @@
-//! The engine of the Measurer: sends what is due, takes in what has come, and knows when all is
-//! decided. It has no socket and no clock of its own; a worker turns it over a link.
+//! Engine of the Measurer: sends due queries, receives responses and detects when every query is decided. It has no
+//! socket and no clock; a worker calls it with a link.
 
 use std::ops::ControlFlow;
 
@@ -14,21 +14,21 @@ use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, Template};
 use super::verdict::judge;
 
-/// One shard of a trial: what a generator is to do.
+/// Task of a generator: one shard of a trial.
 #[derive(Clone, Debug)]
 pub struct Shard {
     /// Its part of the schedule.
     pub schedule: Schedule,
     /// Pacing method.
     pub pacing: Pacing,
-    /// Names and their answers.
+    /// Names and their expected answers.
     pub names: Names,
-    /// An answer counts until this long after its query was sent.
+    /// Timeout: a response counts for this long after its query was sent.
     pub timeout_ns: Nanos,
-    /// Stop sending as soon as the trial has failed for certain: at a loss that no catch-up burst of this
-    /// shard explains.
+    /// Whether to stop sending once the trial has certainly failed: at a loss that no catch-up burst of this shard
+    /// explains.
     pub stop_early: bool,
-    /// Bursts that may follow a stall.
+    /// Limits of the bursts after a stall.
     pub limits: Limits,
 }
 
@@ -39,95 +39,94 @@ pub struct Generator {
     ledger: Ledger,
     start: Nanos,
     ports: u64,
-    /// Bursts sent.
+    /// Number of bursts sent.
     bursts: u64,
-    /// Queries handed to the link, taken by it or not.
+    /// Number of queries passed to the link, accepted or not.
     offered: usize,
-    /// The next burst, unless all are sent.
+    /// The next burst; `None` once all are sent.
     next: Option<Burst>,
-    /// Moves the next burst, where the due times alone do not decide.
+    /// Timer that moves the next burst; `None` with the absolute schedule.
     timer: Option<SelfCorrecting>,
-    /// Moves it after a stall, where they do.
+    /// Moves the next burst after a stall, with the absolute schedule.
     spread: Spread,
-    /// What the stalls so far may have left in a queue.
+    /// Queue that the stalls so far may have caused.
     backlog: Backlog,
-    /// Every query before this one is decided.
+    /// Index of the first query that is not known to be decided.
     decided: usize,
-    /// Everything that arrived before this moment has been taken in.
+    /// Everything that arrived before this time has been received.
     emptied_until: Nanos,
-    /// A moment, and the sweeps of the link at it: two more, and the link has been emptied of all
-    /// that had arrived by then.
+    /// A time, and the link's sweep count at that time. After two more sweeps, everything that had arrived at that time
+    /// has been received.
     checkpoint: (Nanos, u64),
     failed: bool,
-    /// Queries beyond their deadline without an answer.
+    /// Number of queries past their deadline without a response.
     missing: u64,
-    /// Since when every query is decided.
+    /// Time at which every query was decided.
     over_since: Option<Nanos>,
     tally: Tally,
 }
 
-/// What came of a shard.
+/// Result of a shard.
 #[derive(Debug)]
 pub struct Finished {
     /// The shard's schedule.
     pub schedule: Schedule,
-    /// When it began, on the link's clock.
+    /// Start of the schedule on the link's clock.
     pub start: Nanos,
     /// The shard's queries.
     pub ledger: Ledger,
-    /// How many of them were handed to the link.
+    /// Number of queries passed to the link.
     pub offered: usize,
-    /// What arrived within this time after the start has been taken in.
+    /// Everything that arrived within this time after the start has been received.
     pub emptied_until_ns: Nanos,
-    /// What was counted beside them.
+    /// Other counters.
     pub tally: Tally,
 }
 
-/// What a generator counts beyond its ledger.
+/// Counters of a generator beyond its ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Second and further replies to a query.
+    /// Second and further responses to a query.
     pub duplicate: u64,
-    /// Replies that belong to no query.
+    /// Responses that belong to no query.
     pub stray: u64,
-    /// Queries that were due but not taken by the network.
+    /// Queries that were due but not accepted by the network.
     pub not_sent: u64,
-    /// Sending ended before the schedule did.
+    /// Whether sending ended before the schedule did.
     pub ended_early: bool,
-    /// Longest time that sending one burst took: no round-trip time is told longer than it was by more.
+    /// Longest time to send one burst: the largest overestimate of a round-trip time.
     pub longest_send_ns: Nanos,
 }
 
-/// Bursts that may leave in one turn when the sender is behind: it catches up quickly but still
-/// empties its receive buffers.
+/// Largest number of bursts in one turn of a late sender: it catches up quickly and still empties its receive buffers.
 const CATCH_UP_BURSTS: usize = 8;
 
-/// What taking in one reply costs at most, to fit a turn of receiving before the next due time:
-/// 1.19 M/s measured for `recvmmsg` on a core, and some judging.
+/// Largest cost of one received response, so that a turn of receiving ends before the next due time: 1.19 M/s measured
+/// for `recvmmsg` on a core, and some time for judging.
 const RECEIVE_COST_NS: Nanos = 1_000;
 
-/// Replies taken in at one turn when nothing is due; twice the largest burst.
+/// Largest number of responses received in one turn when nothing is due; twice the largest burst.
 const RECEIVE_MAX: u64 = 128;
 
-/// With more queries than this under way, as many replies are taken in at each turn as queries left in it: those left behind turn
-/// after turn fill the receive buffer, and the Tester loses what the server has answered. With fewer a late query is worse.
-/// Half of the smallest ring of receive descriptors that an AF_XDP socket has here.
+/// With more pending queries than this, a turn receives at least as many responses as it sends queries. Otherwise the
+/// receive buffer fills, and the Tester loses responses of the server. With fewer pending queries, a late query is
+/// worse. The value is half of the smallest ring of receive descriptors of an AF_XDP socket here.
 const WAITING_MAX: usize = 4096;
 
-/// A round of looking for replies takes about this long when there are none.
+/// Approximate time of a turn of receiving without responses.
 const RECEIVE_TURN_NS: Nanos = 3_000;
 
-/// How long a generator that has all its answers listens for duplicates.
+/// How long a generator with all responses waits for duplicates.
 const LINGER_NS: Nanos = 10_000_000;
 
-/// One that lacks answers listens as long as the timeout for late ones, at most this long: *missing* is what
-/// has not come until then. Late answers fail a trial as missing ones do; telling the two apart for the
-/// last queries is worth no more than half a second.
+/// A generator without all responses waits as long as the timeout for late ones, but at most this long: *missing* means
+/// not received until then. Late responses fail a trial as missing ones do; for the last queries this distinction is
+/// not worth more than half a second.
 const LISTEN_MAX_NS: Nanos = 500_000_000;
 
 impl Generator {
-    /// A generator for a link of `ports` ports. The memory of `ledger` is used again; all its
-    /// pages are touched here, which takes its time: make it before [`Generator::begin`].
+    /// Creates a generator for a link of `ports` ports. Reuses the memory of `ledger` and touches all its pages, which
+    /// takes time: create it before [`Generator::begin`].
     pub fn new(shard: Shard, ports: usize, mut ledger: Ledger) -> Self {
         let queries = usize::try_from(shard.schedule.shard_queries()).unwrap_or(usize::MAX);
         ledger.reset(queries);
@@ -154,13 +153,13 @@ impl Generator {
         }
     }
 
-    /// Sets the moment at which the schedule begins.
+    /// Sets the start of the schedule.
     pub fn begin(&mut self, start: Nanos) {
         self.start = start;
     }
 
-    /// Ports that a link needs so that no ID comes round within the timeout: IDs are 16 bits,
-    /// and 65,536 queries of one port must outlast it, with a quarter to spare.
+    /// Number of ports that a link needs so that no ID is reused within the timeout: IDs have 16 bits, so 65,536
+    /// queries of one port must take longer than the timeout, with a margin of a quarter.
     pub fn ports_needed(rate_qps: u64, timeout_ns: Nanos) -> u64 {
         const IDS: u128 = 65_536;
         let outstanding = u128::from(rate_qps) * u128::from(timeout_ns) * 5 / 4 / 1_000_000_000;
@@ -169,8 +168,8 @@ impl Generator {
             .max(1)
     }
 
-    /// Does what is due now: sends, takes in, decides. Right before the next due time it does
-    /// nothing, so that nothing makes the next query late. Breaks off when everything is decided.
+    /// Does one turn: sends due queries, receives and decides. Shortly before the next due time it does nothing, so
+    /// that the next query is not late. Returns `Break` when every query is decided.
     pub fn turn<L: Link, C: Clock>(
         &mut self,
         link: &mut L,
@@ -198,22 +197,22 @@ impl Generator {
         Ok(self.decide(now, link.sweeps()))
     }
 
-    /// Sends no more; what is out stays to be decided.
+    /// Stops sending; pending queries are still decided.
     pub fn stop(&mut self) {
         if self.next.take().is_some() {
             self.tally.ended_early = true;
         }
     }
 
-    /// How long after `now` nothing will be due.
+    /// Time after `now` in which nothing is due.
     pub fn slack_ns(&self, now: Nanos) -> Nanos {
         self.next.map_or(Nanos::MAX, |b| {
             (self.start + b.leaves_ns).saturating_sub(now)
         })
     }
 
-    /// Until when a generator that has just been turned has nothing to do, unless a datagram arrives.
-    /// Not in the future while it waits to learn that its link has been emptied.
+    /// Time until which a generator has nothing to do after a turn, unless a datagram arrives. Not in the future while
+    /// it waits for the link to be emptied.
     pub fn idle_until(&self) -> Nanos {
         let due = self.next.map(|burst| self.start + burst.leaves_ns);
         let open = self.first_open();
@@ -223,7 +222,7 @@ impl Generator {
         first.unwrap_or(Nanos::MAX)
     }
 
-    /// What came of it.
+    /// Returns the result.
     pub fn finish(self) -> Finished {
         Finished {
             schedule: self.shard.schedule,
@@ -235,11 +234,11 @@ impl Generator {
         }
     }
 
-    /// Sends a burst. `now`, just before the system call, is its moment of sending for the lateness and for
-    /// the round-trip times. An answer can arrive before the call returns, so a moment after it would make
-    /// every round trip too short by about the length of the call, and let late answers count. This one
-    /// makes a round trip too long by what the query spent in the call: [`Tally::longest_send_ns`] bounds
-    /// that. A stall within the call shows in the lateness of the next burst.
+    /// Sends a burst. `now`, just before the system call, is its time of sending for the lateness and the round-trip
+    /// times. A response can arrive before the call returns: a time after the call would make every round-trip time too
+    /// short by about the length of the call, and late responses would count. With `now`, a round-trip time is too long
+    /// by the query's time in the call, which [`Tally::longest_send_ns`] bounds. A stall within the call appears as
+    /// lateness of the next burst.
     fn send<L: Link>(&mut self, burst: Burst, now: Nanos, link: &mut L) -> Result<(), LinkError> {
         let port = self.bursts % self.ports;
         let lateness = now - (self.start + burst.due_ns);
@@ -250,7 +249,7 @@ impl Generator {
             template.write(low16(first_id + k), names.asked(burst.first + k), frame)
         })?;
         let sent_ns = now - self.start;
-        // The self-correcting timer has no catch-up bursts: it is late by design, and spreads that.
+        // The self-correcting timer has no catch-up bursts: it is late by design and spreads the delay.
         let in_burst = self.timer.is_none() && self.backlog.sent(sent_ns, lateness);
         for i in self.offered..self.offered + taken {
             self.ledger.sent(i, lateness, in_burst);
@@ -271,7 +270,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Takes in replies in a turn that has sent so many queries.
+    /// Receives responses in a turn that has sent `sent` queries.
     fn receive<L: Link>(
         &mut self,
         slack_ns: Nanos,
@@ -287,7 +286,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Books one reply.
+    /// Records one response.
     fn take(&mut self, datagram: Datagram<'_>) {
         let reply = datagram.payload;
         let asked = reply
@@ -318,8 +317,8 @@ impl Generator {
         }
     }
 
-    /// The latest query that left from `port` with this ID. Bursts go round the ports and IDs
-    /// count up at each port, so this is arithmetic, not a table.
+    /// Returns the latest query that left from `port` with this ID. Bursts use the ports in rotation and IDs increase
+    /// at each port, so this is computed without a table.
     fn query_of(&self, port: u64, id: u16) -> Option<usize> {
         let burst = self.shard.schedule.burst();
         let bursts_here = (self.bursts + self.ports - 1 - port) / self.ports;
@@ -330,15 +329,15 @@ impl Generator {
         usize::try_from(local).ok()
     }
 
-    /// Moves past what is decided: answered, never sent, or beyond its deadline with a link that has
-    /// been emptied since, because what the kernel still holds may have come in time.
+    /// Skips decided queries: answered, not sent, or past their deadline on a link that has been emptied since. Until
+    /// then the kernel may still hold a response that arrived in time.
     fn decide(&mut self, now: Nanos, sweeps: u64) -> ControlFlow<()> {
         if sweeps >= self.checkpoint.1 + SWEEPS {
             self.emptied_until = self.checkpoint.0;
             self.checkpoint = (now, sweeps);
         }
         while let Some(entry) = self.first_open() {
-            // Once the link has been emptied beyond the deadline, no answer can have come in time.
+            // Once the link has been emptied after the deadline, no response can have arrived in time.
             if entry.fate == Fate::Pending {
                 if self.deadline(self.decided, entry) >= self.emptied_until {
                     break;
@@ -363,7 +362,7 @@ impl Generator {
         }
     }
 
-    /// How long to listen on when every query is decided.
+    /// How long to wait after every query is decided.
     fn listen_ns(&self) -> Nanos {
         match self.missing {
             0 => LINGER_NS,
@@ -371,31 +370,30 @@ impl Generator {
         }
     }
 
-    /// The first query that is not known to be decided.
+    /// Returns the first query that is not known to be decided.
     fn first_open(&self) -> Option<Entry> {
         let open = (self.decided < self.offered).then_some(self.decided);
         self.ledger.get(open?)
     }
 
-    /// The last moment at which an answer to query `i` is in time.
+    /// Returns the time at which the timeout of query `i` expires.
     fn deadline(&self, i: usize, entry: Entry) -> Nanos {
         let global = self.shard.schedule.global(i as u64);
         self.sent_at(global, entry) + self.shard.timeout_ns
     }
 
-    /// When query `global` of the trial left.
+    /// Returns the time at which query `global` of the trial left.
     fn sent_at(&self, global: u64, entry: Entry) -> Nanos {
         self.start + self.shard.schedule.due_ns(global) + Nanos::from(entry.lateness_ns)
     }
 }
 
-/// The round under way at a checkpoint may have left a port behind before it; the next
-/// one goes through them all.
+/// The current sweep at a checkpoint may already have passed a port; the next one covers all ports.
 const SWEEPS: u64 = 2;
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "identifiers are 16 bits and come round"
+    reason = "identifiers are 16 bits and wrap around"
 )]
 fn low16(n: u64) -> u16 {
     n as u16

@@ -1,12 +1,12 @@
-//! What became of each query: 16 bytes per query, allocated and touched before the first send.
+//! Outcome of each query: 16 bytes per query, allocated and touched before the first send.
 
 use dns64_transport::clock::Nanos;
 
-/// What became of a query.
+/// Outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fate {
-    /// Sent, and nothing has come back.
+    /// Sent, without a response so far.
     Pending,
     /// The expected AAAA, in time.
     Valid,
@@ -16,26 +16,26 @@ pub enum Fate {
     Wrong,
     /// RCODE 0 without AAAA.
     Empty,
-    /// RCODE other than 0, or an answer that cannot be parsed.
+    /// RCODE other than 0, or a response that cannot be parsed.
     Error,
     /// TC set.
     Truncated,
-    /// Not sent. Not zero, so that filling the ledger with it writes every page.
+    /// Not sent. It is not zero, so that filling the ledger with it writes every page.
     Unsent,
 }
 
 /// One query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// From sending, as `lateness_ns` has it, to the arrival of the first answer; 0 while pending.
+    /// From the time of sending that `lateness_ns` uses to the arrival of the first response; 0 while pending.
     pub rtt_ns: Nanos,
-    /// How long after its due time the query left: when the system call began that sent it. Saturates at 4.29 s, far beyond the lateness
-    /// that any valid trial has.
+    /// Time from the due time to the start of the system call that sent the query. Saturates at 4.29 s, far beyond the
+    /// lateness in any valid trial.
     pub lateness_ns: u32,
-    /// What became of it.
+    /// The outcome.
     pub fate: Fate,
-    /// It left in or shortly after a catch-up burst of its shard, larger than the allowed one: its loss may
-    /// be the sender's fault, so it does not end the trial. The verdict is that of the summary.
+    /// Whether it left in or shortly after a catch-up burst of its shard that exceeds the limit. The sender may then
+    /// have caused its loss, so it does not end the trial; the summary decides.
     pub in_burst: bool,
 }
 
@@ -46,10 +46,10 @@ const UNSENT: Entry = Entry {
     in_burst: false,
 };
 
-/// 60 s at 1 M/s have to fit 1 GiB.
+/// The ledger of 60 s at 1 M/s must fit 1 GiB.
 const _: () = assert!(size_of::<Entry>() <= 16);
 
-/// Octets of an entry on its way to another host.
+/// Length of an encoded entry in octets.
 const ENTRY_OCTETS: usize = 16;
 
 fn entry(octets: &[u8; ENTRY_OCTETS]) -> Option<Entry> {
@@ -76,19 +76,18 @@ const FATES: [Fate; 8] = [
     Fate::Unsent,
 ];
 
-/// The queries of one shard, in the order of their sending.
+/// The queries of one shard, in the order in which they are sent.
 #[derive(Debug, Default)]
 pub struct Ledger(Vec<Entry>);
 
 impl Ledger {
-    /// Makes room for `queries`, all unsent, and touches every page of it. Memory of an earlier
-    /// trial is used again.
+    /// Allocates `queries` entries, all unsent, and touches every page. Reuses the memory of an earlier trial.
     pub fn reset(&mut self, queries: usize) {
         self.0.clear();
         self.0.resize(queries, UNSENT);
     }
 
-    /// All of it in octets: 16 for each query.
+    /// Encodes it in 16 octets for each query.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut octets = Vec::with_capacity(self.0.len() * ENTRY_OCTETS);
         for entry in &self.0 {
@@ -99,7 +98,7 @@ impl Ledger {
         octets
     }
 
-    /// From [`Self::to_octets`]; `None` from anything else.
+    /// Decodes the result of [`Self::to_octets`]; `None` if it is invalid.
     pub fn from_octets(octets: &[u8]) -> Option<Self> {
         let (entries, rest) = octets.as_chunks::<ENTRY_OCTETS>();
         let entries = rest.is_empty().then(|| entries.iter().map(entry))?;
@@ -111,7 +110,7 @@ impl Ledger {
         &self.0
     }
 
-    /// Notes that query `i` left so long after it was due, and whether in or shortly after a catch-up burst.
+    /// Records that query `i` left this long after it was due, and whether in or shortly after a catch-up burst.
     pub(crate) fn sent(&mut self, i: usize, lateness_ns: Nanos, in_burst: bool) {
         let lateness_ns = u32::try_from(lateness_ns).unwrap_or(u32::MAX);
         self.0[i] = Entry {
@@ -122,7 +121,7 @@ impl Ledger {
         };
     }
 
-    /// Notes the first answer to query `i`.
+    /// Records the first response to query `i`.
     pub(crate) fn answered(&mut self, i: usize, rtt_ns: Nanos, fate: Fate) {
         let entry = &mut self.0[i];
         entry.rtt_ns = rtt_ns;

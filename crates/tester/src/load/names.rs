@@ -1,10 +1,9 @@
-//! Names of a trial, and where they come from: fresh ones for every trial, so that no cache helps and no restart is needed (RFC 8219
-//! section 9.2, condition 1: "all the domain names to be resolved are different"), and the working
-//! set of names that a share of the queries repeats.
+//! Selects the names of a trial. Each trial uses new names, so that no cache affects it and no restart is necessary
+//! (RFC 8219 section 9.2, condition 1: "all the domain names to be resolved are different"). A working set of names is
+//! repeated by a share of the queries.
 //!
-//! Names are counted from a place of the range that is drawn at random, so that two programs that ask
-//! one server seldom ask for the same ones. What a campaign has asked for is in its journal
-//! ([`Dealt`]), and it goes on from there ([`Begin`]).
+//! Names are counted from a random place of the range, so two programs that query one server rarely use the same names.
+//! The journal of a campaign has its used names ([`Dealt`]), and the campaign continues after them ([`Begin`]).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -18,27 +17,27 @@ use super::ring::Ring;
 use crate::namespace::{Cidr, Pattern, Share, Zone, own_aaaa};
 use crate::quantity::ValueError;
 
-/// Which names a trial asks for, and what must come back.
+/// The names of a trial and their expected answers.
 #[derive(Clone, Debug)]
 pub struct Names {
     /// The names of the range in the order of their use.
     pub ring: Ring,
     /// Number, in this order, of the trial's first fresh name.
     pub first: u64,
-    /// How many fresh names the trial has.
+    /// Number of fresh names of the trial.
     pub fresh: u64,
     /// The one cached name.
     pub cached: Ipv4Addr,
-    /// Which queries repeat a name, and which.
+    /// The queries that repeat a name, and the repeated names.
     pub repeats: Repeats,
-    /// The zone, which tells the names with an AAAA of their own.
+    /// The zone, which determines the names with an AAAA record.
     pub zone: Zone,
-    /// How an AAAA is synthesised; `None` in a self-test, where every name has its own.
+    /// The prefix of synthesised AAAA records; `None` in a self-test, where every name has an AAAA record.
     pub pref64: Option<Pref64>,
 }
 
 impl Names {
-    /// Address whose name query `i` of the trial asks for.
+    /// Returns the address whose name query `i` of the trial requests.
     pub fn asked(&self, i: u64) -> Ipv4Addr {
         match self.repeats.asked(i) {
             repeat::Asked::Own(n) => self.ring.address(self.first + n),
@@ -48,15 +47,15 @@ impl Names {
         }
     }
 
-    /// Which of the trial's fresh names that of `address` is, from 0; `None` if it is none of them.
+    /// Returns the index among the trial's fresh names of the name of `address`, from 0; `None` if it is none of them.
     ///
-    /// The inverse of [`Names::asked`] for fresh names, in the order in which they are asked.
+    /// The inverse of [`Names::asked`] for fresh names, in the order of their queries.
     pub fn index_of(&self, address: Ipv4Addr) -> Option<u64> {
         let number = self.ring.number_of(address)?.checked_sub(self.first)?;
         (number < self.fresh).then_some(number)
     }
 
-    /// The fresh names of the trial, to be written down.
+    /// Returns the fresh names of the trial for the journal.
     pub fn dealt(&self) -> Dealt {
         Dealt {
             namespace: self.ring.cidr(),
@@ -66,7 +65,7 @@ impl Names {
         }
     }
 
-    /// The one right answer to the name of `address`.
+    /// Returns the only correct answer for the name of `address`.
     pub fn expected(&self, address: Ipv4Addr) -> Ipv6Addr {
         match self.pref64 {
             Some(pref64) if !self.zone.has_aaaa(address) => pref64.embed(address),
@@ -74,38 +73,37 @@ impl Names {
         }
     }
 
-    /// Fresh names that a trial of `queries` queries uses up.
+    /// Number of fresh names in a trial of `queries` queries.
     pub fn fresh(cached_share: Share, queries: u64) -> u64 {
         queries - cached_share.below(queries)
     }
 }
 
-/// The fresh names of a trial as its result has them: `fresh` names from index `first` of
-/// `namespace` on, where the first name follows the last that is not reserved.
+/// The fresh names of a trial as recorded in its result: `fresh` names from index `first` of `namespace` on. The last
+/// unreserved name is followed by the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dealt {
     /// The range.
     pub namespace: Cidr,
-    /// Index in the range of the name from which the names of this server are counted.
+    /// Index in the range from which the names of this server are counted.
     pub begin: u64,
     /// Index in the range of the trial's first fresh name.
     pub first: u64,
-    /// How many fresh names the trial has.
+    /// Number of fresh names of the trial.
     pub fresh: u64,
 }
 
-/// Where a source of names begins, and what of them is used already.
+/// Start of a source of names, and the number of names already used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Begin {
-    /// Index in the range of the name that is counted first. Any number will do: it is reduced to one
-    /// of the indices.
+    /// Index in the range of the first name. Any number is valid: it is reduced to one of the indices.
     pub at: u64,
-    /// So many names from there on were asked for by earlier trials of the same campaign.
+    /// Number of names from there on that earlier trials of the same campaign have used.
     pub used: u64,
 }
 
 impl Begin {
-    /// Goes on after a trial in the same range.
+    /// Returns the start after a trial in the same range.
     pub fn after(dealt: &Dealt) -> Self {
         let ring = usable(dealt.namespace, dealt.begin);
         let number = ring.number(dealt.first).unwrap_or(ring.names());
@@ -116,16 +114,16 @@ impl Begin {
     }
 }
 
-/// The names of a range that trials may use, counted from this index on.
+/// Names of a range that trials may use, counted from this index on.
 fn usable(cidr: Cidr, begin: u64) -> Ring {
     Ring::new(cidr, cidr.names().saturating_sub(RESERVED), begin)
 }
 
-/// Deals out the names of a range, each once.
+/// Deals the names of a range, each once.
 ///
-/// Names are counted round the range from where the source begins; the last of the range are reserved.
-/// The first names in this order are the working set of the first trial: a fixed set stays there, a
-/// moving one is always right before the first fresh name of a trial.
+/// Names are counted around the range from the source's start; the last names of the range are reserved. The first
+/// names in this order are the working set of the first trial. A fixed set stays there; a moving one always precedes
+/// the first fresh name of a trial.
 #[derive(Clone, Debug)]
 pub struct NameSource {
     ring: Ring,
@@ -133,24 +131,23 @@ pub struct NameSource {
     cached_share: Share,
     pattern: Pattern,
     next: u64,
-    /// Names that were used before this source was made.
+    /// Number of names that were used before this source was created.
     used: u64,
     probes: u64,
     asked: Asked,
 }
 
-/// Names that were asked and answered since the server was started, and until when it keeps the
-/// answers.
+/// Names that were queried and answered since the server's start, and the time until which it caches the answers.
 #[derive(Clone, Debug, Default)]
 struct Asked {
     names: Range<u64>,
     kept_until_ns: Nanos,
 }
 
-/// The last names of the range are kept for probes and for the cached name.
+/// Number of names at the end of the range that are reserved for probes and for the cached name.
 pub const RESERVED: u64 = 64;
 
-/// The range has too few names.
+/// The range does not have enough names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{cidr} has {left} unused names{} and the trial needs {needed}; {}",
@@ -160,13 +157,13 @@ pub const RESERVED: u64 = 64;
 pub struct NamespaceTooSmall {
     /// The range.
     pub cidr: Cidr,
-    /// Names that have not been used.
+    /// Number of unused names.
     pub left: u64,
-    /// Names that earlier trials of the same journal have used, before this process or this rig.
+    /// Number of names that earlier trials of the same journal have used, before this process or this rig.
     pub used: u64,
-    /// Names that are needed.
+    /// Number of names that are needed.
     pub needed: u64,
-    /// The range around it that would do, if there is one.
+    /// The smallest enclosing range that suffices, if there is one.
     pub wider: Option<Cidr>,
 }
 
@@ -185,12 +182,12 @@ fn remedy(wider: Option<&Cidr>) -> String {
 }
 
 impl NameSource {
-    /// All names of `cidr`, none used yet, from the first on. `cached_share` of the queries of a trial will
-    /// repeat names by `pattern`.
+    /// Creates a source of all names of `cidr`, from the first on. A share `cached_share` of the queries of a trial
+    /// repeats names by `pattern`.
     ///
     /// # Errors
     ///
-    /// The pattern needs more names than the range has for it.
+    /// The pattern needs more names than the range provides for it.
     pub fn new(
         cidr: Cidr,
         zone: Zone,
@@ -213,7 +210,7 @@ impl NameSource {
         Ok(source.begun_at(Begin::default()))
     }
 
-    /// The same names from another place on.
+    /// Returns the same source with another start.
     #[must_use]
     pub fn begun_at(self, begin: Begin) -> Self {
         Self {
@@ -224,7 +221,7 @@ impl NameSource {
         }
     }
 
-    /// Names for a trial of `queries` queries, none of them used before.
+    /// Deals names for a trial of `queries` queries, none of them used before.
     pub fn take(
         &mut self,
         queries: u64,
@@ -255,19 +252,19 @@ impl NameSource {
         })
     }
 
-    /// Begins again: for a server that has been restarted and so forgotten everything.
+    /// Resets the source, for a server that was restarted and has an empty cache.
     pub fn start_over(&mut self) {
         self.next = self.working_set();
         self.used = 0;
         self.asked = Asked::default();
     }
 
-    /// Whether some queries ask for the one cached name.
+    /// Returns whether some queries request the one cached name.
     pub fn has_cached(&self) -> bool {
         self.cached_share != Share::NONE && self.pattern == Pattern::OneName
     }
 
-    /// Names of the working set.
+    /// Number of names in the working set.
     fn working_set(&self) -> u64 {
         match self.cached_share {
             Share::NONE => 0,
@@ -275,12 +272,12 @@ impl NameSource {
         }
     }
 
-    /// The working set of a trial with `names`, as far as it must be asked once before the trial: in
-    /// this order, and right before it. Nothing where the server has answered them since it was
-    /// started and keeps the answers until `end_ns`, the end of the trial.
+    /// Returns the part of the working set of a trial with `names` that must be queried once right before the trial, in
+    /// this order. `None` if the server has answered these names since its start and caches the answers until `end_ns`,
+    /// the end of the trial.
     ///
-    /// A stack is always asked: the trial before asked for its names too, but not in the order of a
-    /// stack, and only then is the first repetition at its distance.
+    /// A stack is always queried: the previous trial used its names too, but not in the order of the stack, and only
+    /// this order gives the first repetition its distance.
     pub fn to_ask_before(&self, names: &Names, end_ns: Nanos) -> Option<Range<u64>> {
         let set = match self.pattern {
             Pattern::Zipf { .. } => 0..self.working_set(),
@@ -295,7 +292,7 @@ impl NameSource {
         (!set.is_empty() && (ordered || !kept)).then_some(set)
     }
 
-    /// `names` were all asked and answered, and the answers are kept until `kept_until_ns`.
+    /// Records that all `names` were queried and answered, and that the answers are cached until `kept_until_ns`.
     pub fn were_asked(&mut self, names: Range<u64>, kept_until_ns: Nanos) {
         self.asked = Asked {
             names,
@@ -303,8 +300,8 @@ impl NameSource {
         };
     }
 
-    /// The trial with the last `names` that were dealt out is over: they follow those before them, if
-    /// every query was answered. If not, nobody knows which of them the server has.
+    /// Records the end of the trial with the last dealt `names`. If every query was answered, they extend the known
+    /// names. Otherwise it is unknown which of them the server has cached.
     pub fn trial_is_over(&mut self, names: &Names, all_answered: bool, kept_until_ns: Nanos) {
         if matches!(self.pattern, Pattern::Zipf { .. }) {
             return;
@@ -323,7 +320,7 @@ impl NameSource {
         };
     }
 
-    /// The name of the cached share: the last of the range without an AAAA of its own.
+    /// Returns the name of the cached share: the last of the range without an AAAA record.
     pub fn cached(&self) -> Ipv4Addr {
         self.reserved()
             .find(|&a| !self.zone.has_aaaa(a))
@@ -333,8 +330,8 @@ impl NameSource {
             })
     }
 
-    /// A name to probe with: without an AAAA of its own, if the range has one, and another one
-    /// at each call until the reserved ones have had their turn.
+    /// Returns a name for a probe: one without an AAAA record, if the range has one. Each call returns another of the
+    /// reserved names, in rotation.
     pub fn probe(&mut self) -> Ipv4Addr {
         let cached = self.cached();
         let candidates: Vec<Ipv4Addr> = self
@@ -346,14 +343,14 @@ impl NameSource {
         candidates.get(turn).copied().unwrap_or(cached)
     }
 
-    /// The reserved names, [`Self::burst_len`] of them, for a burst before the first trial.
+    /// Returns the reserved names, [`Self::burst_len`] of them, for a burst before the first trial.
     pub fn burst(&self, pref64: Pref64) -> Names {
         let whole = Ring::whole(self.ring.cidr());
         let reserved = whole.names() - self.burst_len()..whole.names();
         self.each_of(whole, &reserved, pref64)
     }
 
-    /// These names, in the order of their use, each once.
+    /// Returns these names, each once, in the order of their use.
     pub fn once(&self, names: &Range<u64>, pref64: Pref64) -> Names {
         self.each_of(self.ring, names, pref64)
     }
@@ -370,7 +367,7 @@ impl NameSource {
         }
     }
 
-    /// How many names are reserved.
+    /// Number of reserved names.
     pub fn burst_len(&self) -> u64 {
         RESERVED.min(self.ring.cidr().names())
     }

@@ -1,8 +1,8 @@
-//! When each query is due: an absolute schedule in integers.
+//! Due time of each query: an absolute schedule in integers.
 //!
-//! `due(i) = floor(i * 10^9 / rate)` after the start, whatever happened to the queries before, so
-//! that no error adds up (paper 001, section IV; its equation (1), the self-correcting timer, was
-//! the fault). Queries whose due times fit one pacing quantum leave as one burst.
+//! `due(i) = floor(i * 10^9 / rate)` after the start, independent of earlier queries, so that no errors add up (Lencse
+//! and Pivoda 2018, section IV; the error came from the self-correcting timer of equation (1)). Queries whose due times
+//! fit one pacing quantum leave as one burst.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,13 +11,12 @@ use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-/// Queries whose due times lie within this span may leave in one system call, at the due time of
-/// the first: the others leave at most this much early. 10 us is the lateness that a spinning
-/// sender keeps to in 99 % of its sends on a shared two-core machine (measured), so a burst adds
-/// nothing that the machine does not.
+/// Queries whose due times lie within this span may leave in one system call, at the due time of the first: the others
+/// leave early by at most this much. 10 us is the lateness of 99 % of the sends of a spinning sender on a shared
+/// two-core machine (measured), so bursts add no more than the machine does.
 pub const QUANTUM_NS: Nanos = 10_000;
 
-/// Bursts are bounded by what the kernel segments in one call (`UDP_MAX_SEGMENTS`).
+/// Largest burst: the kernel segments at most this many in one call (`UDP_MAX_SEGMENTS`).
 pub const BURST_MAX: u64 = 64;
 
 /// Pacing method.
@@ -37,7 +36,7 @@ pub enum Pacing {
 }
 
 impl Pacing {
-    /// Why what it paces is no measurement; `None` for the schedule.
+    /// Why trials with this pacing are not measurements; `None` for the absolute schedule.
     pub fn flaw(self) -> Option<&'static str> {
         match self {
             Self::Absolute => None,
@@ -67,10 +66,10 @@ impl FromStr for Pacing {
     }
 }
 
-/// The schedule of one trial, seen by one of its shards.
+/// The schedule of one trial, from the view of one of its shards.
 ///
-/// Query `i` belongs to burst `i / burst`, and burst `g` to shard `g mod shards`: the shards are
-/// phase-shifted and together keep exactly the schedule of one sender.
+/// Query `i` belongs to burst `i / burst`, and burst `g` to shard `g mod shards`: the shards are phase-shifted and
+/// together follow exactly the schedule of one sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// `per` queries are due in `span_ns`.
@@ -87,17 +86,17 @@ pub struct Schedule {
 pub struct Burst {
     /// Due time after the start of the trial.
     pub due_ns: Nanos,
-    /// When it may leave, after the start: at its due time, or later by [`Pacing::SelfCorrecting`].
+    /// Earliest time of sending, after the start: the due time, or later with [`Pacing::SelfCorrecting`].
     pub leaves_ns: Nanos,
-    /// Index within the trial of the first query.
+    /// Index of the first query within the trial.
     pub first: u64,
     /// Number of queries; at least 1.
     pub queries: usize,
 }
 
 impl Schedule {
-    /// The whole schedule for one sender: `floor(rate * duration)` queries. Rate and duration
-    /// must be above zero; a product below 2^64 x 10^-9 queries is in range.
+    /// Creates the schedule of one sender: `floor(rate * duration)` queries. Rate and duration must be above zero; a
+    /// product below 2^64 x 10^-9 queries is in range.
     pub fn new(rate_qps: u64, duration_ns: Nanos) -> Self {
         let queries = scale(rate_qps, duration_ns, SECOND);
         let burst = (1 + scale(rate_qps, QUANTUM_NS, SECOND)).min(BURST_MAX);
@@ -111,9 +110,9 @@ impl Schedule {
         }
     }
 
-    /// A schedule of `queries` queries in bursts of `burst`, with `bursts` of these in each
-    /// `span_ns`, as dns64perf++ is told them. Bursts that are due within one quantum leave
-    /// together. `burst` is at most [`BURST_MAX`]; all numbers are above zero.
+    /// Creates a schedule of `queries` queries in bursts of `burst`, with `bursts` of these in each `span_ns`, the
+    /// parameters of dns64perf++. Bursts that are due within one quantum leave together. `burst` is at most
+    /// [`BURST_MAX`]; all numbers are above zero.
     pub fn in_bursts(queries: u64, burst: u64, (span_ns, bursts): (Nanos, u64)) -> Self {
         let together = scale(bursts, QUANTUM_NS, span_ns).saturating_add(1);
         Self {
@@ -126,19 +125,18 @@ impl Schedule {
         }
     }
 
-    /// The same due times, with bursts of `burst` queries, which is at most [`BURST_MAX`] and above
-    /// zero.
+    /// Returns the same due times with bursts of `burst` queries, at least 1 and at most [`BURST_MAX`].
     #[must_use]
     pub fn with_burst(self, burst: u64) -> Self {
         Self { burst, ..self }
     }
 
-    /// The lowest rate at which a trial of `duration_ns`, which must be above zero, has a query.
+    /// Returns the lowest rate at which a trial of `duration_ns` has a query; the duration must be above zero.
     pub fn lowest_rate_qps(duration_ns: Nanos) -> u64 {
         SECOND.div_ceil(duration_ns)
     }
 
-    /// The part of shard `shard` of `shards`.
+    /// Returns the view of shard `shard` of `shards`.
     #[must_use]
     pub fn shard(self, shard: u64, shards: u64) -> Self {
         Self {
@@ -148,32 +146,32 @@ impl Schedule {
         }
     }
 
-    /// Queries of the whole trial, all shards together.
+    /// Number of queries of the whole trial, all shards together.
     pub fn queries(&self) -> u64 {
         self.queries
     }
 
-    /// Queries in a full burst.
+    /// Number of queries in a full burst.
     pub fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// When query `i` of the trial leaves: the due time of the first query of its burst.
+    /// Returns the time at which query `i` of the trial leaves: the due time of the first query of its burst.
     pub fn due_ns(&self, i: u64) -> Nanos {
         scale(i - i % self.burst, self.span_ns, self.per)
     }
 
-    /// Queries of the whole trial that are due within a span, rounded down.
+    /// Number of queries of the whole trial that are due within a span, rounded down.
     pub fn due_within(&self, span_ns: Nanos) -> u64 {
         scale(span_ns, self.per, self.span_ns)
     }
 
-    /// The span in which so many queries of the whole trial are due, rounded down.
+    /// The span in which this number of queries of the whole trial is due, rounded down.
     pub fn span_of(&self, queries: u64) -> Nanos {
         scale(queries, self.span_ns, self.per)
     }
 
-    /// From one burst to the next of the same shard, rounded down.
+    /// Interval between two bursts of the same shard, rounded down.
     pub fn burst_interval_ns(&self) -> Nanos {
         scale(self.burst * self.shards, self.span_ns, self.per)
     }
@@ -183,17 +181,17 @@ impl Schedule {
         scale(self.queries, self.span_ns, self.per)
     }
 
-    /// Shards that share the schedule out.
+    /// Number of shards of the schedule.
     pub fn shards(&self) -> u64 {
         self.shards
     }
 
-    /// The shard that sees the schedule.
+    /// Index of the shard of this view.
     pub fn shard_index(&self) -> u64 {
         self.shard
     }
 
-    /// Burst `j` of this shard; `None` beyond the last.
+    /// Returns burst `j` of this shard; `None` after the last.
     pub fn burst_of_shard(&self, j: u64) -> Option<Burst> {
         let first = (j * self.shards + self.shard) * self.burst;
         if first >= self.queries {
@@ -210,19 +208,19 @@ impl Schedule {
         })
     }
 
-    /// Index within the trial of the query that is number `local` of this shard.
+    /// Returns the index within the trial of query `local` of this shard.
     pub fn global(&self, local: u64) -> u64 {
         let (j, b) = (local / self.burst, local % self.burst);
         (j * self.shards + self.shard) * self.burst + b
     }
 
-    /// Shard of query `i` of the trial, and its number there; the inverse of [`Self::global`].
+    /// Returns the shard of query `i` of the trial and its index there; the inverse of [`Self::global`].
     pub fn place(&self, i: u64) -> (u64, u64) {
         let (burst, b) = (i / self.burst, i % self.burst);
         (burst % self.shards, burst / self.shards * self.burst + b)
     }
 
-    /// Queries of this shard.
+    /// Number of queries of this shard.
     pub fn shard_queries(&self) -> u64 {
         let bursts = self.queries.div_ceil(self.burst);
         let own = (bursts + self.shards - 1 - self.shard) / self.shards;
@@ -232,26 +230,25 @@ impl Schedule {
     }
 }
 
-/// The self-correcting timer of one shard: paper 001, equation (1),
+/// The self-correcting timer of one shard: Lencse and Pivoda 2018, equation (1),
 ///
 /// ```text
 /// T_W(n+1) = (N*T - (t_B(n) - t_B(0))) / (N - n) - T_R(n)
 /// ```
 ///
-/// with the bursts of the shard as requests. Waiting T_W(n+1) from the end of the preparation of
-/// burst n, which began at t_B(n) and took T_R(n), is to begin with burst n+1 one share of what is
-/// left of the time after t_B(n). Whatever the timer itself costs is in no share, so each burst is
-/// late by that much more than the one before, and the rest has to make up for it.
+/// with the bursts of the shard as requests. The preparation of burst n begins at t_B(n) and takes T_R(n). After a wait
+/// of T_W(n+1), burst n+1 begins one share of the remaining time after t_B(n). The cost of the timer itself is in no
+/// share, so each burst is later than the previous one by that cost, and the later bursts must compensate for it.
 #[derive(Clone, Copy, Debug)]
 pub struct SelfCorrecting {
     /// N.
     bursts: u64,
-    /// N*T after t_B(0), which is the first due time of the shard.
+    /// N*T after t_B(0), the first due time of the shard.
     end_ns: Nanos,
 }
 
 impl SelfCorrecting {
-    /// The timer of the shard that sees this schedule.
+    /// Creates the timer of the shard of this schedule.
     pub fn new(schedule: &Schedule) -> Self {
         let per_round = schedule.shards * schedule.burst;
         let bursts = schedule.shard_queries().div_ceil(schedule.burst);
@@ -261,29 +258,28 @@ impl SelfCorrecting {
         }
     }
 
-    /// When burst `n + 1` may begin, after burst `n` has begun at `begun_ns`, both after the start of
-    /// the trial.
+    /// Returns when burst `n + 1` may begin after burst `n` began at `begun_ns`, both after the start of the trial.
     ///
-    /// No burst is early: one that begins d late after its due time n*T leaves the next
-    /// d * (1 - 1 / (N - n)) late. Rounding is the exception, by less than the nanosecond that
-    /// [`Schedule::due_ns`] rounds by; so the due time stays the lower bound of the caller.
+    /// No burst is early: if a burst begins d after its due time n*T, the next one is late by d * (1 - 1 / (N - n)).
+    /// Rounding is an exception, by less than the nanosecond to which [`Schedule::due_ns`] rounds; so the caller must
+    /// keep the due time as the lower bound.
     pub fn next_ns(&self, n: u64, begun_ns: Nanos) -> Nanos {
         let left_ns = self.end_ns.saturating_sub(begun_ns);
         begun_ns + left_ns / self.bursts.saturating_sub(n).max(1)
     }
 }
 
-/// How a sender kept to the self-correcting timer (Lencse and Pivoda 2018, equation 1). The lateness of its
-/// queries is against the schedule, which this timer leaves by design.
+/// Behaviour of a sender with the self-correcting timer (Lencse and Pivoda 2018, equation 1). The lateness of its
+/// queries is relative to the schedule, which this timer leaves by design.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfCorrected {
-    /// Longest time that a query left after its timer let it.
+    /// Largest delay of a query after the time that its timer allowed.
     pub held_up_ns_max: Nanos,
-    /// By how much the sender with the longest test exceeded the length of its schedule.
+    /// Excess of the longest sender's duration over the length of its schedule.
     pub overrun_ns: Nanos,
 }
 
-/// `a * b / c`, rounded down, without overflow in between.
+/// Returns `a * b / c`, rounded down, without intermediate overflow.
 fn scale(a: u64, b: u64, c: u64) -> u64 {
     u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX)
 }
@@ -295,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_query_a_second_is_possible() {
+    fn rate_of_one_query_a_second_is_valid() {
         let schedule = Schedule::new(1, 3 * SECOND);
         let due: Vec<_> = (0..4)
             .map(|j| schedule.burst_of_shard(j).map(|b| (b.due_ns, b.queries)))
@@ -307,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_what_is_due_within_ten_microseconds() {
+    fn burst_has_the_queries_due_within_ten_microseconds() {
         for (rate, burst) in [(99_999, 1), (100_000, 2), (300_000, 4), (1_000_000, 11)] {
             assert_eq!(Schedule::new(rate, SECOND).burst(), burst, "at {rate}");
         }
@@ -321,14 +317,14 @@ mod tests {
                 .map(|b| (b.due_ns, b.queries))
                 .collect::<Vec<_>>()
         };
-        // One thread, three queries each 20 us, then two threads that halve the delay.
+        // One thread sends three queries every 20 us, then two threads halve the delay.
         let one = Schedule::in_bursts(8, 3, (20_000, 1));
         assert_eq!(due(one), [(0, 3), (20_000, 3), (40_000, 2)]);
         assert_eq!(one.duration_ns(), 53_333);
         let two = Schedule::in_bursts(8, 3, (60_000, 2));
         assert_eq!(due(two.shard(1, 2)), [(30_000, 3)]);
         assert_eq!(two.shard(0, 2).burst_interval_ns(), 60_000);
-        // Each 4 us one query: those of one quantum leave together.
+        // One query every 4 us: those of one quantum leave together.
         let single = Schedule::in_bursts(5, 1, (4_000, 1));
         assert_eq!(due(single), [(0, 3), (12_000, 2)]);
         assert_eq!(
@@ -338,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pacing_is_read_as_it_is_written() {
+    fn pacing_is_parsed_as_printed() {
         for pacing in [Pacing::Absolute, Pacing::SelfCorrecting] {
             assert_eq!(pacing.to_string().parse(), Ok(pacing));
             let value = pacing.to_possible_value().unwrap();
@@ -348,20 +344,20 @@ mod tests {
     }
 
     #[test]
-    fn the_self_correcting_timer_is_equation_1_of_paper_001() {
+    fn self_correcting_timer_follows_equation_1_of_lencse_and_pivoda_2018() {
         let schedule = Schedule::new(1000, SECOND).with_burst(1);
         let timer = SelfCorrecting::new(&schedule);
         // N = 1000, T = 1 ms. On time: T. Late by 100 ms at half-time: 400 ms for 500 queries.
         assert_eq!(timer.next_ns(0, 0), 1_000_000);
         assert_eq!(timer.next_ns(500, 500_000_000), 501_000_000);
         assert_eq!(timer.next_ns(500, 600_000_000), 600_800_000);
-        // Nothing is left: at once.
+        // No time remains: at once.
         assert_eq!(timer.next_ns(999, 1_200_000_000), 1_200_000_000);
     }
 
     proptest! {
         #[test]
-        fn the_self_correcting_timer_is_early_by_rounding_alone(
+        fn self_correcting_timer_is_early_only_by_rounding(
             rate in 1_u64..2_000_000, shards in 1_u64..4, n in 0_u64..1000, late_ns in 0_u64..SECOND,
         ) {
             let schedule = Schedule::new(rate, SECOND).with_burst(1).shard(shards - 1, shards);
@@ -372,14 +368,14 @@ mod tests {
         }
 
         #[test]
-        fn the_lowest_rate_is_the_first_with_a_query(duration_ns in 1_u64..100 * SECOND) {
+        fn lowest_rate_is_the_first_with_a_query(duration_ns in 1_u64..100 * SECOND) {
             let lowest = Schedule::lowest_rate_qps(duration_ns);
             prop_assert!(Schedule::new(lowest, duration_ns).queries() > 0);
             prop_assert!(lowest == 1 || Schedule::new(lowest - 1, duration_ns).queries() == 0);
         }
 
         #[test]
-        fn due_times_rise_and_never_stray_from_the_line(rate in 1_u64..3_000_000, i in 0_u64..100_000_000) {
+        fn due_times_increase_and_follow_the_line(rate in 1_u64..3_000_000, i in 0_u64..100_000_000) {
             let schedule = Schedule::new(rate, SECOND);
             let exact = u128::from(i) * u128::from(SECOND) / u128::from(rate);
             let due = u128::from(schedule.due_ns(i));
@@ -388,7 +384,7 @@ mod tests {
         }
 
         #[test]
-        fn shards_share_the_schedule_out_without_gap_or_overlap(
+        fn shards_partition_the_schedule_without_gap_or_overlap(
             rate in 1_u64..2_000_000, millis in 1_u64..20, shards in 1_u64..5,
         ) {
             let whole = Schedule::new(rate, millis * 1_000_000);

@@ -12,18 +12,18 @@ const ID: std::ops::Range<usize> = 0..2;
 const LABEL: std::ops::Range<usize> = HEADER_BYTES + 1..HEADER_BYTES + 1 + LABEL_BYTES;
 const HEADER_BYTES: usize = 12;
 
-/// A query for AAAA, RD set, of class IN, without EDNS, as dns64perf++ sends it. All queries of a
-/// trial are equally long.
+/// A query for AAAA, with RD, of class IN, without EDNS, like those of dns64perf++. All queries of a trial have the
+/// same length.
 #[derive(Clone, Debug)]
 pub struct Template(Vec<u8>);
 
 impl Template {
-    /// The template of queries below `suffix`.
+    /// Creates the template of queries below `suffix`.
     pub fn new(suffix: &NameBuf) -> Self {
         Self::of_type(suffix, Rtype::AAAA)
     }
 
-    /// The template of queries for another type.
+    /// Creates the template of queries for another type.
     pub fn of_type(suffix: &NameBuf, rtype: Rtype) -> Self {
         let mut bytes = vec![0, 0, 0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 0];
         bytes.push(15); // LABEL_BYTES
@@ -43,7 +43,7 @@ impl Template {
         query.len()
     }
 
-    /// The question section of the query for the name of `address`, as it must come back.
+    /// Writes the question section of the query for the name of `address`, which the response must repeat.
     pub fn question(&self, address: Ipv4Addr, question: &mut [u8; QUESTION_BYTES]) -> usize {
         let bytes = &self.0[HEADER_BYTES..];
         let own = &mut question[..bytes.len()];
@@ -53,10 +53,10 @@ impl Template {
     }
 }
 
-/// Room for any query: a header and a question.
+/// Largest query: a header and a question.
 pub const QUERY_BYTES: usize = HEADER_BYTES + QUESTION_BYTES;
 
-/// Room for any question: a name of at most 255 octets, type and class.
+/// Largest question: a name of at most 255 octets, type and class.
 pub const QUESTION_BYTES: usize = 259;
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_these_octets() {
+    fn query_has_the_expected_octets() {
         let template = Template::new(&namespace::DEFAULT_SUFFIX.parse().unwrap());
         let mut frame = [0xff; 64];
         let len = template.write(0xabcd, Ipv4Addr::new(10, 0, 7, 255), &mut frame);

@@ -1,11 +1,11 @@
-//! Which name a query asks for: one of the trial's own, or one that was asked before. Pure
-//! arithmetic on the number of the query, because the verdict asks for it again.
+//! Selects the name of each query: a fresh name of the trial, or a repeated one. It is pure arithmetic on the number of
+//! the query, because the verdict repeats it.
 
 use dns64_transport::random::{INCREMENT, below, mix};
 
 use crate::namespace::{Pattern, Share};
 
-/// Tells which queries repeat a name, and which.
+/// Determines which queries repeat a name, and which name.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
     share: Share,
@@ -13,7 +13,7 @@ pub struct Repeats {
     choice: Choice,
 }
 
-/// A [`Pattern`], ready to be used.
+/// A [`Pattern`] with its precomputed values.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     OneName,
@@ -22,21 +22,21 @@ enum Choice {
     Zipf(Zipf),
 }
 
-/// What a query asks for.
+/// Name of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// This fresh name of the trial, from 0.
+    /// Fresh name of the trial with this index, from 0.
     Own(u64),
-    /// The name this far before the trial's first fresh one, from 1.
+    /// The name this many places before the trial's first fresh one, from 1.
     Before(u64),
-    /// This name of the fixed set, from 0.
+    /// Name of the fixed set with this index, from 0.
     OfSet(u64),
     /// The one cached name.
     Cached,
 }
 
 impl Repeats {
-    /// A share of the queries repeats names by a pattern.
+    /// Creates it for a share of the queries that repeats names by a pattern.
     pub fn new(share: Share, pattern: Pattern) -> Self {
         let choice = match pattern {
             Pattern::OneName => Choice::OneName,
@@ -54,7 +54,7 @@ impl Repeats {
         }
     }
 
-    /// Every name once.
+    /// Creates it for queries that use every name once.
     pub fn none() -> Self {
         Self::new(Share::NONE, Pattern::OneName)
     }
@@ -64,18 +64,17 @@ impl Repeats {
         self.share
     }
 
-    /// Which names those are.
+    /// The pattern of the repeated names.
     pub fn pattern(&self) -> Pattern {
         self.pattern
     }
 
-    /// Number of the fresh name that query `i` of the trial asks for, the first to do so; `None` if it
-    /// repeats one.
+    /// Returns the index of the fresh name of query `i` of the trial; `None` if the query repeats a name.
     pub fn fresh(&self, i: u64) -> Option<u64> {
         (!self.share.picks(i)).then(|| i - self.share.below(i))
     }
 
-    /// What query `i` of the trial asks for.
+    /// Returns the name of query `i` of the trial.
     pub fn asked(&self, i: u64) -> Asked {
         if let Some(own) = self.fresh(i) {
             return Asked::Own(own);
@@ -91,13 +90,13 @@ impl Repeats {
         }
     }
 
-    /// The name at this place of the LRU stack, where the last one asked is at 1.
+    /// Returns the name at this position of the LRU stack, whose most recent name is at position 1.
     ///
-    /// It is the name of query `i - distance`: as the last `distance` queries always ask for
-    /// different names (a fresh one, or the one that would next be none of the last `distance`), the
-    /// stack is these queries, latest first. That query may itself be a repetition, so the way goes
-    /// back in steps of `distance` to the one that was the first; or beyond the trial's beginning,
-    /// where the names before its first one were asked once each.
+    /// It is the name of query `i - distance`. The last `distance` queries always have different names: each has a
+    /// fresh one, or the one that would otherwise leave the last `distance`. So the stack consists of these queries,
+    /// latest first. That query may itself be a repetition. So the search goes back in steps of `distance` to the first
+    /// query for the name, or beyond the start of the trial, where each of the names before its first one was queried
+    /// once.
     fn at_distance(&self, i: u64, distance: u64) -> Asked {
         match self.share.steps_back_out(i, distance) {
             Some(steps) => {
@@ -109,7 +108,7 @@ impl Repeats {
     }
 }
 
-/// The name `back` names before number `own` of the trial, of which `own` have been asked.
+/// Returns the name `back` places before fresh name `own` of the trial.
 fn own_or_before(own: u64, back: u64) -> Asked {
     match own.checked_sub(back) {
         Some(own) => Asked::Own(own),
@@ -117,25 +116,25 @@ fn own_or_before(own: u64, back: u64) -> Asked {
     }
 }
 
-/// A number that looks drawn by lot, always the same for the same query.
+/// Returns a pseudorandom number that depends only on the query and the number of the draw.
 fn random(i: u64, draw: u64) -> u64 {
-    // Any odd number for the further draws of a query.
+    // Any odd number, for further draws of a query.
     const DRAW: u64 = 0xd1b5_4a32_d192_ed03;
     mix((i + 1).wrapping_mul(INCREMENT) ^ draw.wrapping_mul(DRAW))
 }
 
-/// Draws rank k of 1 to n with probability k^-s / sum of j^-s, by rejection-inversion (Hörmann and
-/// Derflinger: Rejection-inversion to generate variates from monotone discrete distributions, 1996):
-/// exact, and without a table, however many names there are.
+/// Draws rank k of 1 to n with probability k^-s / sum of j^-s, by rejection-inversion (Hörmann and Derflinger:
+/// Rejection-inversion to generate variates from monotone discrete distributions, 1996). It is exact and needs no table
+/// for any number of names.
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     names: u64,
     exponent: f64,
-    /// The integral of x^-s from 1 to 1.5, less 1: rank 1 has the area 1 before it.
+    /// The integral of x^-s from 1 to 1.5, minus 1: the area before rank 1.
     low: f64,
-    /// The same integral up to the last rank and a half.
+    /// The same integral up to half a rank after the last.
     high: f64,
-    /// Nearer than this above its origin, a rank is accepted without a second look.
+    /// A rank closer than this above its origin is accepted without evaluating the area.
     sure: f64,
 }
 
@@ -167,7 +166,7 @@ impl Zipf {
         }
     }
 
-    /// Where that integral has this value.
+    /// Inverse of [`Self::area`].
     fn origin(&self, area: f64) -> f64 {
         let rest = 1.0 - self.exponent;
         if rest == 0.0 {
@@ -177,8 +176,8 @@ impl Zipf {
         }
     }
 
-    /// The rank that query `i` asks for, from 0. Each draw is accepted with a probability of more
-    /// than a half; most take one.
+    /// Returns the rank for query `i`, from 0. Each draw is accepted with a probability above one half; usually one
+    /// draw suffices.
     fn rank(&self, i: u64) -> u64 {
         let mut draw = 0;
         loop {
@@ -204,7 +203,7 @@ fn float(names: u64) -> f64 {
     names as f64
 }
 
-/// From 64 bits to a number from 0 to below 1, of 53 bits.
+/// Maps 64 bits to a number from 0 to below 1, with 53 bits.
 fn unit(random: u64) -> f64 {
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -221,7 +220,7 @@ mod tests {
         format!("0.{ppm:06}").parse().unwrap()
     }
 
-    /// Number of the name, where the trial's first fresh one is 0.
+    /// Number of the name; the trial's first fresh name has number 0.
     fn number(asked: Asked) -> i64 {
         match asked {
             Asked::Own(n) => i64::try_from(n).unwrap(),
@@ -232,13 +231,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_repetition_is_at_its_distance_in_a_real_lru_stack(
+        fn every_repetition_has_its_distance_in_a_real_lru_stack(
             ppm in prop_oneof![Just(500_000_u32), Just(200_000), Just(900_000), 0..1_000_000_u32],
             distance in 1_u64..60,
         ) {
             let share = share(ppm);
             let repeats = Repeats::new(share, Pattern::StackDistance { names: distance });
-            // The latest first; the names before the trial were asked in their order.
+            // Latest first; the names before the trial were queried in order.
             let mut stack: Vec<i64> = (1..=i64::try_from(distance).unwrap()).map(|n| -n).collect();
             let mut fresh = 0;
             for i in 0..2_000 {
@@ -260,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn a_window_holds_the_last_fresh_names(ppm in 1..1_000_000_u32, names in 1_u64..500) {
+        fn window_contains_the_last_fresh_names(ppm in 1..1_000_000_u32, names in 1_u64..500) {
             let share = share(ppm);
             let repeats = Repeats::new(share, Pattern::SlidingWindow { names });
             let width = i64::try_from(names).unwrap();
@@ -272,7 +271,7 @@ mod tests {
         }
 
         #[test]
-        fn fresh_names_follow_each_other_whatever_is_repeated(
+        fn fresh_names_are_consecutive_for_any_repetitions(
             ppm in 0..1_000_000_u32,
             pattern in prop_oneof![
                 Just(Pattern::OneName),
@@ -290,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn at_a_share_of_all_a_stack_is_gone_through_in_order() {
+    fn stack_is_traversed_in_order_at_a_share_of_1() {
         let repeats = Repeats::new(Share::ALL, Pattern::StackDistance { names: 3 });
         let asked: Vec<i64> = (0..7).map(|i| number(repeats.asked(i))).collect();
         assert_eq!(asked, [-3, -2, -1, -3, -2, -1, -3]);
     }
 
     #[test]
-    fn a_window_repeats_each_of_its_names_alike() {
+    fn window_repeats_its_names_uniformly() {
         let repeats = Repeats::new(Share::ALL, Pattern::SlidingWindow { names: 8 });
         let mut counts = [0_u32; 8];
         for i in 0..80_000 {
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_drawn_by_the_law_of_zipf() {
+    fn ranks_follow_the_zipf_distribution() {
         const DRAWS: u64 = 200_000;
         for exponent_milli in [0, 1, 500, 900, 999, 1000, 1001, 1500, 5000] {
             for names in [1, 2, 10, 1000] {
@@ -333,8 +332,8 @@ mod tests {
                 let s = f64::from(exponent_milli) / 1000.0;
                 let weight = |k: u64| float(k).powf(-s);
                 let all: f64 = (1..=names).map(weight).sum();
-                // The first ranks each, the others together: counts large enough for the law of
-                // large numbers. Seven standard deviations, and one for what is below one.
+                // The first ranks separately, the others together: counts large enough for a normal approximation.
+                // Seven standard deviations, plus one for the rounding.
                 for (k, &count) in (1..=10).zip(&counts) {
                     let p = weight(k) / all;
                     let expected = float(DRAWS) * p;

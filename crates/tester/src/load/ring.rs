@@ -1,11 +1,10 @@
-//! The order in which the names of a range are used: from one of them to the last, and on from the
-//! first.
+//! Order of use of the names of a range: from one of them to the last, then from the first on.
 
 use std::net::Ipv4Addr;
 
 use crate::namespace::Cidr;
 
-/// Names of a range, counted from one of them round to the one before it.
+/// Names of a range, counted from one of them around the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     cidr: Cidr,
@@ -14,8 +13,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The first `names` names of `cidr`, at most all, counted from index `begin` on. A larger `begin`
-    /// is reduced to one of their indices.
+    /// Takes the first `names` names of `cidr`, at most all, counted from index `begin` on. A larger `begin` is reduced
+    /// to one of their indices.
     pub fn new(cidr: Cidr, names: u64, begin: u64) -> Self {
         let names = names.min(cidr.names());
         Self {
@@ -25,7 +24,7 @@ impl Ring {
         }
     }
 
-    /// All names of `cidr` in their order.
+    /// Takes all names of `cidr` in order.
     pub fn whole(cidr: Cidr) -> Self {
         Self::new(cidr, cidr.names(), 0)
     }
@@ -35,17 +34,17 @@ impl Ring {
         self.cidr
     }
 
-    /// How many names there are.
+    /// Number of names.
     pub fn names(&self) -> u64 {
         self.names
     }
 
-    /// Index in the range of the name that is counted first.
+    /// Index in the range of the first name.
     pub fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// Index in the range of name `number`, which is below [`Ring::names`].
+    /// Returns the index in the range of name `number`, which must be below [`Ring::names`].
     pub fn index(&self, number: u64) -> u64 {
         let index = self.begin + number;
         match index < self.names {
@@ -54,7 +53,7 @@ impl Ring {
         }
     }
 
-    /// The number of the name at this index of the range; `None` for one that is not counted.
+    /// Returns the number of the name at this index of the range; `None` if it is not in the ring.
     pub fn number(&self, index: u64) -> Option<u64> {
         let number = match index >= self.begin {
             true => index - self.begin,
@@ -63,12 +62,12 @@ impl Ring {
         (index < self.names).then_some(number)
     }
 
-    /// Address of name `number`, which is below [`Ring::names`].
+    /// Returns the address of name `number`, which must be below [`Ring::names`].
     pub fn address(&self, number: u64) -> Ipv4Addr {
         self.cidr.address(self.index(number))
     }
 
-    /// The number of the name of `address`; `None` for one that is not counted.
+    /// Returns the number of the name of `address`; `None` if it is not in the ring.
     pub fn number_of(&self, address: Ipv4Addr) -> Option<u64> {
         self.number(self.cidr.index(address)?)
     }
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_name_follows_the_last() {
+    fn last_name_is_followed_by_the_first() {
         let ring = Ring::new("10.0.0.0/29".parse().unwrap(), 6, 4);
         let indices: Vec<u64> = (0..6).map(|number| ring.index(number)).collect();
         assert_eq!(indices, [4, 5, 0, 1, 2, 3]);

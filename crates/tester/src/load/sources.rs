@@ -1,4 +1,4 @@
-//! The addresses that the Measurer sends from.
+//! Source addresses of the Measurer.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,20 +8,21 @@ use ipnet::IpNet;
 
 use crate::quantity::ValueError;
 
-/// One address, or the hosts' addresses of a prefix, which the flows of a trial use in turn: flow i has address number i modulo
-/// their number.
+/// One address, or the host addresses of a prefix, which the flows of a trial use in rotation: flow i has address
+/// number i modulo their number.
 ///
-/// Not among them are the network and the broadcast address of an IPv4 prefix shorter than /31 (RFC 3021), and the
-/// Subnet-Router anycast address, the first one, of an IPv6 prefix shorter than /127 (RFC 4291 section 2.6.1, RFC 6164).
+/// The network and broadcast addresses of an IPv4 prefix shorter than /31 (RFC 3021) are excluded. So is the
+/// Subnet-Router anycast address, the first one, of an IPv6 prefix shorter than /127 (RFC 4291 section 2.6.1, RFC
+/// 6164).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources(IpNet);
 
-/// Addresses at most: as many as the Measurer has source ports at most, because no flow would use the rest.
+/// Largest number of addresses: the Measurer's largest number of source ports, because no flow would use more.
 pub const SOURCES_MAX: u64 = 1 << HOST_BITS_MAX;
 const HOST_BITS_MAX: u8 = 14;
 
 impl Sources {
-    /// How many addresses there are: 1 to [`SOURCES_MAX`].
+    /// Number of addresses: 1 to [`SOURCES_MAX`].
     pub fn count(&self) -> usize {
         let all = 1 << self.host_bits();
         match self.0 {
@@ -31,7 +32,7 @@ impl Sources {
         }
     }
 
-    /// The address of flow number `flow`.
+    /// Returns the address of flow number `flow`.
     pub fn address(&self, flow: usize) -> IpAddr {
         let skipped = usize::from(self.host_bits() >= 2);
         let number = skipped + flow % self.count();
@@ -44,7 +45,7 @@ impl Sources {
         }
     }
 
-    /// Whether the prefix covers an address.
+    /// Returns whether the prefix contains an address.
     pub fn covers(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_address_is_one_source() {
+    fn single_address_is_one_source() {
         for text in ["192.0.2.1", "2001:db8::1"] {
             let read = sources(text);
             assert_eq!(read, text.parse::<IpAddr>().unwrap().into());
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_no_host_has_are_left_out() {
+    fn addresses_that_are_not_host_addresses_are_excluded() {
         assert_eq!(all("192.0.2.8/30"), ["192.0.2.9", "192.0.2.10"]);
         assert_eq!(all("192.0.2.8/31"), ["192.0.2.8", "192.0.2.9"]);
         assert_eq!(
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_the_value_the_bound_and_the_remedy() {
+    fn error_names_the_value_the_bound_and_the_remedy() {
         let error = |text: &str| text.parse::<Sources>().unwrap_err().to_string();
         let large = "has more than 16384 addresses, the limit of source ports; give a prefix of";
         assert_eq!(
@@ -168,7 +169,7 @@ mod tests {
     }
 
     proptest! {
-        /// Flows are spread evenly, over addresses of the prefix only, and all of them if there are flows enough.
+        /// Flows are spread evenly, only over addresses of the prefix, and over all of them with enough flows.
         #[test]
         fn flows_are_spread_evenly_over_the_prefix(bits in 0..=8_u8, v6: bool, base: u128, flows in 1..2000_usize) {
             let net = if v6 {

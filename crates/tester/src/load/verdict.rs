@@ -1,4 +1,4 @@
-//! Judges the bytes of a reply against what was asked. Sees no link and no clock.
+//! Judges the octets of a response against its query. It uses no link and no clock.
 
 use std::net::Ipv6Addr;
 
@@ -7,18 +7,17 @@ use dns64_wire::message::{HEADER_LEN, Header, Message, Section};
 
 use super::ledger::Fate;
 
-/// What becomes of a query with the question section `question`, whose answer must be `aaaa`, when
-/// `reply` is its first answer; `None` if that answers another question, or none.
+/// Returns the outcome of a query with the question section `question` and the expected address `aaaa`, if `reply` is
+/// its first response. `None` if the response answers another question, or none.
 ///
-/// Stricter than RFC 8219 section 9.2, which asks for "a AAAA record": the address must be the
-/// very one that the name implies, and no other may stand beside it.
+/// Stricter than RFC 8219 section 9.2, which requires "a AAAA record": the address must be exactly the one that the
+/// name implies, and it must be the only one.
 pub fn judge(reply: &[u8], question: &[u8], aaaa: Ipv6Addr, in_time: bool) -> Option<Fate> {
     let header = Header::parse(reply).ok().filter(Header::qr)?;
     let answers_at = HEADER_LEN + question.len();
     match reply.get(HEADER_LEN..answers_at) {
         Some(echoed) if header.qdcount() == 1 && echoed.eq_ignore_ascii_case(question) => {}
-        // FORMERR may come without the question (RFC 1035 4.1.1 leaves it open); the ID and the
-        // port say whose it is.
+        // FORMERR may lack the question (RFC 1035 4.1.1 does not specify it); the ID and the port identify the query.
         None if header.qdcount() == 0 && header.rcode() != Rcode::NOERROR => {
             return Some(Fate::Error);
         }
@@ -42,8 +41,8 @@ pub fn judge(reply: &[u8], question: &[u8], aaaa: Ipv6Addr, in_time: bool) -> Op
     })
 }
 
-/// The address of a first record that is an AAAA at the question's name: the common answer, read
-/// without a walk.
+/// Returns the address of a first record if it is an AAAA record with the question's name: the common response, read
+/// without parsing all records.
 fn sole_aaaa(record: &[u8]) -> Option<[u8; 16]> {
     const OWNER_TYPE_CLASS: [u8; 6] = [0xc0, 12, 0, 28, 0, 1];
     const RDLENGTH: [u8; 2] = [0, 16];
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_address_is_valid_with_pointer_or_full_owner() {
+    fn expected_address_is_valid_with_pointer_or_full_owner() {
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, RECORD])),
             Some(Fate::Valid)
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_case_of_the_question_does_not_matter() {
+    fn case_of_the_question_is_ignored() {
         let upper = QUESTION.to_ascii_uppercase();
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 1], &[&upper, RECORD])),
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn another_address_is_wrong_even_beside_the_expected_one() {
+    fn other_address_is_wrong_even_beside_the_expected_one() {
         let mut other = RECORD.to_vec();
         other[27] ^= 1;
         assert_eq!(
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn no_record_or_only_an_a_is_empty() {
+    fn response_without_aaaa_is_empty() {
         assert_eq!(
             judged(&reply([0x81, 0x80], [1, 0], &[QUESTION])),
             Some(Fate::Empty)
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_something_else_is_stray() {
+    fn response_to_another_question_is_stray() {
         assert_eq!(judged(b"garbage"), None);
         assert_eq!(judged(&reply([0x01, 0x00], [1, 0], &[QUESTION])), None);
         let mut other = QUESTION.to_vec();
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn only_valid_answers_can_be_late() {
+    fn only_valid_responses_can_be_late() {
         let valid = reply([0x81, 0x80], [1, 1], &[QUESTION, RECORD]);
         assert_eq!(judged_as(&valid, true), Some(Fate::Valid));
         assert_eq!(judged_as(&valid, false), Some(Fate::Late));

@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 use super::Cidr;
 use crate::quantity::{Decimal, Scaled, ValueError};
 
-/// Which names are asked again, where a share of the queries asks for names that were asked before.
+/// Selection of the repeated names, if a share of the queries repeats names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// One name, which is loaded into the cache beforehand (paper 000, section 7.1).
+    /// One name, which is loaded into the cache beforehand (Lencse et al. 2017, section 7.1).
     #[default]
     OneName,
-    /// The name that was asked this many different names ago: its LRU stack distance.
+    /// The name that was queried this many different names ago: its LRU stack distance.
     StackDistance {
         /// At least 1.
         names: u64,
     },
-    /// One of the last names, each as likely.
+    /// One of the last names, with equal probability.
     SlidingWindow {
-        /// How many; at least 1.
+        /// Number of names; at least 1.
         names: u64,
     },
-    /// One of a fixed set of names, the k-th with a probability that goes with 1/k^s.
+    /// One of a fixed set of names, the k-th with a probability proportional to 1/k^s.
     Zipf {
-        /// How many; at least 1.
+        /// Number of names; at least 1.
         names: u64,
         /// s in thousandths.
         exponent_milli: u32,
@@ -53,8 +53,8 @@ impl fmt::Display for Pattern {
 }
 
 impl Pattern {
-    /// Names that were asked before a trial's own: the working set. The one name is none of them,
-    /// since it is loaded by itself.
+    /// Number of names that are queried before a trial's fresh ones: the working set. The one name is not included,
+    /// because it is loaded separately.
     pub fn working_set(self) -> u64 {
         match self {
             Self::OneName => 0,
@@ -64,11 +64,11 @@ impl Pattern {
         }
     }
 
-    /// Whether the working set leaves room for the names of trials in `cidr`.
+    /// Checks that the working set leaves enough names of `cidr` for trials.
     ///
     /// # Errors
     ///
-    /// It takes more than a quarter of it.
+    /// It has more than a quarter of the names.
     pub fn fits(self, cidr: Cidr) -> Result<(), ValueError> {
         let (names, most) = (self.working_set(), cidr.names() / WORKING_SET_PART);
         if names <= most {
@@ -85,17 +85,17 @@ impl Pattern {
     }
 }
 
-/// The working set takes at most this part of the names, so that most are left to be asked once.
+/// The working set has at most this fraction of the names, so that most are left for single use.
 const WORKING_SET_PART: u64 = 4;
 
-/// Largest exponent of a Zipf pattern, in thousandths: with 5, already 96 % of the repeated
-/// queries are for the first name.
+/// Largest exponent of a Zipf pattern, in thousandths: with 5, already 96 % of the repeated queries are for the first
+/// name.
 const EXPONENT_MAX_MILLI: u32 = 5_000;
 
 impl FromStr for Pattern {
     type Err = ValueError;
 
-    /// Reads `one-name`, `stack:N`, `window:N` or `zipf:N,S`.
+    /// Parses `one-name`, `stack:N`, `window:N` or `zipf:N,S`.
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let refused = |why: &str| ValueError(format!("'{text}' {why}"));
         let form = || {
@@ -134,7 +134,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// Reads a decimal number exactly, in thousandths.
+/// Parses a decimal number exactly, in thousandths.
 fn exponent_milli(text: &str) -> Result<u32, ValueError> {
     let milli = match Decimal::parse(text).map(|number| number.times(1000)) {
         Some(Scaled::Exact(milli)) => u32::try_from(milli).ok(),
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_read() {
+    fn patterns_are_parsed() {
         for (text, pattern) in [
             ("one-name", Pattern::OneName),
             ("stack:100", Pattern::StackDistance { names: 100 }),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_the_bound() {
+    fn invalid_pattern_is_refused_with_the_bound() {
         for text in [
             "",
             "one",
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_takes_at_most_a_quarter_of_the_names() {
+    fn pattern_uses_at_most_a_quarter_of_the_names() {
         let cidr: Cidr = "10.0.0.0/24".parse().unwrap();
         assert_eq!(Pattern::StackDistance { names: 64 }.fits(cidr), Ok(()));
         let error = Pattern::SlidingWindow { names: 65 }.fits(cidr).unwrap_err();

@@ -10,24 +10,23 @@ use crate::quantity::{Decimal, Scaled, ValueError};
 pub struct Share(u32);
 
 impl Share {
-    /// None.
+    /// No number.
     pub const NONE: Self = Self(0);
-    /// All.
+    /// All numbers.
     pub const ALL: Self = Self(MILLION);
 
-    /// Whether number `n` belongs to the share. Every window of w numbers holds w times the
-    /// share, rounded up or down: the share is spread evenly, not drawn by lot.
+    /// Returns whether number `n` belongs to the share. Every window of w numbers contains w times the share, rounded
+    /// up or down: the share is evenly spread, not random.
     pub fn picks(self, n: u64) -> bool {
         self.below(n + 1) != self.below(n)
     }
 
-    /// How many steps of width `step` lead from number `n` back to the first number that does not
-    /// belong to the share, at least one step, numbers below 0 left aside; `None` if all that are
-    /// met on the way to 0 belong to it. `step` is at least 1.
+    /// Returns the number of steps of width `step`, at least one, back from number `n` to the first number that does
+    /// not belong to the share. Numbers below 0 are not considered; `None` if all numbers on the way to 0 belong to the
+    /// share. `step` is at least 1.
     ///
-    /// In the cycle of 10^6 remainders a number belongs to the share if `n * share` leaves one of
-    /// the largest; so this asks for the first multiple in a range, which Euclid's algorithm tells
-    /// in at most 20 rounds.
+    /// In the cycle of 10^6 remainders, a number belongs to the share if `n * share` has one of the largest remainders.
+    /// So this is a search for the first multiple in a range, which the Euclidean algorithm finds in at most 20 rounds.
     pub fn steps_back_out(self, n: u64, step: u64) -> Option<u64> {
         let modulus = u64::from(MILLION);
         let share = u64::from(self.0);
@@ -44,22 +43,21 @@ impl Share {
         (steps <= n / step).then_some(steps)
     }
 
-    /// How many of the numbers below `n` belong to the share.
+    /// Number of numbers below `n` that belong to the share.
     pub fn below(self, n: u64) -> u64 {
         let share = u128::from(n) * u128::from(self.0) / u128::from(MILLION);
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 }
 
-/// Which of several shares number `n` belongs to: its place among them. No number belongs to more than
-/// one. Together they must be at most all.
+/// Returns the index of the share, among several, to which number `n` belongs. No number belongs to more than one
+/// share. The sum of the shares must be at most 1.
 ///
-/// The numbers are dealt out in turn: the first share picks from all, the second, at the rate that
-/// makes it as large as it is of all, from those that are left, counted again, and so on. So each share
-/// is exact in every window of 10^6 numbers, and in a window of any width the share at place k, from 0,
-/// is off by less than k + 1 numbers.
+/// The numbers are dealt in turn: the first share picks from all numbers. The second picks from the remaining ones,
+/// renumbered, at a rate that gives it its size relative to all, and so on. So each share is exact in every window of
+/// 10^6 numbers. In a window of any width, the share at index k, from 0, is off by less than k + 1 numbers.
 pub fn dealt(shares: &[Share], n: u64) -> Option<usize> {
-    // What is left: its size in millionths of all, and the place of `n` in it.
+    // The remaining numbers: their size in millionths of all, and the position of `n` among them.
     let (mut left, mut rank) = (u128::from(MILLION), u128::from(n));
     for (place, share) in shares.iter().enumerate() {
         let size = u128::from(share.0);
@@ -76,7 +74,7 @@ pub fn dealt(shares: &[Share], n: u64) -> Option<usize> {
     None
 }
 
-/// Whether several shares are together at most all.
+/// Returns whether the sum of several shares is at most 1.
 pub fn fit_together(shares: &[Share]) -> bool {
     let sum: u64 = shares.iter().map(|share| u64::from(share.0)).sum();
     sum <= u64::from(MILLION)
@@ -85,7 +83,7 @@ pub fn fit_together(shares: &[Share]) -> bool {
 const MILLION: u32 = 1_000_000;
 
 impl Share {
-    /// As a fraction for configuration files: 0, 0.25 or 1.
+    /// Formats it as a fraction for configuration files: 0, 0.25 or 1.
     pub fn fraction(self) -> String {
         (f64::from(self.0) / f64::from(MILLION)).to_string()
     }
@@ -125,22 +123,22 @@ impl FromStr for Share {
     }
 }
 
-/// The smallest `k` for which `k * factor` leaves a remainder of `low` to `high` by `modulus`, if
-/// there is one; `1 <= low`, `high < modulus`, `factor < modulus`.
+/// Returns the smallest `k` for which `k * factor` modulo `modulus` is between `low` and `high`, if there is one;
+/// `1 <= low`, `high < modulus`, `factor < modulus`.
 fn first_multiple_within(factor: u64, modulus: u64, low: u64, high: u64) -> Option<u64> {
     if low > high || factor == 0 {
         return None;
     }
     if 2 * factor > modulus {
-        // Counted downwards, the steps are the shorter ones.
+        // Counted downwards, the steps are shorter.
         return first_multiple_within(modulus - factor, modulus, modulus - high, modulus - low);
     }
     let k = low.div_ceil(factor);
     if k * factor <= high {
         return Some(k);
     }
-    // No multiple before the first wrap: find the number of wraps, which is the same question by
-    // the modulus `factor`, at most half as large.
+    // No multiple before the first wrap: find the number of wraps, which is the same problem with the modulus `factor`,
+    // at most half as large.
     let rest = (factor - modulus % factor) % factor;
     let wraps = first_multiple_within(rest, factor, low % factor, high % factor)?;
     Some((low + modulus * wraps).div_ceil(factor))
@@ -153,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_a_fraction_or_a_percentage() {
+    fn share_is_a_fraction_or_a_percentage() {
         assert_eq!("0.2".parse(), Ok(Share(200_000)));
         assert_eq!("20%".parse(), Ok(Share(200_000)));
         assert_eq!("1".parse(), Ok(Share::ALL));
@@ -183,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_share_is_exact_in_every_window(ppm in 0_u32..=MILLION, from in 0_u64..1 << 40, width in 0_u64..3000) {
+        fn share_is_exact_in_every_window(ppm in 0_u32..=MILLION, from in 0_u64..1 << 40, width in 0_u64..3000) {
             let share = Share(ppm);
             let picked = (from..from + width).filter(|&n| share.picks(n)).count() as u64;
             prop_assert_eq!(picked, share.below(from + width) - share.below(from));
@@ -210,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn the_way_out_of_a_share_is_what_walking_finds(
+        fn steps_back_out_equal_those_of_a_walk(
             ppm in 0_u32..=MILLION,
             n in 0_u64..1 << 34,
             step in 1_u64..1 << 21,
@@ -221,7 +219,7 @@ mod tests {
         }
     }
 
-    /// The parts of all between cuts.
+    /// The shares between these cuts of 1.
     fn cut(mut cuts: Vec<u32>) -> Vec<Share> {
         cuts.sort_unstable();
         let before = std::iter::once(0).chain(cuts.clone());
@@ -244,14 +242,14 @@ mod tests {
             }
             assert_eq!(counts, [1, 12_345, 487_654, 0, 499_999]);
         }
-        // Alone, a share picks what it always picks.
+        // A single share picks the same numbers as without others.
         let one = [Share::NONE, Share(333_333)];
         assert!((0..1000).all(|n| (dealt(&one, n) == Some(1)) == one[1].picks(n)));
         assert!((0..1000).all(|n| dealt(&[Share::ALL, Share::NONE], n) == Some(0)));
     }
 
     #[test]
-    fn resonance_of_share_and_step_never_leads_out() {
+    fn resonance_of_share_and_step_finds_no_way_out() {
         let half: Share = "50%".parse().unwrap();
         assert!(half.picks(1_000_001));
         assert_eq!(half.steps_back_out(1_000_001, 100), None);

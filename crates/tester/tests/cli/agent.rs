@@ -1,6 +1,6 @@
-//! `agent` as a process: who is admitted, how it ends, and that nothing remains of it.
+//! `agent` as a process: admission of controllers, ways to end, and no leftovers.
 //!
-//! One agent runs on a machine at a time, so these tests wait for whoever else has one.
+//! Only one agent runs on a machine at a time, so these tests wait for agents of others.
 
 use std::fs;
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
@@ -25,16 +25,16 @@ use super::program::run;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
 
-/// In the environment of an agent and of all that it starts; the value tells whose.
+/// Environment variable of an agent and of all processes that it starts; the value identifies the agent.
 const MARK: &str = "DNS64BENCH_TEST_AGENT";
 
-/// Tests of this program take turns: there is one agent for all.
+/// Serialises the tests of this program: they share one agent.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Options for a controller of this name and this build's agent.
+/// Options for a controller with this description and the agent of this build.
 pub(crate) fn options(controller: &str) -> Options {
     let mut options = Options::new("tests");
     controller.clone_into(&mut options.controller);
@@ -43,7 +43,7 @@ pub(crate) fn options(controller: &str) -> Options {
     options
 }
 
-/// Does `open` until no agent of somebody else has the machine.
+/// Retries `open` until no other controller's agent runs on the machine.
 pub(crate) fn linked(
     mut open: impl FnMut() -> Result<Link, dns64bench::agent::trouble::LinkError>,
 ) -> Link {
@@ -56,7 +56,7 @@ pub(crate) fn linked(
     })
 }
 
-/// An agent that was started by hand.
+/// An agent started directly, without a controller.
 struct Agent {
     child: Child,
     input: Option<PipeWriter>,
@@ -85,7 +85,7 @@ impl Agent {
         }
     }
 
-    /// One that has admitted this test.
+    /// Starts an agent that has admitted this test.
     fn admitted(mark: &str) -> Self {
         until("was there no other agent", || {
             let mut agent = Self::start(mark);
@@ -112,14 +112,14 @@ impl Agent {
         serde_json::from_slice(&frame.payload).unwrap()
     }
 
-    /// The inner process.
+    /// Process ID of the inner process.
     fn inner(&self) -> u32 {
         let tree = process::tree(self.child.id());
         assert_eq!(tree.len(), 2, "{tree:?}");
         tree[1]
     }
 
-    /// Its exit code and all that it said to humans, once all of it is gone.
+    /// Exit code and standard error, once all its processes have ended.
     fn end(mut self) -> (Option<i32>, String) {
         let status = process::wait(&mut self.child, BUSY_MAX).expect("the agent ends");
         let mut said = String::new();
@@ -148,7 +148,7 @@ impl Drop for Agent {
     }
 }
 
-/// The processes with this mark.
+/// Processes with this mark in their environment.
 fn marked(mark: &str) -> Vec<PathBuf> {
     let entry = format!("{MARK}={mark}");
     let has_it = |process: &Path| {
@@ -163,7 +163,7 @@ fn marked(mark: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_controller_is_welcomed_and_told_of_the_host() {
+fn controller_is_admitted_and_receives_facts_about_the_host() {
     let _turn = turn();
     let options = options("alice");
     let mut link = linked(|| Link::open("here", &Reach::Local, false, &options));
@@ -186,7 +186,7 @@ fn a_controller_is_welcomed_and_told_of_the_host() {
 }
 
 #[test]
-fn a_second_agent_is_refused_and_told_who_was_first() {
+fn second_agent_is_refused_with_the_name_of_the_first_controller() {
     let _turn = turn();
     let (first, second) = (options("alice@ctl, PID 7, plan x"), options("bob"));
     let link = linked(|| Link::open("here", &Reach::Local, false, &first));
@@ -195,12 +195,12 @@ fn a_second_agent_is_refused_and_told_who_was_first() {
     let expected = "host here: in use by alice@ctl, PID 7, plan x (agent with PID ";
     assert!(text.starts_with(expected), "{text}");
     drop(link);
-    // Freed by the time the first link has ended, unless somebody else was faster.
+    // Free once the first link has ended, unless another controller took the host.
     drop(linked(|| Link::open("here", &Reach::Local, false, &second)));
 }
 
 #[test]
-fn another_version_is_refused_before_the_lock_is_taken() {
+fn other_protocol_version_is_refused_before_the_lock_is_taken() {
     let _turn = turn();
     let mut agent = Agent::start("version");
     let hello = Hello {
@@ -217,7 +217,7 @@ fn another_version_is_refused_before_the_lock_is_taken() {
 }
 
 #[test]
-fn what_is_no_frame_ends_it_with_a_message() {
+fn input_that_is_not_a_frame_ends_it_with_a_message() {
     let _turn = turn();
     let mut agent = Agent::start("garbage");
     agent
@@ -232,7 +232,7 @@ fn what_is_no_frame_ends_it_with_a_message() {
 }
 
 #[test]
-fn the_end_of_its_input_ends_it() {
+fn end_of_its_input_ends_it() {
     let _turn = turn();
     let early = run("agent");
     assert_eq!(
@@ -245,7 +245,7 @@ fn the_end_of_its_input_ends_it() {
 }
 
 #[test]
-fn a_signal_ends_it() {
+fn signal_ends_it() {
     let _turn = turn();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let agent = Agent::admitted("signal");
@@ -255,7 +255,7 @@ fn a_signal_ends_it() {
 }
 
 #[test]
-fn a_killed_inner_process_leaves_nothing_and_frees_the_host() {
+fn killed_inner_process_leaves_nothing_and_frees_the_host() {
     let _turn = turn();
     let agent = Agent::admitted("inner");
     process::signal(agent.inner(), Signal::KILL);
@@ -269,7 +269,7 @@ fn a_killed_inner_process_leaves_nothing_and_frees_the_host() {
 }
 
 #[test]
-fn a_killed_outer_process_leaves_nothing() {
+fn killed_outer_process_leaves_nothing() {
     let _turn = turn();
     let mut agent = Agent::admitted("outer");
     let inner = agent.inner();
@@ -279,7 +279,7 @@ fn a_killed_outer_process_leaves_nothing() {
 }
 
 #[test]
-fn an_agent_that_dies_is_told_with_the_name_of_the_host() {
+fn error_of_an_agent_that_dies_names_the_host() {
     let _turn = turn();
     let options = options("alice");
     let mut link = linked(|| Link::open("gen1", &Reach::Local, false, &options));
@@ -301,9 +301,9 @@ fn an_agent_that_dies_is_told_with_the_name_of_the_host() {
     assert!(!link.alive());
 }
 
-/// `script` gives its command a terminal (script(1) of bsdutils, which every Debian has).
+/// `script` provides a terminal for its command (script(1) of bsdutils, part of every Debian).
 #[test]
-fn a_terminal_is_refused_with_a_sentence() {
+fn terminal_as_input_is_refused_with_an_explanation() {
     let line = format!("{PROGRAM} agent");
     let mut command = Command::new("script");
     command.args(["-qec", &line, "/dev/null"]);

@@ -1,4 +1,4 @@
-//! `authority` as a process of its own, and the self-tests against it.
+//! `authority` as a process, and self-tests with it.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -15,12 +15,12 @@ pub(crate) struct Authority {
     child: Option<Child>,
     stdout: Option<BufReader<ChildStdout>>,
     pub(crate) address: SocketAddr,
-    /// What it said when it was ready.
+    /// Its output when it was ready.
     ready: String,
 }
 
 impl Authority {
-    /// Starts one at a port that the kernel chooses; another program may be faster to take it.
+    /// Starts one at a port that the kernel chooses; retries if another program takes the port first.
     pub(crate) fn start(flags: &str) -> Self {
         until("was a port still free", || {
             let address = free_port()?;
@@ -47,7 +47,7 @@ impl Authority {
         })
     }
 
-    /// Interrupts it; returns its exit code and its last lines.
+    /// Interrupts it; returns its exit code and its last log lines.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let child = self.child.take().unwrap();
         interrupt(&child);
@@ -76,7 +76,7 @@ fn free_port() -> Option<SocketAddr> {
     Some(address)
 }
 
-/// A self-test certifies what it has passed, and passes unless others have disturbed it.
+/// Asserts that a self-test certifies the rates that it passed; it passes unless other processes disturbed it.
 fn assert_certified(ran: &Ran, rate_qps: u64) {
     let json = ran.json();
     let trials = json["trials"].as_array().unwrap();
@@ -91,7 +91,7 @@ fn assert_certified(ran: &Ran, rate_qps: u64) {
 }
 
 #[test]
-fn the_tester_certifies_itself_against_it() {
+fn self_test_with_it_certifies_the_tester() {
     let authority = Authority::start("--self-test");
     let subject = server(authority.address);
     let ran = measured(|| run(&format!("selftest {subject} -Q 200 -l 1s -t 60s --json -")));
@@ -110,7 +110,7 @@ fn the_tester_certifies_itself_against_it() {
 }
 
 #[test]
-fn a_trial_with_an_authority_beside_it_is_certified() {
+fn trial_with_a_separate_authority_is_certified() {
     let authority = Authority::start("--self-test");
     let trial = |flags: &str| {
         measured(|| {
@@ -129,7 +129,7 @@ fn a_trial_with_an_authority_beside_it_is_certified() {
     assert_eq!(json["certified"], true, "{json}");
     assert_eq!(json["conditions"]["certified_rate_qps"], 200, "{json}");
     assert_eq!(json["not_a_measurement"].as_array().unwrap().len(), 0);
-    // Nothing shows that this server asks that authority.
+    // Nothing shows that this server queries that authority.
     let covers = json["conditions"]["self_test_covers"].as_str().unwrap();
     assert!(covers.starts_with("the Tester alone"), "{json}");
     assert!(
@@ -143,7 +143,7 @@ fn a_trial_with_an_authority_beside_it_is_certified() {
 }
 
 #[test]
-fn a_self_test_against_anything_else_is_refused_and_not_blamed_on_the_tester() {
+fn self_test_with_another_server_is_refused_and_not_blamed_on_the_tester() {
     let plain = Authority::start("");
     let dut = Dut::start(LOCALHOST, Conduct::Good);
     let closed = ClosedPort::at(LOCALHOST);
@@ -171,9 +171,9 @@ fn a_self_test_against_anything_else_is_refused_and_not_blamed_on_the_tester() {
 }
 
 #[test]
-fn an_authority_that_dies_gives_no_certificate() {
+fn authority_that_dies_gives_no_certificate() {
     let _turn = turn();
-    // What a name has of its own is what this prefix makes of it.
+    // With this prefix, the AAAA record of a name equals its synthesised address.
     let own = "2001:db8::/96".parse().unwrap();
     let dying = Dut::with_pref64(LOCALHOST, Conduct::DieAfter(50), own);
     let subject = server(dying.address);
@@ -185,7 +185,7 @@ fn an_authority_that_dies_gives_no_certificate() {
 }
 
 #[test]
-fn an_interrupt_ends_it_with_its_counters() {
+fn interrupt_ends_it_with_its_counters() {
     let authority = Authority::start("");
     assert!(
         authority
@@ -210,7 +210,7 @@ fn an_interrupt_ends_it_with_its_counters() {
 }
 
 #[test]
-fn half_of_the_names_have_an_aaaa_of_their_own() {
+fn half_of_the_names_have_an_aaaa_record() {
     let authority = Authority::start("--aaaa-share 0.5");
     assert!(authority.ready.contains("50% of the names"));
     let subject = server(authority.address);
@@ -225,7 +225,7 @@ fn half_of_the_names_have_an_aaaa_of_their_own() {
 }
 
 #[test]
-fn a_name_of_255_octets_is_served_and_asked() {
+fn name_of_255_octets_is_served_and_queried() {
     let suffix = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(45));
     let authority = Authority::start(&format!("--self-test --suffix {suffix}"));
     let subject = server(authority.address);
@@ -240,7 +240,7 @@ fn a_name_of_255_octets_is_served_and_asked() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn port_in_use_is_named() {
     let udp = UdpSocket::bind((LOCALHOST, 0)).unwrap();
     let tcp = TcpListener::bind((LOCALHOST, 0)).unwrap();
     for taken in [udp.local_addr().unwrap(), tcp.local_addr().unwrap()] {

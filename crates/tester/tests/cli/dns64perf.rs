@@ -1,4 +1,4 @@
-//! `dns64perf`: scripts made for dns64perf++ and for dns64perf find what they look for.
+//! `dns64perf`: its output is that of dns64perf++ and dns64perf, as scripts for these programs expect.
 
 use dns64_wire::pref64::Pref64;
 
@@ -8,8 +8,8 @@ use super::dut::{ClosedPort, Dut, LOCALHOST};
 use super::program::{Ran, finish, interrupt, measured, run, run_in, start_in};
 use super::script::Conduct;
 
-/// Runs the test in a directory of its own; returns its CSV as well. Its exit code says whether others
-/// have disturbed it.
+/// Runs the test in a directory of its own; returns its CSV file as well. Its exit code shows whether other processes
+/// disturbed it.
 fn test(line: &str) -> (Ran, String) {
     let directory = tempfile::tempdir().unwrap();
     let ran = until("was a query for the prefix answered in time", || {
@@ -22,11 +22,11 @@ fn test(line: &str) -> (Ran, String) {
     (ran, csv)
 }
 
-/// What a test says that others have disturbed.
+/// Message of a test that other processes disturbed.
 const DISTURBED: &str = "dns64bench: the Tester disturbed the test: ";
 
 #[test]
-fn the_five_lines_and_the_file_are_those_of_dns64perf() {
+fn summary_lines_and_file_are_those_of_dns64perf() {
     let authority = Authority::start("--self-test");
     let (address, port) = (authority.address.ip(), authority.address.port());
     for (count, threads, delay) in [
@@ -78,7 +78,7 @@ fn the_five_lines_and_the_file_are_those_of_dns64perf() {
 }
 
 #[test]
-fn what_is_valid_is_learnt_or_told() {
+fn valid_answers_are_defined_by_a_learnt_or_given_prefix() {
     let authority = Authority::start("--aaaa-share 20%");
     let prefix: Pref64 = "2001:db8:64::/96".parse().unwrap();
     let dut = || Dut::with_pref64(LOCALHOST, Conduct::Good, prefix);
@@ -105,7 +105,7 @@ fn what_is_valid_is_learnt_or_told() {
         assert!(stdout.contains(text), "{flags}: {stdout}");
         assert!(!stderr.contains("any AAAA"), "{flags}: {stderr}");
     }
-    // A fifth of the names have an AAAA of their own, the others none.
+    // A fifth of the names have an AAAA record, the others none.
     let (stdout, stderr) = valid(authority.address, "");
     assert!(stdout.contains("Received answers: 50 (100.00%)\nValid answers: 10 (20.00%)"));
     assert!(
@@ -115,7 +115,7 @@ fn what_is_valid_is_learnt_or_told() {
 }
 
 #[test]
-fn a_server_that_is_not_there_answers_nothing() {
+fn missing_server_gives_no_answers() {
     let closed = ClosedPort::at(LOCALHOST);
     let (address, port) = (closed.address.ip(), closed.address.port());
     let (ran, csv) = test(&format!(
@@ -130,7 +130,7 @@ fn a_server_that_is_not_there_answers_nothing() {
 }
 
 #[test]
-fn arguments_that_are_none_are_refused_before_the_file_is_touched() {
+fn invalid_arguments_are_refused_before_the_file_is_touched() {
     let directory = tempfile::tempdir().unwrap();
     for (line, text) in [
         (
@@ -159,7 +159,7 @@ fn arguments_that_are_none_are_refused_before_the_file_is_touched() {
 }
 
 #[test]
-fn the_program_of_2015_asks_for_65536_names_of_the_older_form() {
+fn dns64perf_of_2015_queries_65536_names_of_the_older_form() {
     let authority = Authority::start("--self-test");
     let (address, port) = (authority.address.ip(), authority.address.port());
     let ran = run(&format!("dns64perf --classic 1 4 60 {address} {port}"));
@@ -181,7 +181,7 @@ fn the_program_of_2015_asks_for_65536_names_of_the_older_form() {
 }
 
 #[test]
-fn the_program_of_2015_ends_at_a_closed_port_and_at_an_interrupt() {
+fn dns64perf_of_2015_ends_at_a_closed_port_and_at_an_interrupt() {
     let closed = ClosedPort::at(LOCALHOST);
     let line = format!(
         "dns64perf --classic 1 1 1 {} {}",

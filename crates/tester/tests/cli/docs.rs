@@ -1,11 +1,11 @@
-//! Every command of README, docs and the help texts' examples is one that the programs take.
+//! The programs accept every command of README, docs and the examples in help texts.
 //!
-//! A command is a line of a code block, fenced or indented, whose first word is `dns64bench` or `dns64d`,
-//! perhaps after a prompt (`$`, `tester$`), assignments, `sudo` or a path. A `\` at the end of a line continues it. A line is cut at `#`,
-//! `<`, `>`, `|` and `&&`; what follows a `|` or `&&` is looked at for itself. In a block fenced as `text`, which help texts are, only
-//! indented lines are commands. Each command is parsed; those that need neither root nor
-//! a network nor time are run as well, in a directory of their own, which has `examples/` and the plans that a page says to
-//! save. Commands between backquotes may be parts of one: their flags have to exist.
+//! A command is a line of a code block, fenced or indented, whose first word is `dns64bench` or `dns64d`, perhaps after
+//! a prompt (`$`, `tester$`), assignments, `sudo` or a path. A `\` at the end of a line continues it. A line is cut at
+//! `#`, `<`, `>`, `|` and `&&`; the text after a `|` or `&&` is a separate command. In a block fenced as `text`, such
+//! as a help text, only indented lines are commands. Each command is parsed. Those that need neither root, a network
+//! nor time are also run, in a temporary directory with `examples/` and the plans that a page tells its readers to
+//! save. Commands between backquotes may be incomplete: only their flags must exist.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README, CONTRIBUTING and so on, and the pages of the book.
+/// README, CONTRIBUTING and other pages at the root, and the pages of the book.
 fn pages() -> Vec<PathBuf> {
     let folders = [root(), root().join("docs"), root().join("deploy/ansible")];
     let entries = folders.iter().flat_map(|folder| folder.read_dir().unwrap());
@@ -54,7 +54,8 @@ fn code(page: &str) -> Vec<String> {
     lines
 }
 
-/// The words of a line as a shell would split it, and whether something was cut off. Quotation marks hold words together.
+/// Splits a line as a shell does; each piece has its words and whether a part was cut off. Quotation marks hold words
+/// together.
 fn pieces(line: &str) -> Vec<(Vec<String>, bool)> {
     let mut pieces = vec![(Vec::new(), false)];
     let (mut word, mut quote) = (String::new(), None);
@@ -63,7 +64,7 @@ fn pieces(line: &str) -> Vec<(Vec<String>, bool)> {
             pieces.last_mut().unwrap().0.push(std::mem::take(word));
         }
     };
-    // The name of a file, or of an argument in angle brackets, is no command.
+    // The name of a file, or of an argument in angle brackets, is not a command.
     let mut is_file = false;
     for c in line.chars() {
         match (quote, c) {
@@ -89,7 +90,7 @@ fn pieces(line: &str) -> Vec<(Vec<String>, bool)> {
     pieces
 }
 
-/// The command of a piece, from the name of the program on; `None` if it is of another program.
+/// Returns the command of a piece, from the program name on; `None` for other programs.
 fn command(words: &[String]) -> Option<Vec<String>> {
     let is_before = |word: &&String| word.ends_with('$') || *word == "sudo" || word.contains("=$");
     let before = words.iter().take_while(is_before).count();
@@ -109,7 +110,7 @@ fn parsed(command: &[String]) -> Result<(), clap::Error> {
     definition.try_get_matches_from(command).map(drop)
 }
 
-/// Whether it is an error that a whole command can have as well: it prints help, or the rest was cut off.
+/// Returns whether this error is expected: help is requested, or the command is incomplete.
 fn is_allowed(kind: ErrorKind, is_part: bool) -> bool {
     let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
     let lacks = [
@@ -123,7 +124,7 @@ fn is_allowed(kind: ErrorKind, is_part: bool) -> bool {
     asked.contains(&kind) || is_part && lacks.contains(&kind)
 }
 
-/// All commands of the pages with the page that has them, and whether they may be a part of one.
+/// All commands of the pages, with their page and whether they may be incomplete.
 fn commands() -> Vec<(PathBuf, Vec<String>, bool)> {
     let mut commands = Vec::new();
     for path in pages() {
@@ -136,7 +137,7 @@ fn commands() -> Vec<(PathBuf, Vec<String>, bool)> {
 }
 
 #[test]
-fn every_command_of_the_pages_is_one_that_the_programs_take() {
+fn programs_accept_every_command_of_the_pages() {
     let commands = commands();
     for (path, command, is_part) in &commands {
         if let Err(error) = parsed(command)
@@ -164,7 +165,7 @@ fn every_flag_between_backquotes_exists() {
                 continue;
             };
             seen += 1;
-            // Words in capitals stand for values.
+            // Words in capitals are placeholders for values.
             if let Err(error) = parsed(&command)
                 && error.kind() != ErrorKind::ValueValidation
                 && !is_allowed(error.kind(), true)
@@ -176,7 +177,7 @@ fn every_flag_between_backquotes_exists() {
     assert!(seen > 20, "{seen} commands were found");
 }
 
-/// Whether a command of dns64bench can be run here: no root, no network, no time.
+/// Returns whether a command of dns64bench can be run here: no root, no network, no time.
 fn is_quick(command: &Command) -> bool {
     match command {
         Command::Run(args) => args.dry_run && args.plan.is_relative(),
@@ -189,7 +190,7 @@ fn is_quick(command: &Command) -> bool {
     }
 }
 
-/// The plans that a page says to save: "... as `NAME.toml`:", and then a block of TOML.
+/// Plans that a page tells its readers to save: "... as `NAME.toml`:", followed by a block of TOML.
 fn saved(page: &str) -> Vec<(String, String)> {
     let blocks = page.split("```toml\n").skip(1);
     let before = page.split("```toml\n").map(str::trim_end);
@@ -202,7 +203,7 @@ fn saved(page: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn commands_that_need_nothing_do_what_the_pages_say() {
+fn commands_without_requirements_run_as_on_the_pages() {
     let directory = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(root().join("examples"), directory.path().join("examples")).unwrap();
     let pages = pages();
@@ -226,7 +227,7 @@ fn commands_that_need_nothing_do_what_the_pages_say() {
             .current_dir(&directory)
             .output()
             .unwrap();
-        // A plan whose programs, CPUs or memory this machine lacks says so with 4.
+        // Exit code 4: this machine lacks programs, CPUs or memory for the plan.
         let codes: &[i32] = if command[1] == "run" { &[0, 4] } else { &[0] };
         let is_well = output
             .status
@@ -240,11 +241,11 @@ fn commands_that_need_nothing_do_what_the_pages_say() {
 }
 
 #[test]
-fn commands_of_dns64d_that_need_nothing_do_what_the_pages_say() {
+fn commands_of_dns64d_without_requirements_run_as_on_the_pages() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("dns64d.toml");
     let template = dns64d::config::template();
-    // The file that the pages speak of has an upstream of its user.
+    // The file on the pages contains an upstream of the reader.
     std::fs::write(&file, template.replace("192.0.2.53", "192.0.2.1")).unwrap();
     let mut ran = 0;
     for (path, mut command, _) in commands() {
@@ -281,7 +282,7 @@ fn commands_of_dns64d_that_need_nothing_do_what_the_pages_say() {
 }
 
 #[test]
-fn lines_are_split_as_a_shell_would() {
+fn lines_are_split_as_by_a_shell() {
     let page = "text\n\n    $ dns64bench trial -s ::1 \\\n        -Q '20 k' | jq . # much\n";
     let lines = code(page);
     let words = |piece: &(Vec<String>, bool)| piece.0.join("+");

@@ -11,7 +11,7 @@ use dns64_wire::pref64::Pref64;
 
 use super::script::{Conduct, Script};
 
-/// Where DUTs listen unless a test is about IPv6.
+/// Listening address of DUTs in tests that are not about IPv6.
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A running server; dropping it ends its thread.
@@ -23,7 +23,7 @@ pub(crate) struct Dut {
 }
 
 impl Dut {
-    /// A server with the well-known prefix at a port that the kernel chooses.
+    /// Starts a server with the well-known prefix at a port that the kernel chooses.
     pub(crate) fn start(at: IpAddr, conduct: Conduct) -> Self {
         Self::with_pref64(at, conduct, Pref64::WELL_KNOWN)
     }
@@ -57,7 +57,7 @@ impl Dut {
         }
     }
 
-    /// Queries that have arrived so far.
+    /// Number of queries received so far.
     pub(crate) fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
@@ -72,10 +72,10 @@ impl Drop for Dut {
     }
 }
 
-/// A port at which nobody listens, and nobody else can begin to.
+/// A port without a listener, which no other process can take.
 pub(crate) struct ClosedPort {
     pub(crate) address: SocketAddr,
-    /// Bound, but only to be talked to by itself.
+    /// Bound, and connected to its own address.
     _socket: UdpSocket,
 }
 
@@ -91,10 +91,10 @@ impl ClosedPort {
     }
 }
 
-/// How often the server looks for held answers whose time has come.
+/// Interval at which the server checks for due delayed answers.
 const POLL: Duration = Duration::from_millis(1);
 
-/// The server's thread.
+/// State of the server's thread.
 struct Server {
     socket: UdpSocket,
     reply_from: UdpSocket,
@@ -105,7 +105,7 @@ struct Server {
 impl Server {
     fn turn(&mut self) {
         let mut query = [0; 512];
-        // An error is the end of the wait, or an ICMP error of a client that has gone.
+        // An error is a timeout, or an ICMP error because a client has ended.
         if let Ok((len, peer)) = self.socket.recv_from(&mut query) {
             self.seen.fetch_add(1, Ordering::Relaxed);
             let now = MonotonicClock.now();

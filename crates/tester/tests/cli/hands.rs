@@ -1,4 +1,4 @@
-//! What a person at a terminal uses: profiles, completion, host names, progress, and errors for programs.
+//! Functions for interactive use: profiles, completion, host names, progress, and errors in JSON.
 
 use std::net::ToSocketAddrs as _;
 use std::process::Command;
@@ -31,7 +31,7 @@ fn profiles_are_listed_and_printed() {
     );
 }
 
-/// What bash is offered for the last word of a line.
+/// Completions that bash offers for the last word of a line.
 fn offered(line: &str) -> Vec<String> {
     let words: Vec<_> = line.split(' ').collect();
     let output = Command::new(env!("CARGO_BIN_EXE_dns64bench"))
@@ -47,7 +47,7 @@ fn offered(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_shell_is_offered_profiles_and_their_settings() {
+fn shell_completes_profiles_and_their_settings() {
     assert_eq!(offered("dns64bench search --dut unb"), ["unbound"]);
     assert_eq!(offered("dns64bench trial --authority nsd"), ["nsd"]);
     let settings = offered("dns64bench search --dut dns64d --dut-set ");
@@ -60,7 +60,7 @@ fn a_shell_is_offered_profiles_and_their_settings() {
 }
 
 #[test]
-fn a_server_can_be_given_by_its_host_name() {
+fn server_can_be_given_by_its_host_name() {
     let localhost = ("localhost", 0)
         .to_socket_addrs()
         .unwrap()
@@ -91,7 +91,7 @@ fn a_server_can_be_given_by_its_host_name() {
 }
 
 #[test]
-fn each_trial_of_a_search_is_a_line_of_a_pipe() {
+fn each_trial_of_a_search_prints_a_line_to_a_pipe() {
     let mut at = String::new();
     let ran = measured(|| {
         let dut = Dut::start(LOCALHOST, Conduct::Good);
@@ -115,9 +115,9 @@ fn each_trial_of_a_search_is_a_line_of_a_pipe() {
     assert!(!ran.stderr.contains(['\r', '\u{1b}']), "{ran:?}");
 }
 
-/// `script` gives its command a terminal (script(1) of bsdutils, which every Debian has).
+/// `script` provides a terminal for its command (script(1) of bsdutils, part of every Debian).
 #[test]
-fn no_color_keeps_a_terminal_free_of_escapes() {
+fn no_color_disables_escapes_on_a_terminal() {
     let shown = |color: Option<&str>| {
         let line = format!(
             "stty cols 80 rows 24; {} trial --help",
@@ -144,7 +144,7 @@ fn no_color_keeps_a_terminal_free_of_escapes() {
 }
 
 #[test]
-fn every_error_is_json_where_that_is_asked_for() {
+fn every_error_is_json_if_requested() {
     for (line, code, words) in [
         (
             "trial -Q 0 -s ::1 --json -",
@@ -189,7 +189,7 @@ fn every_error_is_json_where_that_is_asked_for() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     let written: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     assert_eq!(written["exit_code"], 2);
-    // Help is no error.
+    // Help is not an error.
     let help = run("trial --help --json -");
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
 }

@@ -1,4 +1,4 @@
-//! Plans with hosts, inventories by a program that stands for `ansible-inventory`, and what `doctor` says of hosts.
+//! Plans with hosts, inventories with a substitute for `ansible-inventory`, and the findings of `doctor` about hosts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use dns64bench::cli::exit;
 
 const DUT: &str = "[[dut]]\nprofile = \"unbound\"\n";
 
-/// Two hosts, as the inventory has them.
+/// Two hosts in the output of `ansible-inventory`.
 const LISTED: &str = r#"{"_meta": {"hostvars": {
  "tester": {"ansible_host": "no-such-host.invalid", "dns64bench_roles": ["measurer", "authority"], "dns64bench_links": {
   "client": {"interface": "c", "addresses": ["2001:2:0:1::1/64"]},
@@ -19,7 +19,7 @@ const LISTED: &str = r#"{"_meta": {"hostvars": {
   "client": {"interface": "no-c", "addresses": ["2001:2:0:1::2/64"]},
   "upstream": {"interface": "no-u", "addresses": ["2001:2:0:2::1/64", "198.18.0.1/24"]}}}}}}"#;
 
-/// A folder with a plan that names an inventory, and `ansible-inventory` as this shell script if it is given.
+/// A directory with a plan that names an inventory, and with this shell script as `ansible-inventory`, if given.
 fn folder(script: Option<&str>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -37,7 +37,7 @@ fn folder(script: Option<&str>) -> tempfile::TempDir {
     folder
 }
 
-/// Runs the program where no other `ansible-inventory` is found.
+/// Runs the program with no other `ansible-inventory` in PATH.
 fn run(folder: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     let Output {
         status,
@@ -53,7 +53,7 @@ fn run(folder: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// One agent at a time serves a host, and this machine is one of the hosts.
+/// Only one agent at a time serves a host, and this machine is one of the hosts.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -62,7 +62,7 @@ fn turn() -> MutexGuard<'static, ()> {
 const LISTS: &str = "test \"$1 $3\" = '-i --list' && test -e \"$2\" && $ANSIBLE_INVENTORY_UNPARSED_FAILED && exec /bin/cat listed.json";
 
 #[test]
-fn a_dry_run_tells_what_each_host_lacks_and_leaves_nothing() {
+fn dry_run_reports_problems_of_each_host_and_leaves_nothing() {
     let folder = folder(Some(LISTS));
     let _turn = turn();
     let (code, stdout, stderr) = run(folder.path(), &["run", "--dry-run", "plan.toml"]);
@@ -85,7 +85,7 @@ fn a_dry_run_tells_what_each_host_lacks_and_leaves_nothing() {
 }
 
 #[test]
-fn an_inventory_without_ansible_names_its_package() {
+fn inventory_without_ansible_names_its_package() {
     let folder = folder(None);
     let (code, _, stderr) = run(folder.path(), &["run", "--dry-run", "plan.toml"]);
     assert_eq!(code, Some(exit::USAGE.into()));
@@ -97,7 +97,7 @@ fn an_inventory_without_ansible_names_its_package() {
 }
 
 #[test]
-fn an_inventory_that_fails_says_why() {
+fn failing_inventory_gives_the_reason() {
     let folder = folder(Some("echo 'ERROR! bad indentation' >&2; exit 4"));
     let (code, _, stderr) = run(folder.path(), &["run", "--dry-run", "plan.toml"]);
     assert_eq!(code, Some(exit::USAGE.into()));
@@ -114,7 +114,7 @@ fn an_inventory_that_fails_says_why() {
 }
 
 #[test]
-fn hosts_of_an_inventory_that_cannot_be_are_told_where_it_is_named() {
+fn invalid_hosts_of_an_inventory_are_reported_at_its_name() {
     let folder = folder(Some(LISTS));
     let spoilt = LISTED.replace("2001:2:0:1::2/64", "2001:2:0:7::2/64");
     fs::write(folder.path().join("listed.json"), spoilt).unwrap();
@@ -125,7 +125,7 @@ fn hosts_of_an_inventory_that_cannot_be_are_told_where_it_is_named() {
 }
 
 #[test]
-fn faults_of_a_plan_with_an_inventory_are_where_they_were_written() {
+fn faults_of_a_plan_with_an_inventory_have_their_place() {
     let folder = folder(Some(LISTS));
     let path = folder.path().join("plan.toml");
     let spoilt = fs::read_to_string(&path)
@@ -137,7 +137,7 @@ fn faults_of_a_plan_with_an_inventory_are_where_they_were_written() {
 }
 
 #[test]
-fn doctor_looks_at_the_hosts_that_it_reaches() {
+fn doctor_checks_the_hosts_that_it_reaches() {
     let folder = folder(Some(LISTS));
     let _turn = turn();
     let (code, stdout, stderr) = run(folder.path(), &["doctor", "--hosts", "plan.toml"]);
@@ -161,7 +161,7 @@ fn doctor_refuses_a_plan_without_hosts() {
 }
 
 #[test]
-fn doctor_names_the_packages_of_missing_tools_and_does_not_blame_the_kernel() {
+fn doctor_names_packages_of_missing_tools_and_does_not_blame_the_kernel() {
     let folder = folder(None);
     let (code, stdout, stderr) = run(folder.path(), &["doctor"]);
     assert_eq!(code, Some(exit::PASSED.into()), "{stderr}");

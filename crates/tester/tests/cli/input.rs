@@ -1,10 +1,10 @@
-//! What is refused before anything is sent, and with which words.
+//! Input that is refused before anything is sent, and the error messages.
 
 use super::dut::{Dut, LOCALHOST};
 use super::program::{Ran, run, server};
 use super::script::Conduct;
 
-/// Runs `line` with `{server}` standing for a DUT, which must not hear of it.
+/// Runs `line`, in which `{server}` is a DUT that must not receive anything.
 fn refused(line: &str, code: i32, words: &[&str]) -> Ran {
     let dut = Dut::start(LOCALHOST, Conduct::Good);
     let line = line.replace("{server}", &server(dut.address));
@@ -19,7 +19,7 @@ fn refused(line: &str, code: i32, words: &[&str]) -> Ran {
 }
 
 #[test]
-fn values_out_of_bounds_are_refused_with_the_bound() {
+fn out_of_range_values_are_refused_with_the_bound() {
     for (flags, words) in [
         ("-Q NaN", "a rate in queries per second is expected"),
         ("-Q 0", "a rate must be at least 1 query per second"),
@@ -66,7 +66,7 @@ fn values_out_of_bounds_are_refused_with_the_bound() {
 }
 
 #[test]
-fn flags_that_mean_nothing_together_are_refused() {
+fn contradictory_flags_are_refused() {
     for (line, words) in [
         (
             "search {server} --max-rate 100 -Q 1000",
@@ -90,7 +90,7 @@ fn flags_that_mean_nothing_together_are_refused() {
 }
 
 #[test]
-fn a_suffix_without_room_for_the_label_is_refused() {
+fn suffix_without_room_for_the_label_is_refused() {
     let suffix = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(46));
     for command in ["trial {server} -Q 1", "authority --port 1"] {
         let line = format!("{command} --suffix {suffix}");
@@ -99,7 +99,7 @@ fn a_suffix_without_room_for_the_label_is_refused() {
 }
 
 #[test]
-fn a_namespace_that_is_too_small_names_the_one_that_would_do() {
+fn too_small_namespace_is_refused_with_a_sufficient_one() {
     for command in ["trial", "search"] {
         let line = format!("{command} {{server}} -Q 1k -l 1s --namespace 10.9.0.0/24 --json -");
         let ran = refused(&line, 2, &["needs 1000", "--namespace 10.9.0.0/21"]);
@@ -111,14 +111,14 @@ fn a_namespace_that_is_too_small_names_the_one_that_would_do() {
 }
 
 #[test]
-fn one_server_is_wanted() {
+fn exactly_one_server_is_required() {
     let both = "trial {server} --dut unbound -Q 1";
     refused(both, 2, &["--server ADDR", "--dut PROFILE"]);
     refused("trial -Q 1", 2, &["--server ADDR", "--dut PROFILE"]);
 }
 
 #[test]
-fn a_profile_that_cannot_be_read_is_refused_with_the_place() {
+fn invalid_profile_is_refused_with_the_place() {
     let trial = |profile: &str, code, words: &[&str]| {
         refused(
             &format!("trial --dut {profile} --lab loopback -Q 1"),
@@ -136,19 +136,19 @@ fn a_profile_that_cannot_be_read_is_refused_with_the_place() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn missing_program_is_named() {
     let line = "trial --dut coredns --dut-binary /no/such/coredns --lab loopback -Q 1";
     refused(line, 4, &["/no/such/coredns"]);
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_before_the_trial() {
+fn unwritable_file_is_refused_before_the_trial() {
     let line = "trial {server} -Q 1 -l 1s --json /no/such/dir/x";
     refused(line, 4, &["/no/such/dir/x", "No such file"]);
 }
 
 #[test]
-fn a_core_that_the_machine_lacks_is_named() {
+fn missing_core_is_named() {
     let line = "trial {server} -Q 1 -l 1s --pref64 64:ff9b::/96 --cpus 8191 --json -";
     let ran = refused(line, 4, &["core 8191"]);
     assert_eq!(ran.json()["exit_code"], 4, "{ran:?}");

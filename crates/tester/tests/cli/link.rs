@@ -1,4 +1,4 @@
-//! The controller's end, with a script in the place of ssh that says what OpenSSH 9.2 says.
+//! The controller's end of a link, with a script that prints the messages of OpenSSH 9.2 in place of ssh.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,26 +20,26 @@ use tempfile::TempDir;
 use super::agent::{PROGRAM, linked, options, turn};
 use super::busy::BUSY_MAX;
 
-/// A script that is called as ssh is, and the home of its remote user.
+/// A script that is called like ssh, and the home directory of its remote user.
 struct FakeSsh {
     dir: TempDir,
     options: Options,
 }
 
-/// What comes before each script: `$line` is the command for the host, whose shell has a home of its own.
+/// Beginning of each script: `$line` is the command for the host, whose shell has a separate home directory.
 const BEGIN: &str = "#!/bin/sh\n\
     for word; do line=$word; done\n\
     HOME=$(dirname \"$0\")/home; export HOME; mkdir -p \"$HOME\"\n\
     printf '%s\\n' \"$@\" >\"$(dirname \"$0\")/arguments\"\n";
 
-/// Does what the host's shell would do.
+/// Runs the line as the host's shell would.
 const SHELL: &str = "cd \"$HOME\" && exec sh -c \"$line\"\n";
 
 impl FakeSsh {
     fn new(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ssh");
-        // A program cannot be executed while another process that was just started has it open for writing.
+        // Executing a file fails while a newly started process has it open for writing.
         let text = dir.path().join("script");
         fs::write(&text, format!("{BEGIN}{script}")).unwrap();
         fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
@@ -53,14 +53,14 @@ impl FakeSsh {
         Link::open("gen1", &reach(), false, &self.options)
     }
 
-    /// What comes of a script that cannot work.
+    /// The error of a link through a script that fails.
     fn fails(script: &str) -> LinkError {
         let error = Self::new(script).open().unwrap_err();
         assert!(error.to_string().starts_with("host gen1: "), "{error}");
         error
     }
 
-    /// Writes the welcome of an agent of this version for the script to send.
+    /// Writes the welcome of an agent with this protocol version, which the script sends.
     fn answers(&self, version: u32) {
         let welcome = Answer::Welcome(Welcome {
             version,
@@ -73,7 +73,7 @@ impl FakeSsh {
         fs::write(self.dir.path().join("answer"), octets).unwrap();
     }
 
-    /// A small program that is this one.
+    /// A small program in place of this one.
     fn program(&self) -> PathBuf {
         let path = self.dir.path().join("program");
         let padding = "#".repeat(200_000);
@@ -89,7 +89,7 @@ impl FakeSsh {
         self.dir.path().join("home")
     }
 
-    /// The words after the options.
+    /// Arguments after the options.
     fn asked(&self) -> String {
         let words = fs::read_to_string(self.dir.path().join("arguments")).unwrap();
         let (_, words) = words.split_once("root@gen1\n--\n").unwrap();
@@ -101,7 +101,7 @@ fn reach() -> Reach {
     Reach::Ssh("root@gen1".into())
 }
 
-/// What a script says that ends with this exit code.
+/// A script that prints these lines and ends with this exit code.
 fn says(code: i32, lines: &[&str]) -> String {
     let lines: Vec<_> = lines
         .iter()
@@ -111,7 +111,7 @@ fn says(code: i32, lines: &[&str]) -> String {
 }
 
 #[test]
-fn an_agent_is_reached_through_ssh() {
+fn agent_is_reached_through_ssh() {
     let _turn = turn();
     let ssh = FakeSsh::new(SHELL);
     let mut link = linked(|| ssh.open());
@@ -122,7 +122,7 @@ fn an_agent_is_reached_through_ssh() {
 }
 
 #[test]
-fn an_unknown_name_is_told() {
+fn unknown_host_name_is_reported() {
     let error = FakeSsh::fails(&says(
         255,
         &["ssh: Could not resolve hostname gen1: Name or service not known"],
@@ -131,7 +131,7 @@ fn an_unknown_name_is_told() {
 }
 
 #[test]
-fn a_host_that_refuses_or_does_not_answer_is_told() {
+fn refused_connection_and_timeout_are_reported() {
     for why in ["Connection refused", "Connection timed out"] {
         let line = format!("ssh: connect to host gen1 port 22: {why}");
         let error = FakeSsh::fails(&says(255, &[&line]));
@@ -140,7 +140,7 @@ fn a_host_that_refuses_or_does_not_answer_is_told() {
 }
 
 #[test]
-fn an_unknown_host_key_is_told() {
+fn unknown_host_key_is_reported() {
     let error = FakeSsh::fails(&says(
         255,
         &[
@@ -152,7 +152,7 @@ fn an_unknown_host_key_is_told() {
 }
 
 #[test]
-fn a_changed_host_key_is_told() {
+fn changed_host_key_is_reported() {
     let error = FakeSsh::fails(&says(
         255,
         &[
@@ -165,14 +165,14 @@ fn a_changed_host_key_is_told() {
 }
 
 #[test]
-fn a_user_without_a_key_is_told() {
+fn missing_user_key_is_reported() {
     let line = "root@gen1: Permission denied (publickey,password).";
     let error = FakeSsh::fails(&says(255, &[line]));
     assert_eq!(error.trouble, Trouble::PermissionDenied(line.into()));
 }
 
 #[test]
-fn a_host_without_the_program_is_told() {
+fn missing_program_is_reported() {
     let error = FakeSsh::fails(&says(127, &["bash: line 1: dns64bench: command not found"]));
     assert!(matches!(error.trouble, Trouble::NoProgram(_)), "{error}");
     let mut missing = FakeSsh::new(SHELL);
@@ -182,7 +182,7 @@ fn a_host_without_the_program_is_told() {
 }
 
 #[test]
-fn a_program_that_cannot_be_executed_is_told() {
+fn program_that_is_not_executable_is_reported() {
     let mut ssh = FakeSsh::new(SHELL);
     let file = ssh.dir.path().join("dns64bench");
     fs::write(&file, "no program").unwrap();
@@ -195,7 +195,7 @@ fn a_program_that_cannot_be_executed_is_told() {
 }
 
 #[test]
-fn a_sudo_that_wants_a_password_is_told() {
+fn sudo_that_requires_a_password_is_reported() {
     let error = FakeSsh::fails(&says(1, &["sudo: a password is required"]));
     assert_eq!(
         error.trouble,
@@ -204,20 +204,20 @@ fn a_sudo_that_wants_a_password_is_told() {
 }
 
 #[test]
-fn another_failure_of_ssh_is_shown_as_it_is() {
+fn unknown_ssh_failure_is_shown_unchanged() {
     let line = "kex_exchange_identification: Connection closed by remote host";
     let error = FakeSsh::fails(&says(255, &[line]));
     assert_eq!(error.trouble, Trouble::Ssh(line.into()));
 }
 
 #[test]
-fn a_profile_that_prints_is_told() {
+fn output_of_a_shell_profile_is_reported() {
     let error = FakeSsh::fails("echo Welcome to gen1; sleep 1000\n");
     assert_eq!(error.trouble, Trouble::Garbage("Welcome to gen1".into()));
 }
 
 #[test]
-fn an_agent_of_another_version_is_told_with_the_remedy() {
+fn other_agent_version_is_reported_with_the_remedy() {
     let ssh = FakeSsh::new("cat \"$(dirname \"$0\")/answer\"; cat >/dev/null\n");
     ssh.answers(99);
     let error = ssh.open().unwrap_err();
@@ -229,7 +229,7 @@ fn an_agent_of_another_version_is_told_with_the_remedy() {
 }
 
 #[test]
-fn an_ssh_that_hangs_is_ended_with_all_that_it_has_started() {
+fn ssh_that_hangs_is_ended_with_its_children() {
     let mut ssh = FakeSsh::new("sleep 98765 & echo $! >\"$0.pid\"; wait\n");
     ssh.options.open_limit_ns = SECOND / 2;
     let error = ssh.open().unwrap_err();
@@ -238,7 +238,7 @@ fn an_ssh_that_hangs_is_ended_with_all_that_it_has_started() {
         error.to_string().contains("no answer within 500 ms"),
         "{error}"
     );
-    // Nobody has started it if the machine was too busy for that.
+    // The file is missing if the machine was too busy to start the process.
     let pid = fs::read_to_string(ssh.dir.path().join("ssh.pid")).unwrap_or_default();
     if !pid.is_empty() {
         let command = format!("/proc/{}/cmdline", pid.trim());
@@ -248,12 +248,12 @@ fn an_ssh_that_hangs_is_ended_with_all_that_it_has_started() {
 }
 
 #[test]
-fn an_ssh_that_dies_in_the_middle_of_a_frame_is_told() {
+fn ssh_that_dies_inside_a_frame_is_reported() {
     let line = "Timeout, server gen1 not responding.";
     let dies = format!("printf '\\0\\0\\0\\144\\1{{'; {}", says(255, &[line]));
     let error = FakeSsh::fails(&dies);
     assert_eq!(error.trouble, Trouble::Ssh(line.into()));
-    // The same once the agent was heard.
+    // The same after the agent's first frame.
     let ssh = FakeSsh::new(&format!("cat \"$(dirname \"$0\")/answer\"; {dies}"));
     ssh.answers(VERSION);
     let mut link = ssh.open().unwrap();
@@ -265,7 +265,7 @@ fn an_ssh_that_dies_in_the_middle_of_a_frame_is_told() {
 }
 
 #[test]
-fn the_program_is_copied_once_and_runs() {
+fn program_is_copied_once_and_runs() {
     let _turn = turn();
     let mut ssh = FakeSsh::new(&format!("echo 'a profile that prints'; {SHELL}"));
     let program = ssh.program();
@@ -282,7 +282,7 @@ fn the_program_is_copied_once_and_runs() {
     assert_eq!(push().as_ref(), Some(&path));
     let again = fs::metadata(&path).unwrap();
     assert_eq!(again.modified().unwrap(), copied.modified().unwrap());
-    // A copy that was changed is replaced.
+    // A modified copy is replaced.
     fs::write(&path, "something else").unwrap();
     assert_eq!(push().as_ref(), Some(&path));
     assert_eq!(sha256_of(&expected).unwrap(), sha256);
@@ -297,7 +297,7 @@ fn the_program_is_copied_once_and_runs() {
 }
 
 #[test]
-fn a_copy_that_is_cut_off_or_damaged_leaves_nothing() {
+fn truncated_or_damaged_copy_leaves_nothing() {
     for spoil in ["head -c 100 |", "tr a b |"] {
         let ssh = FakeSsh::new(&format!("cd \"$HOME\"; {spoil} sh -c \"$line\"\n"));
         let error = push("gen1", &reach(), &ssh.program(), &ssh.options).unwrap_err();
@@ -313,7 +313,7 @@ fn a_copy_that_is_cut_off_or_damaged_leaves_nothing() {
 }
 
 #[test]
-fn a_copy_that_finds_no_room_or_no_host_is_told() {
+fn copy_without_space_or_host_is_reported() {
     let full = "printf '%s\\n' dns64bench-push-send; head -c 1000 >/dev/null; \
                 echo 'cat: write error: No space left on device' >&2; exit 1\n";
     let ssh = FakeSsh::new(full);

@@ -1,22 +1,22 @@
-//! The built program as its users meet it: arguments in, sockets on loopback, text, JSON and exit
-//! codes out. No root, no other programs.
+//! The built program from its user's view: arguments, sockets on the loopback interface, text, JSON and exit codes. No
+//! root, no other programs.
 //!
-//! A real clock runs while others use the machine: see `accounts` for what may be asserted. Timeouts
-//! are of half a minute where a server answers at all, so that what it answers is known.
+//! A real clock runs while others use the machine: `accounts` describes what may be asserted. If a server answers at
+//! all, its timeout is half a minute, so that its answers are certain to be received.
 //!
-//! - `verdicts`: each bad DUT gets the class, the outcome and the exit code that it earned.
-//! - `truth`: every class of answers at once, counted to the last.
-//! - `pref64`: what `--pref64 auto` learns, and what it says when there is nothing to learn.
-//! - `authority`: the authority as a process of its own, and the certificates that it gives.
-//! - `zone`: zone files, and servers that are compared with them.
-//! - `search`: how searches end.
-//! - `input`: what is refused, with which words, before anything is sent.
-//! - `output`: where JSON and tables go, and interrupts; `raw`: the rows of a trial and their figures.
+//! - `verdicts`: each faulty DUT gets its class, outcome and exit code.
+//! - `truth`: every class of answers at once, counted exactly.
+//! - `pref64`: the prefix that `--pref64 auto` learns, and its error if it learns none.
+//! - `authority`: the authority as a process, and certificates of self-tests with it.
+//! - `zone`: zone files, and comparison of servers with them.
+//! - `search`: ends of searches.
+//! - `input`: input that is refused before anything is sent, and the messages.
+//! - `output`: destinations of JSON and tables, and interrupts; `raw`: the rows of a trial and their plots.
 //! - `hosts`: plans with hosts and inventories, and `doctor --hosts`.
 //! - `hands`: profiles, completion, host names, progress, errors as JSON.
-//! - `targets`: public addresses, which are not loaded without a flag.
-//! - `names`: which names a server is asked for by several processes and rigs.
-//! - `agent`: the agent of a laboratory as a process; `link`: how a controller reaches one.
+//! - `targets`: public addresses, which are refused without a flag.
+//! - `names`: names that several processes and rigs use on one server.
+//! - `agent`: the agent of a laboratory as a process; `link`: connections of a controller to it.
 //! - `dns64perf`: the command lines and the output of the predecessors.
 //! - `docs`: the commands of README and the book.
 

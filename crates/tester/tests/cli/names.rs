@@ -1,4 +1,4 @@
-//! Which names a server that runs already is asked for, by one process after the other.
+//! Names that consecutive processes use on a running server.
 
 use dns64bench::campaign::names::asked_twice;
 use dns64bench::load::names::Dealt;
@@ -13,7 +13,7 @@ fn dealt(result: &Value) -> Dealt {
 }
 
 #[test]
-fn two_processes_begin_at_other_names() {
+fn two_processes_start_at_different_names() {
     let _turn = turn();
     let dut = Dut::start(LOCALHOST, Conduct::Good);
     let trial = "-Q 50 -l 100ms -t 100ms --pref64 64:ff9b::/96 --json -";
@@ -24,12 +24,12 @@ fn two_processes_begin_at_other_names() {
 }
 
 #[test]
-fn a_campaign_asks_a_server_for_no_name_twice_whatever_it_opens_anew() {
+fn campaign_uses_no_name_twice_on_a_server_across_rigs() {
     let _turn = turn();
     let dut = Dut::start(LOCALHOST, Conduct::Good);
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    // Two cells in turn, so that each search has a rig of its own.
+    // Two alternating cells, so that each search has its own rig.
     let plan = format!(
         "[tester]\nuncertified = true\npref64 = \"64:ff9b::/96\"\n[trial]\nduration = \"100ms\"\n\
          timeout = \"200ms\"\n[search]\nruns = 2\nstart-rate = 100\nmax-rate = 200\n\

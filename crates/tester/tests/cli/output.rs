@@ -1,4 +1,4 @@
-//! Where JSON and tables go, and interrupts.
+//! Destinations of JSON and tables, and interrupts.
 
 use dns64_transport::clock::SECOND;
 use dns64bench::lab::process::wait_until;
@@ -11,7 +11,7 @@ use super::script::Conduct;
 
 const TRIAL: &str = "-Q 200 -l 200ms -t 30s --pref64 64:ff9b::/96";
 
-/// The verdict in words is that of the exit code.
+/// Asserts that the verdict in the table matches the exit code.
 fn assert_table(ran: &Ran) {
     let verdict = match ran.code {
         Some(0) => "PASSED at 200 queries/s",
@@ -21,7 +21,7 @@ fn assert_table(ran: &Ran) {
 }
 
 #[test]
-fn without_json_the_table_goes_to_standard_output() {
+fn table_goes_to_standard_output_without_json() {
     let ran = measured(|| {
         let dut = Dut::start(LOCALHOST, Conduct::Good);
         run(&format!("trial {} {TRIAL}", server(dut.address)))
@@ -31,7 +31,7 @@ fn without_json_the_table_goes_to_standard_output() {
 }
 
 #[test]
-fn with_json_standard_output_has_one_object_and_nothing_else() {
+fn standard_output_has_only_one_object_with_json() {
     let ran = measured(|| {
         let dut = Dut::start(LOCALHOST, Conduct::Good);
         run(&format!("trial {} {TRIAL} --json -", server(dut.address)))
@@ -42,7 +42,7 @@ fn with_json_standard_output_has_one_object_and_nothing_else() {
 }
 
 #[test]
-fn a_file_has_the_object_and_standard_output_the_table() {
+fn file_gets_the_object_and_standard_output_the_table() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("result.json");
     let ran = measured(|| {
@@ -61,7 +61,7 @@ fn a_file_has_the_object_and_standard_output_the_table() {
 }
 
 #[test]
-fn an_interrupt_ends_a_trial_with_130() {
+fn interrupt_ends_a_trial_with_130() {
     let _turn = turn();
     for (command, json) in [("trial", true), ("search", true), ("trial", false)] {
         let dut = Dut::start(LOCALHOST, Conduct::Good);

@@ -15,7 +15,7 @@ fn trial(address: SocketAddr) -> Ran {
 }
 
 #[test]
-fn the_prefix_is_learned_from_the_server() {
+fn prefix_is_learnt_from_the_server() {
     for prefix in ["64:ff9b::/96", "2001:db8:122:344::/64", "2001:db8::/32"] {
         let pref64: Pref64 = prefix.parse().unwrap();
         let ran = measured(|| {
@@ -29,7 +29,7 @@ fn the_prefix_is_learned_from_the_server() {
 }
 
 #[test]
-fn without_a_prefix_to_learn_the_reason_is_told() {
+fn error_without_a_prefix_to_learn_gives_the_reason() {
     let other_address = "127.0.0.2".parse().unwrap();
     for (conduct, reason) in [
         (
@@ -62,7 +62,7 @@ fn without_a_prefix_to_learn_the_reason_is_told() {
 }
 
 #[test]
-fn a_closed_port_is_told_at_once() {
+fn closed_port_is_reported_at_once() {
     let closed = ClosedPort::at(LOCALHOST);
     let ran = answered(|| trial(closed.address));
     refused(&ran, closed.address, "nothing listens at");
@@ -76,7 +76,7 @@ fn answered(mut measure: impl FnMut() -> Ran) -> Ran {
     })
 }
 
-/// Exit code 4, the same text for people and programs, and both name the server.
+/// Asserts exit code 4, the same text for humans and programs, and the name of the server in both.
 fn refused(ran: &Ran, address: SocketAddr, reason: &str) {
     let json = ran.json();
     assert_eq!(ran.code, Some(4), "{ran:?}");

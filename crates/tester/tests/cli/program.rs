@@ -1,4 +1,4 @@
-//! Runs the built program, never for longer than a bound.
+//! Runs the built program with a time limit.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::accounts::{assert_accounted, code_of, is_disturbed};
 
-/// What a run left behind.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -22,7 +22,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Standard output, which must be one JSON object and nothing else.
+    /// Standard output, which must consist of one JSON object.
     pub(crate) fn json(&self) -> Value {
         let value: Value =
             serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
@@ -31,13 +31,13 @@ impl Ran {
     }
 }
 
-/// Longer than any run of these tests takes on a busy machine.
+/// Time limit: longer than any run of these tests takes on a busy machine.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
-/// How often a measurement is done that others on the machine disturb.
+/// Attempts of a measurement that other processes disturb.
 const ATTEMPTS: u32 = 3;
 
-/// Trials take turns: two senders at once would hold each other up on a small machine.
+/// Serialises the trials: two senders at once would delay each other on a small machine.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -91,7 +91,7 @@ pub(crate) fn finish(child: Child, line: &str) -> Ran {
     }
 }
 
-/// SIGINT, as from Ctrl-C.
+/// Sends SIGINT, as Ctrl-C does.
 pub(crate) fn interrupt(child: &Child) {
     kill_process(pid(child), Signal::INT).unwrap();
 }
@@ -100,8 +100,8 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().unwrap()).unwrap()
 }
 
-/// Measures, and again if others on the machine have disturbed the Tester. What is disturbed to the
-/// last says so of itself: no test may want more than its counts.
+/// Repeats a measurement that other processes disturbed. If every attempt was disturbed, the last one is returned and
+/// says so: tests may then assert only its counts.
 pub(crate) fn measured(mut measure: impl FnMut() -> Ran) -> Ran {
     let _turn = turn();
     let mut ran = measure();
@@ -114,7 +114,7 @@ pub(crate) fn measured(mut measure: impl FnMut() -> Ran) -> Ran {
     ran
 }
 
-/// The trial is accounted for and has this outcome, unless others have disturbed it.
+/// Asserts that the trial is accounted for and has this outcome, unless other processes disturbed it.
 pub(crate) fn assert_outcome(ran: &Ran, outcome: &str) -> Value {
     let json = ran.json();
     assert_accounted(&json);

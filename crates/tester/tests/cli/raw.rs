@@ -8,7 +8,7 @@ use super::script::Conduct;
 const TRIAL: &str = "-Q 200 -l 200ms -t 2s --pref64 64:ff9b::/96";
 
 #[test]
-fn the_rows_of_a_trial_are_written_and_drawn() {
+fn rows_of_a_trial_are_written_and_plotted() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.csv");
     let raw = path.display();
@@ -28,7 +28,8 @@ fn the_rows_of_a_trial_are_written_and_drawn() {
         .map(|l| l.split(';').collect())
         .collect();
     assert_eq!(rows.len(), 40, "{csv}");
-    // In the order of the schedule, the threads in turn; names from anywhere, round the usable ones.
+    // Rows are in the order of the schedule, with alternating threads; names start anywhere and continue around the
+    // usable ones.
     let number = |row: &[&str]| {
         let octets = row[0][4..15]
             .split('-')
@@ -52,7 +53,7 @@ fn the_rows_of_a_trial_are_written_and_drawn() {
             .starts_with("40 queries sent to 127.0.0.1 port "),
         "{timing:?}"
     );
-    // Fewer if the first query was held up, from which on the time counts.
+    // Fewer if the first query was delayed: the time starts with it.
     let line = timing.stdout.lines().find(|l| l.starts_with("whole bins"));
     let mut bins = line.unwrap().split_whitespace().skip(2);
     for most in [2, 20] {
@@ -73,7 +74,7 @@ fn the_rows_of_a_trial_are_written_and_drawn() {
 }
 
 #[test]
-fn a_full_disk_takes_the_rows_and_leaves_the_result() {
+fn full_disk_loses_the_rows_and_keeps_the_result() {
     let directory = tempfile::tempdir().unwrap();
     let full = directory.path().join("full.csv");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
@@ -92,7 +93,7 @@ fn a_full_disk_takes_the_rows_and_leaves_the_result() {
 }
 
 #[test]
-fn a_file_that_cannot_be_is_refused_before_the_trial() {
+fn invalid_file_is_refused_before_the_trial() {
     let dut = Dut::start(LOCALHOST, Conduct::Good);
     let server = server(dut.address);
     let mut cases = vec![
@@ -115,7 +116,7 @@ fn a_file_that_cannot_be_is_refused_before_the_trial() {
 }
 
 #[test]
-fn the_self_correcting_timer_is_no_measurement() {
+fn self_correcting_timer_gives_no_measurement() {
     let authority = Authority::start("--self-test");
     let subject = server(authority.address);
     let trial = "--aaaa-share 1 -Q 200 -l 200ms --pacing self-correcting -t 30s --json -";

@@ -1,5 +1,5 @@
-//! How searches end. Trials that others disturb are tried again, and if they are too often the search
-//! ends there; how far it gets, the machine decides.
+//! Ends of searches. Trials that others disturb are repeated; if they are disturbed too often, the search ends. How far
+//! it gets depends on the machine.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::dut::{Dut, LOCALHOST};
 use super::program::{measured, run, server};
 use super::script::{Conduct, Fault};
 
-/// A search that tries these rates, or the first of them, and ends so if it tries all of them.
+/// Runs a search that tries `expected` rates, or the first of them, and asserts its end if it tries all of them.
 fn search(conduct: Conduct, flags: &str, expected: &[u64], ended: &str) -> Value {
     let ran = measured(|| {
         let dut = Dut::start(LOCALHOST, conduct);
@@ -32,7 +32,7 @@ fn search(conduct: Conduct, flags: &str, expected: &[u64], ended: &str) -> Value
     json
 }
 
-/// The rates that were tried, without those that were tried again after a disturbance.
+/// Rates that were tried, without repetitions after a disturbance.
 fn rates(search: &Value) -> Vec<u64> {
     let trials = search["trials"].as_array().unwrap();
     let mut rates: Vec<u64> = trials
@@ -44,14 +44,14 @@ fn rates(search: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn a_search_ends_at_the_highest_rate_that_was_asked_for() {
+fn search_ends_at_the_highest_allowed_rate() {
     let flags = "-Q 200 --max-rate 800 -l 200ms -t 30s";
     let json = search(Conduct::Good, flags, &[200, 400, 800], "limited_by_request");
     assert!(json["certified_rate_qps"].is_null(), "{json}");
 }
 
 #[test]
-fn a_search_ends_when_nothing_passes() {
+fn search_ends_if_nothing_passes() {
     let flags = "-Q 16 -l 1s -t 100ms";
     let json = search(
         Conduct::DieAfter(3),
@@ -63,9 +63,9 @@ fn a_search_ends_when_nothing_passes() {
     assert_eq!(json["failed_qps"].as_u64(), rates(&json).last().copied());
 }
 
-/// Below 5 queries per second no query falls into 200 ms.
+/// Below 5 queries per second, no query is due in 200 ms.
 #[test]
-fn a_search_ends_at_the_lowest_rate_that_a_short_trial_can_have() {
+fn search_ends_at_the_lowest_rate_of_a_short_trial() {
     let flags = "-Q 16 -l 200ms -t 100ms";
     search(
         Conduct::Always(Fault::Silent),
@@ -75,11 +75,11 @@ fn a_search_ends_at_the_lowest_rate_that_a_short_trial_can_have() {
     );
 }
 
-/// Where a server begins to fail is found in simulated time; here, what was found belongs to trials.
+/// The exact limit of a server is tested in simulated time; here the result only has to match the trials.
 #[test]
-fn a_search_finds_where_a_server_begins_to_fail() {
-    // Trials of 100 ms with rates up to 500 have at most 50 queries, and the server is gone after
-    // the 20 of the first trial and 30 of the second, if no trial is made twice.
+fn search_finds_the_rate_at_which_a_server_fails() {
+    // Trials of 100 ms with rates up to 500 have at most 50 queries. The server stops after the 20 queries of the first
+    // trial and the 30 of the second, if no trial is repeated.
     let flags = "-Q 200 -l 100ms -t 2s --resolution 100";
     let ran = measured(|| {
         let dut = Dut::start(LOCALHOST, Conduct::DieAfter(50));

@@ -1,4 +1,4 @@
-//! Servers at public addresses: refused before a socket is opened.
+//! Servers at public addresses are refused before a socket is opened.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn assert_refused(ran: &Ran) {
 }
 
 #[test]
-fn a_measurement_of_a_public_address_is_refused() {
+fn measurement_of_a_public_address_is_refused() {
     for line in [
         "trial -s 8.8.8.8 -Q 1 -l 1s --uncertified",
         "search -s 8.8.8.8 --uncertified",
@@ -43,7 +43,7 @@ fn dns64perf_refuses_a_public_address_before_it_writes_its_file() {
 const PLAN: &str = "[tester]\nuncertified = true\n[[dut]]\nserver = \"8.8.8.8\"\n";
 
 #[test]
-fn a_plan_with_a_public_address_is_refused_where_it_stands() {
+fn plan_with_a_public_address_is_refused_with_the_place() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("plan.toml"), PLAN).unwrap();
     for line in ["run plan.toml", "run --dry-run plan.toml"] {
@@ -66,7 +66,7 @@ fn a_plan_with_a_public_address_is_refused_where_it_stands() {
 }
 
 #[test]
-fn a_campaign_with_a_public_address_is_resumed_only_with_the_flag() {
+fn campaign_with_a_public_address_is_resumed_only_with_the_flag() {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("results");
     let beginning = Beginning {

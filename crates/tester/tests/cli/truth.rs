@@ -1,4 +1,4 @@
-//! A DUT of known truth on a socket: every class of answers at once, counted to the last.
+//! A DUT with known faults on a socket: every class of answers at once, counted exactly.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::dut::{Dut, LOCALHOST};
 use super::program::{measured, run, server};
 use super::script::{At, Conduct, Fault, truth};
 
-/// Places of the faults, one in 60 each. None is told by its time: a busy machine has its own.
+/// The faults with their positions, one in 60 each. None depends on time, because a busy machine adds delays.
 const FAULTS: [(Fault, At); 12] = {
     const fn at(first: u64) -> At {
         At { first, every: 60 }
@@ -29,15 +29,14 @@ const FAULTS: [(Fault, At); 12] = {
     ]
 };
 
-/// So many that the socket of a server that gets no turn holds them all: about 270 of them in the usual
-/// 208 KiB.
+/// This many queries fit the receive buffer of a server that gets no CPU time: about 270 in the usual 208 KiB.
 const QUERIES: u64 = 240;
 
-/// As many, whose answers may take seconds on a busy machine.
+/// Options for this number of queries, whose answers may take seconds on a busy machine.
 const LOAD: &str = "-Q 1200 -l 200ms -t 5s --pref64 64:ff9b::/96 --json -";
 
 #[test]
-fn every_class_at_once_is_counted_to_the_last_answer() {
+fn answers_of_every_class_are_counted_exactly() {
     let expected = truth(&FAULTS, QUERIES);
     let trial = until("did all datagrams of a trial arrive in time", || {
         let mut seen = 0;
@@ -49,7 +48,7 @@ fn every_class_at_once_is_counted_to_the_last_answer() {
         });
         let trial = ran.json();
         assert_accounted(&trial);
-        // What the server did not see in time is missing or late, and nothing else.
+        // Queries that the server did not receive in time are missing or late, and nothing else.
         assert_at_most(&trial, &serde_json::to_value(expected).unwrap());
         let whole = seen == QUERIES && number(&trial, "tester_drops") == 0;
         let in_time = answers(&trial, "late") == 0;
@@ -59,7 +58,7 @@ fn every_class_at_once_is_counted_to_the_last_answer() {
     assert_eq!(trial["answers"], serde_json::to_value(expected).unwrap());
 }
 
-/// No class has more than the DUT sent of it, but those of answers that did not come in time.
+/// Asserts that no class has more answers than the DUT sent of it, except those for answers that did not come in time.
 fn assert_at_most(trial: &Value, expected: &Value) {
     for (class, most) in expected.as_object().unwrap() {
         let most = most.as_u64().unwrap();

@@ -1,4 +1,4 @@
-//! Bad DUTs and their verdicts, by `trial --json -`.
+//! Faulty DUTs and their verdicts in `trial --json -`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -22,7 +22,7 @@ enum Subject {
     Nobody(IpAddr),
 }
 
-/// Measures the subject by one trial, each attempt with a server of its own.
+/// Measures the subject in one trial; each attempt has a new server.
 fn trial(subject: Subject, timeout: &str, outcome: &str) -> Value {
     let measure = |address: SocketAddr| {
         let server = server(address);
@@ -81,7 +81,7 @@ fn has_all_keys(trial: &Value) {
     }
 }
 
-/// Every query ends in this class, however late; duplicates are none.
+/// Asserts that every query ends in this class, with any delay, and that there are no duplicates.
 fn earned(subject: Subject, timeout: &str, class: &str) -> Value {
     let outcome = if class == "valid" { "passed" } else { "failed" };
     let trial = trial(subject, timeout, outcome);
@@ -95,7 +95,7 @@ fn earned(subject: Subject, timeout: &str, class: &str) -> Value {
     trial
 }
 
-/// As [`earned`]: all are missing, and what came is stray, as far as it came before the end.
+/// Like [`earned`]: all queries are missing, and the datagrams that arrived before the end are stray.
 fn only_stray(subject: Subject) -> Value {
     until("did a datagram come before the end", || {
         let trial = earned(subject, BRISK, "missing");
@@ -108,17 +108,17 @@ fn only_stray(subject: Subject) -> Value {
 const V4: IpAddr = LOCALHOST;
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// A first query comes within this time even on a busy machine.
+/// A first query arrives within this time even on a busy machine.
 const WAIT_NS: Nanos = 120 * SECOND;
 
-/// Longer than a busy machine holds a server up, for those that answer everything.
+/// Timeout for servers that answer everything: longer than a busy machine delays a server.
 const PATIENT: &str = "30s";
 
-/// For those whose losses are waited for.
+/// Timeout for servers with losses, for which the trial waits.
 const BRISK: &str = "300ms";
 
 #[test]
-fn a_server_that_answers_as_it_should_passes() {
+fn correct_server_passes() {
     for at in [V4, V6] {
         let trial = earned(Subject::Dut(at, Conduct::Good), PATIENT, "valid");
         assert!(trial["rtt_ns"]["max"].as_u64().unwrap() > 0, "{trial}");
@@ -127,7 +127,7 @@ fn a_server_that_answers_as_it_should_passes() {
 }
 
 #[test]
-fn what_is_answered_instead_has_a_class_of_its_own() {
+fn each_faulty_answer_has_its_class() {
     for (at, conduct, class) in [
         (V4, Conduct::Always(Fault::WrongAddress), "wrong"),
         (V6, Conduct::Always(Fault::WrongAddress), "wrong"),
@@ -141,14 +141,14 @@ fn what_is_answered_instead_has_a_class_of_its_own() {
 }
 
 #[test]
-fn what_answers_nothing_is_stray_and_leaves_the_query_missing() {
+fn datagram_that_answers_nothing_is_stray_and_the_query_missing() {
     for at in [V4, V6] {
         only_stray(Subject::Dut(at, Conduct::Always(Fault::Garbage)));
     }
 }
 
 #[test]
-fn an_answer_from_elsewhere_is_stray_and_the_report_names_the_sender() {
+fn answer_from_another_address_is_stray_and_a_note_names_the_sender() {
     let other_address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
     for (at, from) in [(V4, V4), (V4, other_address), (V6, V6)] {
         let trial = only_stray(Subject::Dut(at, Conduct::From(from)));
@@ -159,7 +159,7 @@ fn an_answer_from_elsewhere_is_stray_and_the_report_names_the_sender() {
 }
 
 #[test]
-fn silence_is_missing_and_has_no_round_trip_time() {
+fn unanswered_query_is_missing_and_has_no_round_trip_time() {
     let subject = Subject::Dut(V4, Conduct::Always(Fault::Silent));
     let trial = earned(subject, BRISK, "missing");
     assert_eq!(answers(&trial, "stray"), 0, "{trial}");
@@ -167,7 +167,7 @@ fn silence_is_missing_and_has_no_round_trip_time() {
 }
 
 #[test]
-fn a_closed_port_is_missing_answers_and_a_remark() {
+fn closed_port_gives_missing_answers_and_a_note() {
     for at in [V4, V6] {
         let trial = earned(Subject::Nobody(at), BRISK, "missing");
         let notes = trial["notes"].to_string();
@@ -175,9 +175,9 @@ fn a_closed_port_is_missing_answers_and_a_remark() {
     }
 }
 
-/// To the query it is known in simulated time.
+/// The exact number is tested in simulated time.
 #[test]
-fn no_more_is_valid_than_was_answered() {
+fn valid_answers_are_at_most_those_sent() {
     for (conduct, answered) in [(Conduct::DieAfter(40), 40), (Conduct::LoseEvery(7), 86)] {
         until("did an answer come in time", || {
             let trial = trial(Subject::Dut(V4, conduct), BRISK, "failed");
@@ -191,7 +191,7 @@ fn no_more_is_valid_than_was_answered() {
 }
 
 #[test]
-fn a_server_that_is_gone_in_mid_trial_has_failed() {
+fn server_that_stops_during_the_trial_fails() {
     let trial = until("was a server gone before its trial was over", || {
         let ran = measured(|| {
             let dut = Dut::start(V4, Conduct::Good);
@@ -214,7 +214,7 @@ fn a_server_that_is_gone_in_mid_trial_has_failed() {
 }
 
 #[test]
-fn a_second_answer_is_a_duplicate_and_no_failure() {
+fn second_answer_is_a_duplicate_and_not_a_failure() {
     until("did a second answer come before the end", || {
         let trial = trial(
             Subject::Dut(V4, Conduct::Always(Fault::Twice)),
@@ -222,7 +222,7 @@ fn a_second_answer_is_a_duplicate_and_no_failure() {
             "passed",
         );
         assert_eq!(answers(&trial, "valid"), QUERIES, "{trial}");
-        // The last ones may come when all is decided and nobody listens any more.
+        // The last duplicates may arrive after every query is decided and the trial is over.
         let duplicates = answers(&trial, "duplicate");
         assert!(duplicates <= QUERIES, "{trial}");
         assert_eq!(answers(&trial, "stray"), 0, "{trial}");
@@ -231,9 +231,9 @@ fn a_second_answer_is_a_duplicate_and_no_failure() {
 }
 
 #[test]
-fn an_answer_after_the_timeout_is_late_and_not_valid() {
+fn answer_after_the_timeout_is_late_and_not_valid() {
     const DELAY_NS: Nanos = 150_000_000;
-    // Nobody waits for the last answers longer than for their timeout.
+    // The trial does not wait for the last answers longer than their timeout.
     let trial = until("did a late answer come before the end", || {
         let subject = Subject::Dut(V4, Conduct::Late(DELAY_NS));
         let trial = trial(subject, "50ms", "failed");
@@ -247,13 +247,13 @@ fn an_answer_after_the_timeout_is_late_and_not_valid() {
 }
 
 #[test]
-fn a_queue_without_end_hides_nothing() {
+fn growing_queue_of_a_server_is_detected() {
     until("did answers come in time and too late", || {
         let trial = trial(Subject::Dut(V4, Conduct::Queue(100)), "100ms", "failed");
         let [valid, late, missing] =
             ["valid", "late", "missing"].map(|class| answers(&trial, class));
-        // Answer k leaves 10 ms times k after the first query at the earliest, and its query was
-        // sent 2 ms times k after it, by at most 10 ms late: beyond the 13th none can be in time.
+        // Answer k leaves at the earliest 10 ms times k after the first query. Its query was sent 2 ms times k after
+        // it, at most 10 ms late: after the 13th none can be in time.
         assert!(valid <= 13 || is_disturbed(&trial), "{trial}");
         assert_eq!(valid + late + missing, QUERIES, "{trial}");
         (valid > 0 && late > 0).then_some(())

@@ -1,10 +1,10 @@
-//! `zone`: what is written, refused and checked.
+//! `zone`: writing, refusing and checking zones.
 
 use super::authority::Authority;
 use super::program::run;
 
 #[test]
-fn a_zone_is_written_to_standard_output_or_a_file() {
+fn zone_is_written_to_standard_output_or_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("zone");
     let flags = "--namespace 192.0.2.0/31 --suffix example.test --aaaa-share 50%";
@@ -26,14 +26,14 @@ fn a_zone_is_written_to_standard_output_or_a_file() {
 }
 
 #[test]
-fn a_share_that_generate_cannot_write_is_refused() {
+fn share_that_generate_cannot_write_is_refused() {
     let ran = run("zone --namespace 10.0.0.0/24 --aaaa-share 20% --form generate");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     assert!(ran.stderr.contains("20% of the names"), "{ran:?}");
 }
 
 #[test]
-fn a_check_tells_the_first_answer_that_differs() {
+fn check_reports_the_first_answer_that_differs() {
     let authority = Authority::start("--self-test");
     let check = |flags: &str| run(&format!("zone --check {} {flags}", authority.address));
     let same = check("--self-test");
@@ -52,7 +52,7 @@ fn a_check_tells_the_first_answer_that_differs() {
 }
 
 #[test]
-fn a_dry_run_refuses_a_zone_that_memory_does_not_hold() {
+fn dry_run_refuses_a_zone_that_does_not_fit_in_memory() {
     let directory = tempfile::tempdir().unwrap();
     let dry_run = |namespace: &str| {
         let plan = directory.path().join("plan.toml");
@@ -79,7 +79,7 @@ fn a_dry_run_refuses_a_zone_that_memory_does_not_hold() {
 }
 
 #[test]
-fn a_dry_run_lists_the_missing_programs_below_what_it_would_do() {
+fn dry_run_lists_missing_programs_after_the_steps() {
     let directory = tempfile::tempdir().unwrap();
     let plan = directory.path().join("plan.toml");
     let dut = |name: &str| format!("[[dut]]\nname = \"{name}\"\nprofile = \"{name}.toml\"\n");

@@ -1,4 +1,4 @@
-//! An agent over OpenSSH: a server in a network namespace of the test's own, with keys of its own.
+//! An agent over OpenSSH: a server in a network namespace of the test, with its own keys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,14 +71,14 @@ impl Host {
         fs::read_to_string(self.dir.path().join("sshd.log")).unwrap_or_default()
     }
 
-    /// The controller takes this for the host's key.
+    /// Makes the controller accept this host key.
     fn knows(&self, key: &str) {
         let key = fs::read_to_string(self.dir.path().join(format!("{key}.pub"))).unwrap();
         let line = format!("[127.0.0.1]:2222 {key}");
         fs::write(self.dir.path().join("known_hosts"), line).unwrap();
     }
 
-    /// The controller has this key.
+    /// Gives the controller this key.
     fn client(&self, key: &str) {
         let at = self.dir.path().display();
         let config = format!(
@@ -102,7 +102,7 @@ impl Host {
         Link::open("gen1", &reach(), false, &self.options())
     }
 
-    /// What is in its way, once what was a cause before has gone.
+    /// The error of a connection, once the previous fault has been removed.
     fn trouble(&self) -> Trouble {
         self.open().unwrap_err().trouble
     }
@@ -118,7 +118,7 @@ impl Host {
             .collect()
     }
 
-    /// Waits until nothing of an agent is left.
+    /// Waits until no process of an agent is left.
     fn assert_no_agent(&self) {
         process::wait_until(60 * SECOND, || self.processes("dns64bench").is_empty());
         assert_eq!(self.processes("dns64bench"), Vec::<u32>::new());
@@ -161,7 +161,7 @@ fn reach() -> Reach {
 
 #[test]
 #[ignore = "needs root and sshd: run by .ci/run net"]
-fn an_agent_serves_over_ssh_and_ends_with_its_link() {
+fn agent_serves_over_ssh_and_ends_with_its_link() {
     let host = Host::up("serves");
     let mut link = host.open().unwrap();
     let (facts, _): (Value, _) = link.ask(&json!("facts"), BUSY_MAX).unwrap();
@@ -183,7 +183,7 @@ fn an_agent_serves_over_ssh_and_ends_with_its_link() {
 
 #[test]
 #[ignore = "needs root and sshd: run by .ci/run net"]
-fn what_ssh_refuses_is_told_apart() {
+fn ssh_errors_are_distinguished() {
     let host = Host::up("refuses");
     host.knows("other_key");
     assert_eq!(host.trouble(), Trouble::HostKeyChanged);
@@ -206,7 +206,7 @@ fn what_ssh_refuses_is_told_apart() {
 
 #[test]
 #[ignore = "needs root and sshd: run by .ci/run net"]
-fn a_session_that_is_killed_is_told_and_leaves_no_agent() {
+fn killed_session_is_reported_and_leaves_no_agent() {
     let host = Host::up("killed");
     let mut link = host.open().unwrap();
     let sessions = process::tree(host.sshd.id());
@@ -228,7 +228,7 @@ fn a_session_that_is_killed_is_told_and_leaves_no_agent() {
 
 #[test]
 #[ignore = "needs root and sshd: run by .ci/run net"]
-fn the_program_is_copied_over_ssh_and_runs() {
+fn program_is_copied_over_ssh_and_runs() {
     let host = Host::up("copied");
     let mut options = host.options();
     let path = push("gen1", &reach(), Path::new(PROGRAM), &options).unwrap();

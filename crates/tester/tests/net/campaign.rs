@@ -1,5 +1,5 @@
-//! A campaign: killed twice on the way, resumed, reported and verified. What it finds, and whether
-//! it can measure everything, the machine decides.
+//! A campaign: killed twice, resumed, reported and verified. Its results, and whether every task can be measured,
+//! depend on the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const PLAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/small.toml");
 /// Two DUTs, three cells, three runs.
 const SEARCHES: usize = 18;
 
-/// Where the campaign is left for a look at its report; `.ci/run net` gives the page to a browser.
+/// Directory in which the campaign is kept for inspection of its report; `.ci/run net` opens the page in a browser.
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("campaign")
 }
@@ -35,15 +35,15 @@ fn lines(directory: &Path) -> usize {
     text.iter().filter(|&&octet| octet == b'\n').count()
 }
 
-/// Processes that work on the campaign one after the other. One that finds the lab in use leaves its
-/// session in the journal all the same.
+/// Processes that work on the campaign one after the other. A process that finds the lab in use still adds its session
+/// to the journal.
 struct Workers<'a> {
     directory: &'a Path,
     sessions: usize,
 }
 
 impl Workers<'_> {
-    /// The next one; it ends by itself, or when the journal has grown by so many lines.
+    /// Runs the next process until it ends by itself, or kills it once the journal has grown by this number of lines.
     fn work(&mut self, kill_after: Option<usize>) -> Output {
         let attempt = || {
             let path = self.directory.to_str().unwrap();
@@ -54,7 +54,7 @@ impl Workers<'_> {
                 _ => command.args(["resume", path]),
             };
             let most = kill_after.map_or(usize::MAX, |more| lines(self.directory) + more);
-            // Progress is little and fits into the pipes.
+            // The progress output is short and fits into the pipes.
             let child = command
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
@@ -92,7 +92,7 @@ fn read(directory: &Path) -> Vec<Line> {
 
 #[test]
 #[ignore = "needs root, dns64d and unbound: run by .ci/run net"]
-fn a_campaign_survives_being_killed_and_its_report_is_verified() {
+fn killed_campaign_is_resumed_and_its_report_is_verified() {
     let _turn = turn();
     let directory = directory();
     let _absent = fs::remove_dir_all(&directory);
@@ -153,7 +153,7 @@ fn each_task_is_over_once(lines: &[Line], processes: usize) -> Vec<Task> {
     over.sort_unstable();
     over.dedup();
     assert_eq!(over.len(), whole, "a task was done twice");
-    // A search that others disturb is made again, twice at most.
+    // A disturbed search is repeated at most twice.
     for task in &disturbed {
         let times = disturbed.iter().filter(|other| *other == task).count();
         assert!(
@@ -176,11 +176,8 @@ fn each_task_is_over_once(lines: &[Line], processes: usize) -> Vec<Task> {
     abandoned
 }
 
-/// A crowded machine may keep a server from being measured; the log then says which.
-#[expect(
-    clippy::print_stderr,
-    reason = "for whoever reads the log of a failed check"
-)]
+/// On a busy machine a server may not be measurable; the log then names it.
+#[expect(clippy::print_stderr, reason = "for the log of a failed check")]
 fn eprintln_abandoned(task: Task, reason: &str) {
     eprintln!("{task:?} was given up: {reason}");
 }
@@ -198,7 +195,7 @@ fn the_report_says_what_was_measured(path: &str, directory: &Path, abandoned: &[
     assert_eq!(results["complete"], true);
     assert_eq!(results["points"].as_array().unwrap().len(), 6);
     assert!(results["sessions"].as_array().unwrap().len() >= 3);
-    // One for each DUT, if something was found for it to start from.
+    // One for each DUT, if a search found its start value.
     let given_up = |of: fn(&Task) -> bool| abandoned.iter().filter(|task| of(task)).count();
     let overloads = given_up(|task| matches!(task, Task::Overload { .. }));
     let soaks = given_up(|task| matches!(task, Task::Soak { .. }));

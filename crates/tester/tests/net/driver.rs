@@ -1,5 +1,5 @@
-//! The authority's program in the driver against the socket authority: frames that are run through the program and
-//! not sent. What it answers, the socket authority answers with the same octets; all else it leaves as it is.
+//! The authority's program in the driver compared with the socket authority: frames are run through the program and not
+//! sent. For its answers, the socket authority gives the same octets; all other frames remain unchanged.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,10 +16,10 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 2, 0xa0];
 const V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 2);
 
-/// Mutated frames, of all zones together.
+/// Number of mutated frames, for all zones together.
 const MUTATED: u64 = 100_000;
 
-/// Numbers that are the same in each run (Steele, Lea and Flood 2014).
+/// Pseudorandom numbers, the same in each run (Steele, Lea and Flood 2014).
 struct Random(u64);
 
 impl Random {
@@ -43,12 +43,12 @@ impl Random {
     }
 }
 
-/// The program and its twin.
+/// The program and a socket authority for comparison.
 struct Both {
     driver: Driver,
     sockets: Authority,
     station: Station,
-    /// What the sockets would have counted of what the program answered.
+    /// Counters that the sockets would have for the program's answers.
     answered: u64,
     zone: ZoneConfig,
 }
@@ -78,7 +78,7 @@ impl Both {
         }
     }
 
-    /// Runs a frame through the program, and what it answers through the twin; says whether it answered.
+    /// Runs a frame through the program and compares its answer with the twin's; returns whether it answered.
     fn compare(&mut self, frame: &[u8]) -> bool {
         let mut out = Vec::new();
         let action = self.driver.run(frame, &mut out).unwrap();
@@ -131,14 +131,14 @@ impl Both {
         assert_eq!((way, hops, is_summed), (back, 64, true), "{out:02x?}");
     }
 
-    /// The program's counts are those of the twin, which was asked for what the program answered and nothing else.
+    /// Asserts that the program's counters equal those of the twin, which received only the answered queries.
     fn compare_counts(&self) {
         let counts = self.driver.counts().unwrap();
         assert_eq!(counts, self.sockets.counts());
         assert_eq!(counts.queries(), self.answered);
     }
 
-    /// A query for a name of the form below the suffix.
+    /// A query for a name that encodes an address, below the suffix.
     fn query(&self, address: Ipv4Addr, rtype: u8, tail: &[u8]) -> Vec<u8> {
         let records = u8::from(!tail.is_empty());
         let head = [0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, records, 15];
@@ -148,7 +148,7 @@ impl Both {
     }
 }
 
-/// Zones that differ in all that the program is told.
+/// Zones that differ in every value of the program's configuration.
 fn zones() -> Vec<Both> {
     let labels = [
         "a".repeat(63),
@@ -194,7 +194,7 @@ const DO_OPT: [u8; 11] = [0, 0, 41, 0xff, 0xff, 7, 0, 0x80, 1, 0, 0];
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn the_common_query_is_answered_in_the_driver_as_by_the_sockets() {
+fn common_query_is_answered_in_the_driver_as_by_the_sockets() {
     let mut random = Random(1);
     for mut both in zones() {
         for _ in 0..500 {
@@ -203,7 +203,7 @@ fn the_common_query_is_answered_in_the_driver_as_by_the_sockets() {
                 for tail in [&[][..], &PLAIN_OPT, &DO_OPT] {
                     let mut query = both.query(address, rtype, tail);
                     (query[0], query[1]) = (random.octet(), random.octet());
-                    // AA, TC and RD, then RA, Z, AD, CD and RCODE: none is looked at.
+                    // AA, TC and RD, then RA, Z, AD, CD and RCODE: all are ignored.
                     (query[2], query[3]) = (random.octet() & 7, random.octet());
                     if random.below(2) == 0 {
                         let name = 13..query.len() - 4 - tail.len();
@@ -225,7 +225,7 @@ fn the_common_query_is_answered_in_the_driver_as_by_the_sockets() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_query_without_checksum_is_answered_over_ipv4_alone() {
+fn query_without_checksum_is_answered_only_over_ipv4() {
     let mut both = Both::new("dns64perf.test.", "0", false);
     let query = both.query(Ipv4Addr::new(10, 0, 0, 1), 28, &PLAIN_OPT);
     let [v4, v6, ..] = ways();
@@ -236,7 +236,7 @@ fn a_query_without_checksum_is_answered_over_ipv4_alone() {
     }
 }
 
-/// Those with something uncommon behind the question.
+/// Queries with an uncommon part after the question.
 fn uncommon_edns(both: &Both, address: Ipv4Addr) -> Vec<(&'static str, Vec<u8>)> {
     let opt = |change: fn(&mut Vec<u8>)| {
         let mut tail = PLAIN_OPT.to_vec();
@@ -266,7 +266,7 @@ fn uncommon_edns(both: &Both, address: Ipv4Addr) -> Vec<(&'static str, Vec<u8>)>
     ]
 }
 
-/// Queries that are not for the program, by what is uncommon about them.
+/// Queries that the program does not answer, with the reason.
 fn uncommon(both: &Both) -> Vec<(&'static str, Vec<u8>)> {
     let address = Ipv4Addr::new(10, 0, 7, 255);
     let plain = |rtype| both.query(address, rtype, &[]);
@@ -310,7 +310,7 @@ fn uncommon(both: &Both) -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn an_uncommon_query_is_passed_on() {
+fn uncommon_query_is_passed_on() {
     for mut both in zones() {
         for (what, query) in uncommon(&both) {
             for way in ways() {
@@ -322,10 +322,10 @@ fn an_uncommon_query_is_passed_on() {
     }
 }
 
-/// What it is called, whether it is one of IPv6, and what it does.
+/// Description, whether it applies to IPv6, and the change.
 type Unusual = (&'static str, bool, fn(&mut Vec<u8>));
 
-/// Changes to a frame with a common query after which it is not for the program.
+/// Changes to a frame with a common query after which the program does not answer it.
 const UNUSUAL: [Unusual; 24] = [
     ("another MAC address", false, |frame| frame[5] ^= 1),
     ("broadcast", false, |frame| frame[..6].fill(0xff)),
@@ -375,14 +375,14 @@ const UNUSUAL: [Unusual; 24] = [
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn an_unusual_frame_is_passed_on() {
+fn unusual_frame_is_passed_on() {
     let mut both = Both::new("dns64perf.test.", "50%", false);
     let query = both.query(Ipv4Addr::new(10, 0, 0, 1), 28, &PLAIN_OPT);
     for (what, is_v6, change) in UNUSUAL {
         let way = ways()[usize::from(is_v6)].clone();
         let mut frame = frame(&way, &query, Checksum::Whole);
         change(&mut frame);
-        // What lies behind has the right lengths and sums, where they can be found.
+        // Corrects the lengths and checksums behind the change, where they can be found.
         finish(&mut frame);
         assert!(!both.compare(&frame), "{what} was answered: {frame:02x?}");
     }
@@ -398,7 +398,7 @@ fn an_unusual_frame_is_passed_on() {
     assert_eq!(both.driver.counts().unwrap(), AuthorityCounts::default());
 }
 
-/// One to three things that are wrong with a frame.
+/// Applies one to three mutations to a frame.
 fn mutate(frame: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..=random.below(3) {
         let at = random.below(frame.len());
@@ -409,7 +409,7 @@ fn mutate(frame: &mut Vec<u8>, random: &mut Random) {
             3 => drop(frame.remove(at)),
             4 if random.below(4) == 0 => frame.truncate(at.max(14)),
             5 => frame[at] ^= 0x20,
-            // In the octets of the query, where most is decided.
+            // In the octets of the query, which matter most.
             6 => {
                 let from = frame.len().saturating_sub(70);
                 let at = from + random.below(frame.len() - from);
@@ -434,14 +434,14 @@ fn mutated_frames_are_answered_as_by_the_sockets_or_passed_on() {
         let mut frame = frame(&random.pick(&ways()), &query, Checksum::Whole);
         mutate(&mut frame, &mut random);
         if random.below(4) > 0 {
-            // Else a sum or a length decides before anything is looked at.
+            // Otherwise a checksum or a length rejects the frame before anything else is read.
             finish(&mut frame);
         }
         if frame.len() >= 14 {
             answered += u64::from(both.compare(&frame));
         }
     }
-    // Many mutations change nothing that matters: case, ID, flags, the number.
+    // Many mutations have no effect: case, ID, flags, the number.
     assert!(
         (MUTATED / 100..MUTATED).contains(&answered),
         "{answered} answered"

@@ -1,5 +1,5 @@
-//! Every plan in `examples/` is run to its end, in a copy that differs in what takes time only: so none
-//! names a server, a cell or a procedure that cannot be had.
+//! Runs every plan in `examples/` to its end, in a copy that is shortened only in what takes time. So no plan names a
+//! server, a cell or a procedure that is unavailable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,8 +15,8 @@ use dns64bench::campaign::tasks::{Task, point_name, points, tasks};
 use crate::machine::{command, in_use, left_behind, turn, with_lab};
 use crate::shortened::{Shortened, shortened};
 
-/// How often a campaign is begun in which something came to nothing for another reason than the Tester's:
-/// a server may come too late on a busy machine, but not each time.
+/// Attempts of a campaign in which a task failed for another reason than the Tester: on a busy machine a server may
+/// start too late, but not every time.
 const ATTEMPTS_MAX: u32 = 3;
 
 fn examples() -> Vec<PathBuf> {
@@ -29,7 +29,7 @@ fn examples() -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_copy_has_the_variants_and_points_of_its_example() {
+fn copy_has_the_variants_and_points_of_its_example() {
     for example in examples() {
         let text = fs::read_to_string(&example).unwrap();
         let whole = Plan::parse("whole.toml", &text).unwrap();
@@ -47,7 +47,7 @@ fn a_copy_has_the_variants_and_points_of_its_example() {
             check.map(|it| (it.durations_ns.len(), it.timeouts_ns.clone()))
         };
         assert_eq!(checked(&copy), checked(&whole));
-        // Core counts of a larger machine become alike.
+        // Core counts of a larger machine are reduced to the same ones.
         let kinds = |plan: &Plan| -> BTreeSet<(String, String)> {
             let described = plan.variants.iter();
             let described = described.map(|it| (it.dut.clone(), it.pacing.to_string()));
@@ -61,7 +61,7 @@ fn a_copy_has_the_variants_and_points_of_its_example() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn every_example_runs_to_its_end_in_a_shorter_copy() {
+fn shortened_copy_of_every_example_runs_to_its_end() {
     let _turn = turn();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
     let _absent = fs::remove_dir_all(&folder);
@@ -92,7 +92,7 @@ fn every_example_runs_to_its_end_in_a_shorter_copy() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A line in the log of a check that passes as well.
+/// Prints a line to the log, for checks that pass too.
 fn tell(line: &str) {
     let _unheard = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
@@ -123,8 +123,8 @@ fn runs_to_its_end(path: &Path) -> Result<(), String> {
     program(&format!("verify {directory_text}"))
 }
 
-/// Runs a command of the program, which has to succeed. One that finds the lab in use waits; a campaign
-/// that had begun goes on then.
+/// Runs a command of the program, which must succeed. If it finds the lab in use, it waits; a campaign that has started
+/// is then resumed.
 fn program(arguments: &str) -> Result<(), String> {
     let directory = arguments.strip_prefix("run --quiet --output ");
     let directory = directory.and_then(|rest| rest.split(' ').next());
@@ -142,8 +142,8 @@ fn program(arguments: &str) -> Result<(), String> {
     }
 }
 
-/// What is no fault of the Tester: tasks that were given up for another reason, and points without a valid
-/// answer. Whether servers keep a rate the machine decides, not whether they answer.
+/// Returns problems that are not faults of the Tester: tasks that were given up for another reason, and points without
+/// a valid answer. Whether servers sustain a rate depends on the machine; whether they answer does not.
 fn judge(path: &Path, directory: &Path) -> Result<Vec<String>, String> {
     let (plan, _) = Plan::load(path).map_err(|error| error.to_string())?;
     let points = points(&plan);
@@ -182,13 +182,13 @@ fn is_of_the_tester(reason: &str) -> bool {
     OURS.iter().any(|start| reason.starts_with(start))
 }
 
-/// What a journal says of the tasks and points of its plan.
+/// Results of the tasks and points of a plan, from its journal.
 #[derive(Default)]
 struct Outcome {
     over: BTreeSet<Task>,
-    /// Points and reasons.
+    /// Points with the reasons for giving them up.
     given_up: Vec<(usize, String)>,
-    /// Valid answers by point, if there was a trial of it.
+    /// Number of valid answers by point, if it had a trial.
     valid: BTreeMap<usize, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Servers that are killed, interrupts and crashes: whose fault it was, and what is left.
+//! Killed servers, interrupts and crashes: the reported cause, and the leftovers.
 
 use dns64bench::lab::process;
 use rustix::process::Signal;
@@ -15,7 +15,7 @@ fn kill(pids: &[u32]) {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_server_that_is_killed_fails_the_trial() {
+fn killed_server_fails_the_trial() {
     let _turn = turn();
     for name in ["dns64d", "unbound"] {
         let run = until("was a server killed before its trial was over", || {
@@ -24,7 +24,7 @@ fn a_server_that_is_killed_fails_the_trial() {
             kill(&underway.servers);
             let run = Run::new(&underway.output());
             assert_accounted(&run.json);
-            // Whatever else disturbed the trial, the end of the DUT is told as that.
+            // Even with other disturbances, the end of the DUT is reported as such.
             run.notes("the DUT ended during the trial").then_some(run)
         });
         assert_ne!(run.text("/outcome"), "passed", "{:#}", run.json);
@@ -37,7 +37,7 @@ fn a_server_that_is_killed_fails_the_trial() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_search_goes_on_with_a_server_that_was_killed() {
+fn search_continues_after_a_server_was_killed() {
     let _turn = turn();
     let (run, ended) = until(
         "did a trial follow that in which a server was killed",
@@ -65,7 +65,7 @@ fn a_search_goes_on_with_a_server_that_was_killed() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn an_authority_that_is_killed_makes_the_trial_invalid() {
+fn killed_authority_makes_the_trial_invalid() {
     let _turn = turn();
     let run = until("was an authority killed before its trial was over", || {
         let underway = Underway::start(
@@ -86,7 +86,7 @@ fn an_authority_that_is_killed_makes_the_trial_invalid() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn an_interrupted_trial_leaves_nothing() {
+fn interrupted_trial_leaves_nothing() {
     let _turn = turn();
     let underway = Underway::start(
         "unbound",
@@ -106,7 +106,7 @@ fn an_interrupted_trial_leaves_nothing() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn after_a_crash_lab_down_leaves_nothing() {
+fn lab_down_after_a_crash_leaves_nothing() {
     let _turn = turn();
     let mut underway = Underway::start(
         "unbound",

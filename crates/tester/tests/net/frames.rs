@@ -1,8 +1,8 @@
-//! Frames of Ethernet with a datagram, and what the kernel's rules say of them.
+//! Ethernet frames with a datagram, and the kernel's rules for them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// From where to where: each a pair.
+/// Source and destination: each field is a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) mac: ([u8; 6], [u8; 6]),
@@ -14,20 +14,20 @@ pub(crate) struct Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checksum {
     Whole,
-    /// Of the pseudo-header alone: the device was to do the rest.
+    /// Covers only the pseudo-header: checksum offload to the device.
     Begun,
     None,
     Wrong,
 }
 
-/// A datagram that a socket would have been given.
+/// A datagram that the kernel would deliver to a socket.
 #[derive(Debug)]
 pub(crate) struct Arrived<'f> {
     pub(crate) way: Way,
     pub(crate) payload: &'f [u8],
     /// TTL or hop limit.
     pub(crate) hops: u8,
-    /// Its checksum is there and whole.
+    /// Whether it has a complete checksum.
     pub(crate) is_summed: bool,
 }
 
@@ -108,7 +108,7 @@ fn sum_ipv4(frame: &mut [u8]) {
     frame[24..26].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Sets lengths and sums of a frame that may have been changed in any way, as if it had been made like that.
+/// Sets the lengths and checksums of a frame after any changes to it.
 pub(crate) fn finish(frame: &mut [u8]) {
     let end = frame.len();
     let (udp_at, is_v4) = match frame.get(12..15) {
@@ -147,7 +147,8 @@ fn v6(frame: &[u8], at: usize) -> IpAddr {
     Ipv6Addr::from(octets).into()
 }
 
-/// The datagram in a frame; or why the kernel gives none of it to a socket, or the program should leave it to the kernel.
+/// Returns the datagram in a frame; or the reason why the kernel would not deliver it to a socket, or why the program
+/// should pass the frame to the kernel.
 pub(crate) fn arrived(frame: &[u8]) -> Result<Arrived<'_>, &'static str> {
     let mac = |at: usize| -> [u8; 6] { frame[at..at + 6].try_into().unwrap() };
     let (ip, udp_at, hops) = match frame.get(12..14).ok_or("no Ethernet header")? {

@@ -1,10 +1,10 @@
-//! Plans with hosts, over OpenSSH: each host is a namespace with an sshd, as `deploy/rehearsal/hosts` makes them.
+//! Plans with hosts, over OpenSSH: each host is a namespace with an sshd, created by `deploy/rehearsal/hosts`.
 //!
-//! - `ground`: the hosts, brought up and taken down; what may be left on them;
+//! - `ground`: creation and removal of the hosts, and the permitted leftovers on them;
 //! - `plans`: the plans;
 //! - `measured`: campaigns that run to their end;
-//! - `broken`: what is killed on the way, and who else wants the hosts;
-//! - `refused`: plans and hosts that nothing is begun with.
+//! - `broken`: processes killed during a campaign, and other users of the hosts;
+//! - `refused`: plans and hosts that are refused.
 
 mod broken;
 mod ground;

@@ -1,5 +1,5 @@
-//! The authority in the driver, in labs: what it answers, what comes to the sockets behind it, what is counted, and that
-//! nothing of it stays.
+//! The authority in the driver, in labs: its answers, the queries that reach the sockets behind it, the counters, and
+//! no leftovers.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -33,7 +33,7 @@ fn host(role: Role) -> Host {
     Setup::ThreeDevice.host(role)
 }
 
-/// Whether an XDP program is attached to the link between DUT and authority, at the end of this role.
+/// Returns whether an XDP program is attached to this role's end of the link between DUT and authority.
 fn has_program(role: Role) -> bool {
     let mut ip = host(role).command(Path::new("ip"), &CpuSet::unrestricted());
     let said = ip
@@ -47,7 +47,7 @@ fn has_program(role: Role) -> bool {
 /// An authority in the lab that answers in the driver.
 struct Served {
     _lab: Lab,
-    /// As the authority advises; the Tester has its own over AF_XDP.
+    /// The program at the far end that the authority recommends; with AF_XDP the Tester attaches its own.
     far: Option<Attached>,
     child: Child,
     at: SocketAddr,
@@ -94,7 +94,7 @@ impl Served {
         }
     }
 
-    /// The answer to a datagram of the DUT's host.
+    /// Returns the answer to a datagram from the DUT's host.
     fn ask(&self, query: &[u8]) -> Vec<u8> {
         let any = if self.at.is_ipv4() {
             "0.0.0.0:0"
@@ -127,7 +127,7 @@ impl Served {
         reply
     }
 
-    /// Datagrams that have come to the sockets of the authority's host.
+    /// Number of datagrams that reached the sockets of the authority's host.
     fn datagrams(&self) -> u64 {
         let pid = self.child.id();
         let v4 = std::fs::read_to_string(format!("/proc/{pid}/net/snmp")).unwrap();
@@ -140,7 +140,7 @@ impl Served {
         v4 + crate::machine::received(pid)
     }
 
-    /// Ends it; returns what it counted.
+    /// Ends it; returns its counters as text.
     fn end(mut self) -> String {
         process::signal(self.child.id(), Signal::INT);
         let mut text = String::new();
@@ -177,7 +177,7 @@ fn query(address: Ipv4Addr, (rtype, class): (u8, u8), tail: &[u8]) -> Vec<u8> {
     [&head, &label(address)[..], &question.concat(), tail].concat()
 }
 
-/// The same engine as behind the sockets.
+/// The same engine as that behind the sockets.
 fn twin() -> Authority {
     Authority::new(ZoneConfig {
         zone: Zone {
@@ -190,7 +190,7 @@ fn twin() -> Authority {
     })
 }
 
-/// What the engine answers.
+/// The answer of the engine.
 fn expected(twin: &mut Authority, query: &[u8], transport: Transport) -> Vec<u8> {
     let mut reply = vec![0; 512];
     let len = twin.answer(query, &mut reply, transport).len;
@@ -201,7 +201,7 @@ fn expected(twin: &mut Authority, query: &[u8], transport: Transport) -> Vec<u8>
 const OPT: [u8; 11] = [0, 0, 41, 4, 0xd0, 0, 0, 0x80, 0, 0, 0];
 const OPT_VERSION_1: [u8; 11] = [0, 0, 41, 4, 0xd0, 0, 1, 0, 0, 0, 0];
 
-/// Asks for what the driver answers, for what it does not, and over TCP; the engine behind it hears the same.
+/// Sends queries that the driver answers, queries that it passes on, and one over TCP; sends the same to the engine.
 fn ask_for_everything(served: &Served, twin: &mut Authority) {
     let mut compare = |query: &[u8]| {
         assert_eq!(
@@ -219,7 +219,7 @@ fn ask_for_everything(served: &Served, twin: &mut Authority) {
     }
     assert_eq!(served.datagrams(), before, "the sockets were asked");
     let address = Ipv4Addr::new(10, 0, 0, 1);
-    // MX, class CH, another version of EDNS.
+    // MX, class CH, an unsupported EDNS version.
     compare(&query(address, (15, 1), &[]));
     compare(&query(address, (1, 3), &[]));
     compare(&query(address, (28, 1), &OPT_VERSION_1));
@@ -261,10 +261,10 @@ fn driver_and_sockets_answer_at_one_address_and_count_together() {
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 
-/// Nothing but its own programs is at the Tester's end of the link: what it asks beforehand goes the way of the trial.
+/// Only the Tester's own programs are attached at its end of the link: its first queries use the path of the trial.
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_self_test_over_af_xdp_has_its_answers_from_the_driver() {
+fn self_test_over_af_xdp_is_answered_by_the_driver() {
     let _turn = turn();
     let mut served = Served::of_names("--self-test", Setup::ThreeDevice.upstream_v4().0, "native");
     served.far = None;
@@ -287,7 +287,7 @@ fn a_self_test_over_af_xdp_has_its_answers_from_the_driver() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_killed_authority_leaves_no_program_attached() {
+fn killed_authority_leaves_no_program_attached() {
     let _turn = turn();
     for mode in MODES {
         let mut served = Served::start(Setup::ThreeDevice.upstream_v4().0, mode);
@@ -301,7 +301,7 @@ fn a_killed_authority_leaves_no_program_attached() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_trial_with_an_authority_in_the_driver_has_its_counts_and_no_times() {
+fn trial_with_an_authority_in_the_driver_has_counts_and_no_times() {
     let _turn = turn();
     for authority in ["in-driver", "in-driver:generic"] {
         for family in ["ipv4", "ipv6"] {
@@ -314,7 +314,7 @@ fn a_trial_with_an_authority_in_the_driver_has_its_counts_and_no_times() {
             assert_eq!(run.text("/conditions/authority"), authority);
             let notes = run.json["conditions"]["notes"].to_string();
             assert!(notes.contains("with an XDP program"), "{notes}");
-            // The times of the few questions that came to the sockets would be told as those of all.
+            // Times of the few queries that reached the sockets would be presented as those of all.
             assert!(run.json["path"].is_null(), "{what}: {:#}", run.json);
             assert!(
                 run.json["authority_sampled"].is_null(),
@@ -328,7 +328,7 @@ fn a_trial_with_an_authority_in_the_driver_has_its_counts_and_no_times() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_self_test_with_an_authority_in_the_driver_accounts_for_each_query() {
+fn self_test_with_an_authority_in_the_driver_accounts_for_each_query() {
     let _turn = turn();
     until("has the authority answered in time", || {
         let run = Run::of("selftest --lab netns --authority in-driver --self-tests 1 -Q 2k -l 1s");
@@ -344,7 +344,7 @@ fn a_self_test_with_an_authority_in_the_driver_accounts_for_each_query() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn what_cannot_be_answered_in_the_driver_is_refused() {
+fn unsupported_configurations_in_the_driver_are_refused() {
     let refused = |mut command: Command| {
         let said = command.output().unwrap();
         assert!(!said.status.success());

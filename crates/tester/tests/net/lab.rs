@@ -23,15 +23,15 @@ use crate::machine::{IN_USE, comm, left_behind, turn, with_lab};
 /// Longer than an answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a server that is being started is given for one answer.
+/// Time limit of a probe while a server starts.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// Brings a lab up, after others that use it.
+/// Creates a lab, once no other process uses it.
 pub(crate) fn up(setup: Setup) -> Lab {
     with_lab(|| Lab::up(setup), in_use).unwrap()
 }
 
-/// Takes the lab down, after others that use it.
+/// Removes the lab, once no other process uses it.
 fn down_after_others() {
     with_lab(down, in_use).unwrap();
 }
@@ -41,12 +41,12 @@ fn in_use<T>(done: &Result<T, LabError>) -> Option<String> {
     error.starts_with(IN_USE).then_some(error)
 }
 
-/// Set for a process of this test binary that holds a lab until it is killed.
+/// Environment variable of a process of this test binary that holds a lab until it is killed.
 const HOLD: &str = "DNS64BENCH_TEST_HOLDS_A_LAB";
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_lab_carries_datagrams_and_leaves_nothing() {
+fn lab_carries_datagrams_and_leaves_nothing() {
     let _turn = turn();
     for setup in [Setup::TwoDevice, Setup::ThreeDevice] {
         let lab = up(setup);
@@ -78,7 +78,7 @@ fn a_lab_carries_datagrams_and_leaves_nothing() {
     }
 }
 
-/// Packets that an interface of a role's host has received so far.
+/// Number of packets received so far at an interface of a role's host.
 fn received(role: Role, interface: &str) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let text = Setup::ThreeDevice.host(role).enter(read).unwrap();
@@ -91,11 +91,11 @@ fn received(role: Role, interface: &str) -> u64 {
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_self_test_goes_over_both_links_of_the_measurement() {
+fn self_test_uses_both_links_of_the_measurement() {
     let _turn = turn();
     let setup = Setup::ThreeDevice;
     let lab = up(setup);
-    // The two ends of each link that queries and answers arrive at.
+    // The ends of each link at which queries and answers arrive.
     let ends = [
         (Role::Dut, "client"),
         (Role::Authority, "upstream"),
@@ -140,7 +140,7 @@ fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_lab_that_is_left_up_is_taken_down_with_its_processes() {
+fn lab_that_is_kept_up_is_removed_with_its_processes() {
     let _turn = turn();
     up(Setup::ThreeDevice).leave_up();
     assert_eq!(leftovers().len(), 3);
@@ -156,7 +156,7 @@ fn a_lab_that_is_left_up_is_taken_down_with_its_processes() {
     down_after_others();
 }
 
-/// Not a test by itself: the process that the next test kills.
+/// Not a test by itself: the next test runs and kills it.
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
 fn holds_a_lab_until_killed() {
@@ -175,7 +175,7 @@ fn holds_a_lab_until_killed() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn after_a_crash_the_lab_is_free_and_cleaned() {
+fn lab_is_free_and_cleaned_after_a_crash() {
     let _turn = turn();
     let mut holder = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "lab::holds_a_lab_until_killed"])
@@ -299,7 +299,7 @@ fn start_authority(setup: Setup) -> Server {
 const A: u16 = 1;
 const AAAA: u16 = 28;
 
-/// Asks the DUT for the AAAA of 10.0.0.`host`.
+/// Queries the DUT for the AAAA of 10.0.0.`host`.
 fn ask(setup: Setup, host: u8, patience: Duration) -> Probe {
     let (address, port) = setup.dut();
     let expected: [u8; 4] = [10, 0, 0, host];
@@ -316,7 +316,7 @@ fn ask(setup: Setup, host: u8, patience: Duration) -> Probe {
     }
 }
 
-/// One query of the Measurer; the reply must be for it and without an error.
+/// Sends one query of the Measurer; the reply must match it and have no error.
 fn query(
     setup: Setup,
     target: &str,

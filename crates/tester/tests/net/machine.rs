@@ -1,5 +1,4 @@
-//! The program on a machine that others use as well: there is one lab for all, so whoever finds it
-//! in use waits.
+//! The program on a shared machine: there is only one lab, so a test that finds it in use waits.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -19,29 +18,29 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
 
 const MINUTE: Nanos = 60 * SECOND;
 
-/// How long somebody else may have the lab before a test gives up.
+/// Longest wait for a lab that another process uses.
 const LAB_MAX: Nanos = 15 * MINUTE;
 
-/// How long other runs of these tests may take: all of theirs may come first.
+/// Longest wait for other runs of these tests, all of which may come first.
 const TURN_MAX: Nanos = 60 * MINUTE;
 
-/// Whoever runs these tests has this file's lock during each of them.
+/// Each of these tests holds the lock of this file.
 const TURN: &str = "/run/dns64bench/test.lock";
 
-/// Whoever uses the lab has this file's lock; it says who.
+/// Lock file of the lab; it names the holder.
 const LAB: &str = "/run/dns64bench/lab.lock";
 
-/// What a Tester says that has found the lab in use.
+/// Message of a Tester that finds the lab in use.
 pub(crate) const IN_USE: &str = "the lab is in use by";
 
-/// Waits for this test's turn among those of all processes; it ends with the guard.
+/// Waits for the turn of this test among those of all processes; the turn ends with the guard.
 pub(crate) fn turn() -> File {
     fs::create_dir_all("/run/dns64bench").unwrap();
     locked(Path::new(TURN), TURN_MAX)
 }
 
-/// A file whose lock is held; who has it is told meanwhile.
-#[expect(clippy::print_stderr, reason = "for whoever waits as well")]
+/// Locks a file; prints its holder while it waits.
+#[expect(clippy::print_stderr, reason = "for a person who waits")]
 fn locked(path: &Path, limit: Nanos) -> File {
     let mut options = File::options();
     let mut file = options
@@ -74,8 +73,8 @@ fn locked(path: &Path, limit: Nanos) -> File {
     file
 }
 
-/// Does `attempt` until it did not find the lab in use, as `holder` tells from what came of it.
-#[expect(clippy::print_stderr, reason = "for whoever waits as well")]
+/// Repeats `attempt` while it finds the lab in use; `holder` gets this from the result.
+#[expect(clippy::print_stderr, reason = "for a person who waits")]
 pub(crate) fn with_lab<T>(
     mut attempt: impl FnMut() -> T,
     holder: impl Fn(&T) -> Option<String>,
@@ -95,32 +94,32 @@ pub(crate) fn with_lab<T>(
     }
 }
 
-/// The namespaces that a lab has left; nobody else has a lab meanwhile.
+/// Namespaces that a lab has left; no other process has a lab meanwhile.
 pub(crate) fn left_behind() -> Vec<String> {
     let _nobody_else = locked(Path::new(LAB), LAB_MAX);
     leftovers()
 }
 
-/// The program with these words as arguments.
+/// Builds a command of the program with these arguments.
 pub(crate) fn command(arguments: &str) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(arguments.split_whitespace());
     command
 }
 
-/// Runs a command of the program to its end, after others that use the lab.
+/// Runs a command of the program to its end, once no other process uses the lab.
 pub(crate) fn output(mut command: Command) -> Output {
     with_lab(|| command.output().unwrap(), in_use)
 }
 
-/// What a program that has found the lab in use said.
+/// Message of a program that found the lab in use.
 pub(crate) fn in_use(output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let line = said.lines().find(|line| line.contains(IN_USE))?;
     (output.status.code() == Some(4)).then(|| line.to_owned())
 }
 
-/// What one run of the program left.
+/// Result of a run of the program.
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
     pub(crate) json: Value,
@@ -154,21 +153,21 @@ impl Run {
             .unwrap_or_else(|| panic!("no {pointer} in {:#}", self.json))
     }
 
-    /// Whether the notes of the trial say so.
+    /// Returns whether the notes of the trial contain this text.
     pub(crate) fn notes(&self, what: &str) -> bool {
         self.json["notes"].to_string().contains(what)
     }
 }
 
-/// A measurement under way, which is ended with the test at the latest.
+/// A running measurement, which is ended with the test at the latest.
 pub(crate) struct Underway {
     child: Child,
-    /// The processes of its DUT.
+    /// Processes of its DUT.
     pub(crate) servers: Vec<u32>,
 }
 
 impl Underway {
-    /// Returns once the DUT, which is `server`, is in the midst of a trial: more queries have come
+    /// Starts the measurement and waits until a trial of the DUT `server` is in progress: it has received more queries
     /// than any probe sends.
     pub(crate) fn start(server: &str, arguments: &str) -> Self {
         let begin = || Self::begin(server, arguments);
@@ -204,14 +203,14 @@ impl Underway {
         self.child.id()
     }
 
-    /// Processes that the measurement has started whose name begins so.
+    /// Processes of the measurement whose names begin with `name`.
     pub(crate) fn processes(&self, name: &str) -> Vec<u32> {
         let mut pids = process::tree(self.pid());
         pids.retain(|&pid| comm(pid).starts_with(name));
         pids
     }
 
-    /// Kills it without a chance to clean up.
+    /// Kills it with SIGKILL, so that it cannot clean up.
     pub(crate) fn crash(&mut self) {
         process::kill(&mut self.child);
     }
@@ -239,13 +238,13 @@ impl Drop for Underway {
     }
 }
 
-/// Name of a running process; empty when there is none.
+/// Name of a running process; empty if there is none.
 pub(crate) fn comm(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim().to_owned()
 }
 
-/// Datagrams over IPv6 that have come to the network of this process.
+/// Number of IPv6 datagrams received in the network of this process.
 pub(crate) fn received(pid: u32) -> u64 {
     let counters = fs::read_to_string(format!("/proc/{pid}/net/snmp6")).unwrap_or_default();
     counters
@@ -255,7 +254,7 @@ pub(crate) fn received(pid: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// Those of the processes that are still there.
+/// Returns those of the processes that still run.
 pub(crate) fn alive(pids: &[u32]) -> Vec<u32> {
     let exists = |pid: &&u32| Path::new(&format!("/proc/{pid}/exe")).exists();
     pids.iter().filter(exists).copied().collect()

@@ -1,24 +1,23 @@
-//! The program on a real kernel: servers, namespaces, and the ways in which they end. Needs root
-//! and the DUT programs.
+//! The program on a real kernel: servers, namespaces, and their ends. Needs root and the DUT programs.
 //!
-//! A real clock runs while others use the machine. So nothing here asks for a speed or for a trial
-//! that passes: what is asserted is what load cannot change, see `accounts`. Where a test needs
-//! something to happen first, it tries for minutes and then says that the machine is too busy.
+//! A real clock runs while others use the machine. So no test asserts a speed or a trial that passes, only values that
+//! load cannot change, see `accounts`. A test that needs an event first tries for minutes and then fails with the
+//! message that the machine is too busy.
 //!
 //! - `lab`: namespaces, links, and servers in them;
 //! - `servers`: trials and searches with each server;
-//! - `faults`: servers that are killed, interrupts and crashes;
+//! - `faults`: killed servers, interrupts and crashes;
 //! - `driver`: the authority's program in the driver, frame by frame (`frames`);
-//! - `in_driver`: that program in labs, and what is left of it;
-//! - `ways`: ways to spoil a trial, and whose fault it is said to be; `spoil`: how;
-//! - `users`: what users call: `demo`, `lab`, profiles of their own, no root;
+//! - `in_driver`: that program in labs, and its leftovers;
+//! - `ways`: disturbances of a trial, and the reported cause; `spoil`: their implementation;
+//! - `users`: functions for users: `demo`, `lab`, custom profiles, no root;
 //! - `campaign`: a campaign, killed twice on the way;
-//! - `examples`: each plan of `examples/` to its end, in a copy that takes seconds (`shortened`);
-//! - `signature`: journals that are signed with keys of OpenSSH;
+//! - `examples`: each plan of `examples/`, run to its end in a copy that takes seconds (`shortened`);
+//! - `signature`: journals signed with OpenSSH keys;
 //! - `sources`: queries from each address of a prefix, by sockets and over AF_XDP;
 //! - `agent`: an agent over OpenSSH;
 //! - `hosts`: campaigns over several hosts, which are namespaces with an sshd each;
-//! - `machine`: one lab for all, and processes in it.
+//! - `machine`: the shared lab, and processes in it.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 

@@ -13,18 +13,18 @@ use crate::machine::{Run, command, left_behind, turn};
 /// Queries of a trial.
 pub(crate) const QUERIES: u64 = 1000;
 
-/// Queries that the Tester sends by itself, to see whether the DUT is there.
+/// Largest number of the Tester's own queries, which check whether the DUT answers.
 const PROBES: u64 = 20;
 
-/// No server asks again before this: Knot Resolver waits 20 ms longer than answers have taken so far
+/// No server retries earlier: Knot Resolver waits 20 ms longer than the previous response times
 /// (`MINIMAL_TIMEOUT_ADDITION` of its selection.h), Unbound 50 ms (`RTT_MIN_TIMEOUT`).
 const RETRY_NS: Nanos = SECOND / 50;
 
-/// No server asks more often for one query: `max-sent-count` of unbound.conf(5).
+/// No server sends more upstream queries for one query: `max-sent-count` of unbound.conf(5).
 const TRIES_MAX: u64 = 32;
 
-/// One trial of a server that does what it should: whatever it has answered is right, and if the
-/// trial says nothing, then because others used the machine. Some queries were answered in time.
+/// Runs one trial of a correct server: all its answers are valid, and the trial is invalid only if others disturbed it.
+/// Some queries were answered in time.
 pub(crate) fn trial(arguments: &str) -> Run {
     until("has a server answered in time", || {
         let run = Run::of(&format!(
@@ -35,7 +35,7 @@ pub(crate) fn trial(arguments: &str) -> Run {
         assert_accounted(json);
         assert_eq!(run.number("/queries_due"), QUERIES);
         let others = ["wrong", "empty", "truncated"].map(|class| answers(json, class));
-        // A DUT that gives its authority up makes an AAAA where there is one, or answers without any.
+        // A DUT that considers its authority down synthesises an AAAA for a name that has one, or answers without any.
         let because = json["invalid_because"].as_str().unwrap_or_default();
         if others != [0; 3] && because.starts_with("the authority ") && is_disturbed(json) {
             return None;
@@ -47,12 +47,12 @@ pub(crate) fn trial(arguments: &str) -> Run {
     })
 }
 
-/// How many queries a server may have asked its authority for more than once: those that had no
-/// answer when the first server asks again.
+/// Largest number of queries for which a server may have retried at its authority: those without an answer at the
+/// earliest retry.
 fn slow(run: &Run) -> u64 {
     let unanswered = run.number("/queries_sent") - answered(run);
     if !run.json["notes"].as_array().unwrap().is_empty() {
-        // The server was restarted, or has lost what it was asked beforehand.
+        // The server was restarted, or lost the names that were queried beforehand.
         return QUERIES;
     }
     let within = |percentile: &str| run.number(&format!("/rtt_ns/{percentile}")) < RETRY_NS;
@@ -61,13 +61,13 @@ fn slow(run: &Run) -> u64 {
     unanswered + (QUERIES * beyond.map_or(1000, |(_, permille)| permille)).div_ceil(1000)
 }
 
-/// Queries whose answers have come, be it too late.
+/// Number of answered queries, late ones included.
 fn answered(run: &Run) -> u64 {
     answers(&run.json, "valid") + answers(&run.json, "late")
 }
 
-/// The authority was asked for `expected` names: no fewer than those that were answered, and more
-/// often only as far as queries waited for so long that a server asks again.
+/// Asserts that the authority received `expected` queries: at least those that were answered, and more only for queries
+/// that waited long enough for a retry.
 pub(crate) fn assert_asked(run: &Run, rtype: &str, expected: u64, what: &str) {
     let asked = run.number(&format!("/authority/{rtype}"));
     let least = (expected + answered(run)).saturating_sub(QUERIES);
@@ -79,7 +79,7 @@ pub(crate) fn assert_asked(run: &Run, rtype: &str, expected: u64, what: &str) {
     );
 }
 
-/// Names of the built-in servers of a role that are installed.
+/// Names of the installed built-in servers of a role.
 fn installed_as(role: ProfileRole) -> Vec<&'static str> {
     built_in_names()
         .filter(|name| {
@@ -89,12 +89,12 @@ fn installed_as(role: ProfileRole) -> Vec<&'static str> {
         .collect()
 }
 
-/// Names of the built-in DNS64 servers that are installed.
+/// Names of the installed built-in DNS64 servers.
 fn installed() -> Vec<&'static str> {
     installed_as(ProfileRole::Dut)
 }
 
-/// Names of the built-in authorities that are installed.
+/// Names of the installed built-in authorities.
 fn authorities() -> Vec<&'static str> {
     let installed = installed_as(ProfileRole::Authority);
     for expected in [
@@ -112,12 +112,12 @@ fn authorities() -> Vec<&'static str> {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_server_in_a_lab_is_asked_twice_for_each_query() {
+fn server_in_a_lab_sends_two_queries_for_each_query() {
     let _turn = turn();
     let run = trial("--dut unbound");
     assert_asked(&run, "aaaa", QUERIES, "unbound");
     assert_asked(&run, "a", QUERIES, "unbound");
-    // No name that was answered was answered without its questions, and those were timed.
+    // Every answered name was queried at the authority, and these queries were timed.
     let names = |key: &str| run.number(&format!("/path/answered/{key}"));
     assert_eq!(names("names"), answers(&run.json, "valid"));
     for never in ["unasked", "aaaa_only", "untimed"] {
@@ -131,7 +131,7 @@ fn a_server_in_a_lab_is_asked_twice_for_each_query() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn every_installed_server_answers_right() {
+fn every_installed_server_answers_correctly() {
     let _turn = turn();
     let servers = installed();
     for expected in ["dns64d", "unbound"] {
@@ -148,7 +148,7 @@ fn every_installed_server_answers_right() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn names_with_an_aaaa_of_their_own_are_asked_for_once() {
+fn names_with_an_aaaa_record_are_queried_once() {
     let _turn = turn();
     for name in installed() {
         let run = trial(&format!("--dut {name} --aaaa-share 50%"));
@@ -159,13 +159,13 @@ fn names_with_an_aaaa_of_their_own_are_asked_for_once() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn the_cached_share_does_not_reach_the_authority() {
+fn cached_share_does_not_reach_the_authority() {
     let _turn = turn();
     for name in installed() {
         if !Profile::built_in(name).unwrap().caches {
             continue;
         }
-        // Which names are repeated is the Tester's part: two servers show it.
+        // The Tester selects the repeated names: two servers suffice to show it.
         let patterns: &[&str] = match name {
             "dns64d" | "unbound" => &["one-name", "stack:100", "window:500", "zipf:500,0.9"],
             _ => &["one-name"],
@@ -181,7 +181,7 @@ fn the_cached_share_does_not_reach_the_authority() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn an_ipv6_upstream_is_asked_as_an_ipv4_one_is() {
+fn ipv6_upstream_is_used_like_an_ipv4_upstream() {
     let _turn = turn();
     for name in ["dns64d", "unbound"] {
         let run = trial(&format!("--dut {name} --upstream-family ipv6"));
@@ -192,7 +192,7 @@ fn an_ipv6_upstream_is_asked_as_an_ipv4_one_is() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn two_devices_are_enough_for_a_trial() {
+fn two_devices_suffice_for_a_trial() {
     let _turn = turn();
     for name in ["dns64d", "unbound"] {
         let run = trial(&format!("--dut {name} --setup two-device"));
@@ -209,15 +209,15 @@ fn nsd_is_an_authority_and_a_server_is_restarted() {
             "--dut {name} --authority nsd --namespace 10.0.0.0/16 --restart"
         ));
         assert_eq!(run.text("/conditions/authority"), "nsd");
-        // Only the built-in authority counts.
+        // Only the built-in authority has counters.
         assert_eq!(run.json["authority"], Value::Null);
     }
 }
 
-/// A sample of the zone is compared at each start, so that a run that has begun had the right zone.
+/// A sample of the zone is compared at each start, so a run that has started had the correct zone.
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn every_installed_authority_answers_a_self_test_and_a_dut_right() {
+fn every_installed_authority_answers_a_self_test_and_a_dut_correctly() {
     let _turn = turn();
     for name in authorities() {
         until("has an authority answered in time", || {
@@ -237,13 +237,13 @@ fn every_installed_authority_answers_a_self_test_and_a_dut_right() {
                 .find(|trial| answers(trial, "valid") > 0)
                 .map(drop)
         });
-        // FakeDNS draws by lot which names have an AAAA record.
+        // FakeDNS chooses the names with an AAAA record at random.
         let share = if name == "fakedns" { "0" } else { "50%" };
         let run = trial(&format!(
             "--dut unbound --authority {name} --aaaa-share {share}"
         ));
         assert_eq!(run.text("/conditions/authority"), name);
-        // No flag says how many names: 1000 and the 64 that are reserved need 2^11.
+        // Without a flag for the number of names, 1000 and the 64 reserved ones need 2^11.
         let names = run.text("/conditions/namespace");
         assert!(names.starts_with("10.0.0.0/21, "), "{name}: {names}");
     }
@@ -280,10 +280,10 @@ fn both_forms_of_a_zone_are_the_same_zone_to_bind() {
     assert_eq!(master, records("generate"));
 }
 
-/// Whether it certifies the Tester, the machine decides.
+/// Whether it certifies the Tester depends on the machine.
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_self_test_runs_at_220_per_cent_and_certifies_what_it_passed() {
+fn self_test_runs_at_220_per_cent_and_certifies_the_passed_rate() {
     let _turn = turn();
     let run = Run::of("selftest --lab netns -Q 1k -l 1s");
     let trials = run.json["trials"].as_array().unwrap();
@@ -306,11 +306,11 @@ fn a_self_test_runs_at_220_per_cent_and_certifies_what_it_passed() {
     }
 }
 
-/// Past the kernel the counters of both hosts stand still; still each query is accounted for, and none placed with
-/// the Tester that was answered.
+/// With AF_XDP the kernel counters of both hosts do not change. Still, each query is accounted for, and no answered
+/// query is attributed to the Tester.
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_self_test_over_af_xdp_accounts_for_every_query() {
+fn self_test_over_af_xdp_accounts_for_every_query() {
     let _turn = turn();
     until("has an authority answered in time", || {
         let run = Run::of("selftest --lab netns --backend xdp --self-tests 1 -Q 1k -l 1s");
@@ -330,10 +330,10 @@ fn a_self_test_over_af_xdp_accounts_for_every_query() {
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 
-/// The DUT's sockets stay the kernel's.
+/// The DUT's sockets remain those of the kernel.
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_dut_is_measured_over_af_xdp() {
+fn dut_is_measured_over_af_xdp() {
     let _turn = turn();
     let run = trial("--dut dns64d --backend xdp");
     assert_eq!(run.text("/backend"), "xdp");
@@ -343,7 +343,7 @@ fn a_dut_is_measured_over_af_xdp() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_search_stops_at_the_rate_that_was_asked_for() {
+fn search_stops_at_the_requested_rate() {
     let _turn = turn();
     let run = until("was the Tester certified", || {
         let run = Run::of("search --lab netns --dut unbound -l 1s --max-rate 2k");

@@ -1,5 +1,4 @@
-//! Copies of plans that take seconds instead of days: with less of what takes time, and everything else
-//! as it is.
+//! Copies of plans that take seconds instead of days: only parameters that determine the time are reduced.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +11,15 @@ use toml::{Table, Value};
 pub(crate) struct Shortened {
     /// TOML.
     pub(crate) text: String,
-    /// Its DUTs that no Debian package has and that are not installed: not in the copy.
+    /// DUTs of the plan that are omitted, because they have no Debian package and are not installed.
     pub(crate) left_out: Vec<String>,
-    /// How many it has.
+    /// Number of DUTs in the copy.
     pub(crate) duts: usize,
 }
 
-/// Changes durations, runs, rates, numbers of names and cores, and leaves out DUTs that are not to be
-/// had here. The namespace becomes what the plan takes by itself for trials of this length. Timeouts
-/// stay: waiting for answers that come takes no time, and delays of authorities have to fit in.
+/// Reduces durations, runs, rates, and numbers of names and cores, and omits DUTs that are not available here. The
+/// namespace becomes the plan's default for trials of this length. Timeouts stay unchanged: waiting for answers that
+/// arrive takes no time, and the delays of authorities must fit.
 pub(crate) fn shortened(text: &str) -> Shortened {
     let mut plan: Table = text.parse().unwrap();
     let tester = table(&mut plan, "tester");
@@ -68,7 +67,7 @@ pub(crate) fn shortened(text: &str) -> Shortened {
     }
 }
 
-/// The name of a DUT's program, or of its authority's, that is neither installed nor in a package.
+/// Name of a DUT's program, or of its authority's, that is neither installed nor in a package.
 fn not_to_be_had(dut: &Table) -> Option<String> {
     let names = ["profile", "authority"].map(|key| dut.get(key).and_then(Value::as_str));
     let mut profiles = names
@@ -77,7 +76,7 @@ fn not_to_be_had(dut: &Table) -> Option<String> {
         .filter(|name| *name != "built-in");
     profiles.find_map(|name| {
         let profile = Profile::load(name).unwrap();
-        // dns64d has no package either, but these tests come with it.
+        // dns64d has no package either, but is built with these tests.
         let packaged = profile.package.is_some() || name == "dns64d";
         (!packaged && profile.program(None).is_err()).then(|| name.to_owned())
     })
@@ -92,7 +91,7 @@ fn set(table: &mut Table, key: &str, value: impl Into<Value>) {
     table.insert(key.to_owned(), value.into());
 }
 
-/// Changes one value or each of a list; of values that become alike the first stays.
+/// Changes one value or each value of a list; of values that become equal the first stays.
 fn each(table: &mut Table, key: &str, change: impl Fn(&str) -> String) {
     let change = |value: &Value| match value {
         Value::String(text) => change(text),
@@ -110,7 +109,7 @@ fn each(table: &mut Table, key: &str, change: impl Fn(&str) -> String) {
     }
 }
 
-/// The CPUs that a machine with two has as well. Without a single one the choice is the plan's.
+/// Keeps the CPUs that a machine with two has as well. If none remains, the choice is the plan's.
 fn fit_cores(table: &mut Table, key: &str) {
     each(table, key, |text| {
         let cpus: CpuSet = text.parse().unwrap();
@@ -145,17 +144,17 @@ fn shorter_trial(length: &str) -> String {
     format!("{}ms", part_ms.max(1))
 }
 
-/// Trials of 60 s become as much shorter.
+/// Divisor of the duration of trials of 60 s.
 const PART: u64 = 256;
 
 const TRIAL: &str = "100ms";
 
-/// The shortest that a plan may have.
+/// The shortest duration that a plan may have.
 const SOAK: &str = "1s";
 
 const REST: &str = "20ms";
 
-/// Every server keeps it on a machine that others use as well.
+/// A rate that every server sustains on a shared machine.
 const RATE_QPS: i64 = 1000;
 
 const CPUS: usize = 2;

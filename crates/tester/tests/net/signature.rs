@@ -1,4 +1,4 @@
-//! Journals that are signed, by the program that signs.
+//! Signed journals, tested with the program that signs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use dns64bench::campaign::record::{Environment, Record};
 
 use crate::machine::PROGRAM;
 
-/// A key of somebody, and the file that allows this key alone to sign.
+/// Creates a key, and the file of allowed signers with this key alone.
 fn key(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
     let (key, allowed) = (dir.join(name), dir.join(format!("{name}.allowed")));
     let made = Command::new("ssh-keygen")
@@ -26,7 +26,7 @@ fn key(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
     (key, allowed)
 }
 
-/// A campaign of which nothing was measured, with its report.
+/// A campaign without measurements, with its report.
 fn campaign(dir: &Path) -> PathBuf {
     let campaign = dir.join("campaign");
     let beginning = Beginning {
@@ -59,7 +59,7 @@ fn report(campaign: &Path) {
     assert_eq!(made.status.code(), Some(0), "{made:?}");
 }
 
-/// Exit code and all that is said.
+/// Exit code and all output.
 fn verify(campaign: &Path, option: Option<(&str, &Path)>) -> (Option<i32>, String) {
     let mut command = Command::new(PROGRAM);
     command.arg("verify").arg(campaign);
@@ -73,7 +73,7 @@ fn verify(campaign: &Path, option: Option<(&str, &Path)>) -> (Option<i32>, Strin
 
 #[test]
 #[ignore = "needs ssh-keygen: run by .ci/run net"]
-fn a_signature_tells_who_signed_this_journal() {
+fn signature_identifies_the_signer_of_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let campaign = campaign(dir.path());
     let (alice, alices) = key(dir.path(), "alice");
@@ -99,18 +99,18 @@ fn a_signature_tells_who_signed_this_journal() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("journal.jsonl.sig is not checked"), "{said}");
 
-    // A key that signed and is nobody's.
+    // A signature by a key that is not allowed.
     let (code, said) = check(&bobs);
     assert_eq!(code, Some(3), "{said}");
     assert!(
         said.contains("the journal was signed with ED25519 key SHA256:"),
         "{said}"
     );
-    // No key at all.
+    // A missing key.
     let (code, said) = verify(&campaign, Some(("--sign", &dir.path().join("nobody"))));
     assert_eq!(code, Some(2), "{said}");
 
-    // The journal goes on.
+    // The journal continues.
     let (mut journal, _, _) = Journal::resume(&campaign).unwrap();
     append_session(&mut journal);
     drop(journal);
@@ -125,7 +125,7 @@ fn a_signature_tells_who_signed_this_journal() {
 
 #[test]
 #[ignore = "needs ssh-keygen: run by .ci/run net"]
-fn what_is_not_verified_is_not_signed() {
+fn unverified_campaign_is_not_signed() {
     let dir = tempfile::tempdir().unwrap();
     let campaign = campaign(dir.path());
     let (alice, _) = key(dir.path(), "alice");

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::accounts::{answers, assert_accounted};
 use crate::machine::{PROGRAM, turn};
 
-/// The Tester's namespace and the server's, with a veth pair between them; removed when dropped.
+/// The namespaces of the Tester and of the server, with a veth pair between them; removed when dropped.
 struct Pair([String; 2]);
 
 const SERVER: [&str; 2] = ["2001:2:0:77::2", "198.19.77.2"];
@@ -32,7 +32,8 @@ impl Pair {
         for end in &pair.0 {
             ip(&format!("netns add {end}"));
             ip(&format!("-n {end} link set lo up"));
-            // Addresses are usable at once, link-local ones included: neighbours are asked for from those.
+            // Addresses are usable at once, link-local ones included, because these are the sources of neighbour
+            // solicitations.
             ip(&format!(
                 "netns exec {end} sysctl -qw net.ipv6.conf.default.accept_dad=0"
             ));
@@ -48,13 +49,13 @@ impl Pair {
         pair
     }
 
-    /// Makes a prefix the Tester's, and tells the server the way to it.
+    /// Assigns a prefix to the Tester and routes it on the server.
     fn route(&self, prefix: &str, via: &str) {
         ip(&format!("-n {} route add local {prefix} dev lo", self.0[0]));
         ip(&format!("-n {} route add {prefix} via {via}", self.0[1]));
     }
 
-    /// Runs the Tester toward a server of these names, and tells who asked that.
+    /// Runs the Tester against a server at this address; returns the source addresses of the queries as well.
     fn trial(&self, server: &str, line: &str, json: &Path) -> (Output, BTreeSet<IpAddr>) {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -91,7 +92,7 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {error}");
 }
 
-/// Answers as an authority in self-test mode does, and notes who asks.
+/// Answers like an authority in self-test mode, and records the source addresses.
 fn serve(at: SocketAddr, over: &AtomicBool) -> BTreeSet<IpAddr> {
     let mut authority = Authority::new(ZoneConfig {
         zone: Zone::default(),
@@ -115,7 +116,8 @@ fn serve(at: SocketAddr, over: &AtomicBool) -> BTreeSet<IpAddr> {
     peers
 }
 
-/// Two trials, of IPv6 and IPv4: each address of the prefix asks, and each query is answered.
+/// Runs two trials, over IPv6 and IPv4: asserts that each address of the prefix sends queries, and that each query is
+/// answered.
 fn each_address_asks(backend: &str, threads: usize) {
     let _turn = turn();
     let pair = Pair::new(backend);
@@ -149,19 +151,19 @@ fn each_address_asks(backend: &str, threads: usize) {
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn each_address_of_a_prefix_asks_and_is_answered_by_sockets() {
+fn each_address_of_a_prefix_is_used_and_answered_by_sockets() {
     each_address_asks("socket", 2);
 }
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn each_address_of_a_prefix_asks_and_is_answered_over_af_xdp() {
+fn each_address_of_a_prefix_is_used_and_answered_over_af_xdp() {
     each_address_asks("xdp", 1);
 }
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_prefix_that_is_not_local_is_refused_with_the_remedy() {
+fn prefix_that_is_not_local_is_refused_with_the_remedy() {
     let pair = Pair::new("none");
     let dir = tempfile::tempdir().unwrap();
     let line = "--local 2001:2:0:79::/120 -Q 1k -l 1s --aaaa-share 1 --uncertified";

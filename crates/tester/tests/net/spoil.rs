@@ -1,4 +1,4 @@
-//! What can go wrong around a trial, made to go wrong: undone when the guard is dropped.
+//! Disturbances of a trial, which end when their guard is dropped.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,17 +11,17 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pid
 
 use crate::machine::Underway;
 
-/// Ends what spoils a trial.
+/// Ends a disturbance when dropped.
 pub(crate) type Guard = Box<dyn std::any::Any>;
 
 const MS: Nanos = 1_000_000;
 
-/// Nothing to be undone: it ends with the lab, or with the process.
+/// No action: the disturbance ends with the lab, or with the process.
 fn none() -> Guard {
     Box::new(())
 }
 
-/// Stops processes for so long, again and again with a pause of as long.
+/// Stops processes repeatedly for this time, with pauses of the same length.
 fn stop(pids: &[u32], span_ns: Nanos, times: usize) {
     for _ in 0..times {
         let each = |signal| pids.iter().for_each(|pid| process::signal(*pid, signal));
@@ -44,7 +44,7 @@ pub(crate) fn stop_authority(underway: &Underway, span_ms: u64, times: usize) ->
     none()
 }
 
-/// A process that is ended with the guard.
+/// A process that ends with the guard.
 struct Loop(Child);
 
 impl Drop for Loop {
@@ -60,7 +60,7 @@ pub(crate) fn busy_loop(core: &str) -> Guard {
     Box::new(Loop(command.spawn().unwrap()))
 }
 
-/// A link end that sends at most so many bits in a second, with a queue of so many octets.
+/// Limits the rate of a link end, with a queue of this many octets.
 pub(crate) fn limit(host: &str, link: &str, rate: &str, queue: &str) -> Guard {
     let words = format!(
         "-n dns64bench-{host} qdisc add dev {link} root tbf rate {rate} burst 2000 limit {queue}"
@@ -69,12 +69,12 @@ pub(crate) fn limit(host: &str, link: &str, rate: &str, queue: &str) -> Guard {
         .args(words.split(' '))
         .stderr(Stdio::null())
         .status();
-    // The trial can be over by now.
+    // The trial may already be over.
     let _ = status.unwrap();
     none()
 }
 
-/// A link end that loses every thousandth of the UDP datagrams that leave, or that arrive.
+/// Drops every thousandth UDP datagram that leaves a link end, or that arrives there.
 pub(crate) fn lose(host: &str, link: &str, way: &str) -> Guard {
     let rules = format!(
         "table netdev spoil {{\nchain c {{\ntype filter hook {way} device \"{link}\" priority 0\n\
@@ -101,12 +101,12 @@ pub(crate) fn lose(host: &str, link: &str, way: &str) -> Guard {
     none()
 }
 
-/// A cgroup of the test's own, which is removed with the guard.
+/// A cgroup of the test, removed with the guard.
 struct Group(PathBuf);
 
 impl Group {
-    /// With this controller. Version 1 has a hierarchy for each; in version 2 the one for all may have to hand the
-    /// controller down.
+    /// Creates a cgroup with this controller. Version 1 has a hierarchy for each controller; in version 2 the root may
+    /// have to delegate it first.
     fn with(controller: &str) -> (Self, bool) {
         let root = Path::new("/sys/fs/cgroup");
         let is_old = root.join(controller).is_dir();
@@ -135,12 +135,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It can be removed when the process in it is gone for good.
+        // It can be removed once its process has ended.
         process::wait_until(5_000_000_000, || fs::remove_dir(&self.0).is_ok());
     }
 }
 
-/// Half of a core for the Tester, in periods of so many microseconds.
+/// Limits the Tester to half of a core, in periods of this many microseconds.
 pub(crate) fn quota(underway: &Underway, period_us: u64) -> Guard {
     let (group, is_old) = Group::with("cpu");
     let half_us = period_us / 2;
@@ -154,7 +154,7 @@ pub(crate) fn quota(underway: &Underway, period_us: u64) -> Guard {
     Box::new(group)
 }
 
-/// Memory for hardly more than the Tester touches newly.
+/// Limits the memory of the Tester to little more than it newly touches.
 pub(crate) fn little_memory(underway: &Underway) -> Guard {
     let (group, is_old) = Group::with("memory");
     let file = if is_old {
@@ -167,7 +167,7 @@ pub(crate) fn little_memory(underway: &Underway) -> Guard {
     Box::new(group)
 }
 
-/// The least receive buffer that the kernel gives, for every UDP socket of the Tester.
+/// Sets the smallest receive buffer that the kernel allows on every UDP socket of the Tester.
 pub(crate) fn tiny_buffers(underway: &Underway) -> Guard {
     let pid = i32::try_from(underway.pid()).unwrap();
     let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
@@ -176,7 +176,7 @@ pub(crate) fn tiny_buffers(underway: &Underway) -> Guard {
         let is_socket = fs::read_link(entry.path())
             .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
         let fd = entry.file_name().to_string_lossy().parse().unwrap();
-        // The trial can have closed it by now.
+        // The trial may already have closed it.
         if let (true, Ok(socket)) = (
             is_socket,
             pidfd_getfd(&process, fd, PidfdGetfdFlags::empty()),

@@ -1,4 +1,4 @@
-//! What users call: `demo`, `lab`, profiles of their own, and without root.
+//! Functions for users: `demo`, `lab`, custom profiles, and use without root.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::machine::{PROGRAM, Run, command, left_behind, output, turn};
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_lab_can_be_looked_at_from_its_hosts() {
+fn lab_can_be_inspected_from_its_hosts() {
     let _turn = turn();
     let up = output(command("lab up"));
     assert!(up.status.success());
@@ -35,7 +35,7 @@ fn a_lab_can_be_looked_at_from_its_hosts() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_profile_of_the_users_own_works() {
+fn custom_profile_works() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("mine.toml");
@@ -56,7 +56,7 @@ fn a_profile_of_the_users_own_works() {
 
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
-fn a_server_that_does_not_start_is_told_with_its_last_words() {
+fn server_that_does_not_start_is_reported_with_its_last_log_lines() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("broken.toml");
@@ -76,10 +76,10 @@ fn a_server_that_does_not_start_is_told_with_its_last_words() {
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 
-/// Whose limit a demo finds, and whether the Tester is good for one at all, the machine decides.
+/// The limit that a demo finds, and whether the Tester is fast enough for one, depend on the machine.
 #[test]
 #[ignore = "needs root and dns64d: run by .ci/run net"]
-fn the_demo_measures_dns64d_and_says_whose_limit_it_found() {
+fn demo_measures_dns64d_and_names_the_limiting_part() {
     let _turn = turn();
     let (code, said) = until("was the Tester certified", || {
         let Output {
@@ -110,15 +110,15 @@ fn the_demo_measures_dns64d_and_says_whose_limit_it_found() {
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 
-/// The user and group that own nothing (Debian policy 9.2.2).
+/// The user and group without files (Debian policy 9.2.2).
 const NOBODY: &str = "65534";
 
-/// In the environment of all that the next test starts.
+/// Environment variable of all processes that the next test starts.
 const MARK: &str = "DNS64BENCH_TEST_USERNS";
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_user_who_is_not_root_has_a_lab_as_well() {
+fn user_without_root_has_a_lab_as_well() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     let everybody = std::fs::Permissions::from_mode(0o755);

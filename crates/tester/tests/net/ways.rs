@@ -1,23 +1,24 @@
-//! Ways to spoil a trial of a DUT that is fast enough: none may be told as the DUT's failure, and so lower its rate.
+//! Disturbances of a trial with a DUT that is fast enough: none may be reported as a failure of the DUT, which would
+//! lower its rate.
 
 use crate::accounts::{assert_accounted, code_of};
 use crate::machine::{Run, Underway, left_behind, turn};
 use crate::spoil::{self, Guard};
 
-/// What has to be told.
+/// The expected report.
 #[derive(Clone, Copy)]
 enum Told {
-    /// The trial is invalid, and this is among its reasons, or a counter of its losses.
+    /// The trial is invalid, and this text is in its reasons or in a counter of its losses.
     Invalid(&'static str),
-    /// Valid or not: the DUT, or the Tester, may have made up for it.
+    /// Valid or invalid: the DUT, or the Tester, may have compensated for it.
     NoFailure,
-    /// It is an experiment and no measurement. What it costs the DUT is its result.
+    /// An experiment and not a measurement. Its effect on the DUT is the result.
     Experiment,
 }
 
 struct Way {
     name: &'static str,
-    /// Beyond those of all.
+    /// Additional arguments.
     arguments: &'static str,
     spoil: fn(&Underway) -> Guard,
     told: Told,
@@ -98,7 +99,7 @@ impl Way {
         run
     }
 
-    /// Whether what had to be told was told; a trial that was over too soon was not spoilt.
+    /// Returns whether the expected report was made; a trial that ended too early was not disturbed.
     fn has_come(&self, run: &Run) -> bool {
         let what = match self.told {
             Told::Invalid(what) => what,
@@ -111,12 +112,12 @@ impl Way {
     }
 }
 
-/// On a busy machine a trial can be over before it is spoilt.
+/// On a busy machine a trial can end before the disturbance starts.
 const TRIES_MAX: usize = 10;
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn no_way_to_spoil_a_trial_is_told_as_a_failure_of_the_dut() {
+fn no_disturbance_is_reported_as_a_failure_of_the_dut() {
     let _turn = turn();
     println!("| way | verdict | cause named |\n|---|---|---|");
     let mut blamed = Vec::new();
@@ -141,7 +142,7 @@ fn no_way_to_spoil_a_trial_is_told_as_a_failure_of_the_dut() {
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 
-/// Why the trial is invalid, or what its reader should know.
+/// Why the trial is invalid, or its notes.
 fn told(run: &Run) -> String {
     match run.text("/invalid_because") {
         "" => run.json["notes"].to_string(),

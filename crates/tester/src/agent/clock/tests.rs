@@ -1,4 +1,4 @@
-//! Literal exchanges, and the law of the bound: the true offset is always within it.
+//! Literal exchanges, and a property: the true offset is always within the bound.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn exchange(t0_ns: Nanos, t1_ns: Nanos, t2_ns: Nanos, t3_ns: Nanos) -> Exchange 
 }
 
 #[test]
-fn equal_ways_give_the_offset_itself() {
+fn symmetric_path_gives_the_exact_offset() {
     // 10 us each way, 5 us at the host, whose clock is ahead by 1 s.
     let offset = Offset::of(&[exchange(1_000_000, 1_001_010_000, 1_001_015_000, 1_025_000)]);
     let expected = Offset {
@@ -33,14 +33,14 @@ fn equal_ways_give_the_offset_itself() {
 }
 
 #[test]
-fn a_host_that_was_started_later_is_behind() {
+fn host_that_booted_later_is_behind() {
     let offset = Offset::of(&[exchange(9_000_000_000, 1000, 1000, 9_000_002_000)]).unwrap();
     assert_eq!(offset.offset_ns, -9_000_000_000);
     assert_eq!(offset.to_host(9_000_001_000), 1000);
 }
 
 #[test]
-fn the_exchange_with_the_least_delay_counts() {
+fn exchange_with_the_least_delay_is_used() {
     let slow = exchange(0, 500_000, 500_000, 600_000);
     let fast = exchange(1_000_000, 1_010_000, 1_010_000, 1_020_000);
     let offset = Offset::of(&[slow, fast, slow]).unwrap();
@@ -49,7 +49,7 @@ fn the_exchange_with_the_least_delay_counts() {
 }
 
 #[test]
-fn exchanges_that_cannot_be_say_nothing() {
+fn contradictory_exchanges_give_no_offset() {
     assert_eq!(Offset::of(&[]), None);
     let answered_before_it_was_asked = exchange(1000, 5, 6, 900);
     let sent_before_it_came = exchange(1000, 7, 6, 2000);
@@ -73,7 +73,7 @@ fn offset(offset_ns: i64, bound_ns: Nanos, at_ns: Nanos) -> Offset {
 }
 
 #[test]
-fn two_offsets_tell_the_drift() {
+fn two_offsets_give_the_drift() {
     // 600 us in 60 s.
     let first = offset(5_000_000, 20_000, 1_000_000_000);
     let last = offset(5_600_000, 40_000, 61_000_000_000);
@@ -84,12 +84,12 @@ fn two_offsets_tell_the_drift() {
     // 30 s at 15 ppm.
     assert_eq!(middle.bound_ns, 30_000 + 450_000 + 2);
     assert_eq!(drift.at(first.at_ns), first);
-    // Beyond, nothing is known but what the kernel allows.
+    // Outside, only the kernel's limit is known.
     assert_eq!(drift.at(62_000_000_000).bound_ns, 40_000 + 1_000_000);
 }
 
 #[test]
-fn a_host_that_was_started_anew_has_no_drift() {
+fn restarted_host_has_no_drift() {
     let first = offset(5_000_000, 20_000, 1_000_000_000);
     assert_eq!(
         Drift::between(first, offset(-5_000_000_000, 20_000, 61_000_000_000)),
@@ -135,30 +135,30 @@ impl HostClock {
         }
     }
 
-    /// Whether the true offset is within the bound.
+    /// Returns whether the true offset is within the bound.
     fn is_within(self, told: Offset) -> bool {
         let truth = i128::from(self.shows(told.at_ns)) - i128::from(told.at_ns);
         (truth - i128::from(told.offset_ns)).unsigned_abs() <= u128::from(told.bound_ns)
     }
 }
 
-/// When a question leaves, its way, the time at the host, the way back.
+/// Time of sending, delay to the host, time at the host, delay back.
 type Times = (Nanos, Nanos, Nanos, Nanos);
 
-/// Exchanges within 100 ms from `begin_ns` on, delays from nothing to 50 ms.
+/// Exchanges within 100 ms from `begin_ns` on, with delays from 0 to 50 ms.
 fn times(begin_ns: Nanos) -> impl Strategy<Value = Vec<Times>> {
     let delay = || prop_oneof![0..1000_u64, 0..1_000_000_u64, 0..50_000_000_u64];
     let when = begin_ns..begin_ns + 100_000_000;
     prop::collection::vec((when, delay(), delay(), delay()), 1..10)
 }
 
-/// Hosts that were started at some time within a year of each other.
+/// Hosts that booted up to a year before or after the controller.
 fn ahead() -> impl Strategy<Value = i128> {
     let year_ns = 365 * 86_400 * SECOND_NS;
     prop_oneof![-SECOND_NS..SECOND_NS, -year_ns..year_ns]
 }
 
-/// So late on the controller's clock that no host's clock shows less than nothing.
+/// A time on the controller's clock at which no host's clock is negative.
 const LATE_NS: Nanos = 400 * 86_400 * 1_000_000_000;
 
 fn offset_of(clock: HostClock, times: &[Times]) -> Offset {
@@ -168,7 +168,7 @@ fn offset_of(clock: HostClock, times: &[Times]) -> Offset {
 
 proptest! {
     #[test]
-    fn the_true_offset_is_within_the_bound_however_the_delay_is_shared(
+    fn true_offset_is_within_the_bound_for_any_asymmetry(
         times in times(LATE_NS), ahead in ahead(), ppm in -1000_i128..=1000,
     ) {
         let clock = HostClock::steady(ahead, ppm);
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn one_offset_holds_for_a_slewed_clock_at_any_moment(
+    fn bound_of_one_offset_holds_for_a_slewed_clock(
         times in times(LATE_NS), ahead in ahead(), later in 0..3_600_000_000_000_u64,
         ppm in prop_oneof![Just(-500_i128), Just(500), -1000_i128..=1000],
     ) {
@@ -197,12 +197,12 @@ proptest! {
     }
 
     #[test]
-    fn two_offsets_hold_at_every_moment_between(
+    fn bound_of_two_offsets_holds_at_every_moment_between(
         before in times(LATE_NS), after in times(LATE_NS + 60_000_000_000), ahead in ahead(),
         ppm in prop_oneof![Just(-500_i128), Just(500), -985_i128..=985],
         wander in -15_i128..=15, turn in 0..=1000_u64, share in 0..=1000_u64,
     ) {
-        // Seen from the mean of a clock that turns, neither rate is further away than its wander.
+        // Relative to the mean rate of a clock that changes its rate, both rates are within the wander.
         let turn_ns = i128::from(LATE_NS + 60_000_000 * turn);
         let clock = HostClock { ahead_ns: ahead, ppm, later_ppm: ppm + wander, turn_ns };
         let drift = Drift::between(offset_of(clock, &before), offset_of(clock, &after)).unwrap();
@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn a_moment_is_the_same_there_and_back(
+    fn conversion_to_the_host_and_back_is_the_identity(
         offset_ns in -1_000_000_000_000_i64..1_000_000_000_000, moment in LATE_NS..2 * LATE_NS,
     ) {
         let told = offset(offset_ns, 1, 0);

@@ -1,4 +1,4 @@
-//! Interfaces, routes and listening sockets of a host's network.
+//! Interfaces, routes and listening sockets of a host.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,28 +14,28 @@ use crate::lab::machine::Machine;
 pub struct InterfaceFacts {
     /// Its name.
     pub name: String,
-    /// Its kind if it is virtual, or its driver.
+    /// Its kind if it is virtual, otherwise its driver.
     pub driver: Option<String>,
     /// Largest IP packet in octets.
     pub mtu: u32,
     /// Speed in Mbit/s.
     pub speed_mbps: Option<u32>,
-    /// It is switched on.
+    /// Whether the interface is up.
     pub is_up: bool,
-    /// Its carrier is there: a cable, and something at the other end.
+    /// Whether it has a carrier: a cable is plugged in and the other end is active.
     pub has_carrier: bool,
-    /// Addresses with the lengths of their prefixes, without those that are tentative or a duplicate.
+    /// Addresses with prefix lengths, without tentative and duplicate ones.
     pub addresses: Vec<String>,
-    /// Flows of UDP that it does not spread over its receive queues by their ports, as `ethtool -n` names them.
+    /// UDP flow types, as `ethtool -n` names them, that it does not spread over its receive queues by port.
     pub unspread: Vec<String>,
-    /// Packets that it sent and received in [`super::LOOK_NS`].
+    /// Packets sent and received in [`super::LOOK_NS`].
     pub packets: u64,
 }
 
-/// Packets so far, by interface.
+/// Packet counters by interface.
 pub(super) type Packets = BTreeMap<String, u64>;
 
-/// What the interfaces of a host have sent and received so far.
+/// Reads the packet counters of a host's interfaces.
 pub(super) fn packets(host: &Host) -> Packets {
     let links = links(host).into_iter();
     links
@@ -43,7 +43,7 @@ pub(super) fn packets(host: &Host) -> Packets {
         .collect()
 }
 
-/// All interfaces of a host, and what they have carried since `before`.
+/// Reads all interfaces of a host, with their traffic since `before`.
 pub(super) fn interfaces(host: &Host, before: &Packets) -> Vec<InterfaceFacts> {
     let known = interface::list(host);
     let fact = |link: IpLink| {
@@ -66,7 +66,7 @@ fn from_ip(text: &str) -> Vec<IpLink> {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// What `ip -j -s address show` says of one interface.
+/// One interface in the output of `ip -j -s address show`.
 #[derive(Debug, Deserialize)]
 struct IpLink {
     ifname: String,
@@ -152,7 +152,7 @@ fn from_routes(text: &str) -> Vec<String> {
     hops.flatten().collect()
 }
 
-/// Sockets that listen at a port in the network of this thread: protocol and address, each once.
+/// Lists the sockets that listen on a port in the network namespace of this thread: protocol and address, each once.
 pub(super) fn listeners(here: &Machine, port: u16) -> Vec<String> {
     let mut found = Vec::new();
     for (protocol, file, state) in [
@@ -171,14 +171,14 @@ pub(super) fn listeners(here: &Machine, port: u16) -> Vec<String> {
     found
 }
 
-/// The local address of a line of `/proc/net/udp` or its like, if its socket is in this state at this
-/// port (proc_net_udp(5)).
+/// Parses a line of `/proc/net/udp` or a similar file; returns the local address if the socket has this state and port
+/// (proc_net_udp(5)).
 fn listener(line: &str, state: &str, port: u16) -> Option<IpAddr> {
     let mut fields = line.split_whitespace().skip(1);
     let (address, own_port) = fields.next()?.split_once(':')?;
     let own_state = fields.nth(1)?;
     (own_state == state && u16::from_str_radix(own_port, 16).ok()? == port).then_some(())?;
-    // Words of 32 bits, each as the processor has it.
+    // 32-bit words in host byte order.
     let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();
     match address.len() {
         8 => Some(Ipv4Addr::from(word(0)?.to_ne_bytes()).into()),
@@ -193,10 +193,10 @@ fn listener(line: &str, state: &str, port: u16) -> Option<IpAddr> {
     }
 }
 
-/// `TCP_CLOSE` of include/net/tcp_states.h, which a UDP socket has that is not connected.
+/// State of an unconnected UDP socket: `TCP_CLOSE` of include/net/tcp_states.h.
 const UDP_UNCONNECTED: &str = "07";
 
-/// `TCP_LISTEN` of the same.
+/// State of a listening TCP socket: `TCP_LISTEN` of the same file.
 const TCP_LISTEN: &str = "0A";
 
 #[cfg(test)]
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn listening_sockets_are_told_from_others() {
+    fn listening_sockets_are_distinguished_from_others() {
         let line = "  1: 3500007F:0035 00000000:0000 07 00000000:00000000 00:00000000 0 101 0 23";
         let found = |state, port| listener(line, state, port).map(|it| it.to_string());
         assert_eq!(found(UDP_UNCONNECTED, 53).as_deref(), Some("127.0.0.53"));

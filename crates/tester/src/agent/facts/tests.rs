@@ -1,4 +1,4 @@
-//! Facts of literal machines, and of this one.
+//! Facts of simulated machines, and of this one.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
 }
 
 #[test]
-fn clocks_of_ptp_are_told_with_interface_and_programs() {
+fn ptp_clocks_are_listed_with_interface_and_programs() {
     let (_root, here) = machine(&[
         ("/sys/class/ptp/ptp0/clock_name", "e1000e\n"),
         ("/sys/class/ptp/ptp1/clock_name", "KVM virtual PTP\n"),
@@ -36,7 +36,7 @@ fn clocks_of_ptp_are_told_with_interface_and_programs() {
 }
 
 #[test]
-fn only_namespaces_of_a_lab_are_told() {
+fn only_lab_namespaces_are_listed() {
     let (_root, here) = machine(&[
         ("/run/netns/dns64bench-dut", ""),
         ("/run/netns/rehearsal-dut", ""),
@@ -59,7 +59,7 @@ fn only_namespaces_of_a_lab_are_told() {
 }
 
 #[test]
-fn facts_of_this_machine_are_the_same_after_a_journey_as_json() {
+fn facts_of_this_machine_survive_json() {
     let facts = HostFacts::here();
     assert!(!facts.kernel.is_empty() && !facts.boot_id.is_empty());
     assert!(!facts.cpus.is_unrestricted());
@@ -70,7 +70,7 @@ fn facts_of_this_machine_are_the_same_after_a_journey_as_json() {
 }
 
 #[test]
-fn a_namespace_that_is_not_there_has_no_facts() {
+fn missing_namespace_is_an_error() {
     let error = HostFacts::of(&Host::Netns("no-such-lab".into())).unwrap_err();
     assert!(error.to_string().contains("\"no-such-lab\""));
 }

@@ -58,7 +58,7 @@ fn linked() -> Link {
     Link::over("gen1", input, output, &options()).unwrap()
 }
 
-/// A link whose other end is held by the test, which has answered the hello.
+/// A link whose other end is controlled by the test, after the handshake.
 fn held() -> (Link, PipeReader, PipeWriter) {
     let (agent_input, output) = pipe().unwrap();
     let (input, mut agent_output) = pipe().unwrap();
@@ -72,7 +72,7 @@ fn say(to: &mut PipeWriter, answer: &Answer) {
     frame::write(to, Kind::Message, &text).unwrap();
 }
 
-/// What comes of a greeting that is answered by these octets and the end.
+/// Result of a handshake in which the other end sends these octets and closes the stream.
 fn greeted_by(octets: &[u8]) -> Trouble {
     let (_agent_input, output) = pipe().unwrap();
     let (input, mut agent_output) = pipe().unwrap();
@@ -86,7 +86,7 @@ fn greeted_by(octets: &[u8]) -> Trouble {
 const LIMIT: Nanos = 60 * SECOND;
 
 #[test]
-fn requests_come_back_with_their_blobs() {
+fn requests_return_with_their_blobs() {
     let mut link = linked();
     assert_eq!((link.host(), link.welcome()), ("gen1", &welcome()));
     let sizes = [3, 0, frame::PAYLOAD_MAX + 1];
@@ -99,7 +99,7 @@ fn requests_come_back_with_their_blobs() {
 }
 
 #[test]
-fn a_request_that_failed_leaves_the_link_alive() {
+fn failed_request_keeps_the_link_open() {
     let mut link = linked();
     let error = link.ask::<_, Value>(&"fail", LIMIT).unwrap_err();
     assert_eq!(error.to_string(), "host gen1: no such?[2J thing");
@@ -111,14 +111,14 @@ fn a_request_that_failed_leaves_the_link_alive() {
 }
 
 #[test]
-fn the_four_stamps_are_in_order_on_one_clock() {
+fn four_timestamps_are_in_order_on_one_clock() {
     let mut link = linked();
     let stamps = link.clock_exchange().unwrap();
     assert!(stamps.is_sorted(), "{stamps:?}");
 }
 
 #[test]
-fn an_agent_that_is_silent_ends_the_link_and_later_requests_say_why() {
+fn silent_agent_closes_the_link_and_later_requests_give_the_reason() {
     let (mut link, _agent_input, _agent_output) = held();
     let error = link.ask::<_, Value>(&"x", SECOND / 50).unwrap_err();
     assert!(matches!(error.trouble, Trouble::Silent { limit_ns, .. } if limit_ns == SECOND / 50));
@@ -134,7 +134,7 @@ fn an_agent_that_is_silent_ends_the_link_and_later_requests_say_why() {
 }
 
 #[test]
-fn an_agent_that_does_not_read_ends_the_link() {
+fn agent_that_does_not_read_closes_the_link() {
     let (mut link, _agent_input, _agent_output) = held();
     // More than a pipe holds (pipe(7): 64 KiB).
     let long = "x".repeat(1 << 19);
@@ -143,7 +143,7 @@ fn an_agent_that_does_not_read_ends_the_link() {
 }
 
 #[test]
-fn an_agent_that_ends_is_noticed() {
+fn end_of_the_agent_is_detected() {
     let (mut link, agent_input, agent_output) = held();
     drop((agent_input, agent_output));
     let error = link.ask::<_, Value>(&"x", LIMIT).unwrap_err();
@@ -156,7 +156,7 @@ fn an_agent_that_ends_is_noticed() {
 }
 
 #[test]
-fn an_answer_to_something_else_breaks_the_protocol() {
+fn answer_to_another_call_violates_the_protocol() {
     let (id, reply) = (1, json!(null));
     for wrong in [
         Answer::Done {
@@ -180,7 +180,7 @@ fn an_answer_to_something_else_breaks_the_protocol() {
             reply: reply.clone(),
             blobs: vec![1 << 37],
         },
-        // The reply is not of the type that was asked for.
+        // The reply has another type than requested.
         Answer::Done {
             id,
             reply: json!({}),
@@ -199,7 +199,7 @@ fn an_answer_to_something_else_breaks_the_protocol() {
 }
 
 #[test]
-fn blobs_that_differ_from_the_announced_ones_break_the_protocol() {
+fn blobs_other_than_announced_violate_the_protocol() {
     for parts in [&[4][..], &[2, 2], &[0]] {
         let (mut link, _agent_input, mut agent_output) = held();
         let blobs = vec![3];
@@ -223,20 +223,20 @@ fn blobs_that_differ_from_the_announced_ones_break_the_protocol() {
 }
 
 #[test]
-fn what_is_printed_before_the_first_frame_is_shown() {
+fn output_before_the_first_frame_is_shown() {
     let trouble = greeted_by(b"Welcome to gen1!\nHave a nice day\n");
     assert_eq!(
         trouble,
         Trouble::Garbage("Welcome to gen1!?Have a nice day".into())
     );
-    // Not a text, but not a frame either.
+    // Neither text nor a frame.
     assert!(matches!(greeted_by(&[0, 0, 0, 1, 9]), Trouble::Garbage(_)));
     assert!(matches!(greeted_by(b""), Trouble::Died { .. }));
     assert!(matches!(greeted_by(&[0, 0]), Trouble::Died { .. }));
 }
 
 #[test]
-fn refusals_and_other_versions_are_told_apart() {
+fn refusals_and_version_mismatches_are_distinguished() {
     let octets = |answer: &Answer| {
         frame::encode(Kind::Message, &serde_json::to_vec(answer).unwrap()).unwrap()
     };

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::*;
 use crate::agent::handshake::About;
 
-/// Echoes requests, and does as some of them say.
+/// Echoes requests; some requests have special effects.
 struct Echo {
     interrupted: Arc<AtomicBool>,
-    /// Told when a request that waits has begun.
+    /// Notified when a waiting request has started.
     waits: Sender<()>,
 }
 
@@ -81,7 +81,7 @@ impl Agent {
         }
     }
 
-    /// One that has been greeted.
+    /// Starts an agent and does the handshake.
     fn greeted() -> Self {
         let mut agent = Self::start(Ok(welcome()));
         agent.call(&Call::Hello(Hello::new("c")));
@@ -111,13 +111,13 @@ impl Agent {
         serde_json::from_slice(&frame.payload).unwrap()
     }
 
-    /// Hangs up and waits for the end.
+    /// Closes the connection and waits for the agent's end.
     fn end(mut self) -> Result<(), AgentError> {
         self.input = None;
         self.thread.join().unwrap()
     }
 
-    /// Waits for an end that comes by itself.
+    /// Waits for the agent to end by itself; returns its error.
     fn fault(self) -> String {
         let ended = self.thread.join().unwrap();
         ended.unwrap_err().to_string()
@@ -125,7 +125,7 @@ impl Agent {
 }
 
 #[test]
-fn requests_are_answered_in_order_each_with_its_id_and_blobs() {
+fn requests_are_answered_in_order_with_id_and_blobs() {
     let mut agent = Agent::greeted();
     agent.request(5, json!({"blob": 3}));
     agent.request(6, json!({"what": "fail"}));
@@ -145,7 +145,7 @@ fn requests_are_answered_in_order_each_with_its_id_and_blobs() {
 }
 
 #[test]
-fn the_clock_is_read_on_arrival_and_before_the_answer() {
+fn clock_is_read_on_arrival_and_before_the_answer() {
     let mut agent = Agent::greeted();
     let before = MonotonicClock.now();
     agent.call(&Call::Clock { id: 9 });
@@ -163,26 +163,26 @@ fn the_clock_is_read_on_arrival_and_before_the_answer() {
 }
 
 #[test]
-fn the_end_of_input_interrupts_a_request_that_runs() {
+fn end_of_input_interrupts_a_running_request() {
     let mut agent = Agent::greeted();
     agent.request(1, json!({"what": "wait"}));
     agent.waits.recv().unwrap();
     let interrupted = Arc::clone(&agent.interrupted);
     assert!(!interrupted.load(Ordering::Relaxed));
-    // Its answer is written into a pipe that is still there.
+    // Its answer is written into a pipe that is still open.
     assert!(agent.end().is_ok());
     assert!(interrupted.load(Ordering::Relaxed));
 }
 
 #[test]
-fn an_interrupt_ends_it_while_the_controller_is_there() {
+fn interrupt_ends_the_agent_while_the_controller_is_connected() {
     let agent = Agent::greeted();
     agent.interrupted.store(true, Ordering::Relaxed);
     assert!(agent.thread.join().unwrap().is_ok());
 }
 
 #[test]
-fn a_reply_that_does_not_fit_has_failed_and_its_blobs_are_not_sent() {
+fn oversized_reply_fails_and_its_blobs_are_not_sent() {
     let mut agent = Agent::greeted();
     agent.request(1, json!({"what": "large"}));
     let Answer::Failed { id: 1, error } = agent.answer() else {
@@ -194,7 +194,7 @@ fn a_reply_that_does_not_fit_has_failed_and_its_blobs_are_not_sent() {
 }
 
 #[test]
-fn another_version_is_refused_before_anybody_is_asked() {
+fn other_protocol_version_is_refused_before_admission() {
     let mut agent = Agent::start(Ok(welcome()));
     let hello = Hello {
         version: VERSION + 1,
@@ -210,7 +210,7 @@ fn another_version_is_refused_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_host_in_use_is_refused_with_the_name_of_its_user() {
+fn host_in_use_is_refused_with_the_name_of_its_user() {
     let refusal = Refusal::InUse { by: "alice".into() };
     let mut agent = Agent::start(Err(refusal.clone()));
     agent.call(&Call::Hello(Hello::new("c")));
@@ -219,7 +219,7 @@ fn a_host_in_use_is_refused_with_the_name_of_its_user() {
 }
 
 #[test]
-fn what_is_not_a_call_ends_it() {
+fn message_that_is_not_a_call_ends_the_agent() {
     let mut early = Agent::start(Ok(welcome()));
     early.call(&Call::Clock { id: 1 });
     assert!(early.fault().contains("the first call is not a hello"));
@@ -256,7 +256,7 @@ fn what_is_not_a_call_ends_it() {
 }
 
 #[test]
-fn calls_that_pile_up_end_it() {
+fn too_many_waiting_calls_end_the_agent() {
     let mut agent = Agent::greeted();
     agent.request(1, json!({"what": "wait"}));
     agent.waits.recv().unwrap();

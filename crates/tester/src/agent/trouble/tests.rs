@@ -4,7 +4,7 @@ fn reached_by_ssh() -> Reach {
     Reach::Ssh("root@gen1".into())
 }
 
-/// What a process with this exit code and these texts means.
+/// Returns the error for this exit code and these texts.
 fn trouble(reach: &Reach, greeted: bool, code: i32, stderr: &str) -> Trouble {
     let status = Some(ExitStatus::from_raw(code << 8));
     let remains = Remains {
@@ -31,7 +31,7 @@ fn told(trouble: Trouble) -> String {
 
 /// The texts are those of OpenSSH 9.2p1, bash 5.2, dash 0.5.12 and sudo 1.9.13.
 #[test]
-fn texts_of_ssh_are_told_apart() {
+fn messages_of_ssh_are_classified() {
     let said = "ssh: Could not resolve hostname gen1: Name or service not known\r\n";
     assert!(matches!(by_ssh(255, said), Trouble::UnknownName(text) if text == said.trim_end()));
     for said in [
@@ -67,7 +67,7 @@ fn texts_of_ssh_are_told_apart() {
 }
 
 #[test]
-fn a_changed_host_key_is_not_an_unknown_one() {
+fn changed_host_key_is_not_an_unknown_one() {
     let said = "\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\r
 @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r
@@ -87,7 +87,7 @@ Host key verification failed.\r
 }
 
 #[test]
-fn what_a_shell_cannot_start_is_told_apart() {
+fn failed_starts_by_a_shell_are_classified() {
     for said in [
         "bash: line 1: dns64bench: command not found\n",
         "sh: 1: dns64bench: not found\n",
@@ -116,15 +116,15 @@ fn what_a_shell_cannot_start_is_told_apart() {
 }
 
 #[test]
-fn a_namespace_that_does_not_exist_is_told_apart() {
+fn missing_namespace_is_recognised() {
     let said = "Cannot open network namespace \"gen1\": No such file or directory\n";
     let netns = Reach::Netns("gen1".into());
     assert_eq!(trouble(&netns, false, 255, said), Trouble::NoNamespace);
 }
 
 #[test]
-fn an_agent_that_was_there_has_died_or_the_connection_was_lost() {
-    // What the agent's own programs say is not taken for ssh's words.
+fn end_of_an_agent_and_lost_connection_are_distinguished() {
+    // Messages of programs that the agent runs are not taken for messages of ssh.
     let said = "server: Permission denied (bind)\ndns64bench: the agent was killed\n";
     let died = trouble(&reached_by_ssh(), true, 4, said);
     assert_eq!(
@@ -159,7 +159,7 @@ fn an_agent_that_was_there_has_died_or_the_connection_was_lost() {
 }
 
 #[test]
-fn every_trouble_names_the_host_and_a_remedy() {
+fn every_error_names_the_host_and_a_remedy() {
     for (trouble, remedy) in [
         (Trouble::Target, "must not"),
         (Trouble::Start("ssh: not found".into()), "openssh-client"),
@@ -213,7 +213,7 @@ fn every_trouble_names_the_host_and_a_remedy() {
 }
 
 #[test]
-fn texts_of_others_cannot_control_the_terminal_and_are_short() {
+fn foreign_texts_are_shortened_and_have_no_control_characters() {
     assert_eq!(printable("a\x1b]0;x\x07\tb"), "a?]0;x??b");
     let long = "x".repeat(5000);
     assert_eq!(printable(&long).len(), TEXT_MAX);

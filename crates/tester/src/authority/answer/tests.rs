@@ -1,4 +1,4 @@
-//! One literal packet for each rung, and the two paths held against each other.
+//! One literal packet for each rule, and a comparison of the two paths.
 
 use std::net::Ipv4Addr;
 
@@ -31,7 +31,7 @@ fn reply(query: &[u8]) -> Vec<u8> {
     reply_of(&mut Authority::new(config("0", false)), query)
 }
 
-/// A query with ID 0x1234 and RD for `name`, given in wire form.
+/// A query with ID 0x1234 and RD for `name` in wire format.
 fn query(name: &[u8], rtype: Rtype) -> Vec<u8> {
     let header = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
     [header, name, &rtype.0.to_be_bytes(), b"\0\x01"].concat()
@@ -43,7 +43,7 @@ fn with_opt(query: &[u8], opt: &[u8]) -> Vec<u8> {
     query
 }
 
-/// Header bits, counts and everything behind the question of a reply.
+/// Header bits and counts of a reply, and everything after its question.
 fn parts<'r>(query: &[u8], reply: &'r [u8]) -> (u16, [u8; 8], &'r [u8]) {
     assert_eq!(reply[..2], query[..2], "the ID is repeated");
     let question = Message::parse(query).unwrap().question().unwrap().range();
@@ -66,7 +66,7 @@ const OPT: &[u8] = b"\0\0\x29\x10\0\0\0\x80\0\0\0";
 const OPT_BACK: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
 const SOA_NUMBERS: &[u8] = b"\0\0\0\x01\0\0\xa8\xc0\0\0\x03\x84\0\x12\x75\0\0\0\0\x05";
 
-/// The SOA record, owned by what stands at octet `at`, as are the names in it.
+/// The SOA record. Its owner and the names in it are compression pointers; `owner` and `at` are their offsets.
 fn soa(owner: u8, at: u8) -> Vec<u8> {
     let names = [b"\x02ns\xc0", &[at][..], b"\x0ahostmaster\xc0", &[at]].concat();
     [
@@ -80,7 +80,7 @@ fn soa(owner: u8, at: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_is_the_four_numbers() {
+fn a_is_the_address_in_the_name() {
     let query = query(HOST, Rtype::A);
     let answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x21";
     let expected = (0x8500, [0, 1, 0, 1, 0, 0, 0, 0], &answer[..]);
@@ -88,14 +88,14 @@ fn a_is_the_four_numbers() {
 }
 
 #[test]
-fn aaaa_is_no_data_without_a_share() {
+fn aaaa_is_nodata_with_a_share_of_0() {
     let query = query(HOST, Rtype::AAAA);
     let expected = (0x8500, [0, 1, 0, 0, 0, 1, 0, 0], &soa(28, 28)[..]);
     assert_eq!(parts(&query, &reply(&query)), expected);
 }
 
 #[test]
-fn aaaa_is_the_names_own_in_the_self_test_and_for_the_share() {
+fn aaaa_exists_in_the_self_test_and_for_the_share() {
     let query = query(HOST, Rtype::AAAA);
     let answer = b"\xc0\x0c\0\x1c\0\x01\0\0\0\x3c\0\x10\
         \x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\xc0\0\x02\x21";
@@ -107,7 +107,7 @@ fn aaaa_is_the_names_own_in_the_self_test_and_for_the_share() {
 }
 
 #[test]
-fn the_share_is_that_of_the_namespace() {
+fn share_is_that_of_the_namespace() {
     let mut authority = Authority::new(config("0.3", false));
     for n in 0..=255 {
         let address = Ipv4Addr::new(10, 0, 0, n);
@@ -123,7 +123,7 @@ fn the_share_is_that_of_the_namespace() {
 }
 
 #[test]
-fn the_question_comes_back_in_the_case_it_was_asked_in() {
+fn case_of_the_question_is_preserved() {
     let query = query(b"\x0f192-000-002-033\x09dNs64PErf\x04TesT\0", Rtype::A);
     let answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x21";
     let expected = (0x8500, [0, 1, 0, 1, 0, 0, 0, 0], &answer[..]);
@@ -131,7 +131,7 @@ fn the_question_comes_back_in_the_case_it_was_asked_in() {
 }
 
 #[test]
-fn rd_and_cd_are_copied_and_nothing_else() {
+fn only_rd_and_cd_are_copied() {
     let mut query = query(HOST, Rtype::A);
     let mut authority = Authority::new(config("0", false));
     for (asked, answered) in [(0x0000, 0x8400), (0x0100, 0x8500), (0x07bf, 0x8510)] {
@@ -141,7 +141,7 @@ fn rd_and_cd_are_copied_and_nothing_else() {
 }
 
 #[test]
-fn edns_is_answered_with_do_and_our_size_and_without_options() {
+fn edns_reply_copies_do_has_our_size_and_no_options() {
     let plain = query(HOST, Rtype::A);
     let cookie = b"\0\0\x29\x10\0\0\0\x80\0\0\x0c\0\x0a\0\x08abcdefgh";
     for opt in [OPT, cookie] {
@@ -154,7 +154,7 @@ fn edns_is_answered_with_do_and_our_size_and_without_options() {
 }
 
 #[test]
-fn an_edns_version_beyond_0_is_badvers() {
+fn edns_version_above_0_is_badvers() {
     let query = with_opt(&query(HOST, Rtype::A), b"\0\0\x29\x10\0\0\x01\0\0\0\0");
     let back = b"\0\0\x29\x04\xd0\x01\0\0\0\0\0";
     let expected = (0x8100, [0, 1, 0, 0, 0, 0, 0, 1], &back[..]);
@@ -162,7 +162,7 @@ fn an_edns_version_beyond_0_is_badvers() {
 }
 
 #[test]
-fn names_that_are_not_of_the_form_do_not_exist() {
+fn names_that_encode_no_address_are_nxdomain() {
     let names: [(&[u8], u8); 6] = [
         (b"\x03www\x09dns64perf\x04test\0", 16),
         (b"\x0f192-000-002-256\x09dns64perf\x04test\0", 28),
@@ -185,7 +185,7 @@ fn names_that_are_not_of_the_form_do_not_exist() {
 }
 
 #[test]
-fn other_types_of_a_name_are_no_data_and_any_is_one_record_set() {
+fn other_types_are_nodata_and_any_returns_one_record_set() {
     for rtype in [Rtype::TXT, Rtype::MX, Rtype::HTTPS, Rtype::DS, Rtype(4711)] {
         let query = query(HOST, rtype);
         let expected = (0x8500, [0, 1, 0, 0, 0, 1, 0, 0], &soa(28, 28)[..]);
@@ -198,7 +198,7 @@ fn other_types_of_a_name_are_no_data_and_any_is_one_record_set() {
 }
 
 #[test]
-fn the_apex_has_soa_and_ns_and_its_name_server_exists() {
+fn apex_has_soa_and_ns_and_its_name_server_exists() {
     let ns = b"\xc0\x0c\0\x02\0\x01\0\0\0\x3c\0\x05\x02ns\xc0\x0c";
     let (answer, no_data) = ([0, 1, 0, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 1, 0, 0]);
     let cases = [
@@ -221,7 +221,7 @@ fn the_apex_has_soa_and_ns_and_its_name_server_exists() {
 }
 
 #[test]
-fn other_zones_classes_and_transfers_are_refused() {
+fn other_zones_and_classes_and_transfers_are_refused() {
     let mut chaos = query(HOST, Rtype::A);
     *chaos.last_mut().unwrap() = 3;
     let cases = [
@@ -242,14 +242,14 @@ fn other_zones_classes_and_transfers_are_refused() {
 }
 
 #[test]
-fn other_opcodes_are_not_implemented() {
+fn other_opcodes_are_notimp() {
     let mut query = query(HOST, Rtype::A);
     query[2] = 0x21;
     assert_eq!(reply(&query), b"\x12\x34\xa1\x04\0\0\0\0\0\0\0\0");
 }
 
 #[test]
-fn garbage_behind_a_header_is_formerr() {
+fn malformed_message_with_a_header_is_formerr() {
     let bare = b"\x12\x34\x81\x01\0\0\0\0\0\0\0\0";
     let whole = query(HOST, Rtype::A);
     for len in HEADER_LEN..whole.len() {
@@ -268,7 +268,7 @@ fn garbage_behind_a_header_is_formerr() {
 }
 
 #[test]
-fn replies_and_stumps_are_ignored() {
+fn replies_and_incomplete_headers_are_ignored() {
     let mut authority = Authority::new(config("0", false));
     let whole = query(HOST, Rtype::A);
     for len in 0..HEADER_LEN {
@@ -285,7 +285,7 @@ fn replies_and_stumps_are_ignored() {
 }
 
 #[test]
-fn everything_is_counted_once_by_type_and_once_by_answer() {
+fn every_query_is_counted_by_type_and_by_answer() {
     let mut authority = Authority::new(config("0", false));
     let mut status = query(HOST, Rtype::A);
     status[2] = 0x10;
@@ -319,8 +319,8 @@ fn everything_is_counted_once_by_type_and_once_by_answer() {
 }
 
 #[test]
-fn the_longest_reply_fits_and_a_short_buffer_truncates() {
-    // A zone of its own, the root, in which a name of 255 octets does not exist.
+fn longest_reply_fits_and_a_short_buffer_truncates() {
+    // A separate zone, the root, in which a name of 255 octets does not exist.
     let mut config = config("0", false);
     config.zone.suffix = ".".parse().unwrap();
     let name = [&[63; 192][..], &[61; 62], b"\0"].concat();
@@ -341,7 +341,7 @@ fn the_longest_reply_fits_and_a_short_buffer_truncates() {
     assert_eq!(nothing.len, 0);
 }
 
-/// Queries of the common shape and their neighbours: each part is mostly right.
+/// Queries close to the common form: most parts are valid.
 fn nearly_common() -> impl Strategy<Value = Vec<u8>> {
     let flags = prop_oneof![4 => Just([1, 0]), 1 => any::<[u8; 2]>()];
     let counts = prop_oneof![8 => Just([0, 1, 0, 0, 0, 0, 0]), 1 => any::<[u8; 7]>()];
@@ -413,10 +413,10 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_get_a_sound_reply_or_none(query in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn any_octets_get_a_valid_reply_or_none(query in prop::collection::vec(any::<u8>(), 0..80)) {
         let reply = reply(&query);
         if !reply.is_empty() {
-            let message = Message::parse(&reply).expect("sound");
+            let message = Message::parse(&reply).expect("a valid reply");
             prop_assert!(message.qr() && message.records().all(|record| record.is_ok()));
             prop_assert_eq!(&reply[..2], &query[..2]);
         }
@@ -424,7 +424,7 @@ proptest! {
 }
 
 #[test]
-fn the_common_query_takes_the_fast_path() {
+fn common_query_takes_the_fast_path() {
     let config = config("0", false);
     let fast = Fast::new(&config);
     let mut out = [0; 512];

@@ -1,4 +1,4 @@
-//! What is read, and the laws of what is decided.
+//! Parsing, and properties of the decisions.
 
 use std::io::Write as _;
 
@@ -19,7 +19,7 @@ fn count(faults: &[Option<Fault>], fault: Fault) -> usize {
 }
 
 #[test]
-fn a_behaviour_is_a_list_of_keys_and_its_own_text() {
+fn behaviour_is_parsed_from_a_list_and_printed_as_one() {
     for text in [
         "none",
         "delay=5ms",
@@ -40,7 +40,7 @@ fn a_behaviour_is_a_list_of_keys_and_its_own_text() {
 }
 
 #[test]
-fn what_is_no_behaviour_is_refused_with_the_remedy() {
+fn invalid_behaviour_is_refused_with_the_remedy() {
     for (text, expected) in [
         ("", "'' is not a behaviour; write none, or a list such as"),
         ("delay", "'delay' is not a behaviour"),
@@ -87,12 +87,12 @@ proptest! {
             let off = (count(&met, fault) as f64 - exact).abs();
             prop_assert!(off < place as f64 + 1.0, "{fault:?}: {off} off {exact}");
         }
-        // A repeated question meets the same fault, whoever answers it.
+        // A repeated query meets the same fault in every instance.
         prop_assert_eq!(&met, &faults(&Rules::new(behaviour).unwrap(), from..from + width, rtype));
     }
 
     #[test]
-    fn jitter_stays_within_its_spread_and_depends_on_the_name_alone(n: u32, seed: u64) {
+    fn jitter_stays_within_its_spread_and_depends_only_on_the_name(n: u32, seed: u64) {
         let rules = rules(&format!("delay=5ms+-1ms,seed={seed}"));
         let act = rules.act(Some(n), Rtype::A);
         prop_assert!((4_000_000..=6_000_000).contains(&act.delay_ns));
@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn one_in_a_thousand_is_exactly_that_and_other_types_and_seeds_have_other_names() {
+fn share_of_one_in_a_thousand_is_exact_and_type_and_seed_select_other_names() {
     let first = rules("loss=0.1%");
     let lost = |rules: &Rules, rtype| {
         let met = faults(rules, 0..100_000, rtype);
@@ -113,7 +113,7 @@ fn one_in_a_thousand_is_exactly_that_and_other_types_and_seeds_have_other_names(
     assert!(aaaa.windows(2).all(|pair| pair[1] - pair[0] == 1000));
     assert_ne!(lost(&first, Rtype::A), aaaa);
     assert_ne!(lost(&rules("loss=0.1%,seed=1"), Rtype::AAAA), aaaa);
-    // Without a number there is no fault, but the delay.
+    // Without a number there is no fault except the delay.
     let all = rules("delay=1ms,loss=100%");
     let expected = Act {
         fault: None,
@@ -123,7 +123,7 @@ fn one_in_a_thousand_is_exactly_that_and_other_types_and_seeds_have_other_names(
 }
 
 #[test]
-fn jitter_is_evenly_spread() {
+fn jitter_is_uniformly_distributed() {
     let rules = rules("delay=5ms+-1ms");
     let delays = (0..10_000).map(|n| rules.act(Some(n), Rtype::AAAA).delay_ns);
     let mut tenths = [0_u32; 10];
@@ -138,7 +138,7 @@ fn jitter_is_evenly_spread() {
 }
 
 #[test]
-fn a_reordered_reply_is_held_back_for_longer() {
+fn reordered_reply_is_delayed_longer() {
     let rules = rules("delay=1ms,reorder=25%:2ms");
     let delays: Vec<_> = (0..8).map(|n| rules.act(Some(n), Rtype::A)).collect();
     let held = delays
@@ -150,7 +150,7 @@ fn a_reordered_reply_is_held_back_for_longer() {
 }
 
 #[test]
-fn delays_of_a_file_are_drawn_from_its_quantiles() {
+fn delays_of_a_file_follow_its_quantiles() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     write!(
         file,
@@ -179,7 +179,7 @@ fn delays_of_a_file_are_drawn_from_its_quantiles() {
 }
 
 #[test]
-fn a_file_that_is_no_list_of_quantiles_is_refused_with_its_line() {
+fn invalid_file_of_quantiles_is_refused_with_the_line() {
     for (text, line, reason) in [
         (
             "0% 1ms\n50% 3ms\n50% 4ms\n100% 5ms",

@@ -1,4 +1,4 @@
-//! The entry of the map `config`, as `struct config` of `bpf/authority.bpf.c` has it.
+//! Entry of the BPF map `config`, in the layout of `struct config` in `bpf/authority.bpf.c`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,7 +7,7 @@ use crate::authority::fast::{Fast, OPT, SUFFIX_AT};
 use crate::authority::zone::ZoneConfig;
 use crate::namespace::{LABEL_BYTES, SUFFIX_LEN_MAX, Share, own_aaaa};
 
-/// The entry for a zone that is served at a station.
+/// Builds the entry for a zone that is served at a station.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub(super) fn octets(zone: &ZoneConfig, station: &Station) -> Result<Vec<u8>, Dr
     Ok(entry.octets)
 }
 
-/// An entry that is being written.
+/// An entry under construction.
 #[derive(Default)]
 struct Entry {
     octets: Vec<u8>,
@@ -89,7 +89,7 @@ impl Entry {
         self.addresses("IPv6", &Vec::from_iter(addresses.iter().filter_map(own)))
     }
 
-    /// A place that is free holds the unspecified address, which no frame is sent to.
+    /// Writes the addresses. An unused place holds the unspecified address, to which no frame is sent.
     fn addresses<const N: usize>(
         &mut self,
         family: &'static str,
@@ -104,14 +104,14 @@ impl Entry {
     }
 }
 
-/// What one octet of a question has to be.
+/// Expected value of one octet of a query.
 #[derive(Clone, Copy)]
 enum Octet {
-    /// Anything.
+    /// Any value.
     Any,
-    /// This, in the bits of a mask.
+    /// A value under a mask.
     Bits(u8, u8),
-    /// This letter, in lower or upper case.
+    /// A letter, in lower or upper case.
     Letter(u8),
 }
 
@@ -144,8 +144,8 @@ impl Octet {
     }
 }
 
-/// A query up to the end of its question. What may be one of several things is looked at by the program itself: the
-/// digits of the name, the type, and whether there is a record behind.
+/// Expected query up to the end of its question. The program itself checks the variable parts: the digits of the name,
+/// the type, and whether a record follows.
 struct Template {
     octets: Vec<Octet>,
 }
@@ -153,7 +153,7 @@ struct Template {
 impl Template {
     fn new(suffix: &[u8]) -> Self {
         let mut octets = vec![Octet::Any; SUFFIX_AT];
-        // QR and OPCODE; one question, no records but perhaps one.
+        // QR and OPCODE; one question, and no records except perhaps one additional record.
         octets[2] = Octet::Bits(0xf8, 0);
         for (octet, count) in octets[4..11].iter_mut().zip([0, 1, 0, 0, 0, 0, 0]) {
             *octet = Octet::is(count);
@@ -163,7 +163,7 @@ impl Template {
         for hyphen in [3, 7, 11] {
             octets[label + hyphen] = Octet::is(b'-');
         }
-        // Length octets are below 64 and so no letters.
+        // Length octets are below 64 and therefore not letters.
         octets.extend(
             suffix
                 .iter()
@@ -172,12 +172,12 @@ impl Template {
                     false => Octet::is(octet),
                 }),
         );
-        // The type, of which no known one has another first octet; class IN.
+        // The type: the first octet is 0 for all known types; class IN.
         octets.extend([Octet::is(0), Octet::Any, Octet::is(0), Octet::is(1)]);
         Self { octets }
     }
 
-    /// The words of one of the three; the last has the last octets, if their number is no multiple of a word's.
+    /// Words of one part. The last word ends with the last octets, if their number is not a multiple of the word size.
     fn words(&self, part: fn(Octet) -> u8) -> Vec<[u8; WORD]> {
         let octets: Vec<u8> = self.octets.iter().map(|octet| part(*octet)).collect();
         let (words, rest) = octets.as_chunks();
@@ -196,8 +196,7 @@ fn records(fast: &Fast) -> [Vec<u8>; 3] {
     ]
 }
 
-/// Sum of the words of 16 bits, in the machine's order, as the checksum has it (RFC 1071). Records have an even number
-/// of octets.
+/// Checksum of the record: sum of its 16-bit words in host order (RFC 1071). Records have an even number of octets.
 fn sum(record: &[u8]) -> u64 {
     let (words, _) = record.as_chunks();
     words
@@ -209,18 +208,18 @@ fn sum(record: &[u8]) -> u64 {
 /// Octets of a word.
 const WORD: usize = 8;
 
-/// `WORDS` of the program: the longest question has 271 octets.
+/// `WORDS` of the BPF program: the longest question has 271 octets.
 const WORDS: usize = 34;
 
-/// Octets that a record has room for.
+/// Largest record in octets.
 const RECORD_OCTETS: usize = 56;
 
 const LABEL_AT: usize = SUFFIX_AT - LABEL_BYTES;
 
-/// By this bit upper and lower case differ.
+/// The bit in which upper and lower case differ.
 const CASE: u8 = 0x20;
 
-/// Shares are exact in a million numbers.
+/// Shares are exact over a million numbers.
 const MILLION: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -248,7 +247,7 @@ mod tests {
         }
     }
 
-    /// As the program compares it.
+    /// Compares as the BPF program does.
     fn fits(template: &Template, query: &[u8]) -> bool {
         let parts = [Octet::care, Octet::fold, Octet::expect].map(|part| template.words(part));
         let [care, fold, expect] = parts.map(|part| part.as_flattened().to_vec());
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_recognised_whatever_its_length_and_case() {
+    fn question_matches_for_any_length_and_case() {
         for suffix in [".", "z.", "ab.", "dns64perf.test.", "an-Odd[one].example."] {
             let zone = zone(suffix);
             let suffix = zone.zone.suffix.as_wire();
@@ -284,8 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_differ_by_one_bit_are_not_one_letter() {
-        // '[' and '{' differ as 'A' and 'a' do.
+    fn characters_that_differ_only_in_the_case_bit_are_not_the_same_letter() {
+        // '[' and '{' differ in the same bit as 'A' and 'a'.
         let template = Template::new(b"\x01[\0");
         let query = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x0f010-000-002-033\x01[\0\0\x01\0\x01";
         assert!(fits(&template, query));
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_the_size_of_the_map_whatever_it_says() {
+    fn entry_has_the_size_of_the_map_for_any_content() {
         let here = station(&["192.0.2.1", "2001:db8::1", "fe80::1"]);
         for suffix in [".", "dns64perf.test."] {
             assert_eq!(octets(&zone(suffix), &here).unwrap().len(), 1136);

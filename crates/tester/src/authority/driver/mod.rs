@@ -1,9 +1,9 @@
-//! The authority in the driver of an interface: a program (XDP) that answers the common query where it arrives, before
-//! the kernel makes a socket's datagram of it.
+//! The authority in the driver of an interface: an XDP program that answers the common query on arrival, before the
+//! kernel processes it as a datagram of a socket.
 //!
-//! It answers what `authority/fast.rs` answers, with the same octets; `bpf/authority.bpf.c` says which frames. All
-//! others it passes on, to the socket authority that serves the same address. It has no clock and keeps no ledger, so
-//! of its answers only the counts are known.
+//! It answers the queries that `authority/fast.rs` answers, with the same octets; `bpf/authority.bpf.c` lists the
+//! conditions for a frame. It passes all other frames on to the socket authority that serves the same address. It has
+//! no clock and no ledger, so only the counts of its answers are known.
 
 mod config;
 
@@ -14,62 +14,63 @@ use dns64_transport::xdp::program::{Action, Attached, Map, Mode, Object, XdpErro
 use super::counts::AuthorityCounts;
 use super::zone::ZoneConfig;
 
-/// Where queries come in that the program is to answer.
+/// The interface at which the program answers queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Station {
     /// MAC address of the interface.
     pub mac: [u8; 6],
-    /// Its addresses that are served, at most [`ADDRESSES_MAX`] of a family.
+    /// Its served addresses, at most [`ADDRESSES_MAX`] of each family.
     pub addresses: Vec<IpAddr>,
     /// The UDP port.
     pub port: u16,
 }
 
-/// Addresses of one family that the program knows at most.
+/// Largest number of addresses of one family.
 pub const ADDRESSES_MAX: usize = 4;
 
 /// Why the authority cannot answer in a driver.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// The kernel does not take the program, or not at this interface.
+    /// The kernel rejects the program, or cannot attach it to this interface.
     #[error(transparent)]
     Program(#[from] XdpError),
-    /// More addresses than the program has places for.
+    /// More addresses than the program supports.
     #[error(
         "interface has {count} {family} addresses and the driver answers at up to {ADDRESSES_MAX}; name one with --listen"
     )]
     Addresses {
         /// "IPv4" or "IPv6".
         family: &'static str,
-        /// How many there are.
+        /// Number of addresses.
         count: usize,
     },
-    /// No name of the form fits below the suffix.
+    /// The suffix is too long for a name that encodes an address.
     #[error(
         "suffix of {len} octets leaves no room for the first label of a name; its limit is {limit} octets, shorten it"
     )]
     Suffix {
-        /// Its octets.
+        /// Its length in octets.
         len: usize,
         /// See [`SUFFIX_LEN_MAX`](crate::namespace::SUFFIX_LEN_MAX).
         limit: usize,
     },
 }
 
-/// The program, loaded for one zone and station, and perhaps attached.
+/// The program, loaded for one zone and station, and attached once [`Driver::attach`] was called.
 pub struct Driver {
     object: Object,
     counts: Map,
-    /// It goes with this.
+    /// Detaches the program on drop.
     attached: Option<Attached>,
 }
 
 impl Driver {
-    /// Loads the program; nothing is answered yet.
+    /// Loads the program; it answers nothing yet.
     ///
     /// # Errors
     ///
-    /// The kernel refuses it, for want of rights for example, or zone and station are not for it.
+    /// The kernel rejects it, for example for lack of privileges, or the program does not support the zone or the
+    /// station.
     pub fn load(zone: &ZoneConfig, station: &Station) -> Result<Self, DriverError> {
         let config = config::octets(zone, station)?;
         let object = Object::load(OBJECT)?;
@@ -81,22 +82,23 @@ impl Driver {
         })
     }
 
-    /// Answers from now on at this interface of the network of the calling thread, until it is dropped. Says where the
-    /// program runs: in the driver or behind it.
+    /// Starts answering at this interface of the calling thread's network namespace, until dropped. Returns where the
+    /// program runs: in the driver or in the generic path behind it.
     ///
     /// # Errors
     ///
-    /// No such interface, no such mode there, or another program is attached.
+    /// The interface does not exist or does not support the mode, or another program is attached.
     pub fn attach(&mut self, interface: &str, mode: Mode) -> Result<Mode, DriverError> {
         let attached = self.object.attach(PROGRAM, interface, mode)?;
         Ok(self.attached.insert(attached).mode())
     }
 
-    /// What it has counted so far: queries that it answered. Those that it passed on are counted by whoever answers them.
+    /// Returns the counters of the answered queries. Queries that it passed on are counted by the authority that
+    /// answers them.
     ///
     /// # Errors
     ///
-    /// The kernel does not give the map.
+    /// The kernel does not return the map.
     pub fn counts(&self) -> Result<AuthorityCounts, DriverError> {
         let mut counts = AuthorityCounts::default();
         self.counts.per_cpu(&KEY, |octets| {
@@ -111,20 +113,20 @@ impl Driver {
         Ok(counts)
     }
 
-    /// What the program makes of a frame, which is not sent: for tests. The frame that it leaves is written to `out`.
+    /// Runs the program on a frame without sending the result, for tests. Writes the resulting frame to `out`.
     ///
     /// # Errors
     ///
-    /// The kernel does not run it.
+    /// The kernel cannot run it.
     pub fn run(&self, frame: &[u8], out: &mut Vec<u8>) -> Result<Action, DriverError> {
         Ok(self.object.run(PROGRAM, frame, out)?)
     }
 }
 
-/// Made of `bpf/authority.bpf.c`.
+/// Compiled from `bpf/authority.bpf.c`.
 const OBJECT: &[u8] = include_bytes!("../../../bpf/authority.bpf.o");
 
 const PROGRAM: &str = "authority";
 
-/// Of the only entry of a map.
+/// Key of the only entry of a map.
 const KEY: [u8; 4] = [0; 4];

@@ -1,4 +1,4 @@
-//! What leaves, and when, on a simulated network.
+//! Replies and their times on a simulated network.
 
 use dns64_transport::clock::{Clock as _, ManualClock};
 use dns64_transport::memory::{Impairment, MemoryLink, Network};
@@ -55,7 +55,7 @@ impl Scene {
         assert_eq!(self.client.send(0, 1, fill).unwrap(), 1);
     }
 
-    /// Asks for the A of name `n` of 10.0.0.0/8.
+    /// Sends a query for the A of name `n` of 10.0.0.0/8.
     fn ask_for(&mut self, n: u8) {
         let mut query = QUERY.to_vec();
         query[1] = n;
@@ -63,7 +63,7 @@ impl Scene {
         self.ask(&query);
     }
 
-    /// Lets the authority do what there is to do now; what the client then has.
+    /// Gives the authority a turn; returns the replies that the client then has.
     fn turn(&mut self) -> Vec<Vec<u8>> {
         let Self {
             authority, faulty, ..
@@ -75,7 +75,7 @@ impl Scene {
         replies
     }
 
-    /// The IDs of the replies at each moment at which some leave.
+    /// Returns the IDs of the replies for each time at which some are sent.
     fn run(&mut self) -> Vec<(Nanos, Vec<u8>)> {
         let mut log = Vec::new();
         loop {
@@ -92,7 +92,7 @@ impl Scene {
 }
 
 #[test]
-fn errors_and_truncation_leave_header_question_and_opt() {
+fn errors_and_truncation_keep_header_question_and_opt() {
     let question_and_opt = b"\x0f192-000-002-033\x01z\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\x80\0\0\0";
     // QR, RD and CD; SERVFAIL and REFUSED without AA; TC with AA.
     for (behaviour, flags) in [
@@ -112,7 +112,7 @@ fn errors_and_truncation_leave_header_question_and_opt() {
     scene.ask(&plain);
     let expected = [b"\x12\x34\x81\x12", &plain[4..]].concat();
     assert_eq!(scene.turn(), [expected]);
-    // What has no number is answered: the name of the zone has no A.
+    // A query without a number is answered: the name of the zone has no A.
     scene.ask(b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x01z\0\0\x01\0\x01");
     let reply = &scene.turn()[0];
     assert_eq!((&reply[2..4], reply[9]), (&b"\x84\0"[..], 1));
@@ -120,7 +120,7 @@ fn errors_and_truncation_leave_header_question_and_opt() {
 }
 
 #[test]
-fn each_fault_is_counted_and_the_figures_of_the_zone_stay() {
+fn each_fault_is_counted_and_zone_counters_are_unchanged() {
     let behaviour = "loss=10%,servfail=10%,refused=10%,truncate=10%,reorder=10%:1ms,duplicate=10%";
     let mut scene = Scene::new(behaviour, 100);
     (0..100).for_each(|n| scene.ask_for(n));
@@ -145,14 +145,14 @@ fn each_fault_is_counted_and_the_figures_of_the_zone_stay() {
 }
 
 #[test]
-fn every_reply_leaves_its_delay_after_its_query_arrived() {
+fn every_reply_is_sent_its_delay_after_its_query_arrived() {
     let mut scene = Scene::new("delay=5ms", 10);
     scene.ask_for(1);
     assert_eq!(scene.turn(), [[0_u8; 0]; 0]);
     scene.clock.advance(MILLISECOND);
     scene.ask_for(2);
     scene.clock.advance(MILLISECOND);
-    // Taken in only now, but it has waited in the queue of the socket.
+    // The query is read only now, but arrived in the queue of the socket earlier.
     let log = scene.run();
     assert_eq!(
         log,
@@ -162,7 +162,7 @@ fn every_reply_leaves_its_delay_after_its_query_arrived() {
 }
 
 #[test]
-fn later_replies_overtake_those_that_are_reordered() {
+fn later_replies_overtake_reordered_ones() {
     let mut scene = Scene::new("delay=1ms,reorder=25%:2ms", 100);
     for n in 0..8 {
         scene.ask_for(n);
@@ -177,7 +177,7 @@ fn later_replies_overtake_those_that_are_reordered() {
 }
 
 #[test]
-fn more_than_there_is_room_for_is_counted_and_not_sent() {
+fn replies_beyond_capacity_are_counted_and_dropped() {
     let mut scene = Scene::new("delay=1ms", 3);
     (0..5).for_each(|n| scene.ask_for(n));
     assert_eq!(scene.run(), [(MILLISECOND, vec![0, 1, 2])]);
@@ -186,7 +186,7 @@ fn more_than_there_is_room_for_is_counted_and_not_sent() {
 }
 
 #[test]
-fn a_worker_sleeps_only_as_long_as_nothing_is_due_soon() {
+fn worker_sleeps_only_until_shortly_before_the_next_due_reply() {
     let mut scene = Scene::new("delay=5ms", 3);
     assert_eq!(scene.faulty.sleep_ns(0, MILLISECOND), MILLISECOND);
     scene.ask_for(1);

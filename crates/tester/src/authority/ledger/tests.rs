@@ -12,7 +12,7 @@ use crate::authority::zone::ZoneConfig;
 use crate::load::names::NameSource;
 use crate::namespace::{Pattern, Share, Zone};
 
-/// So many names from 192.0.2.16 on, in the zone "z".
+/// This many names from 192.0.2.16 on, in the zone "z".
 fn names(queries: u64) -> Names {
     let zone = Zone {
         suffix: "z".parse().unwrap(),
@@ -24,7 +24,7 @@ fn names(queries: u64) -> Names {
     source.take(queries, None).unwrap()
 }
 
-/// An authority at a network in memory, and a client beside it.
+/// An authority and a client in a simulated network.
 struct Bench {
     clock: ManualClock,
     authority: Authority,
@@ -35,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// For two names, from 1 ms on.
+    /// Creates a ledger for two names that starts at 1 ms.
     fn new() -> Self {
         let clock = ManualClock::default();
         clock.advance(1_000_000);
@@ -58,7 +58,7 @@ impl Bench {
         }
     }
 
-    /// Asks for this name and type.
+    /// Sends a query for this name and type.
     fn ask(&mut self, label: &[u8; 15], rtype: u8) {
         let query = [
             b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x0f",
@@ -75,7 +75,7 @@ impl Bench {
         assert_eq!(self.client.send(0, 1, fill).unwrap(), 1);
     }
 
-    /// The authority has a turn after this time.
+    /// Advances the clock and gives the authority a turn.
     fn turn(&mut self, after_ns: Nanos) {
         self.clock.advance(after_ns);
         let (authority, server) = (&mut self.authority, &mut self.server);
@@ -87,7 +87,7 @@ const AAAA: u8 = 28;
 const A: u8 = 1;
 
 #[test]
-fn arrival_and_departure_are_noted_by_name_and_type() {
+fn arrival_and_departure_are_recorded_by_name_and_type() {
     let mut bench = Bench::new();
     bench.ask(b"192-000-002-017", AAAA);
     bench.turn(64_000);
@@ -112,7 +112,7 @@ fn arrival_and_departure_are_noted_by_name_and_type() {
 }
 
 #[test]
-fn a_second_question_is_counted_and_the_first_one_timed() {
+fn second_query_is_counted_and_the_first_is_timed() {
     let mut bench = Bench::new();
     bench.ask(b"192-000-002-016", AAAA);
     bench.turn(640);
@@ -124,7 +124,7 @@ fn a_second_question_is_counted_and_the_first_one_timed() {
 }
 
 #[test]
-fn names_before_and_after_those_of_the_trial_are_counted_together() {
+fn names_outside_the_trial_are_counted_together() {
     let mut bench = Bench::new();
     for label in [
         b"192-000-002-015",
@@ -135,7 +135,7 @@ fn names_before_and_after_those_of_the_trial_are_counted_together() {
         bench.ask(label, AAAA);
     }
     bench.ask(b"192-000-002-000", A);
-    // Neither a name of the form nor a type that a DUT asks for it.
+    // Neither a name that encodes an address nor a type that a DUT requests.
     bench.ask(b"no-such-name-at", AAAA);
     bench.ask(b"192-000-002-016", 16);
     bench.turn(64);
@@ -145,7 +145,7 @@ fn names_before_and_after_those_of_the_trial_are_counted_together() {
 }
 
 #[test]
-fn replies_leave_with_the_departure_that_they_belong_to() {
+fn departures_are_matched_to_their_replies() {
     let ledger = Arc::new(Ledger::new(&names(3), 0, None));
     let mut recorder = Recorder::new(Arc::clone(&ledger));
     let rtype = Rtype::A;
@@ -155,7 +155,7 @@ fn replies_leave_with_the_departure_that_they_belong_to() {
         recorder.leaves(mark);
     }
     let departure = |replies, at| Departure { replies, at };
-    // The third of them is for no name of the trial; the fourth was not sent.
+    // The third reply is for no name of the trial; the fourth was not sent.
     recorder.departed(&[departure(1, 1_280), departure(2, 6_400)]);
     let answers = [0, 1, 2].map(|n| ledger.questions(n).a.answer_ns);
     assert_eq!(answers, [Some(640), Some(5_760), None]);
@@ -165,7 +165,7 @@ fn replies_leave_with_the_departure_that_they_belong_to() {
 }
 
 #[test]
-fn more_replies_than_a_turn_can_have_are_answered_and_not_timed() {
+fn replies_beyond_the_capacity_of_a_turn_are_answered_and_not_timed() {
     let ledger = Arc::new(Ledger::new(&names(1), 0, None));
     let mut recorder = Recorder::new(Arc::clone(&ledger));
     let room = recorder.leaving.capacity();
@@ -182,7 +182,7 @@ fn more_replies_than_a_turn_can_have_are_answered_and_not_timed() {
 }
 
 #[test]
-fn the_memory_of_an_earlier_trial_is_used_again_and_nothing_of_it_is_left() {
+fn memory_of_an_earlier_trial_is_reused_and_cleared() {
     let first = Arc::new(Ledger::new(&names(100), 0, None));
     let recorder = Recorder::new(Arc::clone(&first));
     let asked = Asked {
@@ -198,7 +198,7 @@ fn the_memory_of_an_earlier_trial_is_used_again_and_nothing_of_it_is_left() {
     assert!((0..100).all(|n| second.questions(n) == Questions::default()));
 }
 
-/// The ledger of a trial with one name, for which questions for AAAA came and were answered at these times.
+/// The ledger of a trial with one name whose queries for AAAA arrived and were answered at these times.
 fn noted(start: Nanos, questions: &[(Nanos, Option<Nanos>)]) -> Ledger {
     let ledger = Ledger::new(&names(1), start, None);
     let asked = Asked {
@@ -215,8 +215,8 @@ fn noted(start: Nanos, questions: &[(Nanos, Option<Nanos>)]) -> Ledger {
 }
 
 #[test]
-fn two_authorities_are_as_one_that_was_asked_all_questions() {
-    // In one ledger, on the clock of both.
+fn joined_ledgers_equal_one_that_received_all_queries() {
+    // A single ledger, on the clock of both.
     let all = |questions: &[_]| noted(640, questions).questions(0).aaaa;
     let joined = |first: &[_], second: &[_]| {
         let (one, other) = (noted(640, first), noted(6_400, second));
@@ -235,8 +235,8 @@ fn two_authorities_are_as_one_that_was_asked_all_questions() {
 }
 
 #[test]
-fn a_first_answer_counts_whoever_gave_it() {
-    // The first question waited, and the authority of the second one was faster.
+fn first_answer_of_either_authority_counts() {
+    // The first query waited, and the authority of the second one was faster.
     let (one, other) = (
         noted(0, &[(6_400, Some(128_000))]),
         noted(0, &[(12_800, Some(19_200))]),
@@ -248,7 +248,7 @@ fn a_first_answer_counts_whoever_gave_it() {
 }
 
 #[test]
-fn questions_for_other_names_are_added_up() {
+fn queries_for_other_names_are_summed() {
     let [one, other] = [0, 64].map(|start| Ledger::new(&names(1), start, None));
     let octets = one.to_octets();
     let one = Ledger::from_octets(&names(1), 0, &octets, (3, 4)).unwrap();
@@ -257,7 +257,7 @@ fn questions_for_other_names_are_added_up() {
     assert_eq!(one.other(), (8, 10));
 }
 
-/// Something that happens to the questions for a name.
+/// An event of the queries for a name.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrived,
@@ -271,14 +271,14 @@ fn events() -> impl Strategy<Value = Vec<(Event, Nanos)>> {
         2 => Just(Event::Answered),
         1 => Just(Event::AnsweredUntimed),
     ];
-    // Steps of a few units, of seconds, and of minutes: up to and beyond what can be told.
+    // Steps of a few units, of seconds and of minutes: up to the limits of a stamp and beyond.
     let step_ns = prop_oneof![0..1_000_u64, 0..2_000_000_000_u64, 0..400_000_000_000_u64];
     prop::collection::vec((event, step_ns), 0..100)
 }
 
 proptest! {
     #[test]
-    fn a_stamp_holds_the_first_question_and_answer_and_the_number(events in events()) {
+    fn stamp_holds_first_query_first_answer_and_count(events in events()) {
         let (mut stamp, mut now) = (EMPTY, 0);
         let mut expected = Question::default();
         let mut asked = 0_u8;
@@ -313,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn joined_stamps_can_be_told(
+    fn joining_stamps_is_symmetric_and_keeps_the_first_times(
         own in (0..=ARRIVAL_LATE, 0..=SPAN_UNTIMED, 0..=u64::from(QUESTIONS_MAX)),
         its in (0..=ARRIVAL_LATE, 0..=SPAN_UNTIMED, 0..=u64::from(QUESTIONS_MAX)),
         later_ns in 0..=2_000_000_000_000_u64,
@@ -336,7 +336,7 @@ proptest! {
     }
 
     #[test]
-    fn the_parts_of_a_stamp_come_back(
+    fn parts_of_a_stamp_are_read_back(
         arrival in 0..=ARRIVAL_LATE,
         span in 0..=SPAN_UNTIMED,
         questions in 0..=u64::from(QUESTIONS_MAX),

@@ -1,4 +1,4 @@
-//! Test links: interfaces, addresses, and what else goes over them.
+//! Checks the test links: interfaces, addresses and other traffic on them.
 
 use super::{PLAY, about, broken, of as facts_of};
 use crate::agent::facts::{HostFacts, InterfaceFacts};
@@ -6,7 +6,7 @@ use crate::doctor::{Finding, unless};
 use crate::lab::hosts::{HostSpec, Hosts, LinkEnd, LinkName, Site, SiteEnd, SiteLink};
 use crate::lab::profile::Family;
 
-/// The ends of a host's test links.
+/// Checks the ends of a host's test links.
 pub(super) fn of(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
     let ends = host.links.iter();
     let ends = ends.flat_map(|(link, ends)| ends.iter().map(move |end| (*link, end)));
@@ -14,7 +14,7 @@ pub(super) fn of(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
         .collect()
 }
 
-/// The worst that can be said of an end.
+/// Returns the worst finding about an end.
 fn one_end(host: &HostSpec, facts: &HostFacts, link: LinkName, end: &LinkEnd) -> Finding {
     let LinkEnd { interface, .. } = end;
     let what = format!("link {link} ({interface})");
@@ -68,7 +68,7 @@ fn one_end(host: &HostSpec, facts: &HostFacts, link: LinkName, end: &LinkEnd) ->
     about(&host.name, &what, told(found), None)
 }
 
-/// "ixgbe, MTU 1500, 10000 Mbit/s".
+/// Formats an interface: "ixgbe, MTU 1500, 10000 Mbit/s".
 fn told(interface: &InterfaceFacts) -> String {
     let driver = interface.driver.as_deref().unwrap_or("unknown driver");
     let speed = interface
@@ -85,7 +85,7 @@ fn interface_of<'a>(facts: &'a HostFacts, name: &str) -> Option<&'a InterfaceFac
     facts.interfaces.iter().find(|it| it.name == name)
 }
 
-/// What two hosts have to agree on.
+/// Checks the properties that two hosts must have in common.
 pub(super) fn between(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
     let sites = sites(hosts);
     let mut findings = Vec::new();
@@ -102,7 +102,7 @@ pub(super) fn between(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Findi
     findings
 }
 
-/// The laboratory of each DUT, or the one without.
+/// The laboratory of each DUT, or the one without a DUT.
 fn sites(hosts: &Hosts) -> Vec<Site> {
     let duts = hosts.duts();
     let names: Vec<_> = match duts.as_slice() {
@@ -116,7 +116,7 @@ fn sites(hosts: &Hosts) -> Vec<Site> {
     names.into_iter().filter_map(site).collect()
 }
 
-/// The link, if its ends have different MTUs.
+/// Reports a link whose ends have different MTUs.
 fn mtu(link: &SiteLink, facts: &[(String, HostFacts)]) -> Option<Finding> {
     let of_end = |end: &SiteEnd| {
         let found = interface_of(facts_of(&end.host, facts)?, &end.interface)?;
@@ -129,7 +129,7 @@ fn mtu(link: &SiteLink, facts: &[(String, HostFacts)]) -> Option<Finding> {
     (near != far).then(|| broken(&link.near.host, &what, value, remedy))
 }
 
-/// Whether a self-test goes through the host of the DUT.
+/// Returns whether a self-test is forwarded by the host of the DUT.
 fn is_forwarded(site: &Site) -> bool {
     site.measurers.iter().any(|measurer| {
         let has_own = site
@@ -152,5 +152,5 @@ fn forwarding(host: &str, facts: &HostFacts) -> Option<Finding> {
     })
 }
 
-/// Neighbour discovery and router advertisements are a few packets; a service is more.
+/// Neighbour discovery and router advertisements take a few packets; a service takes more.
 const IDLE_PACKETS_MAX: u64 = 10;

@@ -1,5 +1,5 @@
-//! Whether the hosts of a plan are ready for it: what `run` asks of them before it starts anything, and `run --dry-run`
-//! alone.
+//! Checks whether the hosts are ready for a plan. `run` does this before it starts anything; `run --dry-run` does only
+//! this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +12,21 @@ use crate::lab::hosts::Hosts;
 use crate::rig::far::preflight::{self, Installed};
 use crate::rig::remote::host::Remote;
 
-/// What was seen of the hosts of a plan.
+/// Result of the check of a plan's hosts.
 #[derive(Debug, Default)]
 pub struct Readiness {
-    /// What those say of themselves that do.
+    /// Facts of the hosts that could be reached.
     pub facts: Vec<(String, HostFacts)>,
-    /// Their programs of the profiles of the plan.
+    /// Versions of the servers of the plan's profiles that are installed on them.
     pub programs: Vec<Installed>,
-    /// All that keeps the plan from being run on them: the host, the thing and the remedy, each in one line.
+    /// Everything that prevents a run of the plan: host, problem and remedy, one line each.
     pub lacks: Vec<String>,
-    /// What may disturb results.
+    /// Findings that may disturb results.
     pub poor: Vec<Finding>,
 }
 
-/// Looks at the hosts of a plan, of which each was reached or could not be. Nothing is started there but programs that
-/// are asked for their version.
+/// Checks the hosts of a plan, each of which is connected or has an error. It starts nothing on them except programs
+/// that print their version.
 pub fn look(
     plan: &Plan,
     hosts: &Hosts,
@@ -54,7 +54,7 @@ pub fn look(
     for program in preflight::programs(subjects, hosts, &reached) {
         match program {
             Ok(installed) => seen.programs.push(installed),
-            // One for all variants that need it.
+            // One line for all variants that need it.
             Err(error) => drop(lacks.insert(in_keys(&error.to_string()))),
         }
     }
@@ -70,7 +70,7 @@ pub fn look(
     seen
 }
 
-/// Zones that a host of an authority has no memory for.
+/// Reports zones that are too large for the memory of an authority's host.
 fn too_large(plan: &Plan, hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<String> {
     let authorities = hosts.authorities();
     let told = facts.iter().filter_map(|(name, facts)| {

@@ -1,4 +1,4 @@
-//! Findings of literal facts.
+//! Findings for literal facts.
 
 mod ready;
 
@@ -59,7 +59,7 @@ fn three() -> Hosts {
     .unwrap()
 }
 
-/// What hosts say that are as the plan has them.
+/// Facts of hosts that match the plan.
 fn good(hosts: &Hosts) -> Vec<(String, HostFacts)> {
     let of_end = |end: &LinkEnd| InterfaceFacts {
         name: end.interface.clone(),
@@ -94,7 +94,7 @@ fn good(hosts: &Hosts) -> Vec<(String, HostFacts)> {
     facts.collect()
 }
 
-/// What is wrong with hosts whose facts `spoil` has changed.
+/// Findings that are not good for hosts whose facts `spoil` has changed.
 fn check_spoilt(spoil: impl FnOnce(&mut [(String, HostFacts)]), expected: &Expect) {
     let hosts = three();
     let mut facts = good(&hosts);
@@ -118,7 +118,7 @@ fn client(facts: &mut [(String, HostFacts)]) -> &mut InterfaceFacts {
 }
 
 #[test]
-fn hosts_as_the_plan_has_them_are_good() {
+fn hosts_that_match_the_plan_are_good() {
     check_spoilt(|_| (), &expect![]);
     let hosts = three();
     let findings = check(&hosts, &good(&hosts), &[]);
@@ -131,7 +131,7 @@ fn hosts_as_the_plan_has_them_are_good() {
 }
 
 #[test]
-fn links_that_are_not_as_the_plan_has_them_are_told() {
+fn links_that_differ_from_the_plan_are_reported() {
     check_spoilt(
         |facts| facts[0].1.interfaces.clear(),
         &expect![[r#"
@@ -189,7 +189,7 @@ fn links_that_are_not_as_the_plan_has_them_are_told() {
 }
 
 #[test]
-fn machines_that_are_not_fit_are_told() {
+fn unsuitable_machines_are_reported() {
     check_spoilt(
         |facts| {
             let facts = &mut facts[0].1;
@@ -217,7 +217,7 @@ fn machines_that_are_not_fit_are_told() {
 }
 
 #[test]
-fn a_port_in_use_is_told_where_a_server_needs_it() {
+fn port_in_use_is_reported_where_a_server_needs_it() {
     let listen = |address: &'static str| {
         move |facts: &mut [(String, HostFacts)]| {
             for (_, facts) in facts {
@@ -249,7 +249,7 @@ fn a_port_in_use_is_told_where_a_server_needs_it() {
 }
 
 #[test]
-fn hosts_that_differ_or_are_one_machine_are_told() {
+fn different_hosts_and_shared_machines_are_reported() {
     check_spoilt(
         |facts| facts[1].1.tester_sha256 = Some("fedcba9876543210".into()),
         &expect![[r#"

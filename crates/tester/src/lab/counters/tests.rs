@@ -1,4 +1,4 @@
-//! The parsers, on what a kernel and `tc` have said.
+//! Tests the parsers with output of kernels and `tc`.
 
 use super::*;
 
@@ -37,7 +37,7 @@ Inter-|   Receive                                                |  Transmit
 client: 75464357    3909    1    2    3     4          0         0   273866    3292    5    6    7     8       9          0
 ";
 
-/// The third line is that of a processor that counts a drop and two squeezes.
+/// The third line is that of a processor with one drop and two squeezes.
 const SOFTNET: &str = "\
 0000000c 00000000 00000000 00000000
 00000f56 00000010 00000001 00000000
@@ -83,7 +83,7 @@ fn counters_are_found_by_layer_and_name() {
 }
 
 #[test]
-fn what_cannot_be_parsed_counts_nothing() {
+fn unparsable_text_has_no_counters() {
     let mut reading = Reading::default();
     reading.snmp("Udp: RcvbufErrors\n");
     reading.snmp("Udp: RcvbufErrors\nUdp: many\n");
@@ -95,7 +95,7 @@ fn what_cannot_be_parsed_counts_nothing() {
 }
 
 #[test]
-fn a_difference_has_the_losses_that_came_meanwhile() {
+fn difference_has_the_losses_since_the_first_reading() {
     let before = read();
     let mut after = read();
     let more = [
@@ -113,12 +113,12 @@ fn a_difference_has_the_losses_that_came_meanwhile() {
         losses,
         [("udp6 SndbufErrors".into(), 5), ("tbf drops".into(), 5)]
     );
-    // A counter that was set back, as that of an interface that was created again, counts nothing.
+    // A counter that was reset, as by creating an interface again, counts nothing.
     assert_eq!(before.since(&after).losses().count(), 0);
 }
 
 #[test]
-fn receive_queues_are_told_in_the_words_of_each_driver() {
+fn receive_queue_counters_of_each_driver_are_recognised() {
     let mut reading = Reading::default();
     let ethtool = "NIC statistics:\n     rx_packets: 99\n     rx_queue_0_packets: 7\n     rx_queue_0_bytes: 700\n     \
                    rx_queue_10_packets: 5\n     tx_queue_0_packets: 3\n";

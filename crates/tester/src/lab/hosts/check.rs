@@ -1,4 +1,4 @@
-//! What has to hold of hosts: all that does not, each thing once.
+//! Validation of hosts: finds all errors, each once.
 
 use std::net::IpAddr;
 
@@ -6,16 +6,17 @@ use super::link::{LinkAddress, LinkEnd, LinkName};
 use super::{HOSTS_MAX, HostSpec, Hosts, HostsError, HostsErrors, Part, Reach, Role, THREADS_MAX};
 use crate::lab::profile::Family;
 
-/// What of a host is not known, because it could not be read.
+/// A part of a host that is unknown because it could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// Name of the host.
     pub host: String,
-    /// What is not known. Of a link in doubt every end is.
+    /// The unknown part. For a link, every end of it is in doubt.
     pub part: Part,
 }
 
-/// All that is wrong with hosts, each thing once. What follows from another fault, or from a doubt, is left out.
+/// Returns all errors of the hosts, each once. Errors that follow from another error, or from a part in doubt, are
+/// omitted.
 pub(super) fn all(hosts: &[HostSpec], doubts: Vec<Doubt>, self_tests: bool) -> Vec<HostsError> {
     let mut check = Check {
         hosts,
@@ -40,7 +41,7 @@ pub(super) fn all(hosts: &[HostSpec], doubts: Vec<Doubt>, self_tests: bool) -> V
     check.found
 }
 
-/// What was found so far.
+/// State of the validation.
 struct Check<'a> {
     hosts: &'a [HostSpec],
     doubts: Vec<Doubt>,
@@ -48,7 +49,7 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Remembers a fault; what it is about is in doubt from then on.
+    /// Adds an error; the part that it concerns is in doubt afterwards.
     fn add(&mut self, error: HostsError) {
         if self.found.contains(&error) {
             return;
@@ -70,7 +71,7 @@ impl<'a> Check<'a> {
         self.doubts.iter().any(|doubt| of(doubt.part))
     }
 
-    /// Name, reach, roles, numbers and links of a host by itself.
+    /// Checks name, reach, roles, numbers and links of a single host.
     fn one(&mut self, host: &HostSpec, before: &[HostSpec]) {
         name(&host.name).unwrap_or_else(|error| self.add(error));
         if !self.doubts(&host.name, Part::Reach) {
@@ -154,7 +155,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The ends of a host of the links of one name.
+    /// Checks the ends of a host's links of one name.
     fn link(&mut self, host: &HostSpec, link: LinkName, ends: &[LinkEnd]) {
         let name = &host.name;
         let whole = Part::Link(link);
@@ -203,7 +204,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Addresses that two hosts share, and prefixes that make it unclear which link is meant.
+    /// Checks for addresses that two hosts share, and for prefixes that make a link ambiguous.
     fn addresses(&mut self) {
         let mut seen: Vec<Addressed<'_>> = Vec::new();
         let used = self.hosts.iter().flat_map(ends);
@@ -230,7 +231,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Who has which role.
+    /// Checks the assignment of the roles.
     fn roles(&mut self) {
         let is_without = |host: &HostSpec| host.roles.is_empty();
         if self.is_any(|part| part == Part::Roles) || self.hosts.iter().any(is_without) {
@@ -247,11 +248,11 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Who is connected to whom.
+    /// Checks the connections between the roles.
     fn connections(&mut self) {
         let hosts = Hosts(self.hosts.to_vec());
         let of_dut = |dut: &&HostSpec| {
-            // One of the two has to be there; which of them is used, a plan says later.
+            // One of the two IP versions must be possible; the plan later selects the one to use.
             let family = hosts.upstream_family(dut);
             hosts.site(Some(&dut.name), family).err()
         };
@@ -272,25 +273,25 @@ impl<'a> Check<'a> {
         for error in links.into_iter().filter(|error| !follows(error)) {
             self.add(error);
         }
-        // A way leads over several hosts.
+        // A self-test's path leads over several hosts.
         if !self.is_any(|part| part == Part::Roles || part.link().is_some()) {
             ways.into_iter().for_each(|error| self.add(error));
         }
     }
 }
 
-/// An address of an end of a link.
+/// An address at an end of a link.
 struct Addressed<'a> {
     host: &'a HostSpec,
     link: LinkName,
     interface: &'a str,
     address: LinkAddress,
-    /// It is in a clash that was told: others of its prefix follow from that.
+    /// Its clash was reported: other clashes in its prefix are consequences.
     is_told: bool,
 }
 
 impl Addressed<'_> {
-    /// Why it does not go together with another.
+    /// Returns why it conflicts with another address.
     fn clash(&self, other: &Self) -> Option<HostsError> {
         let Self {
             host,
@@ -343,7 +344,7 @@ fn name(name: &str) -> Result<(), HostsError> {
     Err(HostsError::of(name, Part::Whole, what, remedy))
 }
 
-/// What is given to ssh or ip as a word must not be taken for an option.
+/// An argument for ssh or ip must not look like an option.
 fn reach(host: &HostSpec) -> Result<(), HostsError> {
     let plain = |c: char| !c.is_whitespace() && !c.is_control();
     let is_word =
@@ -362,7 +363,7 @@ fn reach(host: &HostSpec) -> Result<(), HostsError> {
     Err(HostsError::of(&host.name, Part::Reach, what, remedy))
 }
 
-/// Whether the interface of an end is that of one before it: of a link before, or of one before on the same link.
+/// Returns whether an earlier end, of an earlier link or of the same link, has the same interface.
 fn is_given_before(host: &HostSpec, link: LinkName, number: usize) -> bool {
     let all = ends(host);
     let numbered = all.map(|(_, link, end)| (link, end));
@@ -372,8 +373,8 @@ fn is_given_before(host: &HostSpec, link: LinkName, number: usize) -> bool {
     named.next().is_some()
 }
 
-/// Whether self-tests ask every authority: each Measurer asks one of them, the Measurers in turn. The error names both, and
-/// the authorities that nobody asks.
+/// Checks that self-tests query every authority: each Measurer queries one of them, in rotation. The error names all
+/// of them, and the authorities without queries.
 fn self_tests_cover(hosts: &[HostSpec]) -> Result<(), HostsError> {
     let with = |role: Role| hosts.iter().filter(move |host| host.has(role));
     let (measurers, authorities): (Vec<_>, Vec<_>) = (
@@ -425,7 +426,7 @@ fn is_used(host: &HostSpec, link: LinkName) -> bool {
     users(link).iter().any(|&role| host.has(role))
 }
 
-/// As plans have it.
+/// Name of a role in plans.
 fn word(role: Role) -> &'static str {
     match role {
         Role::Measurer => "measurer",
@@ -434,13 +435,13 @@ fn word(role: Role) -> &'static str {
     }
 }
 
-/// As `dev_valid_name` of Linux has it (net/core/dev.c).
+/// Follows `dev_valid_name` of Linux (net/core/dev.c).
 fn is_interface(name: &str) -> bool {
     let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     (1..=INTERFACE_MAX).contains(&name.len()) && name != "." && name != ".." && !name.contains(bad)
 }
 
-/// Whether an address can be used on a test link without a zone.
+/// Returns whether an address can be used on a test link without a zone.
 fn is_of_a_host(address: IpAddr) -> bool {
     let link_local = match address {
         IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -449,8 +450,8 @@ fn is_of_a_host(address: IpAddr) -> bool {
     !(link_local || address.is_unspecified() || address.is_loopback() || address.is_multicast())
 }
 
-/// Names stand in tables.
+/// Names appear in tables.
 const NAME_MAX: usize = 32;
 
-/// `IFNAMSIZ` less the final zero octet (linux/if.h).
+/// `IFNAMSIZ` without the final zero octet (linux/if.h).
 const INTERFACE_MAX: usize = 15;

@@ -1,28 +1,28 @@
-//! Why hosts cannot be a laboratory.
+//! Errors of the hosts of a plan.
 
 use std::fmt;
 
 use super::link::{LinkAddress, LinkName};
 
-/// What is wrong with the hosts of a plan.
+/// An error of the hosts of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostsError {
-    /// The host that it is about; `None` if it is about all of them.
+    /// The host; `None` if it concerns all of them.
     pub host: Option<String>,
-    /// What of that host.
+    /// The part of the host.
     pub part: Part,
-    /// The host that the first one does not go together with, if it is about two.
+    /// The second host, if it concerns two.
     pub other: Option<String>,
-    /// The thing and its value.
+    /// The problem and the value.
     pub what: String,
     /// What is allowed, or how to fix it.
     pub remedy: String,
 }
 
-/// A part of what a plan says of a host.
+/// A part of the description of a host in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole host.
     Whole,
     /// How it is reached.
     Reach,
@@ -34,16 +34,16 @@ pub enum Part {
     AuthorityCpus,
     /// Threads of the Measurer.
     Threads,
-    /// Its links of this name, or that it has none.
+    /// Its links of this name, or their absence.
     Link(LinkName),
     /// The end of this number, from 0, of its links of this name.
     End(LinkName, usize),
-    /// An address of such an end.
+    /// An address of an end.
     Address(LinkName, LinkAddress),
 }
 
 impl Part {
-    /// The link that it belongs to.
+    /// The link to which the part belongs.
     pub fn link(self) -> Option<LinkName> {
         match self {
             Self::Link(link) | Self::End(link, _) | Self::Address(link, _) => Some(link),
@@ -53,7 +53,7 @@ impl Part {
 }
 
 impl HostsError {
-    /// About one host.
+    /// Creates an error about one host.
     pub(super) fn of(
         host: &str,
         part: Part,
@@ -67,7 +67,7 @@ impl HostsError {
         }
     }
 
-    /// About all of them.
+    /// Creates an error about all hosts.
     pub(super) fn of_all(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             host: None,
@@ -78,7 +78,7 @@ impl HostsError {
         }
     }
 
-    /// The same about two hosts.
+    /// Adds a second host to the error.
     pub(super) fn and(self, other: &str) -> Self {
         let other = Some(other.to_owned());
         Self { other, ..self }
@@ -94,7 +94,7 @@ impl fmt::Display for HostsError {
     }
 }
 
-/// All that is wrong with the hosts of a plan; at least one thing.
+/// All errors of the hosts of a plan; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostsErrors(pub Vec<HostsError>);
 

@@ -11,20 +11,20 @@ use super::HostSpec;
 use crate::lab::profile::Family;
 use crate::quantity::ValueError;
 
-/// What a test link is for.
+/// Purpose of a test link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkName {
-    /// Measurer and DUT.
+    /// Between Measurer and DUT.
     Client,
-    /// DUT and authority.
+    /// Between DUT and authority.
     Upstream,
-    /// Measurer and authority, for self-tests alone (paper 004, section 4.1).
+    /// Between Measurer and authority, only for self-tests (Lencse, Pivoda and Shima 2021, section 4.1).
     SelfTest,
 }
 
 impl LinkName {
-    /// As plans have it.
+    /// Name of the link in plans.
     pub fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -44,13 +44,13 @@ impl fmt::Display for LinkName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkEnd {
-    /// The network interface, as `ip link` has it.
+    /// The network interface, as listed by `ip link`.
     pub interface: String,
     /// Its addresses; at least one.
     pub addresses: Vec<LinkAddress>,
 }
 
-/// An address with the length of its prefix: `2001:2:0:1::1/64`.
+/// An address with its prefix length: `2001:2:0:1::1/64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LinkAddress(IpNet);
@@ -61,17 +61,17 @@ impl LinkAddress {
         self.0.addr()
     }
 
-    /// Length of its prefix in bits.
+    /// Its prefix length in bits.
     pub fn prefix_len(self) -> u8 {
         self.0.prefix_len()
     }
 
-    /// Its prefix: the address without the bits of the host.
+    /// Its prefix: the address with all host bits cleared.
     pub fn prefix(self) -> IpNet {
         self.0.trunc()
     }
 
-    /// Whether it is of this family.
+    /// Returns whether it is of this family.
     pub fn is_of(self, family: Family) -> bool {
         match family {
             Family::Ipv4 => self.0.addr().is_ipv4(),
@@ -79,7 +79,7 @@ impl LinkAddress {
         }
     }
 
-    /// Whether some address is in the prefixes of both.
+    /// Returns whether the prefixes of both overlap.
     pub(super) fn overlaps(self, other: Self) -> bool {
         let (own, others) = (self.prefix(), other.prefix());
         own.contains(&others) || others.contains(&own)
@@ -128,14 +128,14 @@ impl From<LinkAddress> for String {
     }
 }
 
-/// Where two ends of a link meet: the interface and address of each.
+/// The interface and the address of both ends of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meeting<'a> {
     pub near: (&'a str, IpAddr),
     pub far: (&'a str, IpAddr),
 }
 
-/// The first addresses of a family that two hosts have in one prefix on links of one name.
+/// Returns the first addresses of a family that two hosts have in a common prefix on links of one name.
 pub(super) fn meeting<'a>(
     near: &'a HostSpec,
     far: &'a HostSpec,

@@ -1,4 +1,4 @@
-//! Who asks whom in one laboratory with one DUT: addresses, interfaces and CPUs.
+//! Roles, addresses, interfaces and CPUs of one laboratory with one DUT.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -9,17 +9,16 @@ use super::{HostSpec, Hosts, HostsError, HostsErrors, Part, Role};
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
 
-/// Who speaks to whom, in one setup with one DUT.
+/// Roles and connections of one setup with one DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// In the order of the plan; at least one.
+    /// Measurers in the order of the plan; at least one.
     pub measurers: Vec<SiteMeasurer>,
-    /// `None` for a self-test alone, or an authority that is measured by itself.
+    /// The DUT; `None` for a self-test, or for an authority that is measured directly.
     pub dut: Option<SiteDut>,
-    /// In the order of the plan; at least one.
+    /// Authorities in the order of the plan; at least one.
     pub authorities: Vec<SiteAuthority>,
-    /// The links that are used, each once: client and upstream of the DUT, and those of the self-test
-    /// that are links of their own.
+    /// The used links, each once: client and upstream links of the DUT, and separate links of the self-test.
     pub links: Vec<SiteLink>,
 }
 
@@ -28,20 +27,20 @@ pub struct Site {
 pub struct SiteMeasurer {
     /// Its name.
     pub host: String,
-    /// Its address toward the DUT; without a DUT the same as `self_test_local`.
+    /// Its address towards the DUT; without a DUT the same as `self_test_local`.
     pub local: Ipv6Addr,
-    /// The DUT as this Measurer reaches it; `None` without one.
+    /// Address of the DUT for this Measurer; `None` without a DUT.
     pub dut: Option<SocketAddr>,
-    /// Its address toward its authority in a self-test.
+    /// Its address towards its authority in a self-test.
     pub self_test_local: Ipv6Addr,
-    /// The authority that it asks in a self-test, by its place among them: the Measurers take them in turn.
+    /// Index of the authority that it queries in a self-test; the Measurers use the authorities in rotation.
     pub authority: usize,
-    /// That authority as this Measurer reaches it in a self-test: over a link of its own, over the
-    /// loopback interface of their common host, or through the host of the DUT, which forwards.
+    /// Address of that authority for this Measurer in a self-test: over a separate link, over the loopback interface of
+    /// their common host, or forwarded by the host of the DUT.
     pub self_test: SocketAddr,
-    /// Threads that send.
+    /// Number of sending threads.
     pub threads: usize,
-    /// Their CPUs; unrestricted to have them chosen.
+    /// Their CPUs; unrestricted: chosen automatically.
     pub cpus: CpuSet,
 }
 
@@ -50,15 +49,15 @@ pub struct SiteMeasurer {
 pub struct SiteDut {
     /// Its name.
     pub host: String,
-    /// Where it listens: `::` if Measurers reach it at different addresses.
+    /// Its listening address: `::` if Measurers reach it at different addresses.
     pub listen: Ipv6Addr,
-    /// That of the DNS.
+    /// Its port, that of the DNS.
     pub port: u16,
-    /// Where a first query shows that it is ready: as the first Measurer reaches it.
+    /// Destination of the first query, which shows that it is ready: its address for the first Measurer.
     pub probe: SocketAddr,
-    /// Where it finds the authorities, in their order.
+    /// Addresses of the authorities, in their order.
     pub upstreams: Vec<SocketAddr>,
-    /// Its CPUs, unless its variant of the plan says otherwise.
+    /// Its CPUs, unless its variant of the plan overrides them.
     pub cpus: CpuSet,
 }
 
@@ -67,22 +66,22 @@ pub struct SiteDut {
 pub struct SiteAuthority {
     /// Its name.
     pub host: String,
-    /// Where it listens behind the DUT; without a DUT the same as `self_test_listen`.
+    /// Its listening address for the DUT; without a DUT the same as `self_test_listen`.
     pub listen: SocketAddr,
-    /// Where it listens in a self-test: `::` if Measurers reach it at different addresses, or none asks it.
+    /// Its listening address in a self-test: `::` if Measurers reach it at different addresses, or if none queries it.
     pub self_test_listen: SocketAddr,
-    /// Its CPUs; unrestricted to have them chosen.
+    /// Its CPUs; unrestricted: chosen automatically.
     pub cpus: CpuSet,
 }
 
 /// One link between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteLink {
-    /// What it is for.
+    /// Its purpose.
     pub name: LinkName,
-    /// Its end at the Measurer; of an upstream link that at the DUT.
+    /// The end at the Measurer; for an upstream link, the end at the DUT.
     pub near: SiteEnd,
-    /// Its other end.
+    /// The other end.
     pub far: SiteEnd,
 }
 
@@ -96,7 +95,7 @@ pub struct SiteEnd {
 }
 
 impl Site {
-    /// The names of its hosts, each once: Measurers, DUT, authorities.
+    /// Names of its hosts, each once: Measurers, DUT, authorities.
     pub fn hosts(&self) -> Vec<&str> {
         let measurers = self.measurers.iter().map(|it| it.host.as_str());
         let dut = self.dut.iter().map(|it| it.host.as_str());
@@ -110,7 +109,7 @@ impl Site {
         names
     }
 
-    /// What a host is for; nothing if it is not of this site.
+    /// Roles of a host; empty if it is not part of this site.
     pub fn roles_of(&self, host: &str) -> Vec<Role> {
         let is_measurer = self.measurers.iter().any(|it| it.host == host);
         let is_dut = self.dut.as_ref().is_some_and(|it| it.host == host);
@@ -123,12 +122,12 @@ impl Site {
         own.map(|(role, _)| role).collect()
     }
 
-    /// The authority on a host, if it has that role.
+    /// Returns the authority on a host, if it has that role.
     pub fn authority_on(&self, host: &str) -> Option<&SiteAuthority> {
         self.authorities.iter().find(|it| it.host == host)
     }
 
-    /// Whether Measurer and authority share a host: the two-device setup of RFC 8219 section 9.1.
+    /// Returns whether Measurer and authority share a host: the two-device setup of RFC 8219 section 9.1.
     pub fn is_two_device(&self) -> bool {
         let mut measurers = self.measurers.iter();
         measurers.any(|it| self.authority_on(&it.host).is_some())
@@ -136,13 +135,13 @@ impl Site {
 }
 
 impl Hosts {
-    /// Who speaks to whom with the DUT on the host of this name, which asks the authorities over `upstream`.
-    /// Without a name it is a self-test alone, or an authority by itself, and `upstream` says nothing.
+    /// Returns the setup with the DUT on the host of this name, which queries the authorities over `upstream`. Without
+    /// a name it is the setup of a self-test or of an authority alone, and `upstream` is ignored.
     ///
     /// # Errors
     ///
-    /// There is no such host of a DUT, or those that have to speak are not connected: each pair of them. All but the
-    /// name and the family is known since [`Self::new`].
+    /// There is no such host of a DUT, or hosts that need a connection have none: one error for each pair.
+    /// [`Self::new`] has checked everything except the name and the family.
     pub fn site(&self, dut: Option<&str>, upstream: Family) -> Result<Site, HostsErrors> {
         let authorities = self.authorities();
         let dut = dut.map(|name| self.dut_named(name)).transpose()?;
@@ -197,7 +196,7 @@ impl Hosts {
         })
     }
 
-    /// The host of a DUT by its name.
+    /// Returns the host of a DUT by its name.
     fn dut_named(&self, name: &str) -> Result<&HostSpec, HostsError> {
         let duts = self.duts();
         let found = duts.iter().find(|host| host.name == name);
@@ -211,7 +210,8 @@ impl Hosts {
         })
     }
 
-    /// How a Measurer asks the DUT, and in self-tests its authority; the links are those that it uses.
+    /// Returns the connections of a Measurer: to the DUT, and in self-tests to its authority, with the links that they
+    /// use.
     fn way(
         &self,
         host: &HostSpec,
@@ -242,7 +242,7 @@ impl Hosts {
         Some((measurer, links))
     }
 
-    /// Local and remote address of a Measurer in a self-test.
+    /// Returns the local and the remote address of a Measurer in a self-test.
     fn self_test(
         &self,
         host: &HostSpec,
@@ -250,7 +250,7 @@ impl Hosts {
         dut: Option<&HostSpec>,
         links: &mut Vec<SiteLink>,
     ) -> Result<(Ipv6Addr, Ipv6Addr), HostsError> {
-        // A host is not connected to itself, though it meets itself in each of its prefixes.
+        // A host has no link to itself, although its addresses match its own prefixes.
         let own = host.name == authority.name;
         let direct = meeting(host, authority, LinkName::SelfTest, Family::Ipv6);
         if let Some(met) = direct.filter(|_| !own)
@@ -295,7 +295,7 @@ impl SiteLink {
     }
 }
 
-/// Address of a Measurer toward a DUT, and that of the DUT.
+/// Returns the addresses of a Measurer and a DUT towards each other.
 fn client<'a>(
     host: &'a HostSpec,
     dut: &'a HostSpec,
@@ -311,8 +311,8 @@ fn client<'a>(
     }
 }
 
-/// Where a DUT meets each of the authorities: each at an interface of its own, so that counters tell on the way to which
-/// of them a question was lost.
+/// Returns the connections of a DUT to each authority: each at its own interface, so that counters show on which path a
+/// query was lost.
 fn upstreams_of<'a>(
     dut: &'a HostSpec,
     authorities: &[&'a HostSpec],
@@ -341,7 +341,7 @@ fn upstreams_of<'a>(
     all.into_iter().map(|(_, met)| met).collect()
 }
 
-/// Why two hosts are not connected, of which each is told that has no address.
+/// Reports two unconnected hosts; each host without an address gets its own error.
 fn unconnected(
     near: &HostSpec,
     far: &HostSpec,
@@ -372,7 +372,7 @@ fn unconnected(
     }
 }
 
-/// The address, if all are the same; `::` otherwise.
+/// Returns the address if all are the same; otherwise `::`.
 fn listen(servers: impl Iterator<Item = SocketAddr>) -> Ipv6Addr {
     let mut all = servers.map(|server| server.ip());
     match all.next() {

@@ -1,4 +1,4 @@
-//! Laboratories as plans have them, and each way in which hosts cannot be one.
+//! Valid laboratories of plans, and each kind of error.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -84,7 +84,7 @@ fn links(site: &Site) -> Vec<String> {
 }
 
 #[test]
-fn three_devices_test_themselves_through_the_host_of_the_dut() {
+fn three_devices_self_test_through_the_host_of_the_dut() {
     let hosts = Hosts::new(three()).unwrap();
     let site = hosts.site(Some("dut"), Family::Ipv4).unwrap();
     let measurer = &site.measurers[0];
@@ -115,7 +115,7 @@ fn three_devices_test_themselves_through_the_host_of_the_dut() {
 }
 
 #[test]
-fn two_devices_test_themselves_over_the_loopback_interface() {
+fn two_devices_self_test_over_the_loopback_interface() {
     let mut specs = two();
     specs[0].cpus = "0-1".parse().unwrap();
     specs[0].authority_cpus = "2".parse().unwrap();
@@ -182,7 +182,7 @@ fn two_measurers_behind_a_switch_share_an_address_of_the_dut() {
 }
 
 #[test]
-fn a_link_for_self_tests_is_used_by_those_who_have_it() {
+fn separate_self_test_link_is_used_by_its_hosts() {
     let mut specs = three();
     specs[0] = host("gen1", &[Role::Measurer], &[GEN1, SELF1]);
     specs[1] = host("dut", &[Role::Dut], &[DUT1, DUT2, UP]);
@@ -199,7 +199,7 @@ fn a_link_for_self_tests_is_used_by_those_who_have_it() {
 }
 
 #[test]
-fn without_a_dut_only_the_way_of_the_self_test_is_left() {
+fn without_a_dut_only_the_self_test_path_remains() {
     let hosts = Hosts::new(three()).unwrap();
     let site = hosts.site(None, Family::Ipv4).unwrap();
     assert_eq!((site.dut, site.measurers[0].dut), (None, None));
@@ -216,7 +216,7 @@ fn without_a_dut_only_the_way_of_the_self_test_is_left() {
 }
 
 #[test]
-fn a_dut_with_ipv4_alone_toward_the_authority_needs_another_way_for_self_tests() {
+fn dut_with_only_ipv4_upstream_needs_another_self_test_path() {
     let v4 = |own| end(LinkName::Upstream, "up", own);
     let mut specs = three();
     specs[1] = host("dut", &[Role::Dut], &[DUT1, v4(&["198.18.0.1/24"])]);
@@ -244,7 +244,7 @@ fn a_dut_with_ipv4_alone_toward_the_authority_needs_another_way_for_self_tests()
     );
 }
 
-/// The error of three devices that `spoil` has changed.
+/// Checks the error of three devices changed by `spoil`.
 fn check(spoil: impl FnOnce(&mut Vec<HostSpec>), expected: &Expect) {
     let mut specs = three();
     spoil(&mut specs);
@@ -252,7 +252,7 @@ fn check(spoil: impl FnOnce(&mut Vec<HostSpec>), expected: &Expect) {
 }
 
 #[test]
-fn names_and_reaches_that_cannot_be_are_refused() {
+fn invalid_names_and_reaches_are_refused() {
     check(
         |specs| specs[0].name = "Gen_1".into(),
         &expect![[
@@ -299,7 +299,7 @@ fn names_and_reaches_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn roles_that_cannot_be_are_refused() {
+fn invalid_roles_are_refused() {
     check(
         |specs| specs[0].roles.clear(),
         &expect![[
@@ -331,7 +331,7 @@ fn roles_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn numbers_that_cannot_be_are_refused() {
+fn invalid_numbers_are_refused() {
     check(
         |specs| specs[0].threads = 0,
         &expect!["host gen1: invalid thread count 0; must be 1-256"],
@@ -354,10 +354,10 @@ fn numbers_that_cannot_be_are_refused() {
     expect!["host tester: CPU 2 is in cpus and in authority-cpus; give each CPU to one role, or the same CPUs to both"]
         .assert_eq(&Hosts::new(specs.clone()).unwrap_err().to_string());
     specs[0].cpus = specs[0].authority_cpus.clone();
-    assert!(Hosts::new(specs).is_ok(), "one core can turn both roles");
+    assert!(Hosts::new(specs).is_ok(), "one core can run both roles");
 }
 
-/// The error of three devices of which one has other ends.
+/// Checks the error of three devices, one of which has other ends.
 fn check_ends(number: usize, ends: &[End<'_>], expected: &Expect) {
     let replace = |specs: &mut Vec<HostSpec>| {
         specs[number].links = host("x", &[], ends).links;
@@ -366,7 +366,7 @@ fn check_ends(number: usize, ends: &[End<'_>], expected: &Expect) {
 }
 
 #[test]
-fn links_that_cannot_be_are_refused() {
+fn invalid_links_are_refused() {
     check_ends(
         0,
         &[GEN1, UP],
@@ -418,7 +418,7 @@ fn links_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn addresses_that_leave_it_open_who_is_meant_are_refused() {
+fn ambiguous_addresses_are_refused() {
     let client = |addresses| end(LinkName::Client, "ens1", addresses);
     check_ends(
         0,
@@ -462,7 +462,7 @@ fn addresses_that_leave_it_open_who_is_meant_are_refused() {
 }
 
 #[test]
-fn links_that_do_not_connect_are_refused() {
+fn unconnected_links_are_refused() {
     check_ends(
         0,
         &[end(LinkName::Client, "ens1", &["2001:2:0:9::1/64"])],
@@ -502,7 +502,7 @@ fn links_that_do_not_connect_are_refused() {
 }
 
 #[test]
-fn addresses_are_read_with_the_length_of_their_prefix() {
+fn addresses_are_parsed_with_their_prefix_length() {
     let address: LinkAddress = "2001:2:0:1::1/64".parse().unwrap();
     assert_eq!(
         address.address(),
@@ -542,7 +542,7 @@ fn addresses_are_read_with_the_length_of_their_prefix() {
 }
 
 #[test]
-fn hosts_are_the_same_after_a_journey_as_json() {
+fn hosts_survive_json() {
     let mut specs = two();
     specs[0].cpus = "0-1,4".parse().unwrap();
     specs[1].reach = Reach::Local;
@@ -554,7 +554,7 @@ fn hosts_are_the_same_after_a_journey_as_json() {
         text.contains(r#""cpus":"0-1,4","authority_cpus":"""#),
         "{text}"
     );
-    // What is read is checked as well.
+    // Deserialised hosts are checked as well.
     let spoilt = text.replace("2001:2:0:1::1/64", "2001:2:0:1::2/64");
     assert!(serde_json::from_str::<Hosts>(&spoilt).is_err());
 }

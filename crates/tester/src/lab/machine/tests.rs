@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// A laptop of two kinds of cores, with SMT, as its files look.
+/// Files of a laptop with two kinds of cores and SMT.
 const LAPTOP: &[(&str, &str)] = &[
     (
         "/proc/cpuinfo",
@@ -85,7 +85,7 @@ const LAPTOP: &[(&str, &str)] = &[
     ),
 ];
 
-/// A machine of these files.
+/// A machine with these files.
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
     let root = tempfile::tempdir().unwrap();
     let machine = Machine::at(root.path());
@@ -98,7 +98,7 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
 }
 
 #[test]
-fn a_laptop_is_read_as_it_is() {
+fn properties_of_a_laptop_are_read() {
     let (_root, laptop) = machine(LAPTOP);
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
@@ -129,7 +129,7 @@ fn a_laptop_is_read_as_it_is() {
 }
 
 #[test]
-fn frequency_policies_come_in_the_order_of_their_processors() {
+fn frequency_policies_are_ordered_by_processor() {
     let (_root, laptop) = machine(LAPTOP);
     let policies = laptop.frequency_policies();
     assert_eq!(
@@ -152,7 +152,7 @@ fn frequency_policies_come_in_the_order_of_their_processors() {
 }
 
 #[test]
-fn only_faults_that_the_processor_has_are_told() {
+fn only_vulnerabilities_of_the_processor_are_listed() {
     let (_root, laptop) = machine(LAPTOP);
     let found: Vec<_> = laptop.mitigations().into_iter().collect();
     let expected = [
@@ -163,14 +163,14 @@ fn only_faults_that_the_processor_has_are_told() {
 }
 
 #[test]
-fn the_nearest_limit_of_a_cgroup_counts() {
+fn nearest_limit_of_a_cgroup_applies() {
     let (_root, laptop) = machine(LAPTOP);
     assert_eq!(
         laptop.cgroup_limit("cpu.max").as_deref(),
         Some("150000 100000")
     );
     assert_eq!(laptop.cgroup_limit("memory.max"), None);
-    // In a namespace of its own a container sees its group as the root.
+    // In its own cgroup namespace a container sees its cgroup as the root.
     let (_root, container) = machine(&[
         ("/proc/self/cgroup", "0::/\n"),
         ("/sys/fs/cgroup/memory.max", "536870912\n"),
@@ -182,7 +182,7 @@ fn the_nearest_limit_of_a_cgroup_counts() {
 }
 
 #[test]
-fn memory_room_is_the_least_of_what_the_machine_and_its_cgroups_leave() {
+fn memory_room_is_the_minimum_of_machine_and_cgroup_limits() {
     const AVAILABLE: (&str, &str) = ("/proc/meminfo", "MemAvailable: 8192 kB\n");
     let (_root, free) = machine(&[AVAILABLE]);
     assert_eq!(free.memory_room(), Some(8192 << 10));
@@ -209,7 +209,7 @@ fn memory_room_is_the_least_of_what_the_machine_and_its_cgroups_leave() {
 }
 
 #[test]
-fn a_cpu_quota_is_found_in_both_versions_of_cgroups() {
+fn cpu_quota_is_found_in_both_cgroup_versions() {
     let (_root, laptop) = machine(LAPTOP);
     assert_eq!(laptop.cpu_quota().as_deref(), Some("150000 100000"));
     let one = |quota| {
@@ -226,7 +226,7 @@ fn a_cpu_quota_is_found_in_both_versions_of_cgroups() {
 }
 
 #[test]
-fn guests_are_known_by_flag_or_by_xen() {
+fn guests_are_recognised_by_flag_or_by_xen() {
     let flags = ("/proc/cpuinfo", "flags\t\t: sse2 hypervisor lahf_lm\n");
     let (_root, guest) = machine(&[
         flags,
@@ -247,7 +247,7 @@ fn guests_are_known_by_flag_or_by_xen() {
 }
 
 #[test]
-fn arm_processors_have_numbers_for_names() {
+fn arm_processors_are_named_by_numbers() {
     let text = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
     assert_eq!(
         cpu_model(text).as_deref(),
@@ -257,7 +257,7 @@ fn arm_processors_have_numbers_for_names() {
 }
 
 #[test]
-fn amd_says_boost_where_intel_says_no_turbo() {
+fn turbo_is_read_from_amd_boost_and_intel_no_turbo() {
     let boost = "/sys/devices/system/cpu/cpufreq/boost";
     assert_eq!(machine(&[]).1.turbo(), None);
     let (_root, amd) = machine(&[(boost, "0\n")]);
@@ -265,7 +265,7 @@ fn amd_says_boost_where_intel_says_no_turbo() {
 }
 
 #[test]
-fn an_empty_machine_says_nothing() {
+fn machine_without_files_has_no_properties() {
     let (_root, empty) = machine(&[("/proc/cmdline", "\n")]);
     assert_eq!(empty.cpu_model(), None);
     assert_eq!(empty.smt(), None);

@@ -6,12 +6,12 @@ use super::Profile;
 use crate::lab::{Blame, LabError};
 
 impl Profile {
-    /// Whether the profile has all settings that values are given for, and they can have these values: one
-    /// of which the default is the number of cores is a number of threads or processes.
+    /// Checks that the profile has all settings for which values are given, and that the values are valid: a setting
+    /// whose default is the number of cores is a number of threads or processes.
     ///
     /// # Errors
     ///
-    /// An unknown setting, with the known ones; an impossible number of threads.
+    /// An unknown setting, with the known ones; an invalid number of threads.
     pub fn check_settings(&self, chosen: &BTreeMap<String, String>) -> Result<(), LabError> {
         for (key, value) in chosen {
             let Some(default) = self.settings.get(key) else {
@@ -43,8 +43,8 @@ impl Profile {
     }
 }
 
-/// The placeholder that stands for the CPUs of a server.
+/// The placeholder for the number of CPUs of a server.
 const CORES: &str = "{cores}";
 
-/// More than the threads that any of the servers has been seen to take.
+/// More than the observed maximum of threads of any of the servers.
 const THREADS_MAX: u64 = 1024;

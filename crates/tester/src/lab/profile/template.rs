@@ -1,12 +1,12 @@
 //! Texts with placeholders in braces.
 
-/// One piece of a template.
+/// A piece of a template.
 enum Piece<'a> {
     Text(&'a str),
     Placeholder(&'a str),
 }
 
-/// Cuts a template at its placeholders.
+/// Splits a template at its placeholders.
 fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = template;
     std::iter::from_fn(move || {
@@ -33,7 +33,7 @@ fn placeholder_at_start(text: &str) -> Option<&str> {
     is_plain(name).then_some(name)
 }
 
-/// The first placeholder that stands for nothing.
+/// Returns the first unknown placeholder.
 pub(super) fn unknown(template: &str, is_known: impl Fn(&str) -> bool) -> Option<&str> {
     pieces(template).find_map(|piece| match piece {
         Piece::Placeholder(name) if !is_known(name) => Some(name),
@@ -41,12 +41,12 @@ pub(super) fn unknown(template: &str, is_known: impl Fn(&str) -> bool) -> Option
     })
 }
 
-/// Whether it has this placeholder.
+/// Returns whether it has this placeholder.
 pub(super) fn has(template: &str, name: &str) -> bool {
     unknown(template, |other| other != name).is_some()
 }
 
-/// Whether this could be the name of a placeholder.
+/// Returns whether this is a valid name of a placeholder.
 pub(super) fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     !name.is_empty() && name.chars().all(plain)

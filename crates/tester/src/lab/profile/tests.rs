@@ -30,7 +30,7 @@ fn check_error(extra: &str, expected: &Expect) {
 }
 
 #[test]
-fn toml_errors_say_where() {
+fn toml_errors_have_line_and_column() {
     check_error(
         "colour = \"red\"\n",
         &expect![[r#"
@@ -51,7 +51,7 @@ fn toml_errors_say_where() {
 }
 
 #[test]
-fn unknown_placeholders_are_pointed_at() {
+fn unknown_placeholders_are_located() {
     check_error(
         "[files]\n\"x.conf\" = '''\nlisten {listen};\n  port {prot};\n'''\n",
         &expect![
@@ -61,7 +61,7 @@ fn unknown_placeholders_are_pointed_at() {
 }
 
 #[test]
-fn files_stay_in_the_working_directory() {
+fn files_outside_the_working_directory_are_refused() {
     for name in ["../x", "/etc/x", "a/b", "..", ""] {
         let text = format!("{MINIMAL}[files]\n\"{name}\" = ''\n");
         let error = Profile::parse("x.toml", &text).unwrap_err().to_string();
@@ -97,7 +97,7 @@ fn placeholders_are_replaced_and_other_braces_kept() {
 }
 
 #[test]
-fn every_built_in_profile_is_sound() {
+fn every_built_in_profile_is_valid() {
     for name in built_in_names() {
         let profile = Profile::built_in(name).unwrap();
         assert_eq!(profile.name, name);
@@ -115,7 +115,7 @@ fn every_built_in_profile_is_sound() {
     }
 }
 
-/// As by `settings`, with a second authority.
+/// The same settings with a second authority.
 fn two_upstreams(of: &Settings) -> Settings {
     let mut settings = of.clone();
     settings.upstreams.push(match of.upstreams[0].is_ipv4() {
@@ -126,7 +126,7 @@ fn two_upstreams(of: &Settings) -> Settings {
 }
 
 #[test]
-fn each_authority_is_written_and_one_is_written_as_ever() {
+fn each_authority_is_written_and_one_is_written_as_before() {
     let text = format!(
         "{MINIMAL}[upstreams]\neach = '{{upstream}}#{{upstream_port}}'\nbetween = ', '\nmost = 2\n\
          [files]\nf = '{{upstreams}}; {{upstream}}'\n"
@@ -159,7 +159,7 @@ fn each_authority_is_written_and_one_is_written_as_ever() {
 }
 
 #[test]
-fn a_table_of_upstreams_is_used_and_has_known_placeholders() {
+fn table_of_upstreams_must_be_used_and_have_known_placeholders() {
     let with = |table: &str, file: &str| {
         let text = format!("{MINIMAL}[upstreams]\n{table}\n[files]\nf = '{file}'\n");
         Profile::parse("x.toml", &text)
@@ -186,7 +186,7 @@ fn a_table_of_upstreams_is_used_and_has_known_placeholders() {
     );
 }
 
-/// The lines of the files of a DUT that name its authorities, with one of them and with two.
+/// The lines in the files of a DUT that contain its authorities, with one authority and with two.
 fn written(name: &str) -> [String; 2] {
     let profile = Profile::built_in(name).unwrap();
     let mut one = settings();
@@ -201,7 +201,7 @@ fn written(name: &str) -> [String; 2] {
 }
 
 #[test]
-fn every_dut_can_ask_several_authorities() {
+fn every_dut_supports_several_authorities() {
     for (name, one, two) in [
         (
             "dns64d",
@@ -309,13 +309,13 @@ fn settings_cannot_hide_placeholders_or_depend_on_each_other() {
 }
 
 #[test]
-fn every_dut_has_its_threads_as_a_setting_that_is_used() {
+fn every_dut_has_a_setting_for_its_threads_that_is_used() {
     for name in built_in_names() {
         let profile = Profile::built_in(name).unwrap();
         if profile.role == ProfileRole::Authority || profile.requires.root {
             continue;
         }
-        // It has one thread.
+        // It is single-threaded.
         if name == "totd" {
             assert_eq!(profile.settings().count(), 0);
             continue;
@@ -343,7 +343,7 @@ fn render_of(profile: &Profile, settings: &Settings) -> Rendered {
 }
 
 #[test]
-fn what_a_server_requires_is_said() {
+fn missing_requirements_of_a_server_are_reported() {
     let text = format!("{MINIMAL}[requires]\nupstream_family = \"ipv4\"\nupstream_port = 53\n");
     let profile = Profile::parse("x.toml", &text).unwrap();
     let mut settings = settings();
@@ -366,7 +366,7 @@ fn what_a_server_requires_is_said() {
 }
 
 #[test]
-fn a_missing_program_says_how_to_get_it() {
+fn missing_program_names_its_package() {
     let mut profile = Profile::parse("x.toml", MINIMAL).unwrap();
     profile.programs = vec!["no-such-server".into()];
     assert_eq!(
@@ -389,7 +389,7 @@ fn a_missing_program_says_how_to_get_it() {
 }
 
 #[test]
-fn the_version_is_found_behind_a_time_stamp() {
+fn version_is_found_after_a_timestamp() {
     let profile = Profile::parse("x.toml", MINIMAL).unwrap();
     assert_eq!(
         profile.version_in("hello\nNov 21 03:46:13 x 4.8.8 (C) 2022 \n"),

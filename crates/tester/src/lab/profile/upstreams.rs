@@ -1,4 +1,4 @@
-//! How a server is told of several authorities.
+//! Configuration of a server with several authorities.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -7,33 +7,33 @@ use super::template::{has, substitute};
 use super::{Profile, Settings, UPSTREAMS};
 use crate::lab::{Blame, LabError};
 
-/// The table `[upstreams]` of a profile: what `{upstreams}` in its files stands for. Lists have another form in each server,
-/// so a profile says what is written for each authority, and what between two of them. A server that is told of one alone
-/// is told the same as by the placeholders of `each`.
+/// The table `[upstreams]` of a profile: the value of `{upstreams}` in its files. Each server has its own format of
+/// lists, so a profile gives the text for each authority and the separator. For a single authority, the result is the
+/// same as with the placeholders of `each`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upstreams {
-    /// What is written for an authority, with placeholders such as `{upstream}` for its address.
+    /// Text for one authority, with placeholders such as `{upstream}` for its address.
     each: Spanned<String>,
-    /// What is written between two.
+    /// Separator between two.
     between: String,
-    /// The most that the server takes; without it any number.
+    /// Largest number that the server supports; unlimited if absent.
     most: Option<usize>,
 }
 
 impl Upstreams {
-    /// Authorities that the server takes at most.
+    /// Largest number of authorities that the server supports.
     pub fn most(&self) -> usize {
         self.most.unwrap_or(usize::MAX)
     }
 
-    /// What is written for each.
+    /// The text for each authority.
     pub(super) fn each(&self) -> &Spanned<String> {
         &self.each
     }
 
-    /// Refuses a table that nothing of the profile uses, so that several authorities would be one; an error is a byte
-    /// offset and a message.
+    /// Refuses a table that the profile does not use, because all but one of several authorities would be ignored. An
+    /// error is a byte offset and a message.
     pub(super) fn check<'a>(
         &self,
         mut templates: impl Iterator<Item = &'a Spanned<String>>,
@@ -49,7 +49,7 @@ impl Upstreams {
         }
     }
 
-    /// All authorities, by what placeholders stand for where there is one.
+    /// Text for all authorities; `value` gives the placeholders for one authority.
     pub(super) fn written(
         &self,
         settings: &Settings,
@@ -67,11 +67,11 @@ impl Upstreams {
 }
 
 impl Profile {
-    /// Whether the server can ask so many authorities.
+    /// Checks that the server supports this number of authorities.
     ///
     /// # Errors
     ///
-    /// They are more than it can ask; the error says how many those are.
+    /// It does not; the error has the largest number.
     pub fn check_upstreams(&self, authorities: usize) -> Result<(), LabError> {
         let most = self.upstreams.as_ref().map_or(1, Upstreams::most);
         if authorities <= most {

@@ -1,22 +1,21 @@
-//! What an authority makes of its zone.
+//! Costs of a zone for an authority.
 
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::Deserialize;
 
-/// What an authority makes of its zone: the table `[zone]` of a profile. The figures are measured; 0
-/// stands for what is not known.
+/// Costs of a zone for an authority: the table `[zone]` of a profile. The figures are measured; 0 means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ZoneUse {
-    /// Whether it reads a zone file. One that does not makes its answers from the names.
+    /// Whether it reads a zone file. A server that does not computes its answers from the names.
     pub file: bool,
-    /// Memory that it takes with hardly any names, in MiB.
+    /// Memory with an almost empty zone, in MiB.
     pub base_mib: u64,
     /// Memory for each name without its records, in octets.
     pub octets_per_name: u64,
     /// Memory for each A or AAAA record, in octets.
     pub octets_per_record: u64,
-    /// A and AAAA records that it loads in a second of processor time.
+    /// A and AAAA records loaded in a second of processor time.
     pub records_per_s: u64,
 }
 
@@ -33,7 +32,7 @@ impl Default for ZoneUse {
 }
 
 impl ZoneUse {
-    /// Memory for so many names with so many records, in octets; `None` if it is not known.
+    /// Memory for these numbers of names and records, in octets; `None` if unknown.
     pub fn memory(&self, names: u64, records: u64) -> Option<u64> {
         let each = names
             .saturating_mul(self.octets_per_name)
@@ -42,15 +41,14 @@ impl ZoneUse {
         known.then(|| each.saturating_add(self.base_mib << 20))
     }
 
-    /// Processor time to load so many records; `None` if it is not known.
+    /// Processor time to load this number of records; `None` if unknown.
     pub fn load_ns(&self, records: u64) -> Option<Nanos> {
         let records = if self.file { records } else { 0 };
         let time = u128::from(records) * u128::from(SECOND);
         Nanos::try_from(time.checked_div(u128::from(self.records_per_s))?).ok()
     }
 
-    /// How long it may take to load so many records, on a machine several times as slow as the one
-    /// that the figure is from.
+    /// Time limit to load this number of records, on a machine several times slower than the one of the measurement.
     pub fn load_limit_ns(&self, records: u64) -> Nanos {
         let records_per_s = match self.records_per_s {
             0 => UNKNOWN_PER_S,
@@ -62,11 +60,10 @@ impl ZoneUse {
     }
 }
 
-/// A server of which nothing is known loads so many records in a second: half of what the slowest
-/// profile does.
+/// Assumed number of records per second for a server without a figure: half of the slowest profile's.
 const UNKNOWN_PER_S: u64 = 80_000;
 
-/// A start may take so many times as long as measured: other machines, other work, a cold disk.
+/// Allowed factor between a start and its measured time: other machines, other load, a cold disk.
 const SLOWER: u64 = 10;
 
 #[cfg(test)]
@@ -86,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn time_to_load_grows_with_the_records_unless_no_file_is_read() {
+    fn load_time_grows_with_the_records_unless_no_file_is_read() {
         let zone_use = ZoneUse {
             records_per_s: 100_000,
             ..ZoneUse::default()

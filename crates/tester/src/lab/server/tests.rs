@@ -34,7 +34,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn a_server_runs_is_measured_and_goes() {
+fn server_runs_is_measured_and_is_removed() {
     let mut server = Server::start(spec("echo hello; sleep 100 & wait", free_port()), || {
         Probe::Answered
     })
@@ -58,7 +58,7 @@ fn a_server_runs_is_measured_and_goes() {
 }
 
 #[test]
-fn a_server_that_ends_leaves_its_last_words() {
+fn error_of_a_server_that_ends_has_its_last_log_lines() {
     let silent = || Probe::NotYet("no answer".into());
     let error = Server::start(spec("echo cannot do that >&2; exit 7", free_port()), silent);
     let text = error.unwrap_err().to_string();
@@ -69,7 +69,7 @@ fn a_server_that_ends_leaves_its_last_words() {
 }
 
 #[test]
-fn a_stranger_at_the_address_is_noticed() {
+fn address_in_use_is_detected() {
     let stranger = UdpSocket::bind("[::1]:0").unwrap();
     let port = stranger.local_addr().unwrap().port();
     let error = Server::start(spec("sleep 100", port), || Probe::Answered).unwrap_err();
@@ -78,7 +78,7 @@ fn a_stranger_at_the_address_is_noticed() {
 }
 
 #[test]
-fn a_restart_begins_with_an_empty_directory() {
+fn restart_begins_with_an_empty_directory() {
     let script = "ls; touch cache; sleep 100";
     let mut server = Server::start(spec(script, free_port()), || Probe::Answered).unwrap();
     let cache = server.workdir.path.join("cache");
@@ -95,7 +95,7 @@ fn a_restart_begins_with_an_empty_directory() {
 }
 
 #[test]
-fn a_server_has_its_cores_and_no_others_whichever_way() {
+fn server_is_restricted_to_its_cpus_by_either_method() {
     let mut spec = spec("sleep 100 & wait", free_port());
     let core = dns64_transport::cpu::available()[0];
     spec.settings.cpus = [core].into_iter().collect();
@@ -120,7 +120,7 @@ fn a_server_has_its_cores_and_no_others_whichever_way() {
 }
 
 #[test]
-fn files_are_told_without_the_directory_of_this_start() {
+fn rendered_files_do_not_have_the_directory_of_this_start() {
     let server = Server::start(spec("cd {workdir}; sleep 100", free_port()), || {
         Probe::Answered
     });
@@ -131,7 +131,7 @@ fn files_are_told_without_the_directory_of_this_start() {
 }
 
 #[test]
-fn directories_of_the_living_are_not_swept() {
+fn directories_of_running_servers_are_not_swept() {
     let living = workdir("living").unwrap();
     let base = workdir_base();
     let dead = base.join("dead.1.1");

@@ -54,7 +54,7 @@ impl Files {
     }
 }
 
-/// Before a trial of about 10 s.
+/// Files before a trial of about 10 s.
 fn before() -> Files {
     let files = Files::new();
     files
@@ -84,11 +84,11 @@ fn before() -> Files {
     files
 }
 
-/// What happened to it.
+/// Use during the trial.
 fn during() -> Usage {
     let files = before();
     let first = files.look();
-    // On core 1: 500 ticks in tasks, of which the DUT had 250, the kernel's own thread 40.
+    // On core 1: 500 ticks in tasks, 250 of them of the DUT and 40 of the kernel's own thread.
     files
         .stat("1990 0 510 9000 0 10 20 3", "500 0 300 9000 0 400 900 45")
         .set(
@@ -119,7 +119,7 @@ fn during() -> Usage {
 }
 
 #[test]
-fn what_happened_between_two_looks_is_told_for_each_role() {
+fn use_between_two_looks_is_reported_for_each_role() {
     let usage = during();
     assert_eq!(usage.pressure_ns, Some(3_000_000));
     let measurer = RoleUsage {
@@ -164,11 +164,10 @@ fn what_happened_between_two_looks_is_told_for_each_role() {
 }
 
 #[test]
-fn threads_and_children_that_ended_were_the_role_s_own() {
+fn ended_threads_and_children_count_for_their_role() {
     let files = before();
     let first = files.look();
-    // Of 300 ticks in tasks on core 1 the DUT's threads still show 60; 180 were those of its threads that ended, and
-    // 50 of a child.
+    // Of 300 ticks in tasks on core 1, the DUT's running threads have 60, its ended threads 180 and a child 50.
     files
         .stat("1000 0 500 9000 0 10 20 3", "500 0 100 9000 0 10 20 5")
         .thread("/proc/7/task/7", "3600000000 1000000 9", 40, "1");
@@ -184,7 +183,7 @@ fn threads_and_children_that_ended_were_the_role_s_own() {
 }
 
 #[test]
-fn nothing_is_said_of_cores_that_a_role_does_not_have_alone() {
+fn shared_cores_have_no_foreign_time() {
     let files = before();
     files.thread("/proc/7/task/7", "1 1 1", 0, "0-1");
     let usage = files.look().since(&files.look());
@@ -198,7 +197,7 @@ fn nothing_is_said_of_cores_that_a_role_does_not_have_alone() {
 }
 
 #[test]
-fn nothing_is_said_of_others_where_the_kernel_is_not_visible() {
+fn foreign_time_is_unknown_without_visible_kernel_threads() {
     let files = before();
     for pid in [2, 20] {
         fs::remove_file(files.machine().path(&format!("/proc/{pid}/stat"))).unwrap();
@@ -209,7 +208,7 @@ fn nothing_is_said_of_others_where_the_kernel_is_not_visible() {
 }
 
 #[test]
-fn files_of_other_kernels_are_read_as_far_as_they_go() {
+fn files_of_other_kernels_are_read_as_far_as_possible() {
     assert_eq!(pressure_ns(""), None);
     assert_eq!(
         pressure_ns("some avg10=0.00 total=21843126\n"),
@@ -230,7 +229,7 @@ fn files_of_other_kernels_are_read_as_far_as_they_go() {
 }
 
 #[test]
-fn this_thread_is_told_by_this_machine() {
+fn this_thread_is_measured_on_this_machine() {
     let tid = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
     let roles = [(Role::Measurer, Who::Threads(vec![tid]))];
     let here = Machine::here();
@@ -238,6 +237,6 @@ fn this_thread_is_told_by_this_machine() {
     let usage = Look::at(&here, &roles).since(&first);
     let row = usage.of(Role::Measurer).unwrap();
     assert_eq!(row.threads, 1);
-    // Reading all that takes time.
+    // Reading the files takes CPU time.
     assert!(row.cpu_ns > 0, "{row:?}");
 }

@@ -1,9 +1,8 @@
-//! Zone files that were written before.
+//! Cache of zone files.
 //!
-//! A file is called by a hash over what decides its text, so that it is written once and every run
-//! that needs the same one finds it. Who uses a file holds a shared lock on it. Before a file is written,
-//! those that nobody uses are removed, the least recently used first, until all together take at most
-//! [`CACHE_MAX`] octets and the file system has room.
+//! A file is named by a hash of everything that determines its text, so it is written once and found by every run that
+//! needs it. A user of a file holds a shared lock on it. Before a file is written, unused files are removed, least
+//! recently used first, until all together have at most [`CACHE_MAX`] octets and the file system has space.
 
 use std::fs::{DirBuilder, File, remove_file, rename};
 use std::io;
@@ -16,29 +15,29 @@ use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, futimen
 use super::ZoneFile;
 use crate::lab::{Blame, LabError, userns};
 
-/// Octets that all zone files take together at most; a larger one is alone.
+/// Largest total size of all zone files in octets; a larger file is the only one.
 const CACHE_MAX: u64 = 16 << 30;
 
-/// What a zone file is called after its hash.
+/// Extension of a zone file, after its hash.
 const ENDING: &str = "zone";
 
-/// A file that is not complete.
+/// Extension of an incomplete file.
 const PART: &str = "part";
 
-/// A zone file on the disk, which stays there as long as this is held.
+/// A zone file on the disk, which is kept while this is held.
 #[derive(Debug)]
 pub struct Stored {
     /// Its path.
     pub path: PathBuf,
-    /// Whether it had to be written for this use; otherwise it was there from before.
+    /// Whether it was written for this use; otherwise it existed before.
     pub is_new: bool,
-    /// Locked, shared.
+    /// Holds the shared lock.
     _lock: File,
 }
 
-/// Where zone files are kept: `dns64bench` below `XDG_CACHE_HOME` if that is an absolute path, for root
-/// otherwise below `/var/cache`, and for other users below `~/.cache` or, without a home, among
-/// temporary files. Never below `/run`, which is memory.
+/// Directory of the zone files: `dns64bench` below `XDG_CACHE_HOME` if that is an absolute path; otherwise below
+/// `/var/cache` for root, and for other users below `~/.cache` or, without a home, in the directory for temporary
+/// files. Never below `/run`, which is in memory.
 pub fn directory() -> PathBuf {
     let absolute = |name| {
         let path = PathBuf::from(std::env::var_os(name)?);
@@ -56,11 +55,11 @@ pub fn directory() -> PathBuf {
 }
 
 impl ZoneFile {
-    /// The file, which is written unless it is in the directory already.
+    /// Returns the file; writes it unless the directory already contains it.
     ///
     /// # Errors
     ///
-    /// The directory cannot be used, or has no room.
+    /// The directory cannot be used, or has not enough space.
     pub fn stored(&self, directory: &Path) -> Result<Stored, LabError> {
         let cannot = |error| cannot_use(directory, error);
         let mut private = DirBuilder::new();
@@ -69,7 +68,7 @@ impl ZoneFile {
             .recursive(true)
             .create(directory)
             .map_err(cannot)?;
-        // One at a time: two that need the same file write it once.
+        // One process at a time: two that need the same file write it once.
         let door = File::open(directory).map_err(cannot)?;
         flock(&door, FlockOperation::LockExclusive).map_err(|error| cannot(error.into()))?;
         let path = self.path(directory);
@@ -81,7 +80,7 @@ impl ZoneFile {
         }
         let used = File::open(&path).map_err(cannot)?;
         flock(&used, FlockOperation::LockShared).map_err(|error| cannot(error.into()))?;
-        // It was used last; a file of another user stays as it is.
+        // Marks it as recently used; a file of another user remains unchanged.
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: UTIME_NOW,
@@ -98,11 +97,11 @@ impl ZoneFile {
         })
     }
 
-    /// Refuses a file that would not have room, before anything is written or removed.
+    /// Refuses a file that is too large for the disk, before anything is written or removed.
     ///
     /// # Errors
     ///
-    /// There is not enough room, even without those files that nobody uses.
+    /// There is not enough space, even without the unused files.
     pub fn check_space(&self, directory: &Path) -> Result<(), LabError> {
         if self.path(directory).exists() {
             return Ok(());
@@ -138,7 +137,7 @@ impl ZoneFile {
         let part = path.with_extension(PART);
         let written = File::create(&part).and_then(|mut file| {
             self.write(&mut file)?;
-            // A power cut must not leave a file that has its name and not all its text.
+            // After a power failure, a file with its final name must be complete.
             file.sync_all()?;
             rename(&part, path)
         });
@@ -149,7 +148,7 @@ impl ZoneFile {
     }
 }
 
-/// An amount of octets in an error.
+/// Formats a number of octets in an error.
 pub(crate) struct Mib(pub(crate) u64);
 
 impl std::fmt::Display for Mib {
@@ -176,7 +175,7 @@ impl Entry {
     }
 }
 
-/// The complete files, the least recently used first.
+/// Complete files, least recently used first.
 fn entries(directory: &Path) -> Vec<Entry> {
     let all = directory.read_dir().into_iter().flatten().flatten();
     let mut entries: Vec<Entry> = all
@@ -194,14 +193,14 @@ fn entries(directory: &Path) -> Vec<Entry> {
     entries
 }
 
-/// Removes files that nobody uses until `zone` has room.
+/// Removes unused files until `zone` fits.
 fn make_room(zone: &ZoneFile, directory: &Path) -> Result<(), LabError> {
     remove_until_fits(directory, zone.octets_max(), CACHE_MAX);
     free(directory).map_or(Ok(()), |available| zone.fits(directory, available))
 }
 
-/// Removes files that nobody uses, the least recently used first, until a file of `needed` octets makes
-/// no more than `most` of all, and the disk has room for it.
+/// Removes unused files, least recently used first, until a file of `needed` octets keeps the total at or below `most`
+/// and fits on the disk.
 fn remove_until_fits(directory: &Path, needed: u64, most: u64) {
     let entries = entries(directory);
     let mut taken: u64 = entries.iter().map(|entry| entry.octets).sum();
@@ -219,7 +218,7 @@ fn remove_until_fits(directory: &Path, needed: u64, most: u64) {
     }
 }
 
-/// What others have begun and left behind: nobody writes while the directory is held.
+/// Removes incomplete files: no process writes while the directory is locked.
 fn remove_parts(directory: &Path) {
     for entry in directory.read_dir().into_iter().flatten().flatten() {
         if entry.path().extension().is_some_and(|it| it == PART) {
@@ -228,7 +227,7 @@ fn remove_parts(directory: &Path) {
     }
 }
 
-/// Octets that this user may still write there, or where the directory will be made.
+/// Octets that this user can still write in this directory, or in the place where it will be created.
 pub(crate) fn free(directory: &Path) -> Option<u64> {
     let existing = directory.ancestors().find(|path| path.exists())?;
     let system = statvfs(existing).ok()?;
@@ -245,7 +244,7 @@ mod tests {
     use crate::rig::spec::Load;
 
     #[test]
-    fn the_least_recently_used_files_go_first_and_those_in_use_stay() {
+    fn least_recently_used_files_are_removed_first_and_files_in_use_kept() {
         let directory = tempfile::tempdir().unwrap();
         let made = |name: &str, age_s: u64| {
             let path = directory.path().join(name).with_extension(ENDING);
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_no_room_is_refused_with_what_is_there() {
+    fn file_without_space_is_refused_with_the_free_space() {
         let directory = Path::new("/var/cache/dns64bench");
         let zone = Load::default().zone_file(true);
         assert!(zone.fits(directory, 2 << 30).is_ok());

@@ -1,4 +1,4 @@
-//! Whether a machine has room for a zone: the file on its disk, and its names in the memory of a server.
+//! Checks whether a machine has room for a zone: for the file on its disk, and for its names in the memory of a server.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::lab::{Blame, LabError};
 use crate::namespace::Cidr;
 use crate::quantity::Thousands;
 
-/// What one authority needs for its zone, in octets.
+/// Requirements of one authority for its zone, in octets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Name of its profile.
@@ -21,16 +21,16 @@ pub struct Room {
     pub cidr: Cidr,
     /// A and AAAA records of all names.
     pub records: u64,
-    /// Memory, where the profile has figures for it.
+    /// Memory, if the profile has figures for it.
     pub memory: Option<u64>,
-    /// Processor time to load it at each start, where the profile has a figure for it.
+    /// Processor time to load it at each start, if the profile has a figure for it.
     pub load_ns: Option<Nanos>,
     /// Length of the zone file; 0 for a server that reads none.
     pub file: u64,
 }
 
 impl Room {
-    /// What the server of `profile` needs for this zone.
+    /// Requirements of the server of `profile` for this zone.
     pub fn of(profile: &Profile, zone: &ZoneFile) -> Self {
         let zone_use = profile.zone;
         Self {
@@ -71,9 +71,9 @@ impl fmt::Display for Room {
     }
 }
 
-/// Why the server of `profile` could not load a zone on this machine, before anything is written or started: not
-/// enough memory, or not enough room for the zone file. `needed` names at least have to be in a range that is
-/// proposed instead.
+/// Returns why the server of `profile` could not load a zone on this machine, before anything is written or started:
+/// not enough memory, or not enough space for the zone file. A range that is suggested instead has at least `needed`
+/// names.
 pub fn faults(profile: &Profile, zone: &ZoneFile, needed: u64, machine: &Machine) -> Vec<LabError> {
     let available = machine.memory_room();
     let memory = check_memory(profile.zone, &profile.name, zone, needed, available);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_memory_names_the_range_that_would_do() {
+    fn too_little_memory_suggests_a_range_that_fits() {
         assert_eq!(
             refused(6415 << 20, 1 << 23),
             "nsd needs about 6416 MiB of memory for the 16,777,216 names of 10.0.0.0/8, and 6415 MiB \
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_needs_is_told_with_its_figures() {
+    fn requirements_of_a_server_are_reported_with_their_figures() {
         let zone = ZoneFile {
             cidr: "10.0.0.0/12".parse().unwrap(),
             ..Load::default().zone_file(true)
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_memory_for_the_trial_names_no_range() {
+    fn too_little_memory_for_the_trial_suggests_no_range() {
         let error = refused(6415 << 20, 9_000_000);
         assert!(
             error.ends_with(

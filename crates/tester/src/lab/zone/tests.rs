@@ -33,7 +33,7 @@ fn written(zone: &ZoneFile) -> String {
 }
 
 #[test]
-fn names_have_their_own_numbers_and_their_share_of_aaaa() {
+fn names_have_their_own_addresses_and_their_share_of_aaaa() {
     expect![[r#"
         $ORIGIN dns64perf.test.
         $TTL 3600
@@ -49,14 +49,14 @@ fn names_have_their_own_numbers_and_their_share_of_aaaa() {
 }
 
 #[test]
-fn in_a_self_test_every_name_has_an_aaaa() {
+fn every_name_has_an_aaaa_in_a_self_test() {
     let text = written(&zone_file("255.255.255.254/31", "0", true));
     assert!(text.ends_with("255-255-255-255 A 255.255.255.255\n AAAA 2001:db8::ffff:ffff\n"));
     assert_eq!(text.matches(" AAAA 2001:db8::").count(), 2);
 }
 
 #[test]
-fn every_record_of_several_blocks_is_that_of_its_name() {
+fn every_record_of_several_blocks_belongs_to_its_name() {
     let zone = zone_file("1.22.252.0/22", "0.3", false);
     let text = written(&zone);
     let mut lines = text.lines().skip(6);
@@ -77,7 +77,7 @@ fn every_record_of_several_blocks_is_that_of_its_name() {
 }
 
 #[test]
-fn generate_has_a_line_for_each_256_names_and_type() {
+fn generate_has_one_line_for_each_256_names_and_type() {
     let text = written(&by_generate(zone_file("10.0.254.0/23", "0", true)));
     let lines = text.split_once("2001:2:0:2::2\n").unwrap().1;
     expect![[r"
@@ -92,7 +92,7 @@ fn generate_has_a_line_for_each_256_names_and_type() {
 }
 
 #[test]
-fn generate_cannot_give_some_names_an_aaaa() {
+fn generate_with_a_partial_share_of_aaaa_is_refused() {
     let zone = |share, self_test| by_generate(zone_file("10.0.0.0/24", share, self_test));
     let error = zone("0.25", false).check_form().unwrap_err().to_string();
     assert!(
@@ -106,7 +106,7 @@ fn generate_cannot_give_some_names_an_aaaa() {
 }
 
 #[test]
-fn a_longest_suffix_is_within_the_bound_of_the_length() {
+fn longest_suffix_is_within_the_length_bound() {
     let label = "\\255".repeat(63);
     let suffix = format!("{label}.{label}.{label}.{}", "\\255".repeat(45));
     let mut zone = zone_file("10.0.0.0/32", "0", true);
@@ -146,13 +146,13 @@ fn equal_zones_share_a_file_and_others_do_not() {
     paths.sort();
     paths.dedup();
     assert_eq!(paths.len(), 8);
-    // A share of all is the same text as a self-test.
+    // A share of 1 gives the same text as a self-test.
     let whole = zone_file("10.0.0.0/24", "1", false);
     assert!(paths.contains(&stored(&whole)));
 }
 
 #[test]
-fn what_was_left_half_written_is_removed() {
+fn incomplete_files_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let part = directory.path().join("0123.part");
     std::fs::write(&part, "$ORIGIN").unwrap();

@@ -1,5 +1,4 @@
-//! The text of a zone file, without formatting machinery on the way of a record: 20 million records per
-//! second and more.
+//! Text of a zone file. No formatting machinery is used for a record: 20 million records per second and more.
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -7,25 +6,25 @@ use std::net::Ipv4Addr;
 use crate::authority::zone::ZoneConfig;
 use crate::namespace::{self, Cidr};
 
-/// Goes up whenever the text of a zone changes: a cached file of another version is not used.
+/// Incremented whenever the text of a zone changes: a cached file of another version is not used.
 pub(super) const VERSION: &str = "dns64bench zone 1";
 
-/// Octets of the longest line with an A record: `255-255-255-255 A 255.255.255.255`.
+/// Length of the longest line with an A record: `255-255-255-255 A 255.255.255.255`.
 pub(super) const A_MAX: u64 = 34;
 
-/// Octets of a line with an AAAA record: ` AAAA 2001:db8::0a00:0001`.
+/// Length of a line with an AAAA record: ` AAAA 2001:db8::0a00:0001`.
 pub(super) const AAAA_MAX: u64 = 26;
 
-/// No `$GENERATE` line has more octets.
+/// Longest `$GENERATE` line in octets.
 pub(super) const GENERATE_MAX: u64 = 80;
 
-/// No head has more octets: the longest name has 1004 in its text, with all its octets escaped.
+/// Longest head in octets: the longest name has 1004 in its text, with all its octets escaped.
 pub(super) const HEAD_MAX: u64 = 1300;
 
-/// Text is handed on in pieces of at least so many octets.
+/// Text is written in pieces of at least this many octets.
 const PIECE: usize = 1 << 20;
 
-/// Names whose addresses differ in the last octet only.
+/// Number of names whose addresses differ only in the last octet.
 const BLOCK: u64 = 256;
 
 /// Text of the addresses of one block up to the last octet.
@@ -51,7 +50,7 @@ impl Block {
     }
 }
 
-/// The blocks of a range: the first address of each and the last octets in it.
+/// Blocks of a range: the first address of each, and its range of last octets.
 fn blocks(cidr: Cidr) -> impl Iterator<Item = (Ipv4Addr, std::ops::RangeInclusive<u8>)> {
     let last = cidr.names().min(BLOCK) - 1;
     (0..cidr.names().div_ceil(BLOCK)).map(move |n| {
@@ -72,7 +71,7 @@ fn head(config: &ZoneConfig, to: &mut Vec<u8>) -> io::Result<()> {
     )
 }
 
-/// Each record on a line of its own (RFC 1035 section 5).
+/// Writes each record on a line of its own (RFC 1035 section 5).
 pub(super) fn master(cidr: Cidr, config: &ZoneConfig, to: &mut impl Write) -> io::Result<()> {
     let mut text = Vec::with_capacity(PIECE + 2 * 256 * 64);
     head(config, &mut text)?;
@@ -109,7 +108,7 @@ fn push_name(text: &mut Vec<u8>, block: &Block, octet: u8) {
     text.push(b'\n');
 }
 
-/// ` AAAA 2001:db8::0a00:0001`: of the same name as the line before.
+/// ` AAAA 2001:db8::0a00:0001`: the name of the preceding line.
 fn push_aaaa(text: &mut Vec<u8>, block: &Block, octet: u8) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     text.extend_from_slice(block.aaaa.as_bytes());
@@ -118,8 +117,8 @@ fn push_aaaa(text: &mut Vec<u8>, block: &Block, octet: u8) {
     text.push(b'\n');
 }
 
-/// By `$GENERATE`, a directive of BIND, as Lencse et al. 2015 (section IV) and their successors write
-/// it. All names have an AAAA record, or none.
+/// Writes `$GENERATE` lines, a directive of BIND, like Lencse et al. 2015 (section IV) and later papers. Either all
+/// names have an AAAA record, or none.
 pub(super) fn generate(cidr: Cidr, config: &ZoneConfig, to: &mut impl Write) -> io::Result<()> {
     let mut text = Vec::with_capacity(PIECE + 256);
     head(config, &mut text)?;

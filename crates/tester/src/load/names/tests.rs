@@ -1,4 +1,4 @@
-//! What the source of names promises, by example and as a law.
+//! Examples and properties of the source of names.
 
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn with_pattern(
 }
 
 #[test]
-fn names_are_used_once_and_then_refused_with_the_range_that_would_do() {
+fn names_are_used_once_and_refusal_suggests_a_wider_range() {
     let mut source = source("10.0.0.0/24", "0", "0");
     assert_eq!(source.take(100, None).unwrap().first, 0);
     assert_eq!(source.take(92, None).unwrap().first, 100);
@@ -44,7 +44,7 @@ fn names_are_used_once_and_then_refused_with_the_range_that_would_do() {
 }
 
 #[test]
-fn what_earlier_trials_of_a_journal_have_used_is_not_used_again() {
+fn names_used_by_earlier_trials_of_a_journal_are_not_reused() {
     let begin = Begin { at: 100, used: 150 };
     let mut source = source("10.0.0.0/24", "0", "0").begun_at(begin);
     let names = source.take(30, None).unwrap();
@@ -68,7 +68,7 @@ fn what_earlier_trials_of_a_journal_have_used_is_not_used_again() {
 
 proptest! {
     #[test]
-    fn no_name_is_dealt_twice_whoever_goes_on_and_all_are_used(
+    fn every_name_is_dealt_exactly_once_across_continued_sources(
         at: u64,
         pattern in prop::sample::select(vec!["one-name", "stack:9", "window:60", "zipf:64,1"]),
         share in prop::sample::select(vec!["0", "0.3", "0.9"]),
@@ -92,7 +92,7 @@ proptest! {
             }
             let mut others = seen.iter().copied().chain([source.cached()]);
             prop_assert!(others.all(|other| names.index_of(other).is_none()));
-            // What moves with the trial was asked before it, and what is fixed by none.
+            // A moving set was queried before the trial; a fixed set belongs to no trial.
             let before = names.first - set..names.first;
             let moving = match pattern.starts_with("zipf") || share == "0" {
                 true => 0..set,
@@ -117,14 +117,14 @@ proptest! {
 }
 
 #[test]
-fn the_cached_share_uses_no_fresh_names() {
+fn cached_share_uses_no_fresh_names() {
     let mut source = source("10.0.0.0/24", "0", "0.5");
     assert_eq!(source.take(384, None).unwrap().first, 0);
     assert_eq!(source.take(1, None).unwrap_err().left, 0);
 }
 
 #[test]
-fn the_cached_and_the_probed_names_have_no_aaaa_and_are_not_in_any_trial() {
+fn cached_and_probe_names_have_no_aaaa_and_are_in_no_trial() {
     let mut source = source("10.0.0.0/24", "0.5", "0.2");
     let cached = source.cached();
     assert!(!source.zone().has_aaaa(cached));
@@ -136,7 +136,7 @@ fn the_cached_and_the_probed_names_have_no_aaaa_and_are_not_in_any_trial() {
 }
 
 #[test]
-fn a_burst_asks_for_the_reserved_names_alone() {
+fn burst_uses_only_the_reserved_names() {
     let mut source = source("10.0.0.0/24", "0", "0.2");
     let burst = source.burst(Pref64::WELL_KNOWN);
     assert_eq!((burst.first, source.burst_len()), (192, 64));
@@ -146,7 +146,7 @@ fn a_burst_asks_for_the_reserved_names_alone() {
 }
 
 #[test]
-fn a_working_set_is_kept_free_before_the_first_trial_and_has_its_bound() {
+fn working_set_precedes_the_first_trial_and_is_bounded() {
     for pattern in ["stack:64", "window:64", "zipf:64,1"] {
         let mut source = with_pattern("10.0.0.0/24", "0", "0.5", pattern).unwrap();
         let names = source.take(10, None).unwrap();
@@ -157,14 +157,14 @@ fn a_working_set_is_kept_free_before_the_first_trial_and_has_its_bound() {
     }
     let error = with_pattern("10.0.0.0/24", "0", "0.5", "stack:65").unwrap_err();
     assert!(error.0.contains("a quarter of 10.0.0.0/24, which is 64;"));
-    // Nothing is repeated, so nothing is kept free.
+    // Without repetitions no names are set aside.
     let mut none = with_pattern("10.0.0.0/24", "0", "0", "stack:65").unwrap();
     let names = none.take(192, None).unwrap();
     assert_eq!((names.first, none.to_ask_before(&names, 0)), (0, None));
 }
 
 #[test]
-fn a_window_is_asked_before_the_first_trial_and_then_follows_the_trials() {
+fn window_is_queried_before_the_first_trial_and_then_follows_the_trials() {
     let mut source = with_pattern("10.0.0.0/16", "0", "0.5", "window:100").unwrap();
     let first = source.take(400, None).unwrap();
     assert_eq!(source.to_ask_before(&first, 10), Some(0..100));
@@ -174,7 +174,7 @@ fn a_window_is_asked_before_the_first_trial_and_then_follows_the_trials() {
     let second = source.take(400, None).unwrap();
     assert_eq!(second.first, 300);
     assert_eq!(source.to_ask_before(&second, 1000), None);
-    // The oldest of the answers are forgotten by then.
+    // The oldest of the answers have expired by then.
     assert_eq!(source.to_ask_before(&second, 1001), Some(200..300));
     source.trial_is_over(&second, false, 3000);
     let third = source.take(400, None).unwrap();
@@ -188,7 +188,7 @@ fn a_window_is_asked_before_the_first_trial_and_then_follows_the_trials() {
 }
 
 #[test]
-fn a_fixed_set_is_asked_once_and_a_stack_before_every_trial() {
+fn fixed_set_is_queried_once_and_a_stack_before_every_trial() {
     let mut fixed = with_pattern("10.0.0.0/16", "0", "0.5", "zipf:100,1").unwrap();
     let mut stack = with_pattern("10.0.0.0/16", "0", "0.5", "stack:100").unwrap();
     for (source, second) in [(&mut fixed, None), (&mut stack, Some(200..300))] {

@@ -1,5 +1,5 @@
-//! What is killed in the midst of a campaign, and who else wants its hosts. A host that is lost ends the campaign with an
-//! error that names it and never counts against the DUT; whoever resumes completes the campaign.
+//! Processes killed during a campaign, and other users of its hosts. The loss of a host ends the campaign with an error
+//! that names it, and never counts against the DUT; resuming completes the campaign.
 
 use std::path::PathBuf;
 
@@ -13,29 +13,29 @@ use super::ground::{Ground, Underway, kill, named, read, received, records, said
 use super::plans::{THREE, plan, three};
 use crate::accounts::assert_accounted;
 
-/// When something is killed.
+/// When a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// The self-test has sent queries.
     SelfTest,
-    /// The process of the DUT is there.
+    /// The process of the DUT has started.
     Start,
-    /// The DUT is asked.
+    /// The DUT receives queries.
     Trial,
-    /// The trial is over, and the hosts are asked for what they know of it.
+    /// The trial is over, and the controller gathers the data of the hosts.
     Gather,
 }
 
-/// What is killed.
+/// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     /// ssh, on the controller.
     Client,
-    /// The process of the agent that works.
+    /// The inner process of the agent, which does the work.
     Inner,
-    /// The one that cleans up.
+    /// The outer process, which cleans up.
     Outer,
-    /// What sshd has started for the connection.
+    /// The processes that sshd started for the connection.
     Session,
 }
 use Moment::{Gather, SelfTest, Start, Trial};
@@ -54,7 +54,7 @@ impl Victim {
     }
 }
 
-/// A campaign that is killed several times.
+/// A campaign whose processes are killed several times.
 struct Campaign<'a> {
     ground: &'a Ground,
     plan: PathBuf,
@@ -72,7 +72,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// The next controller.
+    /// Starts the next controller.
     fn work(&mut self) -> Underway {
         let (plan, directory) = (
             self.plan.to_str().unwrap(),
@@ -84,13 +84,13 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// A controller that has come to this moment. At the last of them the agent of the DUT's host does not answer.
+    /// Starts a controller and waits for this moment. For `Gather`, the agent of the DUT's host does not answer.
     fn until(&mut self, moment: Moment) -> Underway {
         let before = ["gen1", "dut"].map(received);
         let sessions = records(&self.directory, "session").len();
         let mut underway = self.work();
         let asked = |host, before| received(host) > before + 300;
-        // Not for its version alone.
+        // A process that serves, not one that only prints its version.
         let serves = || !named("dut", "unbound", "unbound.conf", true).is_empty();
         let is_so = || match moment {
             SelfTest => {
@@ -106,13 +106,14 @@ impl<'a> Campaign<'a> {
         );
         if moment == Gather {
             stop_agent_of_dut(Signal::STOP);
-            // The trial ends meanwhile: it takes 0.8 s.
+            // Meanwhile the trial ends: it takes 0.8 s.
             MonotonicClock.sleep(3 * SECOND / 2);
         }
         underway
     }
 
-    /// What is on its way is lost: the host is named, nobody is blamed for it, and nothing stays.
+    /// Kills the victim at this moment. Asserts that the error names the host, that the DUT is not blamed, and that
+    /// nothing is left.
     fn loses(&mut self, moment: Moment, victim: Victim, host: &str) {
         let underway = self.until(moment);
         let trials = records(&self.directory, "trial").len();
@@ -133,7 +134,7 @@ impl<'a> Campaign<'a> {
         self.ground.assert_nothing_left();
     }
 
-    /// The controller is killed without a chance to say goodbye.
+    /// Kills the controller with SIGKILL.
     fn is_killed_at(&mut self, moment: Moment) {
         let underway = self.until(moment);
         kill(&[underway.pid()]);
@@ -142,7 +143,7 @@ impl<'a> Campaign<'a> {
         self.ground.assert_nothing_left();
     }
 
-    /// Nothing was given up, no trial tells of a DUT that ended, and the rest is measured.
+    /// Asserts that no task was given up, that no trial reports an end of the DUT, and that the rest is measured.
     fn is_completed(&mut self) {
         let output = self.work().end();
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -169,7 +170,7 @@ fn stop_agent_of_dut(signal: Signal) {
     }
 }
 
-/// Longer than anybody waits here.
+/// A plan that runs longer than any wait here.
 fn long(name: &str) -> String {
     three(name).replace("runs = 1", "runs = 200")
 }
@@ -177,7 +178,7 @@ fn long(name: &str) -> String {
 /// Every victim at every moment.
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_host_that_is_lost_ends_the_campaign_and_not_the_dut() {
+fn lost_host_ends_the_campaign_and_is_not_blamed_on_the_dut() {
     let ground = Ground::up();
     let mut first = Campaign::new(&ground, "first", &three("first"));
     first.loses(SelfTest, Client, "gen1");
@@ -207,7 +208,7 @@ fn a_host_that_is_lost_ends_the_campaign_and_not_the_dut() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_controller_that_is_killed_leaves_nothing_and_is_resumed() {
+fn killed_controller_leaves_nothing_and_is_resumed() {
     let ground = Ground::up();
     let mut campaign = Campaign::new(&ground, "killed", &three("killed"));
     for moment in [SelfTest, Start, Trial, Gather] {
@@ -218,7 +219,7 @@ fn a_controller_that_is_killed_leaves_nothing_and_is_resumed() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_second_controller_is_told_who_has_the_hosts() {
+fn second_controller_learns_who_uses_the_hosts() {
     let ground = Ground::up();
     let mut first = Campaign::new(&ground, "first", &long("first"));
     let underway = first.until(Trial);
@@ -232,13 +233,13 @@ fn a_second_controller_is_told_who_has_the_hosts() {
         "{said}"
     );
     assert!(!ground.path("second").exists());
-    // It has not disturbed the first, which ends in good order when it is told to.
+    // It has not disturbed the first, which ends in an orderly way when interrupted.
     process::signal(underway.pid(), Signal::INT);
     assert_eq!(underway.end().status.code(), Some(130));
     ground.assert_nothing_left();
 }
 
-/// Fills the file system for the files of servers on a host.
+/// Fills the file system that holds the files of servers on a host.
 fn fill(ground: &Ground, host: &str) {
     ground.shell(
         host,
@@ -249,7 +250,7 @@ fn fill(ground: &Ground, host: &str) {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_host_without_room_is_named() {
+fn host_without_disk_space_is_named() {
     let ground = Ground::up();
     let text = plan("full", THREE, "uncertified = true", "profile = \"unbound\"");
     let mut campaign = Campaign::new(&ground, "full", &text);

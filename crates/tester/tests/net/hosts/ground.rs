@@ -1,4 +1,4 @@
-//! Hosts of the tests' own, and controllers that use them.
+//! The hosts of these tests, and controllers that use them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ use crate::machine::{PROGRAM, comm, turn};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rehearsal/hosts");
 
-/// Namespaces and files of these hosts have this in their names. Always the same: whoever comes after a crash takes
-/// down what it left.
+/// Part of the names of these hosts' namespaces and files. It is constant, so that the next run removes the leftovers
+/// of a crash.
 const NAME: &str = "net-test";
 
 pub(super) const HOSTS: [&str; 5] = ["gen1", "gen2", "dut", "auth", "auth2"];
 
-/// Everything of a host is gone after this time: the outer process of an agent kills the inner one after 30 s.
+/// All processes of a host have ended after this time: the outer process of an agent kills the inner one after 30 s.
 const GONE_LIMIT: Nanos = 45 * SECOND;
 
-/// Hosts that are up; nobody else has them. They are taken down when this is dropped.
+/// Running hosts for exclusive use; removed when dropped.
 pub(super) struct Ground {
     dir: TempDir,
-    /// Of each host, as they were.
+    /// Addresses of each host at the start.
     addresses: Vec<String>,
-    /// Of others.
+    /// Existing cgroups of other users.
     cgroups: Vec<PathBuf>,
     _turn: File,
 }
@@ -55,7 +55,7 @@ impl Ground {
         ground
     }
 
-    /// Puts the program where a shell on the host finds it.
+    /// Installs the program in the PATH of a shell on the host.
     pub(super) fn install(&self, host: &str) {
         let to = "cat >/usr/local/bin/dns64bench && chmod 755 /usr/local/bin/dns64bench";
         let mut command = script(&["exec", host, "sh", "-c", to]);
@@ -63,12 +63,12 @@ impl Ground {
         assert!(command.status().unwrap().success(), "{host}");
     }
 
-    /// Runs a line of shell on a host; what it prints.
+    /// Runs a line of shell on a host; returns its output.
     pub(super) fn shell(&self, host: &str, line: &str) -> String {
         hosts(&["exec", host, "sh", "-c", line])
     }
 
-    /// What ssh knows of the hosts from now on.
+    /// Sets the ssh configuration of the hosts.
     pub(super) fn know(&self, config: &str) {
         fs::write(self.path("ssh_config"), config).unwrap();
     }
@@ -88,7 +88,7 @@ impl Ground {
         path
     }
 
-    /// The program on the controller.
+    /// Builds a command of the program on the controller.
     pub(super) fn controller(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command
@@ -102,12 +102,12 @@ impl Ground {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the program on the controller to its end.
     pub(super) fn run(&self, arguments: &[&str]) -> Output {
         self.controller(arguments).output().unwrap()
     }
 
-    /// The directory of the campaign of a plan that runs to its end.
+    /// Runs a plan to its end; returns the directory of the campaign.
     pub(super) fn campaign(&self, name: &str, plan: &str) -> PathBuf {
         let path = self.plan(name, plan);
         let output = self.run(&["run", path.to_str().unwrap()]);
@@ -115,26 +115,28 @@ impl Ground {
         self.path(name)
     }
 
-    /// Begins a campaign, or goes on with it.
+    /// Starts or resumes a campaign.
     pub(super) fn begin(&self, arguments: &[&str]) -> Underway {
         let mut command = self.controller(arguments);
-        // What it says is little and fits into the pipes.
+        // Its output is short and fits into the pipes.
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Underway(Some(child.spawn().unwrap()))
     }
 
-    /// The hosts as they are now are those that are to be left.
+    /// Records the current state of the hosts as the expected one.
     pub(super) fn is_as_it_was(&mut self) {
         self.addresses = self.addresses_now();
     }
 
-    /// Sorted, and without the link-local addresses of the management network, which take a second to be there.
+    /// Returns the addresses, sorted, without the link-local addresses of the management network, which take a second
+    /// to appear.
     fn addresses_now(&self) -> Vec<String> {
         let line = "(ip -o address show scope global; ip route; ip -6 route; ip neigh show nud permanent) | sort";
         HOSTS.map(|host| self.shell(host, line)).into()
     }
 
-    /// What is left of agents and what they start; nothing, a while after the last has lost its controller.
+    /// Waits some time after the last agent lost its controller, then asserts that nothing of agents and their servers
+    /// is left.
     pub(super) fn assert_nothing_left(&self) {
         let idle =
             || HOSTS.iter().all(|host| pids(host).len() == 1) && pids("controller").is_empty();
@@ -146,7 +148,7 @@ impl Ground {
                 .collect::<Vec<_>>()
         };
         for host in HOSTS {
-            // The sshd that listens.
+            // Only the listening sshd.
             assert_eq!(named(host).len(), 1, "{host}: {:?}", named(host));
             let files = self.shell(host, "ls -A /run/dns64bench 2>/dev/null || true");
             assert_eq!(files, "", "{host}");
@@ -174,7 +176,7 @@ fn script(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs `deploy/rehearsal/hosts`; what it prints.
+/// Runs `deploy/rehearsal/hosts`; returns its output.
 fn hosts(arguments: &[&str]) -> String {
     let output = script(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", said(&output));
@@ -185,12 +187,12 @@ fn namespace(host: &str) -> String {
     format!("{NAME}-{host}")
 }
 
-/// What a program said on standard error.
+/// Standard error of a program.
 pub(super) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Processes of a host.
+/// Process IDs of a host.
 pub(super) fn pids(host: &str) -> Vec<u32> {
     let listed = Command::new("ip")
         .args(["netns", "pids", &namespace(host)])
@@ -201,7 +203,7 @@ pub(super) fn pids(host: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Those of this name whose arguments contain a word or do not.
+/// Processes of this name whose arguments contain a word, or do not.
 pub(super) fn named(host: &str, name: &str, word: &str, has_it: bool) -> Vec<u32> {
     let arguments = |pid: &u32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let contains = |octets: Vec<u8>| String::from_utf8_lossy(&octets).contains(word);
@@ -210,14 +212,14 @@ pub(super) fn named(host: &str, name: &str, word: &str, has_it: bool) -> Vec<u32
     pids
 }
 
-/// Datagrams over IPv6 that have come to a host.
+/// Number of IPv6 datagrams that a host has received.
 pub(super) fn received(host: &str) -> u64 {
     pids(host)
         .first()
         .map_or(0, |&pid| crate::machine::received(pid))
 }
 
-/// Cgroups of servers whose starter has ended.
+/// Cgroups of servers whose Tester has ended.
 fn abandoned_cgroups() -> Vec<PathBuf> {
     abandoned_below(Path::new("/sys/fs/cgroup"), 3)
 }
@@ -238,7 +240,7 @@ fn abandoned_below(below: &Path, depth: u32) -> Vec<PathBuf> {
     found
 }
 
-/// A controller at work, which is killed with the test at the latest.
+/// A running controller, killed at the end of the test at the latest.
 pub(super) struct Underway(Option<Child>);
 
 impl Underway {
@@ -246,7 +248,7 @@ impl Underway {
         self.0.as_ref().unwrap().id()
     }
 
-    /// Waits until something is so; `false` if it has ended before.
+    /// Waits until a condition is true; returns `false` if the controller ends before.
     pub(super) fn reaches(&mut self, what: &str, mut is_so: impl FnMut() -> bool) -> bool {
         let child = self.0.as_mut().unwrap();
         let mut ended = false;
@@ -261,7 +263,7 @@ impl Underway {
         !ended
     }
 
-    /// What came of it.
+    /// Waits for its end and returns its output.
     pub(super) fn end(mut self) -> Output {
         let mut child = self.0.take().unwrap();
         let ended = process::wait(&mut child, BUSY_MAX).is_some();
@@ -288,12 +290,12 @@ pub(super) fn kill(pids: &[u32]) {
     }
 }
 
-/// The journal of a campaign that nobody writes.
+/// Reads the journal of a campaign without a writer.
 pub(super) fn read(directory: &Path) -> Vec<Line> {
     journal::read(directory).unwrap().lines
 }
 
-/// The records of one kind, whole lines only: it may be written meanwhile.
+/// Reads the complete records of one kind; the journal may be written meanwhile.
 pub(super) fn records(directory: &Path, kind: &str) -> Vec<Value> {
     let text = fs::read_to_string(directory.join("journal.jsonl")).unwrap_or_default();
     let lines = text

@@ -12,10 +12,10 @@ use super::ground::{Ground, read, records, said};
 use super::plans::{FIVE, SECOND, THREE, plan, three};
 use crate::accounts::{assert_accounted, number};
 
-/// Beyond it the clock of a host is not known well enough for a trial to be valid.
+/// Largest error of a host's clock offset in a valid trial.
 const BOUND_MAX_NS: u64 = 1_000_000;
 
-/// The trials of a campaign, which was done to its end; those of self-tests come first.
+/// Trials of a completed campaign; those of self-tests come first.
 fn trials(directory: &Path) -> Vec<Value> {
     let lines = read(directory);
     assert!(matches!(lines.last().unwrap().record, Record::Complete));
@@ -27,7 +27,7 @@ fn trials(directory: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Each trial accounts for all queries, and tells of the clocks of these hosts.
+/// Asserts that each trial accounts for all queries and reports the clocks of these hosts.
 fn assert_measured(ground: &Ground, directory: &Path, hosts: &[&str]) -> Vec<Value> {
     let trials = trials(directory);
     assert!(!trials.is_empty());
@@ -51,7 +51,7 @@ fn assert_measured(ground: &Ground, directory: &Path, hosts: &[&str]) -> Vec<Val
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn three_hosts_are_measured_over_ssh_and_left_as_they_were() {
+fn three_hosts_are_measured_over_ssh_and_left_unchanged() {
     let ground = Ground::up();
     let directory = ground.campaign("three", &three("three"));
     assert_measured(&ground, &directory, &["auth", "dut", "gen1"]);
@@ -59,7 +59,7 @@ fn three_hosts_are_measured_over_ssh_and_left_as_they_were() {
     assert_eq!(variant["server"], "[2001:2:0:1::2]:53");
 }
 
-/// A link between `auth`, which is the Tester then, and `dut`.
+/// A link between `auth`, here the Tester, and `dut`.
 fn client_link_of_auth() {
     let ip = |line: &str| {
         let status = Command::new("ip").args(line.split_whitespace()).status();
@@ -135,7 +135,7 @@ fn two_measurers_share_the_queries_of_each_trial() {
     for trial in records(&directory, "trial") {
         let path = format!("raw/point-0-run-1-trial-{}.csv", trial["number"]);
         assert_shared(&directory.join(path), &trial["result"]);
-        // Unbound asks for AAAA and for A of each name, and again only if no answer comes.
+        // Unbound queries AAAA and A of each name once, and retries only without a response.
         let (asked, sent) = (
             &trial["result"]["authority"],
             number(&trial["result"], "queries_sent"),
@@ -152,7 +152,7 @@ fn two_measurers_share_the_queries_of_each_trial() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn two_authorities_share_the_questions_of_a_dut() {
+fn two_authorities_share_the_queries_of_a_dut() {
     let ground = Ground::up();
     let plan = plan("authorities", FIVE, "", "profile = \"unbound\"");
     let plan = plan.replace("duration = \"600ms\"", "duration = \"2s\"");
@@ -170,8 +170,8 @@ fn two_authorities_share_the_questions_of_a_dut() {
     assert!(report.contains("Shares of the authorities"), "{report}");
 }
 
-/// Both authorities were asked, and what each was asked is what both were asked together. Of a self-test each Measurer has
-/// half, and the names of its half go to its own authority.
+/// Asserts that both authorities received queries, and that their sum is the reported total. In a self-test each
+/// Measurer sends half of the queries, for the names of its own authority.
 fn assert_shares(trial: &Value) {
     let shares = trial["authorities"].as_array().unwrap();
     let hosts: Vec<_> = shares.iter().map(|share| &share["host"]).collect();
@@ -186,7 +186,7 @@ fn assert_shares(trial: &Value) {
         .iter()
         .sum();
     assert_eq!(asked.iter().sum::<u64>(), sum, "{trial:#}");
-    // A DUT that a busy machine keeps from an authority asks the other.
+    // A DUT that gets no response from an authority on a busy machine queries the other one.
     if trial["outcome"] != "invalid" {
         assert!(asked.iter().all(|asked| *asked > 0), "{trial:#}");
     }
@@ -196,7 +196,7 @@ fn assert_shares(trial: &Value) {
     }
 }
 
-/// The file has each query of the trial once, and one host has sent every other of them.
+/// Asserts that the file has each query of the trial once, and that the two hosts sent alternate queries.
 fn assert_shared(path: &Path, trial: &Value) {
     let text = fs::read_to_string(path).unwrap();
     let rows = text
@@ -205,7 +205,7 @@ fn assert_shared(path: &Path, trial: &Value) {
         .skip(1);
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split(';').collect()).collect();
     let names: BTreeSet<_> = rows.iter().map(|row| row[0]).collect();
-    assert_eq!(names.len(), rows.len(), "a query is there twice");
+    assert_eq!(names.len(), rows.len(), "a query is duplicated");
     assert_eq!(
         rows.len() as u64,
         number(trial, "queries_sent"),
@@ -225,7 +225,7 @@ fn assert_shared(path: &Path, trial: &Value) {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_program_can_be_the_authority_and_be_measured_by_itself() {
+fn program_can_be_the_authority_and_be_measured_directly() {
     let ground = Ground::up();
     let tester = "authority = \"nsd\"\nnamespace = \"10.0.0.0/16\"";
     let duts = "profile = \"unbound\"\n\n[[dut]]\nauthority = \"nsd\"";
@@ -249,7 +249,7 @@ fn a_program_can_be_the_authority_and_be_measured_by_itself() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn programs_can_be_the_two_authorities_and_be_measured_together() {
+fn programs_can_be_two_authorities_and_be_measured_together() {
     let ground = Ground::up();
     let tester = "authority = \"nsd\"\nnamespace = \"10.0.0.0/16\"";
     let duts = "profile = \"unbound\"\n\n[[dut]]\nauthority = \"nsd\"";
@@ -268,7 +268,7 @@ fn programs_can_be_the_two_authorities_and_be_measured_together() {
     assert_eq!(names, ["nsd.conf on auth", "nsd.conf on auth2"]);
 }
 
-/// As [`assert_measured`], of a campaign whose subjects are on different hosts; how many trials there were.
+/// Like [`assert_measured`], for a campaign with subjects on different hosts; returns the number of trials.
 fn assert_measured_by(ground: &Ground, directory: &Path) -> usize {
     let trials = trials(directory);
     trials.iter().for_each(assert_accounted);

@@ -1,7 +1,7 @@
-//! Plans for the hosts of `deploy/rehearsal/hosts --addresses`. Rates are low and limits wide: what is tested holds on any
-//! machine.
+//! Plans for the hosts of `deploy/rehearsal/hosts --addresses`. Rates are low and limits are wide, so that the
+//! assertions hold on any machine.
 
-/// Measurer, DUT and authority on a host each.
+/// Measurer, DUT and authority, each on its own host.
 pub(super) const THREE: &str = r#"
 [hosts.gen1]
 ssh = "gen1"
@@ -23,7 +23,7 @@ cpus = "0"
 links.upstream = { interface = "upstream", addresses = ["2001:2:0:2::2/64", "198.18.0.2/24"] }
 "#;
 
-/// A second Measurer, which the DUT has a link of its own to.
+/// A second Measurer, with a separate link to the DUT.
 pub(super) const SECOND: &str = r#"
 [hosts.gen2]
 ssh = "gen2"
@@ -72,7 +72,7 @@ cpus = "0"
 links.upstream = { interface = "upstream", addresses = ["2001:2:0:12::2/64", "198.18.1.2/24"] }
 "#;
 
-/// A plan of this name with these hosts.
+/// A plan with this name and these hosts.
 pub(super) fn plan(name: &str, hosts: &str, tester: &str, dut: &str) -> String {
     format!(
         r#"
@@ -102,7 +102,7 @@ resolution = "50%"
     )
 }
 
-/// The usual three, with Unbound.
+/// The three hosts with Unbound.
 pub(super) fn three(name: &str) -> String {
     plan(name, THREE, "", "profile = \"unbound\"")
 }

@@ -1,10 +1,10 @@
-//! What is wrong before anything has begun: one error that names the host, the thing and the remedy; nothing is started,
-//! no directory is made.
+//! Errors before a campaign starts: one error names the host, the problem and the remedy. Nothing is started, and no
+//! directory is created.
 
 use super::ground::{Ground, said};
 use super::plans::{THREE, plan, three};
 
-/// The plan is refused with this exit code and all of these words, by a dry run as well.
+/// Asserts that the plan is refused with this exit code and these words, by a dry run as well.
 fn assert_refused(ground: &Ground, what: &str, text: &str, code: i32, words: &[&str]) {
     let path = ground.plan("refused", text);
     let path = path.to_str().unwrap();
@@ -29,7 +29,7 @@ fn assert_refused(ground: &Ground, what: &str, text: &str, code: i32, words: &[&
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_dry_run_of_hosts_that_are_ready_tells_their_programs() {
+fn dry_run_of_ready_hosts_lists_their_programs() {
     let ground = Ground::up();
     let path = ground.plan("ready", &three("ready"));
     let output = ground.run(&["run", "--dry-run", path.to_str().unwrap()]);
@@ -46,7 +46,7 @@ fn a_dry_run_of_hosts_that_are_ready_tells_their_programs() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn what_cannot_be_reached_is_refused_with_the_remedy() {
+fn unreachable_host_is_refused_with_the_remedy() {
     let ground = Ground::up();
     let usual = ground.known();
     let three = three("refused");
@@ -104,7 +104,7 @@ fn key_of<'a>(known: &'a str, host: &str) -> &'a str {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn a_plan_that_cannot_be_is_refused_without_a_host() {
+fn invalid_plan_is_refused_without_contact_to_a_host() {
     let ground = Ground::up();
     let authority = THREE.find("[hosts.auth]").unwrap();
     let text = plan("refused", &THREE[..authority], "", "profile = \"unbound\"");

@@ -1,4 +1,4 @@
-//! Hosts that are looked at before a plan is run on them, by agents that are threads of the test.
+//! The check before a run, with agents that are threads of the test.
 
 use std::io::pipe;
 use std::sync::atomic::AtomicBool;
@@ -42,10 +42,10 @@ sweep = { threads = [1, 2] }
 profile = "bind"
 "#;
 
-/// What was asked, by any host.
+/// Requests that any host received.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A host that says this of itself, and has Unbound but no other server.
+/// A host with these facts, on which only Unbound is installed.
 struct Scripted {
     name: String,
     facts: HostFacts,
@@ -91,8 +91,8 @@ fn host(name: &str, facts: HostFacts, asked: &Asked) -> (Remote, JoinHandle<()>)
     (Remote::new(name, link), agent)
 }
 
-/// What is seen of the hosts of a plan whose facts `spoil` has changed, of which `away` cannot be reached, and what was
-/// asked.
+/// Returns the result for a plan whose facts `spoil` has changed and whose hosts `away` cannot be reached, and the
+/// requests.
 fn seen(
     text: &str,
     away: Option<&str>,
@@ -115,7 +115,7 @@ fn seen(
     });
     let tried = tried.collect();
     let seen = look(&plan, hosts, tried);
-    // Nobody holds a host any more.
+    // All links are closed now.
     for agent in agents {
         agent.join().unwrap();
     }
@@ -124,7 +124,7 @@ fn seen(
 }
 
 #[test]
-fn all_that_hosts_lack_is_told_and_nothing_is_started() {
+fn all_problems_are_reported_and_nothing_is_started() {
     let (seen, mut asked) = seen(PLAN, None, |facts| {
         client(facts).has_carrier = false;
         facts[1].1.cpus = "0".parse().unwrap();
@@ -155,7 +155,7 @@ fn all_that_hosts_lack_is_told_and_nothing_is_started() {
 }
 
 #[test]
-fn a_host_that_cannot_be_reached_keeps_no_other_from_being_looked_at() {
+fn unreachable_host_does_not_prevent_checks_of_others() {
     let (seen, asked) = seen(PLAN, Some("dut"), |facts| client(facts).is_up = false);
     expect![[r#"
         host dut: cannot be reached
@@ -165,7 +165,7 @@ fn a_host_that_cannot_be_reached_keeps_no_other_from_being_looked_at() {
 }
 
 #[test]
-fn hosts_that_are_ready_lack_nothing() {
+fn ready_hosts_have_no_problems() {
     let unbound = PLAN
         .trim_end()
         .trim_end_matches("[[dut]]\nprofile = \"bind\"");
@@ -174,7 +174,7 @@ fn hosts_that_are_ready_lack_nothing() {
     let programs: Vec<_> = seen.programs.iter().map(|it| format!("{it:?}")).collect();
     expect![[r#"Installed { host: "dut", profile: "unbound", version: Some("1.17.1") }"#]]
         .assert_eq(&programs.join("\n"));
-    // What an authority has to hold in memory, its host has to have.
+    // The host of an authority needs memory for the whole zone.
     let large = format!("[tester]\nauthority = \"nsd\"\nnamespace = \"0.0.0.0/0\"\n{unbound}");
     let lacks = self::seen(&large, None, |_| {}).0.lacks.join("\n");
     assert!(lacks.contains("auth: memory: "), "{lacks}");

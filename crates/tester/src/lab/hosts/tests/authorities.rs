@@ -25,7 +25,7 @@ fn five() -> Vec<HostSpec> {
 }
 
 #[test]
-fn a_dut_asks_all_authorities_and_each_measurer_tests_one() {
+fn dut_queries_all_authorities_and_each_measurer_tests_one() {
     let hosts = Hosts::new(five()).unwrap();
     assert_eq!(Hosts::faults(&five(), Vec::new(), true), []);
     let site = hosts.site(Some("dut"), Family::Ipv4).unwrap();
@@ -65,7 +65,7 @@ fn a_dut_asks_all_authorities_and_each_measurer_tests_one() {
 }
 
 #[test]
-fn measurers_take_the_authorities_in_turn() {
+fn measurers_use_the_authorities_in_rotation() {
     let more = ["2001:2:0:21::", "2001:2:0:31::", "2001:2:0:41::"];
     let mut specs = five();
     for (k, prefix) in more.into_iter().enumerate() {
@@ -88,7 +88,7 @@ fn measurers_take_the_authorities_in_turn() {
 }
 
 #[test]
-fn each_measurer_needs_a_self_test_link_to_its_own_authority_alone() {
+fn each_measurer_needs_a_self_test_link_only_to_its_own_authority() {
     let (own, far) = (
         end(LinkName::SelfTest, "self", &["2001:2:0:13::1/64"]),
         end(LinkName::SelfTest, "self", &["2001:2:0:13::2/64"]),
@@ -115,7 +115,7 @@ fn each_measurer_needs_a_self_test_link_to_its_own_authority_alone() {
 }
 
 #[test]
-fn testers_that_are_measurer_and_authority_test_themselves() {
+fn hosts_that_are_measurer_and_authority_test_themselves() {
     let both = [Role::Measurer, Role::Authority];
     let specs = vec![
         host("one", &both, &[GEN1, AUTH]),
@@ -136,7 +136,7 @@ fn refused(spoil: impl FnOnce(&mut Vec<HostSpec>), expected: &Expect) {
 }
 
 #[test]
-fn links_that_cannot_be_are_told_of_the_second_authority() {
+fn invalid_links_of_the_second_authority_are_reported() {
     refused(
         |specs| specs[2] = host("dut", &[Role::Dut], &[DUT1, DUT2, UP]),
         &expect![
@@ -176,7 +176,7 @@ fn links_that_cannot_be_are_told_of_the_second_authority() {
 fn self_tests_need_a_measurer_for_each_authority() {
     let mut specs = five();
     specs.remove(1);
-    // Without self-tests they can be measured with.
+    // They are valid without self-tests.
     Hosts::new(specs.clone()).unwrap();
     let faults = Hosts::faults(&specs, Vec::new(), true);
     expect!["self-tests cannot cover 2 authorities (auth1, auth2) with 1 Measurer (gen1): each Measurer asks one of them, so there must be at most as many authorities as Measurers; add \"measurer\" to the roles of other hosts, remove \"authority\" from auth2, or write uncertified = true in [tester]"]
