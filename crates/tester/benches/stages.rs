@@ -1,5 +1,5 @@
-//! One stage of a hot path, many times: `stages STAGE COUNT`. For callgrind (`.ci/budget`): it counts instructions and takes
-//! no times.
+//! Runs one stage of a hot path repeatedly: `stages STAGE COUNT`. For callgrind (`.ci/budget`), which counts
+//! instructions instead of time.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ fn main() {
         (Some("self-test"), Some(count)) => self_test(count),
         (Some("cached"), Some(count)) => Server::new().cached(count),
         (Some("uncached"), Some(count)) => Server::new().uncached(count),
-        // `cargo bench` alone names no stage.
+        // `cargo bench` passes no stage.
         (None | Some("--bench"), _) => {}
         (stage, _) => {
             panic!("stages authority|self-test|cached|uncached COUNT, and not {stage:?}")
@@ -47,7 +47,7 @@ fn built_in(self_test: bool) -> Authority {
     })
 }
 
-/// Questions for AAAA records, which the names do not have.
+/// AAAA queries for names without AAAA records.
 fn authority(count: u64) {
     let (mut authority, template) = (built_in(false), Template::new(&Zone::default().suffix));
     let (mut query, mut reply) = (vec![0; FRAME_BYTES], vec![0; FRAME_BYTES]);
@@ -59,7 +59,7 @@ fn authority(count: u64) {
     assert_eq!(authority.counts().queries(), count);
 }
 
-/// Queries of the Measurer, answered by the authority, and judged.
+/// Queries of the Measurer, answered by the authority and classified.
 fn self_test(count: u64) {
     let server = "[2001:db8::53]:53".parse().expect("an address");
     let spec = TrialSpec::preliminary(server, 100_000, count, names(count), SECOND);
@@ -89,19 +89,19 @@ fn names(count: u64) -> Names {
     names.expect("enough names")
 }
 
-/// A link with an authority in the same place: queries are answered as they are sent.
+/// A link with a built-in authority: queries are answered when they are sent.
 struct Loop {
     server: SocketAddr,
     clock: ManualClock,
     authority: Authority,
     query: Box<[u8]>,
-    /// Port and length of each reply that waits.
+    /// Port and length of each pending reply.
     waiting: Vec<(usize, usize)>,
     replies: Box<[[u8; REPLY_BYTES]]>,
     sweeps: u64,
 }
 
-/// Room for one reply, and for as many as leave in one turn.
+/// Buffer size of one reply; there are as many buffers as queries in one turn.
 const REPLY_BYTES: usize = 512;
 const REPLIES: usize = 512;
 
@@ -139,7 +139,7 @@ impl Link for Loop {
         Ok(n)
     }
 
-    /// Hands all over, whatever the generator allows: none stays for the next turn.
+    /// Passes on all replies, regardless of the generator's limit: none is left for the next turn.
     fn receive(
         &mut self,
         _: usize,
@@ -198,7 +198,7 @@ struct Server {
     engine: Engine,
     authority: Authority,
     template: Template,
-    /// What the engine wants done, and what it wanted before.
+    /// Actions of the engine, current and previous.
     actions: [Actions; 2],
     client: Origin,
     query: Vec<u8>,
@@ -209,7 +209,7 @@ struct Server {
 const SETTINGS: &str = "allow = [\"::/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n\
     [dns64]\nprivate-addresses = true\n[cache]\nsize = \"64MiB\"\n";
 
-/// Between two queries: 1 M/s.
+/// Time between two queries: 1 M/s.
 const STEP_NS: Nanos = 1_000;
 
 impl Server {
@@ -232,16 +232,16 @@ impl Server {
         }
     }
 
-    /// The same query again and again.
+    /// Repeats the same query.
     fn cached(&mut self, count: u64) {
         for _ in 0..count {
             self.query(0);
         }
-        // The first is uncached, and the second finds the two answers that it was made of.
+        // The first query is a miss, and the second finds the two answers behind the first response.
         assert!(self.engine.counts().rendered.get() + 2 >= count);
     }
 
-    /// Each time another name: the query, a question for AAAA and one for A with their answers, and the response.
+    /// Queries a new name each time: the query, upstream queries for AAAA and A with their responses, and the response.
     fn uncached(&mut self, count: u64) {
         for i in 0..count {
             self.query(i);
@@ -265,7 +265,8 @@ impl Server {
         black_box(answered);
     }
 
-    /// Answers what the engine asks; octets of the response to the client, if it is among the actions.
+    /// Answers the upstream queries of the engine. Returns the octets of the response to the client, if it is among the
+    /// actions; otherwise 0.
     fn answer_questions(&mut self) -> usize {
         self.actions.swap(0, 1);
         let (frame, [next, asked]) = (&mut self.frame, &mut self.actions);

@@ -1,5 +1,5 @@
-//! TCP connections of a few clients, all served by one thread within fixed bounds. It sleeps while
-//! there is nothing to do, because it shares a machine with a measurement.
+//! TCP connections of a few clients, served by one thread within fixed bounds. The thread sleeps while idle, because it
+//! shares a machine with a measurement.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,25 +9,24 @@ use std::thread::{Builder, JoinHandle};
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// A connection is closed when its client has not sent what is waited for, and taken what it got,
-/// after this time. RFC 7766 section 6.2.3 asks for "a few seconds"; browsers open connections in
-/// advance and leave them silent.
+/// Timeout of a connection: the client must have sent its request and read the response within this time. RFC 7766
+/// section 6.2.3 suggests "a few seconds"; browsers open connections in advance and leave them idle.
 pub const PATIENCE_NS: Nanos = 5 * SECOND;
 
-/// How long nobody is served after the kernel refused a connection, mostly for want of descriptors.
+/// Pause after the kernel refused a connection, mostly because no descriptors are left.
 const ACCEPT_PAUSE: Nanos = SECOND / 10;
 
-/// Octets that are read at once.
+/// Maximum number of octets per read.
 const PIECE: usize = 4096;
 
-/// What becomes of a connection.
+/// Next step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// More input is needed.
+    /// Wait for more input.
     Wait,
-    /// There was a question; another one has all of the time again.
+    /// A request was answered; the timeout restarts.
     Again,
-    /// It is closed when all output has been sent.
+    /// Close when all output has been sent.
     Close,
 }
 
@@ -35,21 +34,21 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Service {
     address: SocketAddr,
-    /// Closed to end the thread.
+    /// Closing it ends the thread.
     stop: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Service {
-    /// Serves whoever comes to `listener` on a thread of that `name`, at most `most` at the same
-    /// time; further ones wait in the kernel's queue until one ends.
+    /// Serves clients of `listener` on a thread called `name`, at most `most` at the same time; further clients wait in
+    /// the kernel's queue.
     ///
-    /// `begin` is called on the thread. What it returns is called with the input of a connection
-    /// that it has not removed yet, and with a place for the output.
+    /// `begin` is called on the thread. The function that it returns is called with the unconsumed input of a
+    /// connection and a buffer for the output.
     ///
     /// # Errors
     ///
-    /// Out of threads or descriptors.
+    /// No threads or descriptors are left.
     pub fn start<R>(
         listener: TcpListener,
         name: &str,
@@ -72,7 +71,7 @@ impl Service {
         })
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -80,7 +79,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // A thread that has ended has closed its end already, and nothing is left to wait for.
+        // If the thread has ended, its end is already closed, and the join returns at once.
         let _ = self.stop.shutdown(Shutdown::Both);
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -101,7 +100,7 @@ fn serve(
                 Some(true) => connection.step(&mut respond, now),
                 _ => Ok(true),
             };
-            // However a connection ends, it is the other side's matter.
+            // An error of a connection concerns only its client.
             goes_on.unwrap_or_else(|error| is_for_later(&error)) && now < connection.until
         });
         if is_ready.next() == Some(&true) {
@@ -110,8 +109,8 @@ fn serve(
     }
 }
 
-/// Waits until somebody can go on or has had enough time. Says of each connection, and then of the
-/// listener where another connection is welcome, whether it can; nothing once it is over.
+/// Waits until a connection is ready or times out. Returns for each connection whether it is ready, then the same for
+/// the listener if another connection is allowed; `None` at the end of the service.
 fn wait(
     listener: &TcpListener,
     stop: &UnixStream,
@@ -131,7 +130,7 @@ fn wait(
     });
     match poll(&mut fds, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        // It cannot wait any more; without waiting it would take a core from a trial.
+        // Polling failed; a busy loop would take a core from a trial.
         Err(_) => return None,
     }
     let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
@@ -154,7 +153,7 @@ fn accept(listener: &TcpListener, now: Nanos) -> Option<Connection> {
             until: now + PATIENCE_NS,
         }),
         Err(error) => {
-            // Out of descriptors, or a connection that is gone already: later ones may work.
+            // No descriptors are left, or the connection is already closed: later ones may succeed.
             if !is_for_later(&error) {
                 MonotonicClock.sleep(ACCEPT_PAUSE);
             }
@@ -166,10 +165,10 @@ fn accept(listener: &TcpListener, now: Nanos) -> Option<Connection> {
 struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
-    /// What is not sent yet; nothing is read meanwhile.
+    /// Unsent output; nothing is read meanwhile.
     output: Vec<u8>,
     is_closing: bool,
-    /// When it is closed.
+    /// Time at which it is closed.
     until: Nanos,
 }
 
@@ -182,7 +181,7 @@ impl Connection {
         PollFd::new(&self.stream, what)
     }
 
-    /// Goes on as far as it can without waiting, by one piece of input. Whether there is more to do.
+    /// Proceeds without blocking, by one read. Returns whether the connection stays open.
     fn step(
         &mut self,
         respond: &mut impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Next,
@@ -213,7 +212,7 @@ impl Connection {
     }
 }
 
-/// Whether the same may work the next time that the socket is ready.
+/// Returns whether the operation may succeed when the socket is next ready.
 fn is_for_later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

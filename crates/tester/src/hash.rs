@@ -6,21 +6,21 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-/// Octets in hexadecimal.
+/// Returns octets in hexadecimal.
 pub fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Of these octets.
+/// Returns the digest of these octets.
 pub fn sha256_hex(octets: &[u8]) -> String {
     hex(&Sha256::digest(octets))
 }
 
-/// Of a file, of which no more than a part is ever in memory.
+/// Returns the digest of a file, which is read in parts.
 ///
 /// # Errors
 ///
-/// It cannot be read.
+/// The file cannot be read.
 pub fn sha256_of(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut digest = Sha256::new();
@@ -33,7 +33,7 @@ pub fn sha256_of(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Octets that are read at once.
+/// Maximum number of octets per read.
 const PART: usize = 1 << 16;
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
 
     /// The example of FIPS 180-4: "abc".
     #[test]
-    fn the_digest_is_that_of_the_standard() {
+    fn digest_matches_standard() {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("abc");

@@ -38,5 +38,5 @@ pub mod statistics;
 pub mod trial;
 pub mod warning;
 
-/// This program and its version, as it signs what it finds.
+/// Name and version of this program in its results.
 pub const PROGRAM: &str = concat!("dns64bench ", env!("CARGO_PKG_VERSION"));

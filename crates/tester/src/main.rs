@@ -1,4 +1,4 @@
-//! dns64bench: the table of contents. What each command does is in `cli::commands`.
+//! dns64bench: dispatch of the commands. The commands are in `cli::commands`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,14 +30,14 @@ fn main() -> ExitCode {
                 refusal::write(&target, failure.code, &error);
             }
             let line = terminal::fitting(&format!("dns64bench: {error}\n"), std::io::stderr());
-            // If standard error is closed, the exit code has to do.
+            // If standard error is closed, only the exit code shows the error.
             let _ = std::io::stderr().write_all(line.as_bytes());
             ExitCode::from(failure.code)
         }
     }
 }
 
-/// A panicking worker must end the trial, never shrink it.
+/// Aborts on a panic: a panicking worker must end the trial, never shrink it.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,33 +1,33 @@
-//! From the text of a quantity to a value with a unit, and back: rates, times, resolutions, factors.
-//! The command line and the files of plans take the same texts.
+//! Parses and formats quantities with units: rates, times, resolutions, factors. The command line and plan files accept
+//! the same texts.
 
 use std::fmt;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-/// Why a value was refused, with the remedy. What is no value of its kind at all is told to complete
-/// "invalid value '...' for '--flag': ...".
+/// Error of a value, with the remedy. The text of an unparsable value completes "invalid value '...' for '--flag':
+/// ...".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ValueError(pub String);
 
 impl ValueError {
-    /// Something else is `wanted`; with an `example`.
+    /// Returns the error for an unparsable value: what is `wanted`, with an `example`.
     pub fn unreadable(wanted: &str, example: &str) -> Self {
         Self(format!("{wanted} is expected, such as {example}"))
     }
 }
 
-/// What is read, and within which bounds.
+/// Kind and bounds of a quantity.
 struct Kind {
-    /// What is set.
+    /// Name of the quantity.
     what: &'static str,
-    /// What is taken, and how it looks.
+    /// Expected value, and an example.
     wanted: [&'static str; 2],
-    /// The smallest unit.
+    /// Smallest unit.
     unit: &'static str,
-    /// The bounds in that unit, and as they are told.
+    /// Bounds in that unit, and their text.
     least: (u64, &'static str),
     most: (u64, &'static str),
 }
@@ -52,7 +52,7 @@ impl Kind {
         ValueError::unreadable(wanted, example)
     }
 
-    /// A decimal number times `scale`, in the smallest unit.
+    /// Parses a decimal number times `scale`, in the smallest unit.
     fn read(&self, number: &str, scale: u64) -> Result<u64, ValueError> {
         let number = Decimal::parse(number).ok_or_else(|| self.unreadable())?;
         let (least, most) = (self.least, self.most);
@@ -66,7 +66,7 @@ impl Kind {
         Err(ValueError(format!("{} must be {bound}", self.what)))
     }
 
-    /// A number with a unit of time, or in seconds.
+    /// Parses a number with a unit of time, or in seconds.
     fn read_time(&self, text: &str) -> Result<Nanos, ValueError> {
         let (number, unit) = split_unit(text);
         let scale = match unit {
@@ -81,11 +81,11 @@ impl Kind {
     }
 }
 
-/// Reads a rate in whole queries per second, with `k` for 10^3 and `M` for 10^6: "20k", "1.5M".
+/// Parses a rate in whole queries per second, with `k` for 10^3 and `M` for 10^6: "20k", "1.5M".
 ///
 /// # Errors
 ///
-/// What is not a number, below 1, above 10^9 or not whole.
+/// An invalid rate: not a number, below 1, above 10^9 or not whole.
 pub fn rate(text: &str) -> Result<u64, ValueError> {
     const RATE: Kind = Kind {
         what: "a rate",
@@ -104,80 +104,80 @@ pub fn rate(text: &str) -> Result<u64, ValueError> {
     RATE.read(number, scale)
 }
 
-/// Reads the duration of a trial: "250ms", "5s", "1m"; a bare number is in seconds.
+/// Parses the duration of a trial: "250ms", "5s", "1m"; a bare number is in seconds.
 ///
 /// # Errors
 ///
-/// What is not a time, below 1 ms or above a day.
+/// An invalid duration: not a duration, below 1 ms or above one day.
 pub fn duration(text: &str) -> Result<Nanos, ValueError> {
     let most = (24 * 60 * 60 * SECOND, "24h");
     Kind::time("a duration", (MILLISECOND, "1ms"), most).read_time(text)
 }
 
-/// Reads the timeout of a query: "250ms", "1s"; a bare number is in seconds.
+/// Parses the timeout of a query: "250ms", "1s"; a bare number is in seconds.
 ///
 /// # Errors
 ///
-/// What is not a time, below 1 us or above 60 s.
+/// An invalid timeout: not a duration, below 1 us or above 60 s.
 pub fn timeout(text: &str) -> Result<Nanos, ValueError> {
-    // RFC 8219 section 9.2 advises against more than 1 s; a minute is the patience of any resolver.
+    // RFC 8219 section 9.2 advises against more than 1 s; no resolver waits longer than a minute.
     Kind::time("a timeout", (MICROSECOND, "1us"), (60 * SECOND, "60s")).read_time(text)
 }
 
-/// Reads a percentage of at least 0, with or without its sign.
+/// Parses a percentage of at least 0, with or without its sign.
 ///
 /// # Errors
 ///
-/// What is not a number, or not in 0 to 100.
+/// An invalid percentage: not a number, or outside 0 to 100.
 pub fn pct(text: &str) -> Result<f64, ValueError> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
     let pct = number.ok().filter(|pct| (0.0..=100.0).contains(pct));
     pct.ok_or_else(|| ValueError::unreadable("a percentage from 0 to 100", "5"))
 }
 
-/// Reads how long a sender may be held up: "10ms", "500us"; a bare number is in seconds.
+/// Parses the maximum stall of a sender: "10ms", "500us"; a bare number is in seconds.
 ///
 /// # Errors
 ///
-/// What is not a time, below 1 us or above 1 s.
+/// An invalid stall: not a duration, below 1 us or above 1 s.
 pub fn stall(text: &str) -> Result<Nanos, ValueError> {
     Kind::time("a stall", (MICROSECOND, "1us"), (SECOND, "1s")).read_time(text)
 }
 
-/// Reads how long a server rests: "0s", "10s"; a bare number is in seconds.
+/// Parses the rest of a server between trials: "0s", "10s"; a bare number is in seconds.
 ///
 /// # Errors
 ///
-/// What is not a time, or above an hour.
+/// An invalid rest: not a duration, or above one hour.
 pub fn rest(text: &str) -> Result<Nanos, ValueError> {
     Kind::time("a rest", (0, "0s"), (60 * 60 * SECOND, "1h")).read_time(text)
 }
 
-/// Reads how long a reply is held back: "5ms", "200us"; a bare number is in seconds.
+/// Parses the delay of a reply: "5ms", "200us"; a bare number is in seconds.
 ///
 /// # Errors
 ///
-/// What is not a time, or above 10 s.
+/// An invalid delay: not a duration, or above 10 s.
 pub fn delay(text: &str) -> Result<Nanos, ValueError> {
-    // Ten times the longest timeout of RFC 8219 section 9.2: whoever waits has given up.
+    // Ten times the longest timeout of RFC 8219 section 9.2: every client has given up by then.
     Kind::time("a delay", (0, "0s"), (10 * SECOND, "10s")).read_time(text)
 }
 
-/// Reads the length of a soak: "30m", "4h"; a bare number is in seconds.
+/// Parses the length of a soak: "30m", "4h"; a bare number is in seconds.
 ///
 /// # Errors
 ///
-/// What is not a time, below 1 s or above 30 days.
+/// An invalid length: not a duration, below 1 s or above 30 days.
 pub fn soak_length(text: &str) -> Result<Nanos, ValueError> {
     let most = (30 * 24 * 60 * 60 * SECOND, "720h");
     Kind::time("a soak", (SECOND, "1s"), most).read_time(text)
 }
 
-/// Reads a multiple of a rate, in thousandths: "0.5", "3".
+/// Parses a multiple of a rate, in thousandths: "0.5", "3".
 ///
 /// # Errors
 ///
-/// What is not a number, below 0.01, above 100 or with more than three decimals.
+/// An invalid factor: not a number, below 0.01, above 100 or with more than three decimals.
 pub fn factor(text: &str) -> Result<u32, ValueError> {
     const FACTOR: Kind = Kind {
         what: "a factor",
@@ -190,11 +190,11 @@ pub fn factor(text: &str) -> Result<u32, ValueError> {
     Ok(u32::try_from(milli).unwrap_or(u32::MAX))
 }
 
-/// Reads the resolution of a search: "0.1%" of the rate, or "1" query per second.
+/// Parses the resolution of a search: "0.1%" of the rate, or "1" query per second.
 ///
 /// # Errors
 ///
-/// What is neither, not above 0, or 100 % and more.
+/// An invalid resolution: neither of these, not above 0, or at least 100 %.
 pub fn resolution(text: &str) -> Result<Resolution, ValueError> {
     const RESOLUTION: Kind = Kind {
         what: "a resolution",
@@ -215,24 +215,24 @@ pub fn resolution(text: &str) -> Result<Resolution, ValueError> {
     })
 }
 
-/// How close a pass and a fail must be for the pass to be the answer.
+/// Maximum distance of a pass and a fail for the pass to be the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
     /// In millionths of the rate that passed, rounded down, but at least 1 query per second.
     Relative {
-        /// 1000 are 0.1 %.
+        /// 1000 is 0.1 %.
         millionths: u32,
     },
     /// In queries per second; 0 counts as 1.
     Absolute {
-        /// The distance.
+        /// Distance.
         qps: u64,
     },
 }
 
 impl Resolution {
-    /// The resolution in queries per second when `passed_qps` has passed.
+    /// Returns the resolution in queries per second when `passed_qps` has passed.
     pub fn qps(self, passed_qps: u64) -> u64 {
         let qps = match self {
             Self::Relative { millionths } => {
@@ -245,14 +245,14 @@ impl Resolution {
     }
 }
 
-/// 0.1 %: ten trials of bisection after the galloping, which leaves a bracket of 2 to 1.
+/// 0.1 %: ten trials of bisection after galloping, which leaves a bracket of 2 to 1.
 impl Default for Resolution {
     fn default() -> Self {
         Self::Relative { millionths: 1000 }
     }
 }
 
-/// A count with commas between thousands.
+/// A count with commas as thousands separators.
 #[derive(Clone, Copy, Debug)]
 pub struct Thousands(pub u64);
 
@@ -270,7 +270,7 @@ impl fmt::Display for Thousands {
     }
 }
 
-/// A span of time in the largest unit that leaves at least 1, with up to three decimals.
+/// A duration in the largest unit with a value of at least 1, with up to three decimals.
 #[derive(Clone, Copy, Debug)]
 pub struct Span(pub Nanos);
 
@@ -290,8 +290,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// A span of time as the texts here have it: whole, in the largest unit that leaves no fraction, or in
-/// microseconds.
+/// Formats a duration as these functions parse it: whole, in the largest unit without a fraction, or in microseconds.
 pub fn written(span_ns: Nanos) -> String {
     let units = [(SECOND, "s"), (MILLISECOND, "ms"), (MICROSECOND, "us")];
     let whole = units
@@ -310,7 +309,7 @@ fn split_unit(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// An exact decimal number, `digits / 10^decimals`; a negative one counts as too small.
+/// An exact decimal number, `digits / 10^decimals`; a negative number counts as too small.
 pub(crate) struct Decimal {
     digits: u128,
     decimals: u32,
@@ -330,7 +329,7 @@ pub(crate) enum Scaled {
 }
 
 impl Decimal {
-    /// Reads digits with at most one point and nothing else: no exponent, no infinity, no NaN.
+    /// Parses digits with at most one point; no exponent, infinity or NaN.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let unsigned = text.strip_prefix('-').unwrap_or(text);
         let (integer, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
@@ -356,14 +355,13 @@ impl Decimal {
     }
 }
 
-/// The schedule counts whole nanoseconds: beyond one query per nanosecond it could not tell two
-/// queries apart.
+/// The schedule counts whole nanoseconds: above one query per nanosecond two queries would have the same time.
 pub const HIGHEST_RATE_QPS: u64 = SECOND;
 
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;
 
-/// Ten to this many, times the largest scale (an hour in nanoseconds), stays within 128 bits.
+/// Ten to the power of this, times the largest scale (an hour in nanoseconds), fits 128 bits.
 const DIGITS_MAX: usize = 24;
 
 #[cfg(test)]
@@ -375,14 +373,14 @@ mod tests {
     }
 
     #[test]
-    fn rates_take_k_and_m() {
+    fn rates_accept_k_and_m() {
         let rates = ["1", "20k", "20K", "1.5M", "0.5k", "1000M", "007"].map(rate);
         let expected = [1, 20_000, 20_000, 1_500_000, 500, 1_000_000_000, 7].map(Ok);
         assert_eq!(rates, expected);
     }
 
     #[test]
-    fn what_is_no_rate_is_refused() {
+    fn invalid_rate_is_refused() {
         for text in [
             "", "k", ".", "NaN", "inf", "1e5", "20 k", "20m", "1..5", "+5", "1,000",
         ] {
@@ -412,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn times_take_units_and_default_to_seconds() {
+    fn times_accept_units_and_default_to_seconds() {
         let spans = ["5", "5s", "0.25", "250ms", "1m", "24h", "1ms"].map(duration);
         let ms = [5_000, 5_000, 250, 250, 60_000, 86_400_000, 1];
         assert_eq!(spans, ms.map(|ms| Ok(ms * 1_000_000)));
@@ -420,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn times_out_of_bounds_are_refused() {
+    fn out_of_range_times_are_refused() {
         for text in ["0", "0s", "-5s", "0.0000000001", "999us"] {
             assert_eq!(
                 text_of(duration(text)),
@@ -441,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn resolutions_are_shares_or_rates() {
+    fn resolutions_are_percentages_or_rates() {
         let shares = ["0.1%", "1%", "0.0001%"].map(resolution);
         let millionths = [1000, 10_000, 1];
         assert_eq!(
@@ -455,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_may_be_none_and_a_soak_may_take_days() {
+    fn rest_may_be_zero_and_soak_may_last_days() {
         let rests = ["0", "0s", "0.0h", "10s", "1h"].map(rest);
         assert_eq!(rests, [0, 0, 0, 10, 3600].map(|s| Ok(s * SECOND)));
         assert_eq!(text_of(rest("2h")), "a rest must be at most 1h");

@@ -1,4 +1,4 @@
-//! What a reader has to know before a number is quoted, as a value.
+//! Warnings for readers of results, as values.
 
 use std::fmt;
 
@@ -7,30 +7,30 @@ use serde::Serialize;
 /// A warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// How grave it is.
+    /// Severity.
     pub severity: Severity,
-    /// The variant, point or session that it is about; `None` for the whole campaign.
+    /// The variant, point or session concerned; `None` for the whole campaign.
     pub about: Option<String>,
-    /// What was found.
+    /// Text.
     pub text: String,
-    /// What to do about it, if anything can be done.
+    /// Remedy, if there is one.
     pub remedy: Option<String>,
 }
 
-/// How grave a warning is, the gravest first.
+/// Severity of a warning, in descending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// A result is missing, or is no measurement in the sense of RFC 8219.
+    /// A result is missing, or is not a measurement in the sense of RFC 8219.
     Critical,
     /// A result may be wrong or hard to repeat, or a recommendation was not followed.
     Warning,
-    /// For completeness.
+    /// Information.
     Note,
 }
 
 impl Severity {
-    /// A warning of this severity, about the whole campaign and without a remedy.
+    /// Creates a warning of this severity, about the whole campaign and without a remedy.
     pub fn warning(self, text: impl Into<String>) -> Warning {
         Warning {
             severity: self,
@@ -42,20 +42,20 @@ impl Severity {
 }
 
 impl Warning {
-    /// The same about one variant, point or session.
+    /// Returns the warning about one variant, point or session.
     pub fn about(self, about: impl Into<String>) -> Self {
         let about = Some(about.into());
         Self { about, ..self }
     }
 
-    /// The same with a remedy.
+    /// Returns the warning with a remedy.
     pub fn remedy(self, remedy: impl Into<String>) -> Self {
         let remedy = Some(remedy.into());
         Self { remedy, ..self }
     }
 }
 
-/// In one line: "about: text; remedy".
+/// One line: "about: text; remedy".
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(about) = &self.about {

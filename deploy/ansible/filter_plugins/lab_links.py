@@ -31,7 +31,7 @@ def ends(host, variables):
     for link, end in (variables.get("dns64bench_links") or {}).items():
         if link not in LINKS:
             raise AnsibleFilterError("%s: unknown link '%s': must be one of %s" % (host, link, ", ".join(LINKS)))
-        # A host may have several ends of links of one name, as a DUT with two Measurers.
+        # A host may have several ends of links with the same name, like a DUT with two Measurers.
         for one in end if isinstance(end, list) else [end]:
             try:
                 found.append(End(host, link, one["interface"], one["addresses"]))
@@ -55,7 +55,7 @@ class Lab:
     """All hosts with a role."""
 
     def __init__(self, hostvars, names):
-        # Also those that the play is not for: without them neighbours and routes would be taken away.
+        # Including hosts outside the limit of the play: otherwise their neighbours and routes would be removed.
         names = [name for name in names if hostvars[name].get("dns64bench_roles")]
         self.hostvars = hostvars
         self.roles = {name: hostvars[name]["dns64bench_roles"] for name in names}

@@ -126,10 +126,10 @@ class Work:
         before = record["before"]
         setting = self.setting(record["kind"], record["name"], value=before)
         try:
-            # Of a file only the copy is known, not whether it differs.
+            # Only the copy of a file is known, not whether the file differs from it.
             current = setting.read() if record["kind"] != "path" else object()
         except (Unsupported, Refused) as reason:
-            # It has gone since.
+            # It no longer exists.
             self.unsupported.append("%s %s: %s" % (record["kind"], record["name"], reason))
             return
         if current != before:
@@ -169,7 +169,7 @@ class Work:
         try:
             os.rmdir(os.path.dirname(self.records.directory))
         except OSError:
-            # Somebody else's files are there.
+            # The directory contains other files.
             pass
 
     def packages(self):
@@ -202,7 +202,7 @@ def main():
             work.settings()
     except Refused as reason:
         module.fail_json(msg=str(reason), done=work.done)
-    # What `--diff` shows.
+    # Output of `--diff`.
     told = {"prepared": "".join(line + "\n" for line in work.done)} if work.done else {}
     module.exit_json(diff=told, changed=bool(work.done), done=work.done, unsupported=work.unsupported, packages=packages)
 

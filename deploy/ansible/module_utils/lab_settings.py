@@ -50,9 +50,9 @@ def write(path, value):
 class Setting:
     """One setting of one kind. `read` gives what it is as JSON, `write` sets it to such a value."""
 
-    # Whether a restart of the host undoes it.
+    # Whether a reboot of the host undoes it.
     VOLATILE = True
-    # Whether a host without it is of no use.
+    # Whether a host is unusable without it.
     NEEDED = False
 
     def __init__(self, name, value=None, **more):
@@ -128,7 +128,7 @@ class Irq(Setting):
         numbers = sorted(int(os.path.basename(path)) for path in glob.glob("/sys/class/net/%s/device/msi_irqs/*" % self.name))
         if not numbers:
             raise Unsupported("no interrupts of its own")
-        # An interrupt that its driver manages refuses another processor.
+        # A driver-managed interrupt refuses other processors.
         return {"/proc/irq/%d/smp_affinity_list" % number: read("/proc/irq/%d/smp_affinity_list" % number) for number in numbers}
 
     def wanted(self, current):
@@ -182,7 +182,7 @@ class Forwarding(Setting):
     def write_each(self, key, value):
         for name, word in value[key].items():
             path = "%s/%s/%s" % (self.ROOT, name, key)
-            # An interface may have gone since.
+            # The interface may have disappeared since.
             if os.path.exists(path) and read(path) != word:
                 write(path, word)
 
@@ -200,7 +200,7 @@ class Link(Setting):
         routes = self.routes()
         self.refuse_management(routes)
         link = json.loads(run("ip", "-json", "link", "show", "dev", self.name))[0]
-        # Leases are renewed by whoever had them.
+        # Leases are renewed by their client.
         addresses = [
             "%s/%s" % (info["local"], info["prefixlen"])
             for info in json.loads(run("ip", "-json", "address", "show", "dev", self.name))[0]["addr_info"]
@@ -234,7 +234,7 @@ class Link(Setting):
         """Nobody shall lock themselves out of a host."""
         connection = os.environ.get("SSH_CONNECTION", "").split()
         held = run("ip", "-brief", "address", "show", "dev", self.name)
-        # Of `client port server port`; with sudo the variable may be missing, and the route remains.
+        # The format is `client port server port`; with sudo the variable may be missing, and the route remains.
         if len(connection) == 4 and any(word.split("/")[0] == connection[2] for word in held.split()[2:]):
             raise Refused("%s has the address of this SSH connection: use another interface for tests" % self.name)
         if any(route.split()[1] == "default" for route in routes):
@@ -249,7 +249,7 @@ class Link(Setting):
         return {
             "up": True,
             "mtu": value.get("mtu") or current["mtu"],
-            # Without link-local addresses and router solicitations nothing but the benchmark speaks there.
+            # Without link-local addresses and router solicitations only the benchmark sends there.
             "addr_gen_mode": "1",
             "accept_ra": "0",
             "addresses": sorted(value["addresses"]),
@@ -267,12 +267,12 @@ class Link(Setting):
             run("ip", "link", "set", "dev", name, "mtu", str(value["mtu"]))
         if value["up"] and not now["up"]:
             run("ip", "link", "set", "dev", name, "up")
-        # Link-local addresses may have come or gone with what was just set.
+        # The settings before may have added or removed link-local addresses.
         now = self.read()
         for route in sorted(set(now["routes"]) - set(value["routes"])):
             family, *words = route.split()
             run("ip", family, "route", "delete", *words, "dev", name)
-        # Before the addresses: the last one of a family takes the neighbours with it.
+        # Before the addresses, because removing the last one of a family removes the neighbours.
         for neighbour in sorted(set(now["neighbours"]) - set(value["neighbours"])):
             run("ip", "neigh", "delete", neighbour, "dev", name)
         for address in sorted(set(now["addresses"]) - set(value["addresses"])):
@@ -283,7 +283,7 @@ class Link(Setting):
         for neighbour, mac in value["neighbours"].items():
             if now["neighbours"].get(neighbour) != mac:
                 run("ip", "neigh", "replace", neighbour, "lladdr", mac, "dev", name, "nud", "permanent")
-        # An address that went took routes with it.
+        # A removed address removed its routes.
         for route in sorted(set(value["routes"]) - set(self.routes())):
             family, *words = route.split()
             run("ip", family, "route", "replace", *words, "dev", name)
@@ -306,7 +306,7 @@ class Channels(Setting):
 
     def wanted(self, current):
         maximum = self.parts()[0]
-        # Combined queues where there are such, else receive queues and as many to send.
+        # Combined queues if supported, otherwise receive queues and as many send queues.
         keys = ["combined"] if maximum.get("combined") else ["rx", "tx"]
         changed = {}
         for key in keys:

@@ -1,13 +1,11 @@
-//! What several self-tests certify together: a low percentile of what each of them found.
+//! Combines several self-tests into one certificate: a low percentile of their rates.
 //!
-//! One self-test tells what the Tester kept once, and the best of several what it keeps when nobody
-//! disturbs it. A measurement is made when it is made, so what counts is the rate that the Tester
-//! keeps nearly always: the 1st percentile (RFC 2330 section 11.3), which with up to 100 self-tests
-//! is the lowest. More of them never raise it by luck.
+//! One self-test shows what the Tester achieved once; the best of several shows what it achieves undisturbed. A
+//! certificate needs the rate that the Tester achieves nearly always: the 1st percentile (RFC 2330 section 11.3), which
+//! is the lowest rate for up to 100 self-tests. More self-tests never raise it by chance.
 //!
-//! A self-test that was disturbed by what no rate changes says nothing and is made again. One in
-//! which no rate passed ends what was certified before it: the machine is not the one that it was, and
-//! only the self-tests after it count.
+//! A self-test that was disturbed independently of the rate gives no result and is repeated. A self-test in which no
+//! rate passed discards the earlier ones: the machine has changed, and only later self-tests count.
 
 use std::fmt;
 
@@ -18,34 +16,32 @@ use crate::quantity::Thousands;
 use crate::statistics::quantile::percentile;
 use crate::trial::result::{Outcome, TrialResult};
 
-/// Self-tests of a certificate, unless asked otherwise. Each after the first costs one whole trial.
-/// Three passes in a row refuse a rate that fails in two trials of three with a certainty of 96 %
-/// (1 - (1/3)^3).
+/// Default number of self-tests of a certificate. Each after the first costs one full trial. Three passes in a row rule
+/// out a rate that fails in two of three trials with a confidence of 96 % (1 - (1/3)^3).
 pub const SELF_TESTS_DEFAULT: u16 = 3;
 
-/// The percentile of the self-tests that counts: RFC 8219 section 9.2 reports a DUT with its 1st
-/// percentile too.
+/// Percentile of the self-tests that counts: RFC 8219 section 9.2 reports the 1st percentile for a DUT too.
 const PERCENT: f64 = 1.0;
 
-/// Disturbed self-tests that are made again: an authority that has ended, or a clock that was set,
-/// for the third time will be so for the fourth.
+/// Maximum number of disturbed self-tests that are repeated: an authority that has exited or a clock that was set three
+/// times will do so a fourth time.
 pub const DISTURBED_MAX: usize = 2;
 
-/// The certificate of several self-tests.
+/// Certificate from several self-tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Certificate {
-    /// For DUTs up to this rate.
+    /// Highest rate of a DUT for which it is valid.
     pub rate_qps: u64,
-    /// Self-tests that it follows from.
+    /// Number of its self-tests.
     pub self_tests: usize,
-    /// The lowest rate of one of them.
+    /// Lowest rate of a self-test.
     pub least_qps: u64,
-    /// The highest.
+    /// Highest rate of a self-test.
     pub most_qps: u64,
 }
 
 impl Certificate {
-    /// What self-tests with these rates certify; `None` if there are none.
+    /// Returns the certificate from self-tests with these rates; `None` without rates.
     pub fn of(rates_qps: &[u64]) -> Option<Self> {
         let rates: Vec<f64> = rates_qps.iter().map(|&rate| rate as f64).collect();
         #[expect(
@@ -81,7 +77,7 @@ impl fmt::Display for Certificate {
     }
 }
 
-/// The rates of those that count, of self-tests in their order.
+/// Returns the rates of the self-tests that count. The self-tests are in chronological order.
 pub fn counted(self_tests: impl IntoIterator<Item = Meaning>) -> Vec<u64> {
     let mut rates_qps = Vec::new();
     for meaning in self_tests {
@@ -94,20 +90,19 @@ pub fn counted(self_tests: impl IntoIterator<Item = Meaning>) -> Vec<u64> {
     rates_qps
 }
 
-/// Self-tests in a row, in their order.
+/// Consecutive self-tests, in chronological order.
 #[derive(Clone, Debug)]
 pub struct SelfTests {
-    /// All of them, disturbed ones too. At least one.
+    /// All self-tests, including disturbed ones. At least one.
     pub all: Vec<SelfTestResult>,
 }
 
-/// Runs self-tests until `wanted` of them, at least one, count, one has found that no rate passes,
-/// or too many were disturbed. `self_test` gets the rate that the first of them has certified, to
-/// begin there.
+/// Runs self-tests until `wanted` of them (at least one) count, no rate passes in one, or too many were disturbed.
+/// `self_test` gets the rate that the first one certified as its starting point.
 ///
 /// # Errors
 ///
-/// Whatever `self_test` gives.
+/// Errors of `self_test`.
 pub fn repeat<E>(
     wanted: usize,
     mut self_test: impl FnMut(Option<u64>) -> Result<SelfTestResult, E>,
@@ -134,30 +129,30 @@ pub fn repeat<E>(
 }
 
 impl SelfTests {
-    /// What they certify together; `None` if the last of them certified nothing.
+    /// Returns their combined certificate; `None` if the last self-test certified nothing.
     pub fn certificate(&self) -> Option<Certificate> {
         self.last().certified_rate_qps?;
         Certificate::of(&counted(self.all.iter().map(SelfTestResult::meaning)))
     }
 
-    /// How they ended: as the last of them did.
+    /// Returns the outcome of the last self-test.
     pub fn end(&self) -> &Outcome {
         &self.last().end
     }
 
-    /// The rate of the DUT that they were for; `None` if they looked for the highest.
+    /// Returns the DUT rate that they were run for; `None` if they searched for the highest.
     pub fn wanted_rate_qps(&self) -> Option<u64> {
         self.last().wanted_rate_qps
     }
 
-    /// The self-test rate that passed in all of them, if they certify one.
+    /// Returns the self-test rate that passed in all of them, if they certify one.
     pub fn passed_rate_qps(&self) -> Option<u64> {
         let certified = self.certificate()?.rate_qps;
         let of_it = |test: &&SelfTestResult| test.certified_rate_qps == Some(certified);
         self.all.iter().find(of_it)?.passed_rate_qps
     }
 
-    /// All their trials.
+    /// Returns the trials of all self-tests.
     pub fn trials(&self) -> Vec<TrialResult> {
         let trials = self.all.iter().flat_map(|test| &test.trials);
         trials.cloned().collect()

@@ -1,12 +1,12 @@
-//! The procedures of RFC 8219 section 9: the choice of the next trial, and the results of all trials.
+//! The procedures of RFC 8219 section 9: they choose the rate of the next trial and collect the results of all trials.
 //!
 //! ```text
 //! Trials (runs one trial) -> search (RFC 8219 section 9.2) -> SearchResult
 //!                         -> selftest (section 9.2.1)      -> SelfTestResult, several -> certificate
 //! ```
 //!
-//! Pure decisions on plain data: no socket, no clock, no output. To follow the progress, pass an
-//! observer, which receives [`Event`]s.
+//! Pure decisions on plain data: no sockets, no clock, no output. To follow the progress, pass an observer, which
+//! receives [`Event`]s.
 
 pub mod certificate;
 pub mod search;
@@ -19,42 +19,42 @@ use crate::trial::result::TrialResult;
 
 /// Runs single trials for a procedure.
 pub trait Trials {
-    /// Why no trial could be run at all. A disturbed trial is no error: its outcome is
+    /// Reason why a trial could not run. A disturbed trial is not an error: its outcome is
     /// [`Invalid`](crate::trial::result::Outcome::Invalid).
     type Error;
 
-    /// Runs one trial at `rate_qps` queries per second and says what it found.
+    /// Runs one trial at `rate_qps` queries per second and returns its result.
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Self::Error>;
 }
 
-/// What happens in a procedure, in the order in which it happens.
+/// Events of a procedure, in chronological order.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// A trial begins.
     TrialStarted {
         /// Offered rate.
         rate_qps: u64,
-        /// The first trial of a procedure is number 1; repeats count.
+        /// Number of the trial, from 1, including repeats.
         number: u64,
     },
     /// A trial has ended.
     TrialFinished(&'a TrialResult),
-    /// What the search knows now.
+    /// Current bounds of the search.
     Bracket(Bracket),
-    /// The trial was invalid: the same rate is tried once more.
+    /// The trial was invalid: its rate is repeated.
     Repeat {
-        /// What went wrong.
+        /// Reason of the invalid trial.
         fault: &'a TesterFault,
-        /// Which repeat of this rate begins; the first is 1.
+        /// Number of the repeat of this rate, from 1.
         attempt: u32,
-        /// How many repeats of one rate there may be.
+        /// Maximum number of repeats of one rate.
         of: u32,
     },
     /// The search is over.
     Finished(&'a SearchEnd),
 }
 
-/// Runs one trial between its two events.
+/// Runs one trial, with the events of its start and its end.
 fn observed<T: Trials>(
     trials: &mut T,
     rate_qps: u64,
@@ -69,14 +69,14 @@ fn observed<T: Trials>(
 
 #[cfg(test)]
 pub(crate) mod simulated {
-    //! DUTs that are a function from rate to outcome.
+    //! DUTs that map a rate to an outcome.
 
     use std::convert::Infallible;
 
     use super::Trials;
     use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
 
-    /// A DUT that answers each trial by calling a closure with the rate.
+    /// A DUT whose trial outcome is a function of the rate.
     pub(crate) struct Simulated<F>(pub(crate) F);
 
     impl<F: FnMut(u64) -> Outcome> Trials for Simulated<F> {
@@ -87,7 +87,7 @@ pub(crate) mod simulated {
         }
     }
 
-    /// The outcome at `rate_qps` of a DUT that can do `limit_qps`.
+    /// Returns the outcome at `rate_qps` of a DUT with the limit `limit_qps`.
     pub(crate) fn threshold(limit_qps: u64, rate_qps: u64) -> Outcome {
         match rate_qps.saturating_sub(limit_qps) {
             0 => Outcome::Passed,
@@ -95,7 +95,7 @@ pub(crate) mod simulated {
         }
     }
 
-    /// A trial of one second with the given outcome.
+    /// Returns a trial of one second with the given outcome.
     pub(crate) fn result(rate_qps: u64, outcome: Outcome) -> TrialResult {
         let missing = match outcome {
             Outcome::Failed { shortfall } => shortfall,

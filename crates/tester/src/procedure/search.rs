@@ -1,11 +1,11 @@
-//! The search for the fastest rate that passes (RFC 8219 section 9.2).
+//! The search for the highest rate that passes (RFC 8219 section 9.2).
 //!
-//! Galloping from the first rate finds a pass below and a fail above; strict bisection narrows the
-//! two until they are within the resolution. Nothing is assumed about the DUT: both ends of the
-//! answer have been seen, whatever the DUT does in between.
+//! Galloping from the first rate finds a pass below and a fail above; bisection then narrows the bracket to the
+//! resolution. It assumes nothing about the DUT: both ends of the final bracket were measured, whatever the DUT does in
+//! between.
 //!
-//! The scripts of the papers bisect a fixed range instead, whose ends they do not try; that way of
-//! searching is here for comparison.
+//! The scripts of the papers bisect a fixed range instead, whose ends they do not measure. That method is available for
+//! comparison.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use crate::trial::result::{Outcome, TrialResult};
 ///
 /// # Errors
 ///
-/// Whatever `trials` gives when it cannot run a trial; the observer has seen the trials before it.
+/// Errors of `trials` that prevent a trial from running; the observer has received the earlier trials.
 pub fn run<T: Trials>(
     mut search: Search,
     trials: &mut T,
@@ -57,33 +57,33 @@ pub fn run<T: Trials>(
     })
 }
 
-/// What to search for.
+/// Parameters of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchSpec {
-    /// Rate of the first trial; lowered to the lower of the two bounds below.
+    /// Rate of the first trial; limited to the lower of `ceiling_qps` and `max_qps`.
     pub start_qps: u64,
-    /// How close the bounds of the answer must be.
+    /// Maximum distance of the bounds of the result.
     pub resolution: Resolution,
-    /// The rate for which the Tester is certified: no trial goes beyond.
+    /// Rate for which the Tester is certified: no trial exceeds it.
     pub ceiling_qps: Option<u64>,
-    /// The highest rate that the user wants to be tried.
+    /// Highest rate to try, set by the user.
     pub max_qps: Option<u64>,
-    /// The lowest rate at which a trial has a query: galloping goes no lower. At least 1.
+    /// Lowest rate at which a trial has a query; galloping does not go lower. At least 1.
     pub lowest_qps: u64,
-    /// How often in a row a rate is tried again after an invalid trial.
+    /// Maximum number of repeats of a rate after an invalid trial.
     pub invalid_repeats: u32,
-    /// First step of the galloping, in queries per second, when `start_qps` is known to be near;
-    /// each further step is twice as wide. `None` to double or halve the rate.
+    /// First step of galloping, in queries per second, if `start_qps` is known to be close; each further step is twice
+    /// as wide. `None` doubles or halves the rate.
     #[serde(default)]
     pub first_step_qps: Option<u64>,
-    /// Instead of galloping, bisect the range from 0 to this rate (paper 002, figure 3). Its ends
-    /// are assumed, not tried, and `start_qps` and `first_step_qps` are of no consequence.
+    /// Bisects the range from 0 to this rate instead of galloping (Lencse and Bakai 2017, figure 3). The ends are
+    /// assumed, not measured; `start_qps` and `first_step_qps` have no effect.
     #[serde(default)]
     pub fixed_range_qps: Option<u64>,
 }
 
 impl SearchSpec {
-    /// A search from `start_qps` with the default resolution and repeats, without bounds.
+    /// Creates a search from `start_qps` with the default resolution and repeats, without bounds.
     pub fn from_start(start_qps: u64) -> Self {
         Self {
             start_qps,
@@ -115,28 +115,28 @@ impl SearchSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ended", rename_all = "snake_case")]
 pub enum SearchEnd {
-    /// A pass and a fail within the resolution: the pass is the answer.
+    /// A pass and a fail within the resolution; the result is the rate that passed.
     Found,
-    /// The DUT passed at the highest rate for which the Tester is good: its own is higher.
+    /// The DUT passed at the certified rate of the Tester: its limit is higher.
     LimitedByTester {
-        /// That rate; in a fixed range, one within the resolution of it.
+        /// The certified rate; with a fixed range, a rate within the resolution of it.
         #[serde(rename = "limit_qps")]
         rate_qps: u64,
     },
-    /// The DUT passed at the highest rate that was asked for: its own may be higher.
+    /// The DUT passed at the highest requested rate: its limit may be higher.
     LimitedByRequest {
-        /// That rate; in a fixed range, one within the resolution of it.
+        /// The requested rate; with a fixed range, a rate within the resolution of it.
         #[serde(rename = "limit_qps")]
         rate_qps: u64,
     },
-    /// The DUT fails even at the lowest rate: 1 query per second, or 1 query per trial; in a fixed
-    /// range, at the lowest rate that the resolution leads to.
+    /// The DUT failed even at the lowest rate: 1 query per second, or 1 query per trial; with a fixed range, the lowest
+    /// rate of the bisection.
     NothingPasses,
-    /// One rate was invalid too often in a row: the Tester cannot go on.
+    /// One rate was invalid too often in a row: the search was aborted.
     TesterFault(#[serde(with = "under_a_key")] TesterFault),
 }
 
-/// The fault beside the key `ended`.
+/// Serialises the fault next to the key `ended`.
 mod under_a_key {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -156,20 +156,20 @@ mod under_a_key {
     }
 }
 
-/// What a search knows about the DUT.
+/// Current bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bracket {
-    /// The highest rate that passed below `failed_qps`.
+    /// Highest rate that passed below `failed_qps`.
     pub passed_qps: Option<u64>,
-    /// The lowest rate that failed above `passed_qps`.
+    /// Lowest rate that failed above `passed_qps`.
     pub failed_qps: Option<u64>,
-    /// The distance of the two at which the search ends.
+    /// Distance of the two at which the search ends.
     pub resolution_qps: u64,
 }
 
 impl Bracket {
-    /// How many more trials the bisection takes at most, if none is invalid; `None` while
-    /// galloping, which has no bound of its own.
+    /// Returns the maximum number of remaining trials of the bisection, without repeats; `None` while galloping, which
+    /// is unbounded.
     pub fn trials_left(&self) -> Option<u32> {
         let mut width = self.failed_qps?.checked_sub(self.passed_qps?)?;
         let mut trials = 0;
@@ -181,25 +181,25 @@ impl Bracket {
     }
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug)]
 pub struct SearchResult {
     /// How it ended.
     pub end: SearchEnd,
-    /// The fastest rate that passed: the answer if `end` is [`SearchEnd::Found`], a lower bound of
-    /// it at either limit, `None` otherwise.
+    /// Highest rate that passed: the result if `end` is [`SearchEnd::Found`], a lower bound of it at either limit,
+    /// `None` otherwise.
     pub rate_qps: Option<u64>,
-    /// The lowest rate that failed above the pass.
+    /// Lowest rate that failed above the pass.
     pub failed_qps: Option<u64>,
-    /// Resolution at the answer.
+    /// Resolution at the result.
     pub resolution_qps: u64,
-    /// All trials in order, the invalid ones too.
+    /// All trials in chronological order, including invalid ones.
     pub trials: Vec<TrialResult>,
-    /// The rate for which the Tester is certified.
+    /// Rate for which the Tester is certified.
     pub certified_rate_qps: Option<u64>,
 }
 
-/// A search under way: says which rate to try next and learns from the outcome.
+/// A search in progress: returns the next rate and takes its outcome.
 #[derive(Clone, Debug)]
 pub struct Search {
     spec: SearchSpec,
@@ -210,7 +210,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search that has tried nothing yet. Rates below 1 query per second count as 1.
+    /// Creates a search without trials. Rates below 1 query per second count as 1.
     pub fn new(spec: SearchSpec) -> Self {
         Self {
             spec,
@@ -221,19 +221,17 @@ impl Search {
         }
     }
 
-    /// The highest rate that it may try, for which the Tester is certified; `None` without a certificate.
+    /// Returns the certified rate, which no trial exceeds; `None` without a certificate.
     pub fn ceiling_qps(&self) -> Option<u64> {
         self.spec.ceiling_qps
     }
 
-    /// The rate to try next, `None` when the search is over. The same until an outcome is
-    /// observed.
+    /// Returns the next rate; `None` when the search is over. It does not change until an outcome is observed.
     pub fn next_rate(&self) -> Option<u64> {
         self.end.is_none().then(|| self.rate())
     }
 
-    /// Takes in the outcome of a trial at [`next_rate`](Self::next_rate). After the end it changes
-    /// nothing.
+    /// Records the outcome of a trial at [`next_rate`](Self::next_rate). Has no effect after the end.
     pub fn observe(&mut self, outcome: &Outcome) {
         let Some(rate) = self.next_rate() else { return };
         match outcome {
@@ -251,12 +249,12 @@ impl Search {
         self.end = self.settled();
     }
 
-    /// How the search ended, `None` while it goes on.
+    /// Returns how the search ended; `None` while it is in progress.
     pub fn finished(&self) -> Option<&SearchEnd> {
         self.end.as_ref()
     }
 
-    /// The fastest rate that passed, once the search is over and unless the Tester broke.
+    /// Returns the highest rate that passed, if the search is over and the Tester had no fault.
     pub fn answer(&self) -> Option<u64> {
         match self.end {
             None | Some(SearchEnd::TesterFault(_)) => None,
@@ -264,7 +262,7 @@ impl Search {
         }
     }
 
-    /// What is known so far.
+    /// Returns the current bounds.
     pub fn bracket(&self) -> Bracket {
         Bracket {
             passed_qps: self.passed_qps,
@@ -293,8 +291,8 @@ impl Search {
         self.spec.start_qps.clamp(1, self.spec.limit_qps())
     }
 
-    /// The next rate of galloping up. With a first step the rates are `start + (2^k - 1) * step`: as
-    /// far again beyond the last rate as that is from the start, and one step more.
+    /// Returns the next rate of galloping upwards. With a first step the rates are `start + (2^k - 1) * step`: the
+    /// distance from the start doubles, plus one step.
     fn above(&self, passed: u64) -> u64 {
         match self.spec.first_step_qps {
             None => passed.saturating_mul(2),
@@ -304,8 +302,7 @@ impl Search {
         }
     }
 
-    /// The next rate of galloping down, in the same steps as long as those are narrower than half
-    /// of the rate.
+    /// Returns the next rate of galloping downwards, in the same steps while they are narrower than half of the rate.
     fn below(&self, failed: u64) -> u64 {
         let half = failed / 2;
         match self.spec.first_step_qps {
@@ -333,7 +330,7 @@ impl Search {
         }
     }
 
-    /// How close a rate must be to an end that was not tried to be taken for it.
+    /// Returns the distance within which a rate counts as an end of the range that was not measured.
     fn assumed_within(&self, passed_qps: u64) -> u64 {
         match self.spec.fixed_range_qps {
             Some(_) => self.spec.resolution.qps(passed_qps),
@@ -350,19 +347,17 @@ impl Search {
     }
 }
 
-/// Where to begin and how far to step first, when `previous` runs of the same point have found
-/// these rates; `None` if there are none.
+/// Returns the start and the first step of a search, derived from the results of `previous` runs of the same point;
+/// `None` without runs.
 ///
-/// The start is below all of them and the first step leads above all of them, by half of their
-/// spread each: rates that a DUT passes and fails nearly always, so that the bisection in between
-/// is as free as one of the whole range. To begin at their median and step by their scatter would
-/// take two trials less, but then each run stays where the ones before were: the runs are no longer
-/// independent, scatter less than the DUT does, and the error of their median doubles (simulated in
-/// the tests). RFC 8219 section 9.2 asks for repetitions.
+/// The start is below all results and the first step ends above all of them, each by half of their spread. A DUT nearly
+/// always passes the one and fails the other, so the bisection in between is as unbiased as one of the whole range. A
+/// start at the median with steps of the scatter would save two trials, but each run would stay near the earlier ones:
+/// the runs would not be independent, would scatter less than the DUT does, and the error of their median would double
+/// (simulated in the tests). RFC 8219 section 9.2 requires repetitions.
 ///
-/// Where the runs agree, the bracket is four resolutions wide. One run says nothing about the
-/// scatter; an eighth of its rate to either side holds most of what paper 002, section 4.3, does not
-/// call too scattered.
+/// If the runs agree, the bracket is four resolutions wide. A single run has no scatter; an eighth of its rate on
+/// either side covers most DUTs whose scatter Lencse and Bakai 2017, section 4.3, accept.
 pub fn reuse(previous: &[u64], resolution: Resolution) -> Option<(u64, u64)> {
     let (least, most) = (*previous.iter().min()?, *previous.iter().max()?);
     let margin = match previous {
@@ -374,8 +369,8 @@ pub fn reuse(previous: &[u64], resolution: Resolution) -> Option<(u64, u64)> {
     Some((start, most.saturating_add(margin) - start))
 }
 
-/// How often a rate is tried again after an invalid trial: stalls of a virtual machine come some
-/// seconds apart, so four trials in a row that were hit are not chance.
+/// Number of repeats after an invalid trial: stalls of a virtual machine are some seconds apart, so four disturbed
+/// trials in a row are not chance.
 pub const INVALID_REPEATS: u32 = 3;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The self-test of the Tester (RFC 8219 section 9.2.1).
 //!
-//! The Measurer asks the authority itself, which answers every AAAA query. A Tester that does so at
-//! 2(1 + delta)r within a quarter of the timeout is certified for a DUT at rate r: the DUT may send
-//! two queries for each of its own, and half of the time is left to the DUT.
+//! The Measurer queries the authority directly, which answers every AAAA query. A Tester that passes at 2(1 + delta)r
+//! with a quarter of the timeout is certified for a DUT at rate r: the DUT may send two queries for each query that it
+//! receives, and half of the timeout is left to the DUT.
 
 use dns64_transport::clock::Nanos;
 
@@ -11,12 +11,11 @@ use super::{Event, Trials, observed};
 use crate::trial::fault::TesterFault;
 use crate::trial::result::{Outcome, TrialResult};
 
-/// Runs the self-test for a DUT at `rate_qps`: one trial at [`self_test_rate`], repeated while it is
-/// disturbed.
+/// Runs the self-test for a DUT at `rate_qps`: one trial at [`self_test_rate`], repeated while it is disturbed.
 ///
 /// # Errors
 ///
-/// Whatever `trials` gives when it cannot run a trial.
+/// Errors of `trials` that prevent a trial from running.
 pub fn certify_at<T: Trials>(
     rate_qps: u64,
     trials: &mut T,
@@ -30,15 +29,15 @@ pub fn certify_at<T: Trials>(
     })
 }
 
-/// Searches for the highest self-test rate that passes; `spec` is in self-test rates.
+/// Searches for the highest self-test rate that passes; `spec` contains self-test rates.
 ///
-/// Here the Tester is what is tested: unlike in a search of a DUT, a rate that it cannot keep even
-/// after the repeats has failed. The search only proposes a rate, which [`confirm`] then judges, so a
-/// failure is tried once more: what hit the Tester for a moment must not hide what it can do.
+/// The Tester itself is under test: unlike in a search of a DUT, a rate that it does not achieve even after the repeats
+/// counts as failed. The search only proposes a rate, which [`confirm`] then judges. A failed trial is therefore
+/// repeated once, so that a momentary disturbance does not hide the capacity of the Tester.
 ///
 /// # Errors
 ///
-/// Whatever `trials` gives when it cannot run a trial.
+/// Errors of `trials` that prevent a trial from running.
 pub fn propose<T: Trials>(
     spec: SearchSpec,
     trials: &mut T,
@@ -82,14 +81,13 @@ pub fn propose<T: Trials>(
     })
 }
 
-/// Judges a rate that was proposed, or found before: a trial at its self-test rate must pass. While
-/// it does not, the rate is lowered by [`LOWERED_BY_PCT`], each step twice as wide as the one
-/// before, so that a machine that has become much slower is found out by five trials, and not
-/// refused.
+/// Confirms a rate that was proposed or found earlier: a trial at its self-test rate must pass. After each failure the
+/// rate is lowered by [`LOWERED_BY_PCT`], in steps that double. A machine that has become much slower is thus detected
+/// within five trials, and not refused.
 ///
 /// # Errors
 ///
-/// Whatever `trials` gives when it cannot run a trial.
+/// Errors of `trials` that prevent a trial from running.
 pub fn confirm<T: Trials>(
     rate_qps: u64,
     trials: &mut T,
@@ -109,23 +107,23 @@ pub fn confirm<T: Trials>(
     }
 }
 
-/// What a self-test found.
+/// Result of a self-test.
 #[derive(Clone, Debug)]
 pub struct SelfTestResult {
-    /// How it ended: passed if the Tester is certified, invalid if it could not keep the rate or broke.
+    /// How it ended: passed if the Tester is certified, invalid if it did not achieve the rate or had a fault.
     pub end: Outcome,
-    /// The rate of the DUT that the self-test was for; `None` if it looked for the highest.
+    /// DUT rate that the self-test was run for; `None` if it searched for the highest.
     pub wanted_rate_qps: Option<u64>,
-    /// The highest self-test rate that passed.
+    /// Highest self-test rate that passed.
     pub passed_rate_qps: Option<u64>,
-    /// The highest rate of a DUT for which this certifies the Tester.
+    /// Highest DUT rate for which this certifies the Tester.
     pub certified_rate_qps: Option<u64>,
-    /// All trials in order, at self-test rates.
+    /// All trials in chronological order, at self-test rates.
     pub trials: Vec<TrialResult>,
 }
 
 impl SelfTestResult {
-    /// Of a self-test whose last trial, for a DUT at `rate_qps`, had this outcome.
+    /// Result of a self-test for a DUT at `rate_qps` whose last trial had this outcome.
     fn of_one(rate_qps: u64, outcome: Outcome, trials: Vec<TrialResult>) -> Self {
         let passed = outcome == Outcome::Passed;
         Self {
@@ -137,25 +135,25 @@ impl SelfTestResult {
         }
     }
 
-    /// What it means for a certificate.
+    /// Returns what it contributes to a certificate.
     pub fn meaning(&self) -> Meaning {
         Meaning::of(&self.end, self.certified_rate_qps)
     }
 }
 
-/// What a self-test means for a certificate.
+/// Contribution of a self-test to a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// It counts with this rate.
     Rate(u64),
     /// No rate passed.
     Nothing,
-    /// It was disturbed and says nothing.
+    /// It was disturbed and gives no result.
     Disturbed,
 }
 
 impl Meaning {
-    /// Of a self-test that ended so and certified this rate.
+    /// Contribution of a self-test with this end and this certified rate.
     pub fn of(end: &Outcome, certified_rate_qps: Option<u64>) -> Self {
         match (end, certified_rate_qps) {
             (_, Some(rate_qps)) => Self::Rate(rate_qps),
@@ -165,7 +163,7 @@ impl Meaning {
     }
 }
 
-/// Why a self-test that ended so certified nothing.
+/// Explains why a self-test with this end certified nothing.
 pub fn why_uncertified(end: &Outcome) -> String {
     match end {
         Outcome::Passed => "no certificate was confirmed".to_owned(),
@@ -176,32 +174,32 @@ pub fn why_uncertified(end: &Outcome) -> String {
     }
 }
 
-/// The rate at which the self-test for a DUT at `rate_qps` runs: 2(1 + delta)r with delta = 0.1,
-/// rounded up (papers 000 section 5, 004 section 2.1).
+/// Returns the rate of the self-test for a DUT at `rate_qps`: 2(1 + delta)r with delta = 0.1, rounded up (Lencse et al.
+/// 2017, section 5; Lencse, Pivoda and Shima 2021, section 2.1).
 pub fn self_test_rate(rate_qps: u64) -> u64 {
     let rate = (u128::from(rate_qps) * SHARE.0).div_ceil(SHARE.1);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// The highest rate of a DUT for which a pass at `self_test_rate_qps` certifies: the inverse of
-/// [`self_test_rate`], rounded down.
+/// Returns the highest DUT rate that a pass at `self_test_rate_qps` certifies: the inverse of [`self_test_rate`],
+/// rounded down.
 pub fn certified_rate(self_test_rate_qps: u64) -> u64 {
     let rate = u128::from(self_test_rate_qps) * SHARE.1 / SHARE.0;
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// The words of RFC 8219 section 9.2.1 taken literally: 2(r + delta) with delta = 0.1 queries per
-/// second, rounded up. That leaves no reserve, so it is only shown beside [`self_test_rate`].
+/// Returns the rate by a literal reading of RFC 8219 section 9.2.1: 2(r + delta) with delta = 0.1 queries per second,
+/// rounded up. It has no reserve and is only shown next to [`self_test_rate`].
 pub fn literal_self_test_rate(rate_qps: u64) -> u64 {
     rate_qps.saturating_mul(2).saturating_add(1)
 }
 
-/// The timeout of the self-test for a DUT with `timeout_ns`: a quarter (RFC 8219 section 9.2.1).
+/// Returns the timeout of the self-test for a DUT with `timeout_ns`: a quarter (RFC 8219 section 9.2.1).
 pub fn self_test_timeout(timeout_ns: Nanos) -> Nanos {
     timeout_ns / 4
 }
 
-/// Runs trials at one rate until one is valid or the repeats are used up.
+/// Runs trials at one rate until one is valid or no repeats are left.
 fn attempt<T: Trials>(
     rate_qps: u64,
     trials: &mut T,
@@ -225,7 +223,7 @@ fn attempt<T: Trials>(
     }
 }
 
-/// How often a rate is tried again after this trial, if it is invalid.
+/// Returns the number of repeats of this trial's rate, if the trial is invalid.
 fn repeats(trial: &TrialResult) -> u32 {
     match trial.outcome.fault() {
         Some(
@@ -234,16 +232,16 @@ fn repeats(trial: &TrialResult) -> u32 {
             | TesterFault::CatchUpBurst { .. }
             | TesterFault::Disturbed { .. },
         ) => match trial.timing.is_behind() {
-            // It does not keep the rate, and will not.
+            // The Tester cannot achieve the rate; a repeat would not help.
             true => 0,
-            // It was stopped for a moment, at this rate as at any other.
+            // A momentary stall, independent of the rate.
             false => search::INVALID_REPEATS,
         },
         _ => INVALID_REPEATS,
     }
 }
 
-/// Whether a trial says that its rate was too much for the Tester.
+/// Returns whether the rate was too high for the Tester.
 fn is_refused(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Passed => false,
@@ -252,7 +250,7 @@ fn is_refused(outcome: &Outcome) -> bool {
     }
 }
 
-/// Whether a fault says that the rate was too much, so that a lower one may do.
+/// Returns whether a fault indicates too high a rate, so that a lower one may pass.
 fn is_of_capacity(fault: &TesterFault) -> bool {
     match fault {
         TesterFault::NotSent { .. }
@@ -274,17 +272,17 @@ fn is_of_capacity(fault: &TesterFault) -> bool {
     }
 }
 
-/// 2(1 + delta) with delta = 0.1, the least that RFC 8219 section 9.2.1 allows, as a fraction.
+/// 2(1 + delta) with delta = 0.1, the minimum of RFC 8219 section 9.2.1, as a fraction.
 const SHARE: (u128, u128) = (11, 5);
 
 /// Delta of [`self_test_rate`].
 pub const DELTA: f64 = 0.1;
 
-/// Repeats of an invalid trial of a self-test. Fewer than in a search of a DUT: a rate at which the
-/// Tester loses datagrams twice is better not certified.
+/// Repeats of an invalid trial of a self-test. Fewer than in a search of a DUT: a rate at which the Tester loses
+/// datagrams twice should not be certified.
 const INVALID_REPEATS: u32 = 1;
 
-/// By how much a rate that does not pass is lowered, step by step, in per cent of the one before.
+/// Steps by which a rate that does not pass is lowered, in per cent of the previous one.
 pub const LOWERED_BY_PCT: [u64; 4] = [10, 20, 40, 80];
 
 #[cfg(test)]

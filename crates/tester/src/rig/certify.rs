@@ -1,9 +1,8 @@
-//! The self-test on a rig (RFC 8219 section 9.2.1): the DUT is left out, and the authority, which
-//! then has an AAAA for every name, answers the Measurer itself.
+//! The self-test on a rig (RFC 8219 section 9.2.1): without the DUT. The authority, which then has an AAAA for every
+//! name, answers the Measurer directly.
 //!
-//! Its datagrams travel one by one in both directions, as the questions of a DUT do and the answers to
-//! them, whatever the measurement's own queries do: a run that the kernel carries as one would certify
-//! a Tester for several times what it can do.
+//! Its datagrams are sent one by one in both directions, like those between a DUT and its authority, even if the
+//! measurement uses segmentation. A segmented run would certify a Tester for several times its capacity.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -29,49 +28,48 @@ use crate::procedure::{Event, Trials};
 use crate::trial::result::TrialResult;
 use crate::trial::surroundings::Surroundings;
 
-/// What a self-test is to find out.
+/// Aim of a self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether the Tester is good for a DUT at this rate.
+    /// Whether the Tester is sufficient for a DUT at this rate.
     At(u64),
-    /// The highest rate for which it is good, to this resolution, but no more than for `max_qps`.
+    /// The highest rate for which it is sufficient, at this resolution, limited to `max_qps`.
     Highest {
-        /// How close to the limit.
+        /// Resolution of the rate.
         resolution: Resolution,
-        /// Certificates beyond are not needed.
+        /// Highest rate to certify.
         max_qps: Option<u64>,
     },
 }
 
-/// The certificate before a search needs no fine resolution: DUTs are far below it.
+/// Resolution of the certificate before a search. It is coarse because the rates of DUTs are far below it.
 pub const COARSE: Resolution = Resolution::Relative {
     millionths: 100_000,
 };
 
-/// First self-test rate of a search for the highest: any machine of today keeps it.
+/// First self-test rate of a search for the highest: any current machine achieves it.
 const START_QPS: u64 = 22_000;
 
-/// While the highest rate is being looked for, trials are no longer than this; what was found is
-/// then confirmed at full length.
+/// Maximum length of the trials of a search for the highest rate; a trial at full length then confirms the result.
 pub(crate) const SEARCH_TRIAL_NS: Nanos = 5 * SECOND;
 
-/// The Tester looped back on itself: trials without a DUT, at self-test rates, with a quarter of the
-/// timeout and single datagrams. By it authorities are measured as well (paper 004).
+/// The Tester looped back to itself: trials without a DUT, at self-test rates, with a quarter of the timeout and single
+/// datagrams. Also used to measure authorities (Lencse, Pivoda and Shima 2021).
 pub struct Loopback<C, S> {
-    /// Dropped first: it asks the authority.
+    /// Dropped first, because it queries the authority.
     client: C,
-    /// The authority, if it is a program of its own.
+    /// The authority, if it is a separate program.
     authority: Option<S>,
     server: SocketAddr,
     names: NameSource,
     load: Load,
     interrupted: Arc<AtomicBool>,
-    /// The authority is what is measured, not the Tester.
+    /// The authority is the DUT, not the Tester.
     is_subject: bool,
 }
 
 impl<C: Client, S: OwnServer> Loopback<C, S> {
-    /// Trials for DUTs whose trials have this `load` in common.
+    /// Creates a loopback for DUTs whose trials share this `load`.
     pub(super) fn new(
         client: C,
         authority: Option<S>,
@@ -95,23 +93,23 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
         })
     }
 
-    /// Trials of the Tester, not of the authority: what certifies it is always paced by the schedule.
+    /// Makes the Tester the subject, not the authority: a certificate always uses absolute pacing.
     pub(super) fn tests_the_tester(&mut self) {
         self.is_subject = false;
         self.load.pacing = Pacing::Absolute;
     }
 
-    /// The authority, if it is a program of its own.
+    /// Returns the authority, if it is a separate program.
     pub fn authority(&self) -> Option<&S> {
         self.authority.as_ref()
     }
 
-    /// The last start of the authority, once.
+    /// Returns the last start of the authority, once.
     pub fn take_start(&mut self) -> Option<Start> {
         self.authority.as_mut()?.take_start()
     }
 
-    /// Restarts an authority that is measured and has ended: its end was told by the trial before.
+    /// Restarts a measured authority that has exited: the previous trial reported the exit.
     fn revive(&mut self) -> Result<(), RigError> {
         let Some(authority) = self.authority.as_mut().filter(|_| self.is_subject) else {
             return Ok(());
@@ -129,8 +127,8 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
         Ok(authority.restart(&mut probe)?)
     }
 
-    /// Answers the question by one self-test. One that looks for the highest rate begins at that which
-    /// an earlier one has certified, `near_qps`, if there was one.
+    /// Runs one self-test with this aim. A search for the highest rate starts at `near_qps`, the rate that an earlier
+    /// one certified, if there was one.
     pub(super) fn answer(
         &mut self,
         question: Question,
@@ -154,7 +152,7 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
         }
     }
 
-    /// Answers the question by several self-tests in a row.
+    /// Runs several consecutive self-tests with this aim.
     pub(super) fn answer_by(
         &mut self,
         self_tests: usize,
@@ -167,32 +165,31 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
     }
 }
 
-/// Trials whose length is chosen on the way.
+/// Trials with a variable length.
 pub trait Lengths: Trials {
-    /// The trials from now on are so long.
+    /// Sets the length of the next trials.
     fn set_length(&mut self, duration_ns: Nanos);
 }
 
-/// What the self-test for the highest rate goes by.
+/// Parameters of a self-test for the highest rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought {
-    /// How close to the limit.
+    /// Resolution of the rate.
     pub resolution: Resolution,
-    /// Certificates beyond are not needed.
+    /// Highest rate to certify.
     pub max_qps: Option<u64>,
-    /// The rate that an earlier self-test has certified, to begin there.
+    /// Rate that an earlier self-test certified, as the starting point.
     pub near_qps: Option<u64>,
-    /// Length of a whole trial.
+    /// Length of a full trial.
     pub whole_ns: Nanos,
 }
 
-/// Looks for the highest rate by short trials, unless one is known, and has a whole one confirm it. What
-/// it does follows from its arguments and the outcomes alone, so that a self-test that was written down
-/// can be done again from its trials.
+/// Searches for the highest rate by short trials, unless `near_qps` is known, and confirms it by a full trial. It
+/// depends only on its arguments and the outcomes, so that a recorded self-test can be replayed from its trials.
 ///
 /// # Errors
 ///
-/// Whatever `trials` gives when it cannot run a trial.
+/// Errors of `trials` that prevent a trial from running.
 pub fn highest<T: Lengths>(
     sought: Sought,
     trials: &mut T,
@@ -223,7 +220,7 @@ pub fn highest<T: Lengths>(
     })
 }
 
-/// How the highest self-test rate is looked for, with trials of this length.
+/// Returns the search for the highest self-test rate, with trials of this length.
 pub(crate) fn search_spec(
     resolution: Resolution,
     max_qps: Option<u64>,
@@ -250,7 +247,7 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
         self.revive()?;
         let schedule = self.load.schedule(rate_qps);
         let queries = schedule.queries();
-        // An authority has no cache: names may come again.
+        // An authority has no cache: names may repeat.
         let names = match self.names.take(queries, None) {
             Ok(names) => names,
             Err(_) => {
@@ -277,7 +274,7 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
                 ..Surroundings::default()
             };
             match authority.as_ref().filter(|_| is_subject) {
-                // What is measured loses its queries itself, and ends by itself.
+                // A measured authority is itself responsible for its lost queries and its exit.
                 Some(subject) => Surroundings {
                     dut_drops: drops,
                     resources: Some(subject.resources()),
@@ -300,9 +297,8 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
 }
 
 impl Rig {
-    /// Runs one self-test, which begins at the rate that an earlier one has certified, if there was
-    /// one. `None` where there is nobody to ask: a server that runs already, and no authority in
-    /// self-test mode beside it.
+    /// Runs one self-test, which starts at the rate that an earlier one certified, if there was one. `None` without a
+    /// server to query: the DUT already runs, and no authority in self-test mode is configured.
     pub fn self_test(
         &self,
         question: Question,
@@ -315,7 +311,7 @@ impl Rig {
             .transpose()
     }
 
-    /// Runs so many self-tests in a row, at least one.
+    /// Runs this number of consecutive self-tests, at least one.
     pub fn self_tests(
         &self,
         self_tests: usize,
@@ -328,7 +324,7 @@ impl Rig {
             .transpose()
     }
 
-    /// The Tester as what is tested, not the authority.
+    /// Returns the loopback with the Tester as the subject, not the authority.
     fn tester_alone(&self) -> Result<Option<Loopback<Instruments, AnyServer>>, RigError> {
         let mut looped = self.looped_back()?;
         if let Some(looped) = &mut looped {
@@ -338,8 +334,8 @@ impl Rig {
     }
 }
 
-/// A self-test against nobody, or against an authority without an AAAA for every name, would
-/// fail as if the Tester were to blame.
+/// Refuses a silent authority and one without an AAAA for every name: the self-test would fail as if the Tester were at
+/// fault.
 pub(super) fn refuse_without_own_aaaa(prober: &Prober, name: Ipv4Addr) -> Result<(), RigError> {
     let server = prober.server;
     let no_self_test = |reason| RigError::NoSelfTest { server, reason };

@@ -1,4 +1,4 @@
-//! Under which conditions the trials of a rig ran, in the words of a report.
+//! Conditions of the trials of a rig, as texts for a report.
 
 use dns64_transport::socket::Segmentation;
 use serde::Serialize;
@@ -12,66 +12,66 @@ use crate::namespace::Share;
 use crate::procedure::certificate::Certificate;
 use crate::quantity::Thousands;
 
-/// Under which conditions the trials of a report ran.
+/// Conditions of the trials of a report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Conditions {
     /// Program and version of the Tester.
     pub tester: String,
-    /// What was asked: address and port.
+    /// Address and port of the server under test.
     pub server: String,
-    /// The DUT in a lab: its profile and version.
+    /// Profile and version of the DUT in a lab.
     pub dut: Option<String>,
-    /// The authority: "built-in", NSD and its version, or unknown if the server was there before.
+    /// "built-in", NSD and its version, or `None` if the server was already running.
     pub authority: Option<String>,
-    /// Where the roles ran: "netns", "userns", "loopback"; nothing for a server that was there.
+    /// Location of the roles: "netns", "userns", "loopback"; `None` for a server that was already running.
     pub lab: Option<String>,
     /// "three-device" or "two-device".
     pub setup: Option<String>,
-    /// Family of the addresses between DUT and authority: "IPv4" or "IPv6".
+    /// Address family between DUT and authority: "IPv4" or "IPv6".
     pub upstream_family: Option<String>,
-    /// The prefix of the expected answers.
+    /// Prefix of the expected answers.
     pub pref64: Option<String>,
-    /// The IPv4 addresses whose names are asked.
+    /// IPv4 addresses whose names are queried.
     pub namespace: String,
-    /// Share of the names with an AAAA of their own.
+    /// Share of the names that have their own AAAA.
     pub aaaa_share: String,
-    /// Share of the queries for names that were asked before.
+    /// Share of the queries for repeated names.
     pub cached_share: String,
-    /// Which names those are, if there are any.
+    /// Pattern of the repeated names, if there are any.
     pub cached_pattern: Option<String>,
     /// Threads of the Measurer.
     pub threads: usize,
-    /// Source ports of the Measurer; `None` for as many as the rate needs.
+    /// Source ports of the Measurer; `None` for a number that depends on the rate.
     pub sockets: Option<usize>,
-    /// Address or prefix that the Measurer sent from; nothing where the kernel chose it.
+    /// Source address or prefix of the Measurer; `None` if the kernel chose it.
     pub local: Option<String>,
-    /// How many source addresses of it were used; nothing where the kernel chose it.
+    /// Number of its source addresses; `None` if the kernel chose them.
     pub source_addresses: Option<usize>,
-    /// Who runs on which CPUs: role and list, such as ("DUT", "1").
+    /// CPUs of each role: role and list, such as ("DUT", "1").
     pub cpus: Vec<(String, String)>,
-    /// Whether runs of datagrams passed the Tester's sockets as one.
+    /// Whether the Tester's sockets used segmentation.
     pub segmentation: bool,
-    /// What carried them: "socket", "xdp" or "auto"; the result of a trial says which it became.
+    /// Backend of the links: "socket", "xdp" or "auto"; the result of a trial contains the one in use.
     pub backend: String,
-    /// Queries that left in one system call at most.
+    /// Maximum number of queries per system call.
     pub burst_max: u64,
-    /// The highest rate for which the Tester passed its self-tests.
+    /// Highest rate for which the Tester passed its self-tests.
     pub certified_rate_qps: Option<u64>,
-    /// Those self-tests.
+    /// Certificate of those self-tests.
     pub certificate: Option<Certificate>,
-    /// What self-tests here go through; nothing where there is nobody to ask.
+    /// Path that self-tests cover; `None` if there is no server to query.
     pub self_test_covers: Option<String>,
-    /// Why the result is no measurement in the sense of RFC 8219; empty if it is one. That a rate
-    /// is not certified need not be said here.
+    /// Reasons why the result is not a measurement in the sense of RFC 8219; empty if it is one. An uncertified rate
+    /// need not be listed.
     pub not_a_measurement: Vec<String>,
-    /// How much shorter it is than RFC 8219 asks, if it is.
+    /// How much shorter it is than RFC 8219 requires, if it is.
     pub shorter: Option<String>,
     /// Other deviations from the recommendations of RFC 8219, and remarks.
     pub notes: Vec<String>,
 }
 
 impl Conditions {
-    /// The source addresses in words, if they were given.
+    /// Returns the source addresses as text, if they were configured.
     pub fn sources(&self) -> Option<String> {
         let local = self.local.as_ref()?;
         Some(match self.source_addresses {
@@ -80,13 +80,13 @@ impl Conditions {
         })
     }
 
-    /// Whether the Tester passed its self-test for a DUT at `rate_qps`.
+    /// Returns whether the Tester passed its self-test for a DUT at `rate_qps`.
     pub fn certifies(&self, rate_qps: u64) -> bool {
         self.certified_rate_qps
             .is_some_and(|certified| rate_qps <= certified)
     }
 
-    /// All reasons why trials at rates up to `rate_qps` are no measurement.
+    /// Returns all reasons why trials at rates up to `rate_qps` are not a measurement.
     pub fn watermarks(&self, rate_qps: u64) -> Vec<String> {
         let mut reasons = self.not_a_measurement.clone();
         if !self.certifies(rate_qps) {
@@ -103,7 +103,7 @@ impl Conditions {
 }
 
 impl Rig {
-    /// What the rig is like, now that it is open or its servers run. `notes` are remarks that come first.
+    /// Returns the conditions of an open or started rig. `notes` are remarks that come first.
     pub fn conditions(&self, notes: &[String]) -> Conditions {
         let load = &self.spec.load;
         let mut conditions = Conditions {
@@ -144,7 +144,7 @@ impl Rig {
         conditions
     }
 
-    /// A source port has one address, and a thread as many ports as the others.
+    /// Each source port has one address, and all threads have the same number of ports.
     fn source_addresses(&self) -> Option<usize> {
         let load = &self.spec.load;
         let count = self.spec.subject.local()?.count();
@@ -153,7 +153,7 @@ impl Rig {
         Some(ports.map_or(count, |ports| ports.min(count)))
     }
 
-    /// What a self-test goes through, in words.
+    /// Describes the path that a self-test covers.
     fn self_test_covers(&self) -> Option<String> {
         let setup = match &self.spec.subject {
             Subject::Server {
@@ -185,7 +185,7 @@ impl Rig {
         Some(what.to_owned())
     }
 
-    /// Cores of the roles that run here and are kept to some: role and list.
+    /// Cores of the local roles with an affinity: role and list.
     fn cpus(&self) -> Vec<(String, String)> {
         let lab = self.spec.subject.lab();
         if let Some(reached) = self.reached() {

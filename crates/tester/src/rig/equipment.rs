@@ -1,4 +1,4 @@
-//! What a rig acts on: a Tester with its clock, and servers. Each has a twin in memory, in the tests.
+//! Interfaces to the equipment of a rig: a Tester with its clock, and servers. The tests implement each in memory.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,45 +17,45 @@ use crate::trial::result::TrialResult;
 use crate::trial::surroundings::Surroundings;
 use crate::trial::{TrialError, TrialSpec};
 
-/// How long one probe is waited for.
+/// Timeout of a probe.
 pub const PROBE_NS: Nanos = SECOND;
 
-/// How often a condition that is waited for is looked at.
+/// Polling interval of [`Client::wait_until`].
 const POLL_NS: Nanos = SECOND / 100;
 
-/// A Tester toward one server.
+/// A Tester for one server.
 pub trait Client {
-    /// Runs one trial to its end; `around` then tells what happened to the servers meanwhile.
+    /// Runs one trial to its end; then `around` reports what happened to the servers.
     fn trial(
         &mut self,
         spec: &TrialSpec,
         around: impl FnOnce() -> Surroundings,
     ) -> Result<TrialResult, TrialError>;
 
-    /// Has the next trials look at the processes of these servers, where they can be looked at.
+    /// Makes the next trials observe the processes of these servers, if they are observable.
     fn watch(&mut self, _servers: Vec<(Role, u32)>) {}
 
-    /// What the Tester's own authority has counted since it began.
+    /// Returns the counters of the Tester's own authority since its start.
     fn authority_counts(&self) -> Result<AuthorityCounts, TrialError>;
 
-    /// The AAAA records of a name, at least one; waits up to `wait_ns` for them.
+    /// Returns the AAAA records of a name, at least one, within `wait_ns`.
     fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError>;
 
-    /// Whether the server answers for a name, with or without an AAAA.
+    /// Checks that the server responds for a name, with or without an AAAA.
     fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError>;
 
-    /// The hosts whose counters are read before and after a trial; none in memory.
+    /// Returns the hosts whose counters are read before and after a trial; none in memory.
     fn watched(&self) -> Watched {
         Watched::default()
     }
 
-    /// Now, on the monotonic clock.
+    /// Returns the time of the monotonic clock.
     fn now(&self) -> Nanos;
 
-    /// Lets a moment pass before something is looked at again.
+    /// Sleeps for `span_ns`.
     fn pause(&self, span_ns: Nanos);
 
-    /// Asks `done` again and again until it says yes, for at most `limit_ns`.
+    /// Polls `done` until it returns true, for at most `limit_ns`.
     fn wait_until(&mut self, limit_ns: Nanos, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let deadline = self.now() + limit_ns;
         loop {
@@ -70,37 +70,37 @@ pub trait Client {
     }
 }
 
-/// A server that was started: the DUT, or an authority beside the Tester.
+/// A server that was started: the DUT, or an authority other than the built-in one.
 pub trait OwnServer {
-    /// Stops it and starts it again with empty caches; returns once `ready` is answered.
+    /// Restarts it with empty caches; returns when `ready` is answered.
     fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError>;
 
-    /// Process ID of its first process; `None` for one that is no process.
+    /// Returns the process ID of its first process; `None` if it is not a process.
     fn pid(&self) -> Option<u32> {
         None
     }
 
-    /// How it ended, if it has.
+    /// Returns how it ended, if it has.
     fn ended(&mut self) -> Option<String>;
 
-    /// The last lines that it wrote.
+    /// Returns its last log lines.
     fn log_tail(&self) -> String;
 
-    /// What it uses now.
+    /// Returns its current use of resources.
     fn resources(&self) -> Resources;
 
-    /// Datagrams that its sockets have lost so far at full receive buffers.
+    /// Returns the number of datagrams that its sockets have lost at full receive buffers.
     fn udp_drops(&self) -> u64;
 
-    /// How often it was silent after its last start and had to be started again, once.
+    /// Returns, once, how many of its last starts were silent and were repeated.
     fn take_silent_starts(&mut self) -> u32;
 
-    /// Its last start, once; `None` for one that is no process.
+    /// Returns its last start, once; `None` if it is not a process.
     fn take_start(&mut self) -> Option<Start> {
         None
     }
 
-    /// Questions for a name to it beside a trial; `None` for one that is no process.
+    /// Starts to query it for a name during a trial; `None` if it is not a process.
     fn pulse(
         &self,
         _zone: &Zone,

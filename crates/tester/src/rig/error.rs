@@ -1,4 +1,4 @@
-//! Why a measurement cannot be made.
+//! Errors that prevent a measurement.
 
 use std::net::SocketAddr;
 
@@ -10,38 +10,38 @@ use crate::load::names::NamespaceTooSmall;
 use crate::quantity::ValueError;
 use crate::trial::TrialError;
 
-/// Why a rig cannot be put together or cannot go on.
+/// Error while setting up or running a rig.
 #[derive(Debug, thiserror::Error)]
 pub enum RigError {
     /// The lab: a profile, a server, a host.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// A profile in the place of another kind.
+    /// A profile of the wrong kind.
     #[error("profile {name} is not a profile of {wanted}")]
     WrongRole {
-        /// The profile.
+        /// Name of the profile.
         name: String,
-        /// What is needed there.
+        /// Required kind.
         wanted: &'static str,
     },
     /// A probe.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// An authority does not serve what the Tester's own would.
+    /// An authority does not serve the records of the Tester's own.
     #[error(transparent)]
     Sample(#[from] sample::SampleError),
-    /// The authority that was named for the self-test is none.
+    /// The configured server for the self-test is not an authority in self-test mode.
     #[error(
         "{server} is not an authority in self-test mode: {reason}; start one there with `dns64bench \
          authority --self-test` and the same --suffix"
     )]
     NoSelfTest {
-        /// Who was asked.
+        /// The queried server.
         server: SocketAddr,
-        /// What came instead of the AAAA of a name.
+        /// Its response instead of the AAAA of a name.
         reason: String,
     },
-    /// The delays that the authority is to have.
+    /// The configured delays of the authority.
     #[error(transparent)]
     Rules(#[from] RulesError),
     /// The Tester.
@@ -53,7 +53,7 @@ pub enum RigError {
     /// The pattern of repeated names.
     #[error(transparent)]
     Pattern(#[from] ValueError),
-    /// The user ended it.
+    /// Interrupted by the user.
     #[error("interrupted")]
     Interrupted,
 }

@@ -1,14 +1,13 @@
-//! The test setup: hosts, servers and the Tester, put together and ready for trials.
+//! The test setup: lab, servers and Tester, ready for trials.
 //!
 //! ```text
 //! RigSpec --open--> Rig (lab, profiles, cores) --start--> Running (ready, names, trial, settle)
 //!                                            \-looped_back--> Loopback (the self-test)
 //! ```
 //!
-//! A [`Rig`] is either a lab that it creates, with a DUT and an authority started from
-//! profiles, or a server that is already running. The procedures use it as
-//! [`Trials`]. The decisions of `Running` and [`Loopback`] are generic over their
-//! [`equipment`], and are therefore tested without sockets.
+//! A [`Rig`] is either a lab that it creates, with a DUT and an authority started from profiles, or a server that is
+//! already running. The procedures use it as [`Trials`]. The decisions of `Running` and [`Loopback`] are generic over
+//! their [`equipment`], so the tests need no sockets.
 
 pub mod certify;
 pub mod conditions;
@@ -68,39 +67,39 @@ use sample::SAMPLE_MAX;
 use spec::{AuthorityChoice, LabSpec, Load, RigSpec, Subject};
 use zones::Demand;
 
-/// A test setup. Dropping it stops its servers and takes its lab down.
+/// A test setup. Dropping it stops its servers and removes its lab.
 pub struct Rig {
     spec: RigSpec,
     profiles: Profiles,
-    /// What the authority does wrong on purpose behind the DUT.
+    /// Faults that the authority injects behind the DUT.
     rules: Option<Arc<Rules>>,
     placement: Placement,
     interrupted: Arc<AtomicBool>,
-    /// The highest rate of a DUT for which the Tester has passed its self-test.
+    /// Highest DUT rate for which the Tester has passed its self-test.
     certified_rate_qps: Option<u64>,
-    /// Dropped from here on in this order: the Tester, the servers, then their hosts.
+    /// From here the drop order matters: the Tester, the servers, then their hosts.
     running: Option<Running<Instruments, AnyServer>>,
-    /// Held, so that it stays up.
+    /// Held to keep it up.
     ground: Ground,
 }
 
-/// Where the roles run.
+/// Location of the roles.
 enum Ground {
-    /// A server that runs already is asked, from this machine.
+    /// On this machine, which queries a server that already runs.
     None,
-    /// On hosts of this machine's own, which stay up as long as it is held.
+    /// On virtual hosts of this machine, which stay up while it is held.
     Lab { _up: Lab },
-    /// On hosts that were reached.
+    /// On connected hosts.
     Hosts(Box<Reached>),
 }
 
 impl Rig {
-    /// Brings the lab up, if there is one, or reaches its hosts by `crew`. Nothing is started in it yet.
+    /// Creates the lab, if there is one, or connects to its hosts by `crew`. Starts nothing in it yet.
     ///
     /// # Errors
     ///
-    /// What keeps the measurement from being made here; if it can be told from the description
-    /// and the programs alone, before anything is set up.
+    /// Everything that prevents the measurement here. Errors that follow from the description and the programs alone
+    /// are returned before anything is set up.
     pub fn open(
         spec: RigSpec,
         crew: &Crew,
@@ -142,18 +141,17 @@ impl Rig {
         Ok(rig)
     }
 
-    /// What the rig is made of.
+    /// Returns the description of the rig.
     pub fn spec(&self) -> &RigSpec {
         &self.spec
     }
 
-    /// Starts authority, Tester and DUT, and finds out the pref64, unless they run.
+    /// Starts authority, Tester and DUT, and detects the pref64, unless they run.
     pub fn start(&mut self) -> Result<(), RigError> {
         self.started().map(|_running| ())
     }
 
-    /// Has the results of its trials say whether the Tester was certified, which it is up to this
-    /// rate.
+    /// Sets the rate up to which the Tester is certified, for the results of the next trials.
     pub fn certify_to(&mut self, certified_rate_qps: Option<u64>) {
         self.certified_rate_qps = certified_rate_qps;
     }
@@ -174,23 +172,23 @@ impl Rig {
         Ok(running)
     }
 
-    /// The DUT, where it is ours: its program, its files, how it is kept to its cores.
+    /// Returns the DUT, if the rig started it: its program, files and core affinity.
     pub fn dut(&self) -> Option<&AnyServer> {
         self.running.as_ref()?.dut.as_ref()
     }
 
-    /// The authority, where it is a program that was started beside the DUT.
+    /// Returns the authority behind the DUT, if the rig started it as a separate program.
     pub fn authority(&self) -> Option<&AnyServer> {
         self.running.as_ref()?.authority.as_ref()
     }
 
-    /// The server under test and the prefix that it synthesises with, once started.
+    /// Returns the server under test and its pref64, after the start.
     pub fn server(&self) -> Option<(SocketAddr, Pref64)> {
         let asker = &self.running.as_ref()?.asker;
         Some((asker.server, asker.pref64))
     }
 
-    /// The file with the delays of the authority, if there is one.
+    /// Returns the path of the file with the delays of the authority, if there is one.
     pub fn delay_file(&self) -> Option<&Path> {
         match &self.rules.as_ref()?.behaviour().delay {
             Delay::File(path) => Some(path),
@@ -198,14 +196,14 @@ impl Rig {
         }
     }
 
-    /// Path of the authority's program, if it is one of its own.
+    /// Returns the path of the authority's program, if it is a separate one.
     pub fn authority_program(&self) -> Option<PathBuf> {
         let is_here = self.reached().is_none();
         let authority = self.profiles.authority.as_ref().filter(|_| is_here);
         authority?.program(None).ok()
     }
 
-    /// The hosts that it runs on, where they are others than this one.
+    /// Returns the connected hosts, if it runs on other hosts.
     pub fn reached(&self) -> Option<&Reached> {
         match &self.ground {
             Ground::Hosts(reached) => Some(reached),
@@ -213,7 +211,7 @@ impl Rig {
         }
     }
 
-    /// Whom a self-test asks.
+    /// Returns the server that a self-test queries.
     pub fn self_test_server(&self) -> Option<SocketAddr> {
         match &self.spec.subject {
             Subject::Server {
@@ -226,7 +224,7 @@ impl Rig {
         }
     }
 
-    /// The queries of the last trial, one by one; none before the first.
+    /// Returns the queries of the last trial; `None` before the first.
     pub fn rows(&self) -> Option<Rows<'_>> {
         self.running.as_ref()?.asker.client.rows()
     }
@@ -239,7 +237,7 @@ impl Rig {
         }
     }
 
-    /// A Tester toward a server that runs already.
+    /// Creates a Tester for a server that already runs.
     fn join(
         &self,
         server: SocketAddr,
@@ -252,7 +250,7 @@ impl Rig {
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         asker.pref64 = match load.pref64 {
             Some(pref64) => pref64,
-            // Where every name has an AAAA of its own, none is synthesised.
+            // If every name has its own AAAA, none is synthesised.
             None if load.zone.aaaa_share == Share::ALL => Pref64::WELL_KNOWN,
             None => asker.learn_pref64()?,
         };
@@ -282,7 +280,7 @@ impl Rig {
         ))
     }
 
-    /// An asker toward the DUT of a lab, which synthesises with the prefix that is chosen here.
+    /// Creates an asker for the DUT of a lab, which synthesises with the prefix chosen here.
     fn lab_asker(
         &self,
         client: Instruments,
@@ -296,7 +294,7 @@ impl Rig {
         Ok(asker)
     }
 
-    /// The DUT of a lab, if it has one, to listen there and to ask its authorities there.
+    /// Returns the order for the DUT of a lab, if it has one, with its listening address and its upstreams.
     fn dut_spec(
         &self,
         lab: &LabSpec,
@@ -341,14 +339,14 @@ impl Rig {
         }
     }
 
-    /// IP version between DUT and authority.
+    /// Returns the IP version between DUT and authority.
     fn upstream(&self, lab: &LabSpec) -> Family {
         let dut = self.profiles.dut.as_ref();
         let needed = dut.and_then(|profile| profile.requires.upstream_family);
         lab.upstream.or(needed).unwrap_or(Family::Ipv4)
     }
 
-    /// The authority at `listen`, a worker of the Tester or a program beside it, and the Tester.
+    /// Starts the authority at `listen`, built-in or as a separate program, and the Tester.
     fn start_authority(
         &self,
         lab: &LabSpec,
@@ -370,13 +368,13 @@ impl Rig {
                         true => Segmentation::Off,
                         false => self.spec.load.segmentation,
                     },
-                    // An interface takes one program.
+                    // An interface accepts one program.
                     backend: match lab.authority.driver_mode() {
                         Some(_) => Backend::Socket,
                         None => self.spec.load.backend,
                     },
                     zone,
-                    // What certifies the Tester is as good as it can be.
+                    // No injected faults in a self-test.
                     rules: self.rules.clone().filter(|_| !self_test),
                     driver: lab.interception(),
                 };
@@ -399,7 +397,7 @@ impl Rig {
         Ok((tester, program))
     }
 
-    /// An authority that is a program.
+    /// Returns the order for an authority that is a separate program.
     fn program_spec(
         &self,
         profile: &Profile,
@@ -416,7 +414,7 @@ impl Rig {
         }
     }
 
-    /// Of an authority with these addresses of its own that DUT or Measurer find at `listen`.
+    /// Settings of an authority with its own addresses, which DUT or Measurer query at `listen`.
     fn authority_settings(
         &self,
         lab: &LabSpec,
@@ -424,7 +422,7 @@ impl Rig {
         cpus: &CpuSet,
         self_test: bool,
     ) -> Settings {
-        // BIND takes the address that means all for itself alone.
+        // BIND accepts the wildcard address only as the sole address.
         let (v6, v4) = match listen.ip() {
             IpAddr::V6(address) => (address, v4),
             IpAddr::V4(address) => (v6, address),
@@ -448,7 +446,7 @@ impl Rig {
         }
     }
 
-    /// The Tester and an authority in self-test mode; `None` where there is nobody to ask.
+    /// Returns the Tester and an authority in self-test mode; `None` without a server to query.
     pub fn looped_back(&self) -> Result<Option<Loopback<Instruments, AnyServer>>, RigError> {
         let Some(server) = self.self_test_server() else {
             return Ok(None);
@@ -495,7 +493,7 @@ impl Rig {
         }
     }
 
-    /// Asks a server that runs already as the trials will, and one in a namespace by sockets.
+    /// Queries a server that already runs like the trials do; one in a namespace by sockets.
     fn prober(&self, host: Host, local: Option<Sources>, server: SocketAddr) -> Prober {
         Prober {
             way: match host {
@@ -509,7 +507,7 @@ impl Rig {
     }
 }
 
-/// Starts an authority that is a program, and checks a sample of its answers.
+/// Starts an authority that is a separate program, and checks a sample of its answers.
 fn start_program<T>(
     (load, interrupted): (&Load, &AtomicBool),
     prober: &Prober,

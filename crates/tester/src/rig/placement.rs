@@ -1,4 +1,4 @@
-//! Which role runs on which core.
+//! Assigns the roles to CPU cores.
 
 use dns64_transport::cpu;
 
@@ -7,21 +7,21 @@ use crate::lab::cpuset::CpuSet;
 use crate::lab::machine::Machine;
 use crate::lab::{Blame, LabError};
 
-/// Cores of the roles; unrestricted where the scheduler decides or, before they are placed, where they
-/// are left to be chosen.
+/// Cores of the roles. Unrestricted means that the scheduler decides or, before the placement, that the cores are
+/// chosen automatically.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// The Measurer's threads, in turn.
+    /// Cores of the Measurer's threads, in turn.
     pub measurer: CpuSet,
-    /// The authority's threads, in turn.
+    /// Cores of the authority's threads, in turn.
     pub authority: CpuSet,
-    /// The DUT.
+    /// Cores of the DUT.
     pub dut: CpuSet,
 }
 
 impl Placement {
-    /// Cores for the roles of a measurement, of those that this process may use. Nobody knows where
-    /// a server runs that was there before, so the Measurer is kept to cores only if asked for.
+    /// Assigns cores to the roles of a measurement, from those that this process may use. The cores of a server that
+    /// was already running are unknown, so the Measurer has an affinity only on request.
     pub fn of(spec: &RigSpec) -> Self {
         let measurer = spec.load.cpus.clone();
         match &spec.subject {
@@ -29,7 +29,7 @@ impl Placement {
                 measurer,
                 ..Self::default()
             },
-            // Each host places its own.
+            // Each host assigns its own cores.
             Subject::Lab(lab) if lab.at.is_some() => Self::default(),
             Subject::Lab(lab) => {
                 let dut = lab.dut.as_ref().map(|dut| dut.cpus.clone());
@@ -43,7 +43,7 @@ impl Placement {
         }
     }
 
-    /// Whether Measurer or authority are kept to a core that the DUT is kept to as well.
+    /// Returns whether Measurer or authority share an assigned core with the DUT.
     pub fn shares_a_core(&self) -> bool {
         let tester = self.measurer.cpus().iter().chain(self.authority.cpus());
         tester
@@ -52,12 +52,12 @@ impl Placement {
     }
 }
 
-/// Refuses CPUs that this machine does not have, or that this process may not use: a server that is to have four, of
-/// which there is one, would run on that one and be measured under a wrong name.
+/// Refuses CPUs that this machine does not have or that this process may not use. Otherwise a server configured for
+/// four CPUs, of which one exists, would run on that one and be measured under a wrong label.
 ///
 /// # Errors
 ///
-/// Names the CPUs that are missing, and those that there are.
+/// Lists the missing CPUs and the existing ones.
 pub fn check(subject: &Subject, load: &Load, machine: &Machine) -> Result<(), LabError> {
     if subject.hosts().is_some() {
         return Ok(());
@@ -74,10 +74,9 @@ pub fn check(subject: &Subject, load: &Load, machine: &Machine) -> Result<(), La
     refused.map_or(Ok(()), |why| Err(Blame::Machine.error(why)))
 }
 
-/// Gives each role cores of its own as far as there are enough and none are wished: the first
-/// `threads` to the Measurer, the next one to the authority, the others to the DUT. On two cores
-/// Measurer and authority share the first, so that the DUT, which is to be measured, has the second
-/// alone.
+/// Assigns separate cores to the roles as far as possible, unless they are configured: the first `threads` to the
+/// Measurer, the next one to the authority, the others to the DUT. On two cores Measurer and authority share the first,
+/// so that the DUT has the second for itself.
 fn place(available: &[usize], threads: usize, wished: Placement) -> Placement {
     let threads = threads.clamp(1, available.len().saturating_sub(2).max(1));
     let first = &available[..threads.min(available.len())];
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dut_has_cores_of_its_own_as_soon_as_there_are_two() {
+    fn dut_has_separate_cores_on_two_or_more_cores() {
         let placed = |cores, threads| placed(cores, threads, Placement::default());
         assert_eq!(placed(1, 1), ["0", "0", "0"]);
         assert_eq!(placed(2, 1), ["0", "0", "1"]);
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_given_and_the_rest_follows() {
+    fn configured_cores_are_kept_and_others_are_assigned() {
         let wished = Placement {
             authority: "1".parse().unwrap(),
             ..Placement::default()
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_the_machine_lacks_or_forbids_are_refused() {
+    fn missing_or_forbidden_cpus_are_refused() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);

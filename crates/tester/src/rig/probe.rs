@@ -1,4 +1,4 @@
-//! Single questions before a trial: does the server answer, from where, and with which pref64?
+//! Single queries before a trial: whether the server responds, from which address, and with which pref64.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -17,12 +17,12 @@ use crate::load::query::Template;
 use crate::namespace::Zone;
 use crate::trial::backend;
 
-/// Who asks, and whom.
+/// Source and destination of probes.
 #[derive(Clone, Debug)]
 pub struct Prober {
-    /// From where it is asked.
+    /// Location of the sender.
     pub way: Way,
-    /// Source address; `None` leaves it to the routing table.
+    /// Source address; `None` for that of the routing table.
     pub local: Option<IpAddr>,
     /// The server.
     pub server: SocketAddr,
@@ -30,10 +30,10 @@ pub struct Prober {
     pub zone: Zone,
 }
 
-/// From where questions are asked.
+/// Location of the sender of probes.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// A network of this machine, over links of this kind: what answers in the driver may answer one kind alone.
+    /// A network of this machine, over links of this kind: an authority in the driver may only answer on one kind.
     Here(Host, Backend),
     /// Another host.
     Far(Remote),
@@ -45,7 +45,7 @@ impl From<Host> for Way {
     }
 }
 
-/// Why a probe brought no usable answer.
+/// Reason why a probe has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The Measurer's host cannot be entered.
@@ -63,38 +63,38 @@ pub enum ProbeError {
         /// The server.
         server: SocketAddr,
     },
-    /// No answer.
+    /// No response.
     #[error(
         "{server} did not answer a query for {name} within {wait_ms} ms; is it running, and does it reach its upstream?"
     )]
     Silent {
         /// The server.
         server: SocketAddr,
-        /// The name asked for.
+        /// The queried name.
         name: String,
-        /// How long was waited.
+        /// Time waited.
         wait_ms: u64,
     },
-    /// The answer came from somewhere else.
+    /// The response came from another address.
     #[error(
         "the query went to {server}, but {from} answered; give that address, or bind the server to the first one"
     )]
     OtherAddress {
         /// The server.
         server: SocketAddr,
-        /// Who answered.
+        /// Source of the response.
         from: SocketAddr,
     },
-    /// An answer that cannot be used.
+    /// An unusable response.
     #[error("{server} answered the query for {name} with {what}; {remedy}")]
     Useless {
         /// The server.
         server: SocketAddr,
-        /// The name asked for.
+        /// The queried name.
         name: String,
-        /// What came.
+        /// The response.
         what: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// No single prefix explains the addresses.
@@ -104,16 +104,16 @@ pub enum ProbeError {
     NoPref64 {
         /// The server.
         server: SocketAddr,
-        /// What it answered.
+        /// Addresses in its answers.
         addresses: String,
     },
 }
 
-/// What it says of a server that is waited for.
+/// Result of a probe that failed, for a server that is being waited for.
 impl From<ProbeError> for Probe {
     fn from(error: ProbeError) -> Self {
         match error {
-            // Whoever asks is not there any more.
+            // The host that sends the probe is no longer connected.
             ProbeError::Host(LabError {
                 blame: Blame::Machine,
                 ..
@@ -127,13 +127,13 @@ impl From<ProbeError> for Probe {
 const PROBE_ID: u16 = 0x3634;
 
 impl Prober {
-    /// Whether an authority answers for the name of `address`, with or without an AAAA.
+    /// Checks whether an authority responds for the name of `address`, with or without an AAAA.
     pub fn answers(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
         self.records(address, wait_ns).map(drop)
     }
 
-    /// Asks for the AAAA records of the name of `address` and waits up to `wait_ns` for them;
-    /// none at all is an error.
+    /// Queries the AAAA records of the name of `address` and waits up to `wait_ns` for them; a response without any is
+    /// an error.
     pub fn aaaa(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
         let addresses = self.records(address, wait_ns)?;
         if addresses.is_empty() {
@@ -143,7 +143,7 @@ impl Prober {
         Ok(addresses)
     }
 
-    /// The reply to a query of this type for the name of `address`, whatever it says.
+    /// Returns the response to a query of this type for the name of `address`, whatever it contains.
     pub(super) fn reply(
         &self,
         address: Ipv4Addr,
@@ -161,7 +161,7 @@ impl Prober {
         }
     }
 
-    /// The same for another host to ask.
+    /// Returns the same query as an order for another host.
     pub(super) fn question(&self, address: Ipv4Addr, rtype: Rtype, wait_ns: Nanos) -> Question {
         Question {
             local: self.local,
@@ -192,7 +192,7 @@ impl Prober {
         }
     }
 
-    /// The AAAA records of a NOERROR answer.
+    /// Returns the AAAA records of a NOERROR response.
     fn records(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
         let reply = self.reply(address, Rtype::AAAA, wait_ns)?;
         let garbage = || self.garbage(address);
@@ -234,8 +234,8 @@ impl Prober {
         format!("{}.{}", String::from_utf8_lossy(&label), self.zone.suffix)
     }
 
-    /// Sends one query and waits for the reply to it. What came from elsewhere, answers no query,
-    /// or did not come at all, is told apart.
+    /// Sends one query and waits for its response. Distinguishes responses from another address, unrelated datagrams
+    /// and no response.
     fn exchange(
         &self,
         backend: Backend,
@@ -278,5 +278,5 @@ impl Prober {
     }
 }
 
-/// How long to sleep before looking whether something else came.
+/// Maximum wait between two checks for the response.
 const WAIT_STEP_NS: Nanos = 5_000_000;

@@ -1,4 +1,4 @@
-//! The profiles that a measurement names.
+//! The profiles of a measurement.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,21 @@ use super::RigError;
 use super::spec::{AuthorityChoice, Subject};
 use crate::lab::profile::{Profile, ProfileRole};
 
-/// The profiles that a measurement names.
+/// Profiles of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Profiles {
     /// Of the DUT.
     pub(super) dut: Option<Profile>,
-    /// Of the authority, unless it is the Tester's own.
+    /// Of the authority, unless it is the built-in one.
     pub(super) authority: Option<Profile>,
 }
 
 impl Profiles {
-    /// Reads them and looks their programs up. Nothing is started or changed.
+    /// Reads the profiles and looks up their programs. Starts and changes nothing.
     ///
     /// # Errors
     ///
-    /// A profile cannot be read, is one of the other role, lacks a setting that is given, or its
-    /// program is not here.
+    /// A profile is unreadable, has the wrong role or lacks a configured setting, or its program is missing.
     pub fn load(subject: &Subject) -> Result<Self, RigError> {
         let Some(lab) = subject.lab() else {
             return Ok(Self::default());
@@ -37,7 +36,7 @@ impl Profiles {
                 Some(load(ProfileRole::Authority, profile, settings)?)
             }
         };
-        // Other hosts look their programs up themselves.
+        // Other hosts look up their programs themselves.
         if lab.at.is_none() {
             let named = lab
                 .dut
@@ -54,12 +53,12 @@ impl Profiles {
         Ok(Self { dut, authority })
     }
 
-    /// Of the DUT, if one is started.
+    /// Returns the profile of the DUT, if one is started.
     pub fn dut(&self) -> Option<&Profile> {
         self.dut.as_ref()
     }
 
-    /// Of the authority, unless it is the Tester's own.
+    /// Returns the profile of the authority, unless it is the built-in one.
     pub fn authority(&self) -> Option<&Profile> {
         self.authority.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Questions to an authority beside a trial: how long one takes to answer that keeps no account itself.
+//! Queries to an authority during a trial, to measure the response times of an authority without a ledger.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::lab::host::Host;
 use crate::load::query::Template;
 use crate::namespace::Zone;
 
-/// Whom to ask, and for what.
+/// Target of the queries.
 #[derive(Clone, Debug)]
 pub struct Patient {
-    /// Where the authority runs: it is asked from there, so that no link is in between.
+    /// Host of the authority, from which the queries are sent, so that they cross no link.
     pub host: Host,
     /// Its address.
     pub server: SocketAddr,
-    /// One of its cores, for whoever asks to run on; `None` for any.
+    /// The core of the sender, one of the authority's; `None` for any.
     pub core: Option<usize>,
     /// The zone.
     pub zone: Zone,
-    /// The address whose name is asked for, again and again.
+    /// The address whose name is queried repeatedly.
     pub name: Ipv4Addr,
-    /// How long an answer is waited for.
+    /// Timeout of a query.
     pub patience_ns: Nanos,
 }
 
-/// Questions to an authority beside a trial, from wherever they are asked.
+/// Queries to an authority during a trial, from this or another host.
 pub trait Asking {
-    /// Ends it; returns how long each answer took. One that did not come counts as long as it was waited for, and so
-    /// does the one that is waited for now.
+    /// Stops and returns the response times. An unanswered query counts as its waiting time, including the one that is
+    /// still open.
     fn end(self: Box<Self>) -> Vec<Nanos>;
 }
 
@@ -45,16 +45,16 @@ impl Asking for Pulse {
     }
 }
 
-/// A question every [`PERIOD_NS`] at most, one at a time, until it is over.
+/// Sends a query every [`PERIOD_NS`] at most, one at a time, until it is stopped.
 #[derive(Debug)]
 pub struct Pulse {
-    /// `None` once it has ended.
+    /// `None` after the end.
     asking: Option<JoinHandle<Vec<Nanos>>>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Pulse {
-    /// Begins to ask.
+    /// Starts to send queries.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Pulse {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let asking = Builder::new().name("pulse".into()).spawn(move || {
-            // Elsewhere it would take time from the Measurer or the DUT, if little.
+            // On another core it would take a little time from the Measurer or the DUT.
             let _ = patient.core.map(cpu::pin);
             ask(&patient, link, &over)
         });
@@ -78,8 +78,8 @@ impl Pulse {
         })
     }
 
-    /// Ends it; returns how long each answer took. One that did not come counts as long as it was waited for, and so
-    /// does the one that is waited for now.
+    /// Stops and returns the response times. An unanswered query counts as its waiting time, including the one that is
+    /// still open.
     pub fn end(mut self) -> Vec<Nanos> {
         self.stop()
     }
@@ -105,7 +105,7 @@ fn ask(patient: &Patient, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos>
             break;
         }
         let sent = link.send(0, 1, |_, frame| template.write(id, patient.name, frame));
-        // After the call: whoever kept the asker from its core has not made the authority slow.
+        // Read after the call: a delay of this thread must not count as a slow authority.
         let asked_at = MonotonicClock.now();
         if !sent.is_ok_and(|sent| sent == 1) {
             MonotonicClock.sleep(PERIOD_NS);
@@ -119,7 +119,7 @@ fn ask(patient: &Patient, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos>
     waits
 }
 
-/// When the answer of this ID arrived by the kernel's stamp, or now, when it is no longer waited for.
+/// Returns the kernel's receive time of the response with this ID, or the current time after the timeout.
 fn answer(link: &mut UdpLink, id: u16, until: Nanos, is_over: &AtomicBool) -> Nanos {
     let mut arrived_at = None;
     loop {
@@ -136,14 +136,14 @@ fn answer(link: &mut UdpLink, id: u16, until: Nanos, is_over: &AtomicBool) -> Na
     }
 }
 
-/// Often enough to see every stop that costs an answer at a timeout of RFC 8219 (1 s), of which a quarter is allowed,
-/// and seldom enough to be no load.
+/// Interval of the queries: short enough to detect every stop that costs an answer at a timeout of RFC 8219 (1 s), of
+/// which a quarter is allowed, and long enough to cause no load.
 pub const PERIOD_NS: Nanos = SECOND / 20;
 
-/// How long to sleep before looking whether it is over.
+/// Polling interval for the end.
 const WAIT_STEP_NS: Nanos = SECOND / 100;
 
-/// Answers that are taken at once: those to earlier questions can come with it.
+/// Maximum number of responses per read: late responses to earlier queries may arrive as well.
 const BATCH: usize = 8;
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_held_back_took_so_long() {
+    fn delayed_response_counts_with_its_delay() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let pulse = Pulse::begin(patient(server.local_addr().unwrap())).unwrap();
         let held_ns = 120_000_000;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_waited_for_at_the_end_counts() {
+    fn open_query_at_end_counts() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let pulse = Pulse::begin(patient(silent.local_addr().unwrap())).unwrap();
         silent.recv_from(&mut [0; 512]).unwrap();

@@ -1,4 +1,4 @@
-//! What RFC 8219 recommends for trials, and where a measurement leaves it.
+//! The recommendations of RFC 8219 for trials, and the deviations of a measurement from them.
 
 use dns64_transport::clock::{Nanos, SECOND};
 
@@ -6,23 +6,23 @@ use crate::authority::behaviour::Behaviour;
 use crate::quantity::Span;
 use crate::warning::{Severity, Warning};
 
-/// What RFC 8219 has a recommendation for.
+/// Parameters for which RFC 8219 has a recommendation.
 #[derive(Clone, Debug)]
 pub struct Recommended<'a> {
     /// Length of a trial.
     pub duration_ns: Nanos,
-    /// An answer counts until this long after its query.
+    /// Maximum time from a query to a response that counts.
     pub timeout_ns: Nanos,
-    /// Searches of each point; `None` where there is no campaign.
+    /// Searches of each point; `None` without a campaign.
     pub runs: Option<u32>,
-    /// Servers that are asked over IPv4.
+    /// Servers that are queried over IPv4.
     pub ipv4_servers: Vec<&'a str>,
-    /// What authorities do wrong on purpose.
+    /// Injected faults of the authorities.
     pub behaviours: Vec<&'a Behaviour>,
 }
 
 impl Recommended<'_> {
-    /// How much shorter the measurement is than RFC 8219 asks, if it is: the one rule of all commands.
+    /// Returns how much shorter the measurement is than RFC 8219 requires, if it is: one rule for all commands.
     pub fn shorter(&self) -> Option<String> {
         let mut short = Vec::new();
         if self.duration_ns < DURATION_MIN_NS {
@@ -39,7 +39,7 @@ impl Recommended<'_> {
         (!short.is_empty()).then(|| format!("shorter than RFC 8219 section 9.2 asks: {short}"))
     }
 
-    /// Where else the measurement leaves the recommendations.
+    /// Returns the other deviations from the recommendations.
     pub fn remarks(&self) -> Vec<Warning> {
         let mut remarks = Vec::new();
         let should = |text: String| Severity::Warning.warning(text);
@@ -64,7 +64,7 @@ impl Recommended<'_> {
     }
 }
 
-/// Why a measurement with an authority of such behaviour is not the one of RFC 8219.
+/// Explains why a measurement with an authority with this behaviour is not that of RFC 8219.
 pub fn misbehaves(behaviour: &str) -> String {
     format!("the authority injects faults ({behaviour}), which RFC 8219 does not provide for")
 }

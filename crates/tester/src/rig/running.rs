@@ -1,5 +1,4 @@
-//! Between the first and the last trial: fresh names, a server that answers, and what happened to
-//! it meanwhile.
+//! Trials of a running rig: unused names, a responsive server, and what happened to it during the trial.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,28 +20,28 @@ use crate::trial::TrialSpec;
 use crate::trial::result::{Outcome, TrialResult};
 use crate::trial::surroundings::Surroundings;
 
-/// How long a DUT may take to answer a probe before it is restarted.
+/// Time for a DUT to answer a probe before it is restarted.
 const ANSWER_NS: Nanos = 5 * SECOND;
 
-/// How long a server may take to work off the queues that a trial has left. Paper 002, section
-/// 4.2.4, lets every server rest for 10 s.
+/// Time for a server to drain its queues after a trial. Lencse and Bakai 2017, section 4.2.4, let every server rest for
+/// 10 s.
 const SETTLE_NS: Nanos = 10 * SECOND;
 
-/// An idle server answers within this time: a tenth of the shortest timeout of the papers is 50 ms,
-/// and a name that is not cached takes two more round trips.
+/// Maximum response time of an idle server: a tenth of the shortest timeout of the papers is 50 ms, and an uncached
+/// name takes two more round trips.
 const PROMPT_NS: Nanos = SECOND / 10;
 
-/// A probe for a name that is not cached makes the server ask for AAAA and for A.
+/// A probe for an uncached name causes upstream queries for AAAA and for A.
 const PROBE_QUERIES: u64 = 2;
 
-/// Rounds without a late answer or a query of its own, some 10 ms each, that show an idle server.
+/// Consecutive rounds, some 10 ms each, without late responses or upstream queries of its own that show an idle server.
 const QUIET_ROUNDS: u32 = 5;
 
-/// Rate of the burst before the first trial, and the least of a warm-up: slow enough for every DUT, and more at once than a
-/// probe.
+/// Rate of the burst before the first trial, and minimum rate of a warm-up: low enough for every DUT, and more queries
+/// at once than a probe.
 pub(super) const BURST_QPS: u64 = 2_000;
 
-/// The Measurer toward one server, with the names that it asks for.
+/// The Measurer for one server, with its names.
 pub(super) struct Asker<C> {
     pub(super) client: C,
     pub(super) server: SocketAddr,
@@ -52,7 +51,7 @@ pub(super) struct Asker<C> {
 }
 
 impl<C: Client> Asker<C> {
-    /// Its pref64 is the well-known one until another is set.
+    /// Creates an asker with the well-known prefix as the pref64.
     pub(super) fn new(
         client: C,
         server: SocketAddr,
@@ -72,8 +71,8 @@ impl<C: Client> Asker<C> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Learns the pref64 from the answers to two names without an AAAA of their own, as RFC 7050
-    /// section 3 does: the one prefix that explains both.
+    /// Detects the pref64 from the answers to two names without their own AAAA, as RFC 7050 section 3 does: the single
+    /// prefix that explains both.
     pub(super) fn learn_pref64(&mut self) -> Result<Pref64, ProbeError> {
         let (one, other) = (self.names.probe(), self.names.probe());
         let first = self.client.aaaa(one, PROBE_NS)?;
@@ -90,7 +89,7 @@ impl<C: Client> Asker<C> {
         })
     }
 
-    /// One question, whose answer must be the right one.
+    /// Sends one query and checks its answer.
     pub(super) fn probe(&mut self) -> Probe {
         if self.is_interrupted() {
             return Probe::Abandoned;
@@ -108,8 +107,8 @@ impl<C: Client> Asker<C> {
         }
     }
 
-    /// One question, a burst of them, and one more: some servers answer the first and fall silent
-    /// in the midst of the burst, and before a trial is the time to find out.
+    /// Sends one query, a burst and one more query: some servers answer the first and become silent during the burst,
+    /// which must be detected before a trial.
     pub(super) fn probe_and_burst(&mut self) -> Probe {
         match self.probe() {
             Probe::Answered => {}
@@ -130,7 +129,7 @@ impl<C: Client> Asker<C> {
         }
     }
 
-    /// Asks for the first `queries` of `names`, once each: a trial that is not counted anywhere.
+    /// Queries the first `queries` of `names`, once each, in a trial that counts nowhere.
     pub(super) fn once(
         &mut self,
         names: Names,
@@ -142,26 +141,26 @@ impl<C: Client> Asker<C> {
     }
 }
 
-/// What runs between the first and the last trial.
+/// A rig that is ready for trials.
 pub(super) struct Running<C, S> {
-    /// Dropped first: it asks the others.
+    /// Dropped first, because it queries the others.
     pub(super) asker: Asker<C>,
     pub(super) dut: Option<S>,
     pub(super) authority: Option<S>,
-    /// What the trials have in common.
+    /// Parameters that the trials share.
     pub(super) load: Load,
     /// Restart the DUT before each trial.
     pub(super) restart: bool,
-    /// The highest rate of a DUT for which the Tester has passed its self-test.
+    /// Highest DUT rate for which the Tester has passed its self-test.
     pub(super) certified_rate_qps: Option<u64>,
-    /// The last trial did not pass, so the server may still be busy with it.
+    /// The last trial did not pass, so the server may still be busy.
     pub(super) unsettled: bool,
-    /// How long the authority holds replies back on purpose, at most.
+    /// Maximum configured delay of the authority's replies.
     pub(super) delay_ns: Nanos,
 }
 
 impl<C: Client, S: OwnServer> Running<C, S> {
-    /// Without servers of ours.
+    /// Creates a running rig without servers of its own.
     pub(super) fn new(asker: Asker<C>, load: Load) -> Self {
         Self {
             asker,
@@ -175,7 +174,7 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         }
     }
 
-    /// Runs one trial, with whatever has to come before it.
+    /// Runs one trial, with its preparations.
     pub(super) fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
         let result = self.measured(rate_qps);
         if self.asker.is_interrupted() {
@@ -232,8 +231,8 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         Ok(result)
     }
 
-    /// Names that the DUT has not seen, or has forgotten because it was restarted. Whatever restarts
-    /// it comes before: a restart deals the names out again.
+    /// Returns names that the DUT has not seen, or has lost by a restart. All restarts must come first: a restart makes
+    /// all names available again.
     fn fresh_names(&mut self, queries: u64, notes: &mut Vec<String>) -> Result<Names, RigError> {
         let pref64 = Some(self.asker.pref64);
         match self.asker.names.take(queries, pref64) {
@@ -254,9 +253,8 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         Ok(())
     }
 
-    /// Waits until the server is through with the last trial, so that none begins on the ruins of
-    /// another. A DUT that has died or stays silent is restarted; a server that runs without us is
-    /// measured as it is.
+    /// Waits until the server has drained the queues of the last trial, so that they do not affect the next one. A DUT
+    /// that has exited or is silent is restarted; a server that the rig did not start is measured as it is.
     fn ready(&mut self, notes: &mut Vec<String>) -> Result<(), RigError> {
         if self.restart {
             self.restart_dut()?;
@@ -280,7 +278,7 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         Ok(())
     }
 
-    /// Probes a DUT of ours until it answers, has ended, or has had time enough.
+    /// Probes the rig's own DUT until it answers, has exited, or the time is over.
     fn answer_of_dut(&mut self) -> Probe {
         let deadline = self.asker.client.now() + ANSWER_NS;
         loop {
@@ -297,11 +295,10 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         }
     }
 
-    /// Waits until the server answers at once and asks the authority nothing by itself,
-    /// several times in a row: then what the last trial left in its queues is worked off. Gives up
-    /// on a server that does not answer at all.
+    /// Waits until the server responds promptly several times in a row and sends no upstream queries of its own: then
+    /// the queues of the last trial are drained. Fails for a server that does not respond at all.
     pub(super) fn settle(&mut self) -> Result<(), RigError> {
-        // The server asks for AAAA and for A in turn.
+        // The server queries AAAA and A in sequence.
         let prompt_ns = PROMPT_NS + PROBE_QUERIES * self.delay_ns;
         let Asker {
             client,
@@ -331,14 +328,14 @@ impl<C: Client, S: OwnServer> Running<C, S> {
     }
 }
 
-/// The servers whose processes can be looked at.
+/// Returns the servers whose processes are observable.
 pub(super) fn watched<S: OwnServer>(dut: Option<&S>, authority: Option<&S>) -> Vec<(Role, u32)> {
     let servers = [(Role::Dut, dut), (Role::Authority, authority)].into_iter();
     let running = servers.filter_map(|(role, server)| Some((role, server?.pid()?)));
     running.collect()
 }
 
-/// Questions to an authority that is a program of its own.
+/// Starts queries to an authority that is a separate program.
 fn pulse<S: OwnServer>(
     authority: Option<&S>,
     names: &mut NameSource,
@@ -351,7 +348,7 @@ fn pulse<S: OwnServer>(
     authority.and_then(begin).transpose()
 }
 
-/// Queries whose answers the server now has, whenever they came and however late the queries left.
+/// Queries whose answers the server has now, regardless of how late they were.
 pub(super) fn answered(result: &TrialResult) -> u64 {
     result.answers.valid + result.answers.late
 }

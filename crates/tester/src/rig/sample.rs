@@ -1,5 +1,5 @@
-//! Whether an authority serves what the Tester's own would: a sample of names over the whole range, A and
-//! AAAA of each.
+//! Checks by a sample over the whole range of names, A and AAAA of each, whether an authority serves the same records
+//! as the built-in one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -14,40 +14,40 @@ use crate::lab::zone::ZoneFile;
 use crate::load::query::{QUERY_BYTES, Template};
 use crate::namespace::Cidr;
 
-/// Names that are asked for at most.
+/// Maximum number of names in a sample.
 pub const SAMPLE_MAX: u64 = 64;
 
-/// Why a sample does not agree.
+/// Reason why a sample does not match.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
-    /// An answer other than that of the built-in authority.
+    /// A response that differs from that of the built-in authority.
     #[error(
         "{server} answers the {rtype} query for {name} with {found}, and the built-in authority with \
          {expected}; it has to serve the zone that `dns64bench zone` writes"
     )]
     Different {
-        /// Who was asked.
+        /// The queried server.
         server: SocketAddr,
         /// Type of the query.
         rtype: &'static str,
-        /// Name that was asked for.
+        /// The queried name.
         name: String,
-        /// What the server said.
+        /// Response of the server.
         found: String,
-        /// What the built-in authority says.
+        /// Response of the built-in authority.
         expected: String,
     },
-    /// No answer.
+    /// No response.
     #[error(transparent)]
     Probe(#[from] ProbeError),
 }
 
-/// Compares the answers of the server that `prober` asks with those of the built-in authority, for at
-/// most `names` names; returns for how many it did.
+/// Compares the responses of the server of `prober` with those of the built-in authority, for at most `names` names;
+/// returns the number of names compared.
 ///
 /// # Errors
 ///
-/// The first difference, or a query that stayed without an answer several times.
+/// The first difference, or a query that remained unanswered several times.
 pub fn check(prober: &Prober, zone: &ZoneFile, names: u64) -> Result<u64, SampleError> {
     let mut built_in = Authority::new(zone.config.clone());
     let mut checked = 0;
@@ -70,8 +70,8 @@ pub fn check(prober: &Prober, zone: &ZoneFile, names: u64) -> Result<u64, Sample
     Ok(checked)
 }
 
-/// So many addresses of a range, in their order: the first, the last, and in between one of each of
-/// equally many, not always the first one.
+/// Returns this number of addresses of a range, in order: the first, the last, and one from each of equal parts in
+/// between, at varying positions.
 fn sampled(cidr: Cidr, most: u64) -> impl Iterator<Item = Ipv4Addr> {
     let names = cidr.names();
     let count = names.min(most);
@@ -86,7 +86,7 @@ fn sampled(cidr: Cidr, most: u64) -> impl Iterator<Item = Ipv4Addr> {
     })
 }
 
-/// 2^32 times the golden ratio's fraction: its multiples are spread evenly (Knuth, The Art of Computer
+/// 2^32 times the fractional part of the golden ratio: its multiples are spread evenly (Knuth, The Art of Computer
 /// Programming, volume 3, section 6.4).
 const GOLDEN: u64 = 2_654_435_769;
 
@@ -99,7 +99,7 @@ fn answer(built_in: &mut Authority, zone: &ZoneFile, address: Ipv4Addr, rtype: R
     reply
 }
 
-/// A datagram may be lost: the server has just loaded its zone.
+/// Repeats a lost query: the server has just loaded its zone.
 fn reply(prober: &Prober, address: Ipv4Addr, rtype: Rtype) -> Result<Vec<u8>, ProbeError> {
     let mut tries = 1;
     loop {
@@ -110,7 +110,7 @@ fn reply(prober: &Prober, address: Ipv4Addr, rtype: Rtype) -> Result<Vec<u8>, Pr
     }
 }
 
-/// What a reply says, as far as it matters to a DNS64 server: its RCODE and the addresses in its answer.
+/// Formats the relevant part of a response for a DNS64 server: its RCODE and the addresses in its answer.
 fn told(reply: &[u8]) -> String {
     let Ok(message) = Message::parse(reply) else {
         return "garbage".to_owned();
@@ -149,20 +149,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_has_the_ends_and_each_part_of_a_range() {
+    fn sample_contains_ends_and_each_part_of_range() {
         let cidr: Cidr = "10.0.0.0/8".parse().unwrap();
         let indices: Vec<u64> = sampled(cidr, 64).map(|a| cidr.index(a).unwrap()).collect();
         assert_eq!((indices[0], indices[63]), (0, (1 << 24) - 1));
         for (n, index) in indices.iter().enumerate() {
             assert_eq!(index >> 18, n as u64, "{indices:?}");
         }
-        // Not a pattern of low bits that a fault could hide behind.
+        // No pattern of low bits that could hide a fault.
         let odd = indices.iter().filter(|index| *index % 2 == 1).count();
         assert!((16..48).contains(&odd), "{indices:?}");
     }
 
     #[test]
-    fn a_small_range_is_sampled_whole() {
+    fn small_range_is_sampled_completely() {
         let cidr: Cidr = "10.0.0.0/30".parse().unwrap();
         let indices: Vec<u64> = sampled(cidr, 64).map(|a| cidr.index(a).unwrap()).collect();
         assert_eq!(indices, [0, 1, 2, 3]);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_by_what_matters() {
+    fn responses_are_formatted_by_rcode_and_addresses() {
         let cidr: Cidr = "10.0.0.0/30".parse().unwrap();
         let zone = crate::rig::spec::Load::default();
         let zone_file = |self_test| ZoneFile {

@@ -1,5 +1,5 @@
-//! What is measured and how, as plain data: the one description from which a rig is built. The
-//! command line, plans and the demo make it; nothing in it has been looked up yet.
+//! The subject and the trials of a measurement, as plain data: the description from which a rig is built. The command
+//! line, plans and the demo create it; nothing in it has been looked up yet.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ use crate::quantity::ValueError;
 use crate::trial::TrialSpec;
 use crate::trial::in_driver::Interception;
 
-/// A measurement: of what, and by which trials.
+/// A measurement: its subject and its trials.
 #[derive(Clone, Debug)]
 pub struct RigSpec {
     /// The server and its surroundings.
@@ -42,16 +42,16 @@ pub struct RigSpec {
     pub load: Load,
 }
 
-/// Where the server under test comes from.
+/// Origin of the server under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// It runs already.
+    /// It already runs.
     Server {
         /// Its address and port.
         server: SocketAddr,
-        /// Source addresses of the Measurer; `None` leaves it to the routing table.
+        /// Source addresses of the Measurer; `None` for that of the routing table.
         local: Option<Sources>,
-        /// An authority in self-test mode, to certify the Tester against.
+        /// An authority in self-test mode, for the certificate of the Tester.
         self_test_server: Option<SocketAddr>,
     },
     /// It is started in a lab.
@@ -59,7 +59,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The source addresses that were given.
+    /// Returns the configured source addresses.
     pub fn local(&self) -> Option<Sources> {
         match self {
             Self::Server { local, .. } => *local,
@@ -67,7 +67,7 @@ impl Subject {
         }
     }
 
-    /// The lab, if there is one.
+    /// Returns the lab, if there is one.
     pub fn lab(&self) -> Option<&LabSpec> {
         match self {
             Self::Server { .. } => None,
@@ -75,12 +75,12 @@ impl Subject {
         }
     }
 
-    /// The hosts that are reached, where it is not started on this one.
+    /// Returns the hosts to connect to, if it is not started on this machine.
     pub fn hosts(&self) -> Option<&Hosts> {
         self.lab()?.at.as_deref()
     }
 
-    /// The server, if it runs already.
+    /// Returns the server, if it already runs.
     pub fn server(&self) -> Option<SocketAddr> {
         match self {
             Self::Server { server, .. } => Some(*server),
@@ -88,7 +88,7 @@ impl Subject {
         }
     }
 
-    /// The same in a lab of a kind that this machine allows.
+    /// Returns the same subject in a lab of a kind that this machine allows.
     #[must_use]
     pub fn on(mut self, kind: LabKind) -> Self {
         if let (Self::Lab(lab), LabKind::Loopback) = (&mut self, kind) {
@@ -97,8 +97,8 @@ impl Subject {
         self
     }
 
-    /// Who asks whom, where its roles run on several hosts. DUT and authority are connected by `upstream`; where that is
-    /// not known, by IPv4 or else by IPv6, of which nothing depends but their addresses and interfaces.
+    /// Returns the roles and addresses, if the roles run on several hosts. DUT and authority are connected by
+    /// `upstream`. If that is unknown, by IPv4, or else by IPv6; only their addresses and interfaces depend on it.
     pub fn site(&self, upstream: Option<Family>) -> Option<Site> {
         let (hosts, lab) = (self.hosts()?, self.lab()?);
         let families = match lab.upstream.or(upstream) {
@@ -111,13 +111,12 @@ impl Subject {
             .find_map(|family| hosts.site(dut, family).ok())
     }
 
-    /// The DUT that is started, if one is.
+    /// Returns the DUT to start, if there is one.
     pub fn dut(&self) -> Option<&DutChoice> {
         self.lab()?.dut.as_ref()
     }
 
-    /// Whether an authoritative server is measured by itself, by the self-test (Lencse, Pivoda and
-    /// Shima 2021).
+    /// Returns whether an authoritative server is measured alone, by the self-test (Lencse, Pivoda and Shima 2021).
     pub fn is_authority(&self) -> bool {
         self.lab().is_some_and(|lab| lab.dut.is_none())
     }
@@ -126,28 +125,28 @@ impl Subject {
 /// A lab and the servers in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabSpec {
-    /// The hosts of a laboratory of several machines; `None` for one on this machine.
+    /// Hosts of a laboratory with several machines; `None` for a lab on this machine.
     pub at: Option<Arc<Hosts>>,
-    /// Hosts and links of one on this machine.
+    /// Hosts and links of a lab on this machine.
     pub setup: Setup,
     /// The DUT; `None` for a self-test alone.
     pub dut: Option<DutChoice>,
-    /// IP version between DUT and authority; `None` for what the DUT needs, else IPv4.
+    /// IP version between DUT and authority; `None` for that which the DUT needs, or IPv4.
     pub upstream: Option<Family>,
     /// The authoritative server.
     pub authority: AuthorityChoice,
-    /// Its cores; unrestricted to have them chosen.
+    /// Cores of the authority; unrestricted to have them chosen.
     pub authority_cpus: CpuSet,
-    /// What it does wrong on purpose behind a DUT; in self-tests nothing. Only for the Tester's own.
+    /// Injected faults behind a DUT; none in self-tests. Only for the built-in authority.
     pub behaviour: Behaviour,
 }
 
 impl LabSpec {
-    /// Refuses an authority in the driver where not all of its queries come over one link.
+    /// Refuses an authority in the driver if its queries come over more than one link.
     ///
     /// # Errors
     ///
-    /// The lab is not one of three devices on this machine.
+    /// The lab does not have three devices on this machine.
     pub fn check_driver(&self) -> Result<(), LabError> {
         let is_link = self.setup == Setup::ThreeDevice && self.at.is_none();
         match self.authority.driver_mode() {
@@ -160,7 +159,7 @@ impl LabSpec {
         }
     }
 
-    /// Where its authority answers in the driver, if it does.
+    /// Returns where the authority answers in the driver, if it does.
     pub fn interception(&self) -> Option<Interception> {
         let link = || UPSTREAM_LINK.to_owned();
         Some(Interception {
@@ -171,7 +170,7 @@ impl LabSpec {
         })
     }
 
-    /// The host of its DUT, where there is one; the first of a plan that does not say.
+    /// Returns the host of the DUT, if there is one; by default the first DUT host of the plan.
     pub fn dut_host(&self) -> Option<&str> {
         let dut = self.dut.as_ref()?;
         let first = || Some(self.at.as_ref()?.duts().first()?.name.as_str());
@@ -179,48 +178,48 @@ impl LabSpec {
     }
 }
 
-/// Which server is the DUT.
+/// The server under test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DutChoice {
     /// Name of a built-in profile, or path of a file.
     pub profile: String,
-    /// The host that it runs on, by its name; `None` in a lab on this machine.
+    /// Name of its host; `None` in a lab on this machine.
     pub host: Option<String>,
-    /// Its program, where it is not to be looked up.
+    /// Path of its program, if it is not looked up.
     pub program: Option<PathBuf>,
-    /// Values for settings of the profile; the others have their defaults.
+    /// Values of settings of the profile; the others have their defaults.
     pub settings: BTreeMap<String, String>,
     /// Restart it before every trial (Lencse, Georgescu and Kadobayashi 2017, section 6.3).
     pub restart: bool,
-    /// Its cores; unrestricted for those that the Tester leaves.
+    /// Its cores; unrestricted for those that the Tester does not use.
     pub cpus: CpuSet,
 }
 
-/// Which server is the authority.
+/// The authority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AuthorityChoice {
-    /// The Tester's own.
+    /// The built-in one.
     #[default]
     BuiltIn,
-    /// The Tester's own, which answers the common query in the driver of its link; behind the driver by
+    /// The built-in one, which answers common queries in the driver of its link; behind the driver with
     /// [`Mode::Generic`].
     InDriver(Mode),
-    /// One that is started with a zone file of the namespace.
+    /// A server that is started with a zone file of the namespace.
     Profile {
         /// Name of a built-in profile, or path of a file.
         profile: String,
-        /// Values for settings of the profile; the others have their defaults.
+        /// Values of settings of the profile; the others have their defaults.
         settings: BTreeMap<String, String>,
     },
 }
 
 impl AuthorityChoice {
-    /// Whether it is a program of its own, with a zone file.
+    /// Returns whether it is a separate program, with a zone file.
     pub fn is_program(&self) -> bool {
         matches!(self, Self::Profile { .. })
     }
 
-    /// How it answers in the driver, if it does.
+    /// Returns how it answers in the driver, if it does.
     pub fn driver_mode(&self) -> Option<Mode> {
         match self {
             Self::InDriver(mode) => Some(*mode),
@@ -228,7 +227,7 @@ impl AuthorityChoice {
         }
     }
 
-    /// What the reader of a result has to know of it.
+    /// Returns the remark for readers of a result.
     pub fn remark(&self) -> Option<String> {
         let mode = self.driver_mode()?;
         Some(format!(
@@ -269,55 +268,54 @@ const BUILT_IN: &str = "built-in";
 const IN_DRIVER: &str = "in-driver";
 const BEHIND_DRIVER: &str = "in-driver:generic";
 
-/// What all trials of a measurement have in common.
+/// Parameters that all trials of a measurement share.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Pacing of the queries; that of self-tests that certify the Tester is always absolute.
+    /// Pacing of the queries; self-tests that certify the Tester are always absolute.
     pub pacing: Pacing,
     /// Length of a trial.
     pub duration_ns: Nanos,
-    /// An answer counts until this long after its query was sent.
+    /// Maximum time from a query to a response that counts.
     pub timeout_ns: Nanos,
-    /// Names to use.
+    /// Range of names.
     pub cidr: Cidr,
-    /// Where in this range they begin, and what of it is used.
+    /// First name in this range, and the part of it to use.
     pub begin: Begin,
-    /// The zone that they are in.
+    /// Zone of the names.
     pub zone: Zone,
-    /// Share of the queries that ask for names that were asked before.
+    /// Share of the queries for repeated names.
     pub cached_share: Share,
-    /// Which names those are.
+    /// Pattern of the repeated names.
     pub pattern: Pattern,
-    /// Prefix of the expected answers; `None` to learn it (from a running server) or to choose it (in a
-    /// lab).
+    /// Prefix of the expected answers; `None` to detect it (of a running server) or to choose it (in a lab).
     pub pref64: Option<Pref64>,
     /// Threads of the Measurer; at least 1.
     pub threads: usize,
     /// Cores of these threads; unrestricted to have them chosen.
     pub cpus: CpuSet,
-    /// Source ports of all threads together, at least one for each; `None` for as many as the rate and the source
-    /// addresses need.
+    /// Source ports of all threads together, at least one per thread; `None` for a number that depends on the rate and
+    /// the source addresses.
     pub ports: Option<usize>,
-    /// Whether runs of datagrams travel as one, at the Measurer and at the built-in authority; in
-    /// self-tests they never do, because a DUT sends its questions one by one.
+    /// Segmentation of the datagrams of the Measurer and of the built-in authority; off in self-tests, because a DUT
+    /// sends its queries one by one.
     pub segmentation: Segmentation,
-    /// What carries the datagrams of the Measurer and of the built-in authority.
+    /// Backend of the Measurer and of the built-in authority.
     pub backend: Backend,
-    /// Queries that leave in one system call at most, where more are due within the quantum.
+    /// Maximum number of queries per system call, if more are due within the quantum.
     pub burst_max: u64,
-    /// End a trial as soon as its failure is certain.
+    /// Whether a trial ends as soon as its failure is certain.
     pub stop_early: bool,
-    /// Disturbances of the Tester that a trial bears.
+    /// Limits of disturbances of the Tester.
     pub limits: Limits,
     /// TTL of the authority's records.
     pub ttl_s: u32,
-    /// TTL of its negative answers.
+    /// TTL of the authority's negative responses.
     pub negative_ttl_s: u32,
 }
 
 impl Default for Load {
-    /// What RFC 8219 section 9.2 asks for: trials of 60 s, a timeout of 1 s, different names without
-    /// an AAAA.
+    /// Returns the parameters of RFC 8219 section 9.2: trials of 60 s, a timeout of 1 s, different names without an
+    /// AAAA.
     fn default() -> Self {
         Self {
             pacing: Pacing::default(),
@@ -344,18 +342,18 @@ impl Default for Load {
 }
 
 impl Load {
-    /// The names of the trials, from where they begin.
+    /// Returns the names of the trials, from their first one.
     ///
     /// # Errors
     ///
-    /// The pattern needs more names than there are.
+    /// The pattern needs more names than the range has.
     pub fn names(&self) -> Result<NameSource, ValueError> {
         let zone = self.zone.clone();
         let source = NameSource::new(self.cidr, zone, self.cached_share, self.pattern)?;
         Ok(source.begun_at(self.begin))
     }
 
-    /// When the queries of a trial are due. The self-correcting timer sends them one by one.
+    /// Returns the due times of the queries of a trial. The self-correcting timer sends them one by one.
     pub fn schedule(&self, rate_qps: u64) -> Schedule {
         let schedule = Schedule::new(rate_qps, self.duration_ns);
         match self.pacing {
@@ -364,7 +362,7 @@ impl Load {
         }
     }
 
-    /// The trial at `rate_qps`, by its [`schedule`](Self::schedule).
+    /// Returns the trial at `rate_qps`, with its [`schedule`](Self::schedule).
     pub fn trial(
         &self,
         server: SocketAddr,
@@ -387,7 +385,7 @@ impl Load {
         }
     }
 
-    /// What the authority serves, whoever it is. With `self_test` every name has an AAAA.
+    /// Returns the zone of any authority. With `self_test` every name has an AAAA.
     pub fn zone_config(&self, self_test: bool) -> ZoneConfig {
         ZoneConfig {
             zone: self.zone.clone(),
@@ -397,7 +395,7 @@ impl Load {
         }
     }
 
-    /// The zone of an authority that is a program.
+    /// Returns the zone file of an authority that is a separate program.
     pub fn zone_file(&self, self_test: bool) -> ZoneFile {
         ZoneFile {
             cidr: self.cidr,
@@ -406,7 +404,7 @@ impl Load {
         }
     }
 
-    /// The suffix of the names as configurations of servers have it, without its last dot.
+    /// Returns the suffix of the names in the form of server configurations, without its final dot.
     pub fn suffix(&self) -> String {
         let suffix = self.zone.suffix.to_string();
         suffix.trim_end_matches('.').to_owned()

@@ -1,13 +1,14 @@
-//! Whose server may be loaded without asking: one that nobody else's network leads to.
+//! Restricts the servers that may be loaded without confirmation to those that are not reached over the public
+//! Internet.
 //!
-//! A search raises its rate until a server loses queries, so that a wrong address floods a stranger, and every network on
-//! the way there.
+//! A search raises its rate until the server loses queries, so a wrong address floods somebody else's server and every
+//! network on the way.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::lab::machine::Machine;
 
-/// A server of the public Internet, without the user's word.
+/// A server in the public Internet, without confirmation by the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0} is a public address: a measurement overloads the server and may overload every network on the way, \
@@ -16,16 +17,16 @@ use crate::lab::machine::Machine;
 )]
 pub struct PublicTarget(IpAddr);
 
-/// Refuses an address of the public Internet.
+/// Refuses an address in the public Internet.
 ///
-/// Exempt are the ranges that are not routed there: this host, loopback, link-local, private (RFC 1918, RFC 4193), shared
-/// (RFC 6598), for benchmarks (RFC 2544, RFC 5180) and for documentation (RFC 5737, RFC 3849, RFC 9637). So is an
-/// address that this machine reaches without a router: laboratories have public addresses, above all of IPv6, and
-/// the load stays on a link that the user is connected to.
+/// Exempt are the ranges that are not routed there: this host, loopback, link-local, private (RFC 1918, RFC 4193),
+/// shared (RFC 6598), for benchmarks (RFC 2544, RFC 5180) and for documentation (RFC 5737, RFC 3849, RFC 9637).
+/// Addresses that this machine reaches without a router are also exempt: laboratories have public addresses, mainly for
+/// IPv6, and the load stays on a link of the user.
 ///
 /// # Errors
 ///
-/// It is none of these.
+/// The address is not exempt.
 pub fn check(server: IpAddr, machine: &Machine) -> Result<(), PublicTarget> {
     let server = server.to_canonical();
     match is_reserved(server) || is_on_link(server, machine) {
@@ -59,7 +60,7 @@ fn is_reserved(address: IpAddr) -> bool {
     }
 }
 
-/// Whether a route without a gateway leads there.
+/// Returns whether a route without a gateway leads to the address.
 fn is_on_link(address: IpAddr, machine: &Machine) -> bool {
     let routes = |path| machine.read(path).unwrap_or_default();
     match address {
@@ -79,7 +80,7 @@ fn is_on_link(address: IpAddr, machine: &Machine) -> bool {
     }
 }
 
-/// Network and mask of a line of `/proc/net/route`, in which they are octets in the order of memory (proc(5)).
+/// Parses network and mask of a line of `/proc/net/route`, which has the octets in memory order (proc(5)).
 fn link_v4(line: &str) -> Option<(Ipv4Addr, u32)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, to, gateway, flags, _, _, _, mask, ..] = words[..] else {
@@ -95,7 +96,7 @@ fn link_v4(line: &str) -> Option<(Ipv4Addr, u32)> {
     is_link.then_some((to.into(), mask))
 }
 
-/// Network and length of the prefix of a line of `/proc/net/ipv6_route` (net/ipv6/route.c of Linux).
+/// Parses network and prefix length of a line of `/proc/net/ipv6_route` (net/ipv6/route.c of Linux).
 fn link_v6(line: &str) -> Option<(Ipv6Addr, u32)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [to, length, _, _, gateway, _, _, _, flags, _] = words[..] else {
@@ -117,10 +118,10 @@ const RTF_UP: u32 = 1;
 const RTF_GATEWAY: u32 = 2;
 const RTF_REJECT: u32 = 0x200;
 
-/// A shorter prefix is that of a tunnel which leads to the Internet: 0.0.0.0/0, 0.0.0.0/1.
+/// Minimum prefix length of a link; shorter prefixes are tunnels to the Internet: 0.0.0.0/0, 0.0.0.0/1.
 const LENGTH_V4_MIN: u32 = 8;
 
-/// The same: 2000::/3. What a registry gives to a provider has 32 bits.
+/// Minimum prefix length of a link for IPv6; 2000::/3 is a tunnel. Registries assign 32 bits to a provider.
 const LENGTH_V6_MIN: u32 = 32;
 
 #[cfg(test)]
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_ranges_and_the_links_of_the_machine_may_be_loaded() {
+    fn reserved_ranges_and_connected_networks_are_allowed() {
         let (_root, machine) = machine();
         for address in [
             "0.0.0.0",
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_are_refused_and_routers_or_tunnels_to_them_do_not_help() {
+    fn public_addresses_are_refused_despite_router_or_tunnel() {
         let (_root, machine) = machine();
         for address in [
             "8.8.8.8",

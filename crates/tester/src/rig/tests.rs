@@ -1,4 +1,4 @@
-//! What a rig decides, on a Tester and servers in memory with a clock of their own.
+//! Decisions of a rig, with a Tester and servers in memory and a simulated clock.
 
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,26 +30,26 @@ use crate::trial::{TrialError, TrialSpec};
 
 const SERVER: &str = "[2001:2::53]:53";
 
-/// The world that Tester and servers share.
+/// State that Tester and servers share.
 struct World {
     now_ns: Cell<Nanos>,
-    /// Rate that the DUT can do; in a trial of more it loses the rest.
+    /// Capacity of the DUT; it loses the queries above this rate.
     limit_qps: Cell<u64>,
-    /// The same in trials of more than 5 s, if it is another.
+    /// The capacity in trials of more than 5 s, if different.
     whole_limit_qps: Cell<Option<u64>>,
-    /// Until then the DUT is busy with the queues of a trial: it answers late and asks the authority.
+    /// Until this time the DUT has queues of a trial: it responds late and sends upstream queries.
     busy_until_ns: Cell<Nanos>,
     is_silent: Cell<bool>,
     ended: RefCell<Option<String>>,
     authority_ended: RefCell<Option<String>>,
-    /// The authority ends in each trial.
+    /// The authority exits in each trial.
     ends_in_trial: Cell<bool>,
     restarts: Cell<u32>,
     silent_starts: Cell<u32>,
     asked: Cell<u64>,
     /// Rate, queries and first name of every trial, in order.
     trials: RefCell<Vec<(u64, u64, u64)>>,
-    /// Told to the Tester after each trial.
+    /// Notes passed to the Tester after each trial.
     notes: RefCell<Vec<Vec<String>>>,
 }
 
@@ -162,7 +162,7 @@ impl Client for Fake {
     }
 }
 
-/// The DUT, or the authority beside it.
+/// The DUT, or a separate authority.
 struct Program {
     world: Rc<World>,
     is_dut: bool,
@@ -233,7 +233,7 @@ fn running(world: &Rc<World>, load: Load) -> Running<Fake, Program> {
 }
 
 #[test]
-fn each_trial_asks_for_names_that_none_before_it_asked_for() {
+fn each_trial_queries_unused_names() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     for _ in 0..3 {
@@ -245,17 +245,17 @@ fn each_trial_asks_for_names_that_none_before_it_asked_for() {
 }
 
 #[test]
-fn bursts_are_as_long_as_asked_for_at_most() {
+fn bursts_have_at_most_configured_length() {
     let burst = |burst_max| {
         let load = load(|load| load.burst_max = burst_max);
         load.schedule(1_000_000).burst()
     };
-    // 10 queries more are due within 10 us.
+    // 10 more queries are due within 10 us.
     assert_eq!([1, 4, 64].map(burst), [1, 4, 11]);
 }
 
 #[test]
-fn a_used_up_namespace_restarts_the_dut_and_is_noted() {
+fn exhausted_namespace_restarts_dut_with_note() {
     let world = World::new();
     let mut rig = running(
         &world,
@@ -264,7 +264,7 @@ fn a_used_up_namespace_restarts_the_dut_and_is_noted() {
     rig.trial(900).unwrap();
     let second = rig.trial(900).unwrap();
     assert_eq!(world.restarts.get(), 1);
-    // The burst of the restart lies between the two, and the names are dealt out again.
+    // The burst of the restart is between the two, and all names are available again.
     let trials = [(900, 900, 0), (2000, 64, 960), (900, 900, 0)];
     assert_eq!(*world.trials.borrow(), trials);
     let note = "the namespace was used up: the DUT was restarted";
@@ -272,7 +272,7 @@ fn a_used_up_namespace_restarts_the_dut_and_is_noted() {
 }
 
 #[test]
-fn a_used_up_namespace_of_a_server_that_runs_without_us_is_an_error() {
+fn exhausted_namespace_of_external_server_is_error() {
     let world = World::new();
     let mut rig = running(
         &world,
@@ -284,23 +284,20 @@ fn a_used_up_namespace_of_a_server_that_runs_without_us_is_an_error() {
 }
 
 #[test]
-fn a_dut_that_ended_is_named_and_restarted_before_the_next_trial() {
+fn exited_dut_is_restarted_before_trial_with_note() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     *world.ended.borrow_mut() = Some("signal: 11".to_owned());
-    // It ends before the first probe: that is found at once.
+    // The exit before the first probe is detected at once.
     let first = rig.trial(1000).unwrap();
     assert_eq!(world.restarts.get(), 1);
     assert!(first.notes[0].starts_with("the DUT was restarted: it did not answer"));
     assert_eq!(first.dut_exit, None);
-    assert!(
-        world.now_ns.get() < 10 * SECOND,
-        "nobody waits for the dead"
-    );
+    assert!(world.now_ns.get() < 10 * SECOND, "no waiting after an exit");
 }
 
 #[test]
-fn a_silent_dut_is_restarted_after_five_seconds() {
+fn silent_dut_is_restarted_after_five_seconds() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     world.is_silent.set(true);
@@ -309,7 +306,7 @@ fn a_silent_dut_is_restarted_after_five_seconds() {
     assert_eq!((world.restarts.get(), result.outcome), (1, Outcome::Passed));
     let waited_ns = world.now_ns.get() - began_ns - 2 * SECOND;
     assert!((5 * SECOND..8 * SECOND).contains(&waited_ns), "{waited_ns}");
-    // Of a server that runs without us nothing is asked before a trial.
+    // A server that the rig did not start is not probed before a trial.
     rig.dut = None;
     world.is_silent.set(true);
     let lost = rig.trial(1000).unwrap();
@@ -318,7 +315,7 @@ fn a_silent_dut_is_restarted_after_five_seconds() {
 }
 
 #[test]
-fn starts_that_were_silent_are_noted_once() {
+fn silent_starts_are_noted_once() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     world.silent_starts.set(2);
@@ -328,14 +325,14 @@ fn starts_that_were_silent_are_noted_once() {
 }
 
 #[test]
-fn a_failed_trial_is_settled_before_the_next_one_begins() {
+fn queues_of_failed_trial_drain_before_next_trial() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     world.limit_qps.set(500);
     rig.trial(1000).unwrap();
     let busy_until_ns = world.now_ns.get() + 3 * SECOND;
     world.busy_until_ns.set(busy_until_ns);
-    // A probe waits 1 s for its answer: within the last second of the queue the DUT answers late.
+    // A probe waits 1 s for its response: in the last second of the queue the DUT responds late.
     world.now_ns.set(busy_until_ns - SECOND / 2);
     rig.trial(400).unwrap();
     assert!(world.now_ns.get() >= busy_until_ns + 2 * SECOND);
@@ -343,13 +340,13 @@ fn a_failed_trial_is_settled_before_the_next_one_begins() {
 }
 
 #[test]
-fn a_dut_that_never_comes_to_rest_is_waited_for_ten_seconds() {
+fn wait_for_busy_dut_ends_after_ten_seconds() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     world.limit_qps.set(500);
     rig.trial(1000).unwrap();
     let began_ns = world.now_ns.get();
-    // It answers at once, but keeps asking the authority.
+    // It responds promptly, but keeps sending upstream queries.
     let endless = Rc::clone(&world);
     endless.busy_until_ns.set(began_ns + 60 * SECOND);
     rig.settle().unwrap();
@@ -357,7 +354,7 @@ fn a_dut_that_never_comes_to_rest_is_waited_for_ten_seconds() {
 }
 
 #[test]
-fn a_restart_before_each_trial_is_one_before_each() {
+fn dut_restarts_before_each_trial_if_configured() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     rig.restart = true;
@@ -365,14 +362,14 @@ fn a_restart_before_each_trial_is_one_before_each() {
         rig.trial(1000).unwrap();
     }
     assert_eq!(world.restarts.get(), 3);
-    // Names come again, since the DUT has forgotten them.
+    // Names repeat, because the DUT has lost its cache.
     let trials = world.trials.borrow();
     let counted: Vec<_> = trials.iter().filter(|trial| trial.0 == 1000).collect();
     assert!(counted.iter().all(|trial| trial.2 == 0), "{counted:?}");
 }
 
 #[test]
-fn an_authority_that_ended_is_never_a_failure_of_the_dut() {
+fn exited_authority_is_not_a_failure_of_dut() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     world.limit_qps.set(500);
@@ -383,7 +380,7 @@ fn an_authority_that_ended_is_never_a_failure_of_the_dut() {
 }
 
 #[test]
-fn a_result_says_whether_its_rate_is_within_the_certificate() {
+fn result_says_whether_rate_is_certified() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     assert_eq!(rig.trial(1000).unwrap().certified, Some(false));
@@ -393,7 +390,7 @@ fn a_result_says_whether_its_rate_is_within_the_certificate() {
 }
 
 #[test]
-fn a_working_set_is_asked_before_the_trial_and_its_losses_are_noted() {
+fn working_set_is_warmed_up_and_losses_are_noted() {
     let world = World::new();
     let window = |load: &mut Load| {
         load.cached_share = "50%".parse().unwrap();
@@ -402,7 +399,7 @@ fn a_working_set_is_asked_before_the_trial_and_its_losses_are_noted() {
     let mut rig = running(&world, load(window));
     rig.trial(1000).unwrap();
     rig.trial(1000).unwrap();
-    // The set once, at the rate of the trial at most; then it follows the trials.
+    // The set is queried once, at the trial's rate at most; later trials keep it in the cache.
     assert_eq!(world.rates(), [1000, 1000, 1000]);
     assert_eq!(world.trials.borrow()[0], (1000, 100, 0));
 
@@ -413,14 +410,14 @@ fn a_working_set_is_asked_before_the_trial_and_its_losses_are_noted() {
     assert_eq!(
         world.rates(),
         [1000, 1000, 1000],
-        "asked twice, then left to the trial"
+        "two rounds, then the trial"
     );
     let note =
         "10 of the 100 repeated names got no answer when the cache was warmed, at 1000 queries/s";
     assert_eq!(result.notes, [note]);
 }
 
-/// A Tester that is looped back on itself, which can do `limit_qps` at first.
+/// A looped-back Tester with a capacity of `limit_qps` at first.
 fn looped(world: &Rc<World>, load: &Load) -> Loopback<Fake, Program> {
     let server = SERVER.parse().unwrap();
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -428,7 +425,7 @@ fn looped(world: &Rc<World>, load: &Load) -> Loopback<Fake, Program> {
 }
 
 #[test]
-fn the_old_timer_paces_the_dut_and_an_authority_and_never_a_self_test() {
+fn self_correcting_timer_never_paces_self_test() {
     let world = World::new();
     world.limit_qps.set(100_000);
     let old = Load {
@@ -437,14 +434,14 @@ fn the_old_timer_paces_the_dut_and_an_authority_and_never_a_self_test() {
     };
     let of = |found: TrialResult| found.timing.self_correcting.is_some();
     let mut looped = looped(&world, &old);
-    assert!(of(looped.trial(1000).unwrap()), "an authority by itself");
+    assert!(of(looped.trial(1000).unwrap()), "a measured authority");
     looped.tests_the_tester();
     assert!(!of(looped.trial(1000).unwrap()));
     assert!(of(running(&world, old).trial(1000).unwrap()));
 }
 
 #[test]
-fn an_authority_that_is_measured_and_ends_is_told_as_its_own_end_and_is_started_again() {
+fn exit_of_measured_authority_is_reported_and_restarted() {
     let world = World::new();
     world.limit_qps.set(100_000);
     let server = SERVER.parse().unwrap();
@@ -477,7 +474,7 @@ const HIGHEST: Question = Question::Highest {
 };
 
 #[test]
-fn a_certificate_is_looked_for_by_short_trials_and_confirmed_by_a_whole_one() {
+fn certificate_is_searched_by_short_trials_and_confirmed_by_full_trial() {
     let world = World::new();
     world.limit_qps.set(100_000);
     let mut looped = looped(&world, &Load::default());
@@ -493,7 +490,7 @@ fn a_certificate_is_looked_for_by_short_trials_and_confirmed_by_a_whole_one() {
 }
 
 #[test]
-fn a_certificate_that_five_whole_trials_do_not_confirm_is_given_up() {
+fn certificate_is_abandoned_after_five_unconfirmed_full_trials() {
     let world = World::new();
     world.limit_qps.set(100_000);
     world.whole_limit_qps.set(Some(1));
@@ -506,7 +503,7 @@ fn a_certificate_that_five_whole_trials_do_not_confirm_is_given_up() {
 }
 
 #[test]
-fn self_tests_after_the_first_begin_at_its_rate_and_the_lowest_counts() {
+fn later_self_tests_start_at_first_rate_and_lowest_counts() {
     let world = World::new();
     world.limit_qps.set(100_000);
     let mut looped = looped(&world, &Load::default());
@@ -533,13 +530,13 @@ fn self_tests_after_the_first_begin_at_its_rate_and_the_lowest_counts() {
         (certificate.rate_qps, certificate.most_qps),
         (first * 9 / 10, first)
     );
-    // The search once, then a whole trial for each self-test, and one more where it failed.
+    // One search, then a full trial for each self-test, and one more after a failure.
     let whole = |trial: &&(u64, u64, u64)| trial.1 == trial.0 * 60;
     assert_eq!(world.trials.borrow().iter().filter(whole).count(), 4);
 }
 
 #[test]
-fn a_self_test_waits_a_quarter_of_the_timeout_and_takes_names_again() {
+fn self_test_has_quarter_of_timeout_and_reuses_names() {
     let world = World::new();
     let small = load(|load| load.cidr = "10.0.0.0/22".parse().unwrap());
     let mut looped = looped(&world, &small);
@@ -554,7 +551,7 @@ fn a_self_test_waits_a_quarter_of_the_timeout_and_takes_names_again() {
 }
 
 #[test]
-fn an_interrupted_rig_gives_no_result() {
+fn interrupted_rig_has_no_result() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     let asker = &mut rig.asker;

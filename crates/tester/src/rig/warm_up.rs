@@ -1,4 +1,4 @@
-//! Before a trial: what it repeats must have been asked before.
+//! Warms the DUT's cache before a trial that repeats names.
 
 use dns64_transport::clock::{Nanos, SECOND};
 
@@ -7,23 +7,23 @@ use super::equipment::{Client, OwnServer, PROBE_NS};
 use super::running::{Asker, BURST_QPS, Running, answered};
 use crate::load::names::Names;
 
-/// A working set is asked within about this time, if the rate of the trial allows.
+/// Time in which a working set is queried, if the rate of the trial allows.
 const WARM_UP_S: u64 = 5;
 
-/// How often a working set is asked before its losses are left to the trial.
+/// Maximum number of rounds for a working set; later losses count in the trial.
 const ROUNDS: u32 = 2;
 
-/// The rate at which a working set is asked: what every DUT stands, or more for a large set, so that
-/// trials do not wait long for it; but no more than the trial's own rate, because a DUT that does not
-/// keep that one must not be overrun before the trial has begun.
+/// Returns the rate at which a working set is queried: low enough for every DUT, or higher for a large set, so that
+/// trials do not wait long. It is at most the trial's rate, because a DUT that does not achieve it must not be
+/// overloaded before the trial.
 fn warm_up_rate_qps(names: u64, trial_rate_qps: u64) -> u64 {
     BURST_QPS.max(names / WARM_UP_S).min(trial_rate_qps)
 }
 
 impl<C: Client, S: OwnServer> Running<C, S> {
-    /// Asks for the names that the trial will repeat, so that they are in the DUT's cache: the one
-    /// name by a probe (paper 000, section 7.1), a working set by a trial of its own, which is not
-    /// counted anywhere. Nothing but the trial may come after it.
+    /// Queries the names that the trial repeats, so that they are in the DUT's cache: the single name by a probe
+    /// (Lencse et al. 2017, section 7.1), a working set by a trial that counts nowhere. Only the trial may come after
+    /// it.
     pub(super) fn warm_up(
         &mut self,
         names: &Names,
@@ -68,8 +68,8 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         Ok(())
     }
 
-    /// Until when a server that has just been asked keeps the answers: the shorter of their TTLs,
-    /// since an AAAA is synthesised from a negative answer too.
+    /// Returns until when a server that has just been queried caches the answers: the shorter of their TTLs, because an
+    /// AAAA is also synthesised from a negative answer.
     pub(super) fn kept_until_ns(&self) -> Nanos {
         let ttl_s = self.load.ttl_s.min(self.load.negative_ttl_s);
         self.asker.client.now() + u64::from(ttl_s) * SECOND
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_working_set_is_asked_quickly_but_not_faster_than_the_trial() {
+    fn working_set_is_queried_fast_but_not_faster_than_trial() {
         assert_eq!(warm_up_rate_qps(100, 50_000), 2_000);
         assert_eq!(warm_up_rate_qps(100_000, 50_000), 20_000);
         assert_eq!(warm_up_rate_qps(1_000_000, 50_000), 50_000);

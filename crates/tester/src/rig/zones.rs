@@ -1,4 +1,4 @@
-//! Whether an authority that is a program can serve the names of a measurement: enough of them for its
+//! Checks whether an authority that is a separate program can serve the names of a measurement: enough names for the
 //! longest trial, and not too many for this machine.
 
 use super::RigError;
@@ -9,17 +9,17 @@ use crate::lab::zone;
 use crate::load::names::{Names, NamespaceTooSmall, RESERVED};
 use crate::namespace::{Cidr, Share};
 
-/// What trials ask of an authority.
+/// Requirements of the trials on an authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// It is asked in self-tests, in which every name has an AAAA.
+    /// Self-tests query it, in which every name has an AAAA.
     pub self_test: bool,
-    /// The highest rate of a trial, if that is known before.
+    /// Highest rate of a trial, if it is known beforehand.
     pub highest_qps: Option<u64>,
 }
 
-/// Refuses what cannot be measured before anything is written or started. The built-in authority keeps
-/// no names, so that nothing is refused for its sake: give none.
+/// Refuses impossible measurements before anything is written or started. The built-in authority stores no names and
+/// has no such limits: pass `None` for it.
 ///
 /// # Errors
 ///
@@ -32,8 +32,8 @@ pub fn check(load: &Load, authority: Option<&Profile>, demand: Demand) -> Result
     faults.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// Why an authority that is a program cannot serve the names of a measurement: too few names for a trial at the
-/// highest rate, too little memory, too little room for the zone file.
+/// Returns why an authority that is a separate program cannot serve the names of a measurement: too few names for a
+/// trial at the highest rate, too little memory, too little disk space for the zone file.
 pub fn faults(load: &Load, profile: &Profile, demand: Demand, machine: &Machine) -> Vec<RigError> {
     let (zone, needed) = (load.zone_file(demand.self_test), needed(load, demand));
     let names = check_names(load, demand).err().map(RigError::from);
@@ -48,7 +48,7 @@ pub fn faults(load: &Load, profile: &Profile, demand: Demand, machine: &Machine)
 ///
 /// # Errors
 ///
-/// Names a range that would do.
+/// Names a sufficient range.
 pub fn check_names(load: &Load, demand: Demand) -> Result<(), NamespaceTooSmall> {
     let needed = needed(load, demand);
     let cidr = load.cidr;
@@ -65,8 +65,8 @@ pub fn check_names(load: &Load, demand: Demand) -> Result<(), NamespaceTooSmall>
     Ok(())
 }
 
-/// The smallest part of the range of `load` that does: with the same first name, and names enough for a
-/// trial at the highest rate. The whole range if that rate is not known, or nothing smaller does.
+/// Returns the smallest sufficient part of the range of `load`: with the same first name, and enough names for a trial
+/// at the highest rate. The whole range if that rate is unknown, or no smaller part suffices.
 pub fn smallest(load: &Load, demand: Demand) -> Cidr {
     let range = load.cidr;
     if demand.highest_qps.is_none() {
@@ -79,7 +79,7 @@ pub fn smallest(load: &Load, demand: Demand) -> Cidr {
     ranges.find(fits).unwrap_or(range)
 }
 
-/// Names that a trial at the highest rate takes, those that are reserved included.
+/// Returns the number of names for a trial at the highest rate, including the reserved ones.
 fn needed(load: &Load, demand: Demand) -> u64 {
     let queries = demand
         .highest_qps
@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_names_enough_for_the_highest_rate_is_refused() {
+    fn range_with_too_few_names_for_highest_rate_is_refused() {
         let load = Load {
             cidr: "10.0.0.0/16".parse().unwrap(),
             ..Load::default()
         };
         let nsd = Profile::built_in("nsd").unwrap();
         let checked = |rate_qps| check(&load, Some(&nsd), demand(rate_qps));
-        // 60 s of 1091 queries, and 64 names beside them, are one name too few.
+        // Besides the 64 reserved names, the range suffices for 60 s at 1091 queries/s, but not at 1092.
         assert!(checked(1091).is_ok());
         let error = checked(1092).unwrap_err().to_string();
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_range_has_the_names_of_the_trial_and_the_pattern() {
+    fn smallest_range_covers_trial_and_pattern() {
         let load = Load::default();
         let range = |load: &Load, rate_qps| smallest(load, demand(rate_qps)).to_string();
         assert_eq!(range(&load, 1091), "10.0.0.0/16");
@@ -141,7 +141,7 @@ mod tests {
             pattern: "stack:65536".parse().unwrap(),
             ..load
         };
-        // A working set takes a quarter of the range at most.
+        // A working set takes at most a quarter of the range.
         assert_eq!(range(&repeated, 1000), "10.0.0.0/14");
     }
 }

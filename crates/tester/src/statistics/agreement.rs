@@ -1,55 +1,53 @@
-//! What repeated searches of one point say together: whether they agree, and what may be quoted of them.
+//! Combines repeated searches of one point: whether they agree, and which figures may be quoted.
 
 use serde::Serialize;
 
 use super::bootstrap;
 use super::quantile::median;
 
-/// What one search says of the true rate, in queries per second.
+/// Bounds of the true rate from one search, in queries per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bracket {
-    /// The fastest rate that passed; 0 if none did.
+    /// Highest rate that passed; 0 if none did.
     pub passed: f64,
-    /// The slowest that failed above it; `None` if the search ended at a limit that is not the DUT's.
+    /// Lowest rate that failed above it; `None` if the search ended at a limit that is not the DUT's.
     pub failed: Option<f64>,
 }
 
-/// What several searches say together, in queries per second.
+/// Combined result of several searches, in queries per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
-    /// Searches that ended with an answer, those that passed at no rate too.
+    /// Number of searches with a result, including those in which no rate passed.
     pub runs: usize,
-    /// No single rate stands for them.
+    /// No single rate represents them.
     pub unstable: bool,
-    /// Lower end of [`interval`](Self::interval) or range; by the rates that passed.
+    /// Lower end of [`interval`](Self::interval) or range, from the rates that passed.
     pub low_qps: f64,
-    /// Its upper end, by the rates that failed, so that the resolution of the searches is in it; `None`
-    /// if a search ended at a limit.
+    /// Upper end, from the rates that failed, so that it includes the resolution of the searches; `None` if a search
+    /// ended at a limit.
     pub high_qps: Option<f64>,
-    /// The ends are those of the 95 % bootstrap interval of the median, and not the lowest and highest
-    /// rate.
+    /// Whether the ends are those of the 95 % bootstrap interval of the median, instead of the lowest and highest rate.
     pub interval: bool,
-    /// The highest rate that passed.
+    /// Highest rate that passed.
     pub fastest_qps: f64,
-    /// Median of the rates that failed: the median of the true rates is below it. `None` if so many searches
-    /// ended at a limit that the median is a lower bound.
+    /// Median of the rates that failed, which is above the median of the true rates. `None` if so many searches ended
+    /// at a limit that the median is a lower bound.
     pub failed_qps: Option<f64>,
 }
 
-/// Fewer runs have no interval: the median lies beyond all of n values with a probability of 2^(1 - n), which
-/// is 6 % for five and 3 % for six, so that five values cannot hold it with 95 % (David and Nagaraja, "Order
+/// Minimum number of runs for an interval: the median lies outside the range of n values with a probability of 2^(1 -
+/// n), 6 % for five and 3 % for six. Five values therefore cannot contain it with 95 % (David and Nagaraja, "Order
 /// statistics", section 7.1).
 pub const INTERVAL_RUNS_MIN: usize = 6;
 
-/// Runs that are further apart than this part of their median are unstable. Lencse 2019, section 4.3, calls a
-/// standard deviation above 10 % of the mean too much; 20 runs at that limit span 37 % on average, 100 runs
-/// 50 %.
+/// Maximum spread of stable runs, as a fraction of their median. Lencse and Bakai 2017, section 4.3, reject a standard
+/// deviation above 10 % of the mean; at that limit 20 runs span 37 % on average, 100 runs 50 %.
 const APART_MAX: f64 = 0.5;
 
-/// One run in so many may be off at either end.
+/// One run in this number may be an outlier at either end.
 const OFF: usize = 10;
 
-/// What these searches say together; `None` if none of them found a rate.
+/// Combines these searches; `None` if none of them found a rate.
 pub fn agreement(runs: &[Bracket]) -> Option<Agreement> {
     let passed: Vec<f64> = runs.iter().map(|run| run.passed).collect();
     let failed: Option<Vec<f64>> = runs.iter().map(|run| run.failed).collect();
@@ -77,7 +75,7 @@ pub fn agreement(runs: &[Bracket]) -> Option<Agreement> {
     })
 }
 
-/// The median of the rates that failed, where those at a limit are higher than all.
+/// Returns the median of the rates that failed; searches that ended at a limit count as higher than all.
 fn median_of_failed(runs: &[Bracket]) -> Option<f64> {
     let failed = runs.iter().map(|run| run.failed.unwrap_or(f64::INFINITY));
     let mut failed: Vec<f64> = failed.collect();
@@ -86,8 +84,8 @@ fn median_of_failed(runs: &[Bracket]) -> Option<f64> {
     middle.is_finite().then_some(middle)
 }
 
-/// Whether some found a rate and others none, or the brackets are too far apart. One bracket is apart from
-/// another only beyond its own ends: a coarse resolution is no disagreement.
+/// Returns whether some searches found a rate and others none, or the brackets are too far apart. The distance of two
+/// brackets counts from their ends, so that a coarse resolution is not a disagreement.
 fn is_unstable(runs: &[Bracket], median: f64) -> bool {
     if runs.iter().any(|run| run.passed <= 0.0) {
         return true;
@@ -125,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_far_apart_or_without_a_rate_are_unstable() {
+    fn distant_runs_and_runs_without_rate_are_unstable() {
         assert!(is_unstable(&[NONE, found(4296.0), limited(35_000.0)]));
         assert!(is_unstable(&[found(75_000.0), found(142_200.0)]));
         let mut one_without = vec![found(9000.0); 19];
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_scatter_nor_resolution_nor_one_run_in_ten_is_unstable() {
+    fn scatter_resolution_and_one_outlier_in_ten_are_stable() {
         assert!(!is_unstable(&[
             found(9000.0),
             found(10_000.0),
@@ -158,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn few_runs_have_their_ends_and_many_an_interval() {
+    fn few_runs_have_range_and_many_have_interval() {
         let few = agreement(&[found(100.0), found(110.0), found(105.0)]).unwrap();
         assert_eq!((few.low_qps, few.interval), (100.0, false));
         assert!((few.high_qps.unwrap() - 112.2).abs() < 1e-9);
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_at_a_limit_leaves_the_upper_end_open() {
+    fn run_at_limit_leaves_upper_end_open() {
         let open = agreement(&[found(28_000.0), limited(30_000.0)]).unwrap();
         assert_eq!((open.high_qps, open.failed_qps), (None, None));
         assert_eq!(open.fastest_qps, 30_000.0);

@@ -1,31 +1,30 @@
-//! Intervals by drawing samples from the sample (Efron, "Bootstrap methods: another look at the
-//! jackknife", 1979).
+//! Bootstrap intervals (Efron, "Bootstrap methods: another look at the jackknife", 1979).
 //!
-//! The draws are the same at every call: who computes a report again gets its numbers.
+//! The random numbers are the same at every call: a recomputed report has the same figures.
 
 use dns64_transport::random::{SplitMix64, below};
 
 use super::quantile::percentile_of_sorted;
 use super::quantile::sorted;
 
-/// Samples that an interval is made from. 1000 to 2000 are the usual least for percentiles (Efron and
-/// Tibshirani, "An introduction to the bootstrap", section 13.3); with ten times as many the ends
-/// no longer depend on the seed at the resolution of rates.
+/// Number of resamples of an interval. The usual minimum for percentiles is 1000 to 2000 (Efron and Tibshirani, "An
+/// introduction to the bootstrap", section 13.3). With ten times as many, the ends no longer depend on the seed at the
+/// resolution of rates.
 const RESAMPLES: usize = 10_000;
 
-/// Samples at least, where each of them is expensive (ibid.).
+/// Minimum number of resamples if each is expensive (ibid.).
 const RESAMPLES_MIN: usize = 1_000;
 
-/// So many weighted values may be visited for one interval, some tenths of a second.
+/// Maximum number of weighted values visited for one interval: some tenths of a second.
 const WORK_MAX: usize = 100_000_000;
 
-/// The percentiles at the ends of an interval of 95 %.
+/// Percentiles at the ends of a 95 % interval.
 const ENDS_PCT: (f64, f64) = (2.5, 97.5);
 
-/// Fewer values have no interval: of two values a sample shows nothing but themselves.
+/// Minimum number of values of an interval: resamples of two values contain nothing new.
 pub(super) const VALUES_MIN: usize = 3;
 
-/// Draws as many values as there are, and counts how often each was.
+/// Draws as many values as there are, with replacement, and counts the draws of each.
 pub(super) fn sample(random: &mut SplitMix64, counts: &mut [u64]) {
     counts.fill(0);
     for _ in 0..counts.len() {
@@ -38,7 +37,7 @@ pub(super) fn sample(random: &mut SplitMix64, counts: &mut [u64]) {
     }
 }
 
-/// The 95 % interval of a statistic that visits `work` values for each sample.
+/// Returns the 95 % interval of a statistic that visits `work` values per resample.
 pub(super) fn interval(
     work: usize,
     mut statistic: impl FnMut(&mut SplitMix64) -> f64,
@@ -51,8 +50,7 @@ pub(super) fn interval(
     (end(ENDS_PCT.0), end(ENDS_PCT.1))
 }
 
-/// The median of values in rising order, each as often as its weight says; the weights add up to
-/// `total`, above 0.
+/// Returns the median of weighted values in ascending order; the weights add up to `total`, above 0.
 pub(super) fn weighted_median(weighted: impl Iterator<Item = (f64, u64)>, total: u64) -> f64 {
     let (lower, upper) = (total.div_ceil(2), total / 2 + 1);
     let mut below = 0;
@@ -69,8 +67,8 @@ pub(super) fn weighted_median(weighted: impl Iterator<Item = (f64, u64)>, total:
     at_lower.unwrap_or_default()
 }
 
-/// The interval that holds the median with 95 %, in the unit of `values`: percentile bootstrap, the
-/// same for the same values in whatever order.
+/// Returns the 95 % interval of the median, in the unit of `values`: percentile bootstrap, independent of the order of
+/// the values.
 ///
 /// `None` for fewer than three values, or if one is not finite.
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
@@ -91,15 +89,15 @@ mod tests {
     use crate::statistics::quantile::median;
 
     #[test]
-    fn ends_are_where_the_exact_bootstrap_has_them() {
-        // Of 21 different values the median of a sample is at most the k-th with the probability
-        // that 11 or more of 21 draws are among the first k: 2.3 % for k = 6, 6.6 % for k = 7.
+    fn ends_match_exact_bootstrap() {
+        // With 21 different values, the median of a sample is at most the k-th with the probability that 11 or more of
+        // 21 draws are among the first k: 2.3 % for k = 6, 6.6 % for k = 7.
         let values: Vec<f64> = (1..=21).map(f64::from).collect();
         assert_eq!(median_interval(&values), Some((7.0, 15.0)));
     }
 
     #[test]
-    fn few_or_broken_values_have_no_interval() {
+    fn few_or_non_finite_values_have_no_interval() {
         assert_eq!(median_interval(&[1.0, 2.0]), None);
         assert_eq!(median_interval(&[1.0, 2.0, f64::NAN]), None);
         assert_eq!(median_interval(&[7.0; 3]), Some((7.0, 7.0)));
@@ -108,7 +106,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn a_weight_is_so_many_copies(
+        fn weight_equals_number_of_copies(
             weighted in prop::collection::vec((-100.0..100.0f64, 0..4u64), 1..20),
         ) {
             let mut weighted = weighted;
@@ -124,7 +122,7 @@ mod tests {
         }
 
         #[test]
-        fn the_interval_does_not_depend_on_the_order(
+        fn interval_is_independent_of_order(
             values in prop::collection::vec(1.0..1e6f64, 3..12),
         ) {
             let mut reversed = values.clone();

@@ -1,4 +1,4 @@
-//! Whether two sets of runs differ, by how much, and how surely.
+//! Compares two sets of runs: size and significance of the difference.
 
 use serde::Serialize;
 
@@ -8,18 +8,18 @@ use super::quantile::median_of_sorted;
 use super::quantile::{sorted, ties};
 use super::summary::degradation_pct;
 
-/// Up to so many values on each side, and without ties, the probability is counted out; beyond it the
-/// normal approximation is near enough (the limit of R's `wilcox.test`).
+/// Maximum number of values per side for the exact probability, without ties; above it the normal approximation is
+/// sufficient (the limit of R's `wilcox.test`).
 const EXACT_MAX: usize = 49;
 
-/// Names of effects and the absolute value of Cliff's delta below which they hold: Romano, Kromrey,
-/// Coraggio and Skowronek, "Appropriate statistics for ordinal level data", 2006.
+/// Names of effects, each with the upper bound of the absolute value of Cliff's delta: Romano, Kromrey, Coraggio and
+/// Skowronek, "Appropriate statistics for ordinal level data", 2006.
 const EFFECTS: [(f64, &str); 3] = [(0.147, "negligible"), (0.33, "small"), (0.474, "medium")];
 
-/// The name of all effects beyond those.
+/// Name of effects above all bounds.
 const LARGEST_EFFECT: &str = "large";
 
-/// What is different in `b`, compared with `a`.
+/// Difference of `b` from `a`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Median of `a`.
@@ -28,23 +28,22 @@ pub struct Change {
     pub median_b: f64,
     /// (median of b - median of a) / median of a.
     pub change_pct: f64,
-    /// Hodges-Lehmann: the median of all differences of a value of `b` and one of `a`, in their
-    /// unit.
+    /// Hodges-Lehmann estimate: the median of all differences of a value of `b` and a value of `a`, in their unit.
     pub shift: f64,
     /// 95 % bootstrap interval of the shift.
     pub shift_interval: (f64, f64),
-    /// Cliff's delta, -1 to 1: how much more often a value of `b` is above one of `a` than below.
+    /// Cliff's delta, -1 to 1: the probability that a value of `b` is above one of `a`, minus that of the opposite.
     pub cliffs_delta: f64,
-    /// "negligible", "small", "medium" or "large", after the thresholds of Romano et al. (2006):
-    /// |delta| below 0.147, 0.33 and 0.474.
+    /// "negligible", "small", "medium" or "large", by the thresholds of Romano et al. (2006): |delta| below 0.147, 0.33
+    /// and 0.474.
     pub effect: &'static str,
-    /// Mann-Whitney: probability, by chance, of a difference as clear in either direction.
+    /// Mann-Whitney p-value, two-sided.
     pub p: f64,
 }
 
-/// Compares `b` with `a`; the order within them says nothing.
+/// Compares `b` with `a`, regardless of the order of their values.
 ///
-/// Time and memory are those of all pairs: meant for hundreds of runs, not for single queries.
+/// Time and memory are proportional to the number of pairs: suitable for hundreds of runs, not for single queries.
 ///
 /// `None` for fewer than three values on a side, or if one is not finite.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Change> {
@@ -71,7 +70,7 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Change> {
     })
 }
 
-/// All differences b - a in rising order, with the places of the two.
+/// Returns all differences b - a in ascending order, with the indices of both values.
 fn differences(a: &[f64], b: &[f64]) -> Vec<(f64, usize, usize)> {
     let of_b = |(j, b): (usize, &f64)| {
         let b = *b;
@@ -82,7 +81,7 @@ fn differences(a: &[f64], b: &[f64]) -> Vec<(f64, usize, usize)> {
     pairs
 }
 
-/// The interval of the shift: both sides are drawn from themselves.
+/// Returns the interval of the shift; both sides are resampled.
 fn shift_interval(pairs: &[(f64, usize, usize)], of_a: usize, of_b: usize) -> (f64, f64) {
     let (mut counts_a, mut counts_b) = (vec![0; of_a], vec![0; of_b]);
     bootstrap::interval(pairs.len(), |random| {
@@ -95,16 +94,16 @@ fn shift_interval(pairs: &[(f64, usize, usize)], of_a: usize, of_b: usize) -> (f
     })
 }
 
-/// What a Cliff's delta is called.
+/// Returns the name of the effect for this Cliff's delta.
 fn effect(cliffs_delta: f64) -> &'static str {
     let mut effects = EFFECTS.iter();
     let fitting = effects.find(|(bound, _)| cliffs_delta.abs() < *bound);
     fitting.map_or(LARGEST_EFFECT, |(_, name)| name)
 }
 
-/// The two-sided probability of `u`, the pairs in which `b` is larger and half of those that are
-/// equal (Mann and Whitney, 1947): exact for few values without ties, otherwise by the normal
-/// approximation, corrected for ties and continuity.
+/// Returns the two-sided p-value of `u`, the number of pairs in which `b` is larger plus half of the equal pairs (Mann
+/// and Whitney, 1947): exact for few values without ties, otherwise by the normal approximation, corrected for ties and
+/// continuity.
 fn mann_whitney(a: &[f64], b: &[f64], u: f64) -> f64 {
     let all = sorted(&[a, b].concat()).unwrap_or_default();
     let pairs = a.len() as f64 * b.len() as f64;
@@ -121,10 +120,10 @@ fn mann_whitney(a: &[f64], b: &[f64], u: f64) -> f64 {
     two_sided_p(distance / variance.sqrt())
 }
 
-/// Twice the share of all arrangements of `of_a` and `of_b` values whose U is at most `u`.
+/// Returns twice the fraction of all arrangements of `of_a` and `of_b` values whose U is at most `u`.
 fn exact_p(of_a: usize, of_b: usize, u: f64) -> f64 {
-    // ways[taken][sum]: how many sets of so many ranks have the sum, each rank lowered by the number
-    // of ranks of the set below it, so that the sum is U. Ranks are added one by one.
+    // ways[taken][sum]: number of sets of `taken` ranks with this sum, each rank reduced by the number of lower ranks
+    // in the set, so that the sum is U. The ranks are added one by one.
     let mut ways = vec![vec![0.0; of_a * of_b + 1]; of_a + 1];
     ways[0][0] = 1.0;
     for rank in 0..of_a + of_b {
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn permeability_constants_have_the_published_figures() {
+    fn permeability_constants_have_published_figures() {
         // Hollander and Wolfe, table 4.1: U = 35 of 50, one-sided p = 0.127, estimate 0.305.
         let at_term = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
         let early = [1.15, 0.88, 0.90, 0.74, 1.21];
@@ -176,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn probabilities_are_those_of_other_implementations() {
-        // SciPy's documentation of `mannwhitneyu`: U = 17 of 20, exactly one in nine.
+    fn probabilities_match_other_implementations() {
+        // SciPy's documentation of `mannwhitneyu`: U = 17 of 20, exactly 1/9.
         assert_p(
             &[20.0, 11.0, 17.0, 12.0],
             &[19.0, 22.0, 16.0, 29.0, 24.0],
@@ -194,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn the_approximation_takes_over_where_the_exact_count_ends() {
+    fn approximation_is_continuous_with_exact_count() {
         let a: Vec<f64> = (0..50).map(f64::from).collect();
         let b: Vec<f64> = (0..50).map(|i| f64::from(i) + 5.5).collect();
         let approximate = compare(&a, &b).unwrap().p;
-        // Of b, which is 5.5 higher, the i-th is above the first i + 6 of a, as far as there are.
+        // In b, which is 5.5 higher, value i is above the first i + 6 values of a, at most all.
         let above: u32 = (0..50).map(|i| (i + 6).min(50)).sum();
         let exact = exact_p(50, 50, f64::from(2500 - above));
         assert!(
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn separate_and_equal_runs() {
+    fn separate_runs_differ_and_equal_runs_do_not() {
         let slow = [1000.0, 1010.0, 1020.0, 1030.0];
         let found = compare(&slow, &slow.map(|rate| rate * 1.2)).unwrap();
         assert_eq!((found.median_a, found.median_b), (1015.0, 1218.0));
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn effects_change_their_names_at_the_thresholds() {
+    fn effect_names_change_at_thresholds() {
         let named = [0.146, 0.147, -0.329, 0.33, -0.473, 0.474, -1.0].map(effect);
         let expected = [
             "negligible",
@@ -246,7 +245,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn exchanging_the_sides_turns_the_signs(
+        fn exchanged_sides_invert_signs(
             a in prop::collection::vec(0..2000i32, 3..9),
             b in prop::collection::vec(0..2000i32, 3..9),
         ) {

@@ -1,26 +1,26 @@
-//! A straight line through measured points, and what it says beyond them.
+//! Fits a straight line to measured points, for extrapolation.
 
 use serde::Serialize;
 
 /// y = intercept + slope * x, by least squares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What it says at 0.
+    /// Value at 0.
     pub intercept: f64,
-    /// How much it rises for each unit of x.
+    /// Increase per unit of x.
     pub slope: f64,
-    /// Coefficient of determination; 1 for two points, through which it goes.
+    /// Coefficient of determination; 1 for two points.
     pub r_squared: f64,
 }
 
 impl Line {
-    /// What it says at `x`.
+    /// Returns the value at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.intercept + self.slope * x
     }
 }
 
-/// The line nearest to these points; `None` for fewer than two different x, and for what is not finite.
+/// Fits a line to these points; `None` for fewer than two different x, or if a number is not finite.
 pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_found_again_and_goes_on_beyond_its_points() {
+    fn line_is_recovered_and_extrapolated() {
         let points = [16.0, 64.0, 256.0].map(|x| (x, 3.0 + 0.5 * x));
         let found = line(&points).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_or_what_is_not_finite_has_no_line() {
+    fn single_x_or_non_finite_values_have_no_line() {
         assert_eq!(line(&[]), None);
         assert_eq!(line(&[(4.0, 1.0), (4.0, 2.0)]), None);
         assert_eq!(line(&[(1.0, 1.0), (2.0, f64::NAN)]), None);

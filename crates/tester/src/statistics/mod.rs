@@ -1,15 +1,15 @@
-//! The figures of repeated measurements: pure functions on numbers.
+//! Statistics of repeated measurements: pure functions on numbers.
 //!
 //! - [`quantile`]: median and percentiles;
 //! - [`summary`]: spread and flags of the runs of one point;
-//! - [`mod@agreement`]: whether runs agree, and between which rates;
+//! - [`mod@agreement`]: agreement of runs, and their range;
 //! - [`bootstrap`], [`trend`], [`compare`]: intervals, slopes and differences with their tests;
 //! - [`model`]: the papers' models of work, fitted to the cells;
-//! - [`mod@line`]: a straight line, and what it says beyond its points;
-//! - [`queue`]: whether a DUT stores requests to answer them in the timeout;
-//! - [`outstanding`]: how many queries it has under way at once.
+//! - [`mod@line`]: a straight line, for extrapolation;
+//! - [`queue`]: whether a DUT stores requests and answers them within the timeout;
+//! - [`outstanding`]: number of outstanding queries of a DUT.
 //!
-//! All of them answer `None` if a number is not finite: nothing is made from it.
+//! All of them return `None` if a number is not finite.
 
 pub mod agreement;
 pub mod bootstrap;

@@ -1,54 +1,53 @@
-//! The papers' models of the work for a query, and of its reply time.
+//! The papers' models of the work per query and of the reply time.
 //!
-//! By equations (4) and (5) of paper 000 the reply time falls in a straight line with a share, by (6) with both.
-//! Equations (7) and (8) of paper 000 both say that 1 / rate falls in a straight line with a share:
-//! of names that have an AAAA record, each of which saves the query for A and the synthesis, or of
-//! queries for cached names, each of which saves all that is asked upstream.
+//! By equations (4) and (5) of Lencse et al. 2017 the reply time decreases linearly with one share, by (6) with both.
+//! Equations (7) and (8) of Lencse et al. 2017 say that 1 / rate decreases linearly with a share. It is the share of
+//! names with an AAAA record, each of which saves the query for A and the synthesis, or the share of queries for cached
+//! names, each of which saves all upstream queries.
 
 use serde::Serialize;
 
-/// Fewer distinct shares cannot contradict a straight line.
+/// Minimum number of distinct shares: fewer cannot contradict a straight line.
 const SHARES_MIN: usize = 3;
 
-/// Whether a fit of so many parameters to so many cells can be judged: it takes three cells more. Cells
-/// without any law fit a straight line with an R² of 0.99 one time in twenty if there are three of them, and with
-/// 0.77 if there are five (the critical values of the correlation coefficient at 5 %).
+/// Returns whether a fit with this number of parameters to this number of cells can be judged: it needs three more
+/// cells than parameters. Random cells fit a straight line with an R² of 0.99 one time in twenty with three cells, and
+/// of 0.77 with five (the critical values of the correlation coefficient at 5 %).
 pub fn can_judge(cells: usize, parameters: usize) -> bool {
     cells >= parameters + CELLS_MORE
 }
 
-/// Cells beyond the parameters.
+/// Minimum number of cells in excess of the parameters.
 pub const CELLS_MORE: usize = 3;
 
-/// A total below this, relative to that of 1 / rate, is rounding: the rates are all equal.
+/// A total sum of squares below this, relative to that of 1 / rate, is rounding: all rates are equal.
 const ROUNDING: f64 = 1e-20;
 
-/// 1 / rate = full_s - share * saved_s, as near to the measured rates as can be.
+/// Fit of 1 / rate = full_s - share * saved_s to the measured rates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
-    /// Seconds of work for a query at share 0: TC + 2 TA + TS in the terms of the paper, divided by
-    /// its alpha or beta (as many queries as are worked on side by side).
+    /// Work per query at share 0, in seconds: TC + 2 TA + TS in the terms of the paper, divided by its alpha or beta
+    /// (the number of queries processed in parallel).
     pub full_s: f64,
-    /// Seconds that a query of the share saves: TA + TS in equation (7), 2 TA + TS in (8), divided
-    /// likewise. Negative if it costs more.
+    /// Work that a query of the share saves, in seconds: TA + TS in equation (7), 2 TA + TS in (8), divided likewise.
+    /// Negative if it costs more.
     pub saved_s: f64,
     /// Coefficient of determination of 1 / rate, weighted like the fit; 1 if all rates are equal.
     pub r_squared: f64,
-    /// What the model says, in queries per second, in the order of the cells.
+    /// Rates of the model, in queries per second, in the order of the cells.
     pub fitted: Vec<f64>,
-    /// Largest difference of a fitted and a measured rate, in per cent of the measured.
+    /// Largest difference of a fitted and a measured rate, in per cent of the measured rate.
     pub residual_pct_max: f64,
 }
 
 /// Fits the model to cells of share (0 to 1) and rate (queries per second).
 ///
-/// By least squares of 1 / rate, each weighted by the square of the rate: a residual then counts by
-/// what it is of its own cell, so that an error of 1 % is the same at 3,656 and at 32,050 queries per
-/// second. Rates scatter in proportion to themselves (tables 1 to 7 of paper 000), so that this is
-/// also the weighting by the inverse of the variance.
+/// Least squares of 1 / rate, each weighted by the square of the rate. A residual thus counts relative to its own cell:
+/// an error of 1 % is the same at 3,656 and at 32,050 queries per second. The scatter of rates is proportional to the
+/// rates (tables 1 to 7 of Lencse et al. 2017), so this is also the weighting by the inverse of the variance.
 ///
-/// `None` for fewer than three distinct shares, for a share out of 0 to 1, for a rate that is not
-/// finite and above 0, and if the best line has no work left at one of the cells.
+/// `None` for fewer than three distinct shares, a share outside 0 to 1, a rate that is not finite and above 0, or if
+/// the fitted work is not positive at one of the cells.
 pub fn fit(cells: &[(f64, f64)]) -> Option<Fit> {
     let valid = |&(share, rate): &(f64, f64)| {
         (0.0..=1.0).contains(&share) && rate.is_finite() && rate > 0.0
@@ -92,16 +91,16 @@ pub fn fit(cells: &[(f64, f64)]) -> Option<Fit> {
     })
 }
 
-/// time = `rest_s` + (1 - cached) * (`answer_s` + (1 - aaaa) * (`answer_s` + `synthesis_s`)), as near to the measured
-/// as can be: equation (6), in whose terms these are TQ + TC + TR, TA and TS. Of work, where TQ and TR are left out,
+/// Fit of time = `rest_s` + (1 - cached) * (`answer_s` + (1 - aaaa) * (`answer_s` + `synthesis_s`)) to the
+/// measurements: equation (6), in whose terms these are TQ + TC + TR, TA and TS. For work, TQ and TR are omitted and
 /// all are divided by alpha.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BothFit {
     /// Seconds that every query takes.
     pub rest_s: f64,
-    /// Seconds for an answer of the authority. Negative if the cells contradict the model.
+    /// Seconds for a response of the authority. Negative if the cells contradict the model.
     pub answer_s: f64,
-    /// Seconds for a synthesis. Negative likewise.
+    /// Seconds for a synthesis. Negative if the cells contradict the model.
     pub synthesis_s: f64,
     /// As in [`Fit`].
     pub r_squared: f64,
@@ -111,10 +110,10 @@ pub struct BothFit {
 
 /// Fits equation (6) to cells of AAAA share, cached share (0 to 1) and rate (queries per second), or 1 / reply time.
 ///
-/// By least squares of 1 / rate, weighted as in [`fit`].
+/// Least squares of 1 / rate, weighted as in [`fit`].
 ///
-/// `None` for fewer than four cells, for cells that leave one of the three times open, such as those of one share alone, for a
-/// share out of 0 to 1, for a rate that is not finite and above 0, and if the model has no time left at one of the
+/// `None` for fewer than four cells, cells that do not determine all three times, such as those of one share alone, a
+/// share outside 0 to 1, a rate that is not finite and above 0, or if the fitted time is not positive at one of the
 /// cells.
 pub fn fit_both(cells: &[(f64, f64, f64)]) -> Option<BothFit> {
     let share = |share: f64| (0.0..=1.0).contains(&share);
@@ -127,7 +126,7 @@ pub fn fit_both(cells: &[(f64, f64, f64)]) -> Option<BothFit> {
     let fastest = cells.iter().map(|cell| cell.2).fold(0.0, f64::max);
     let mut system = [[0.0; 4]; 3];
     for &(a, c, rate) in cells {
-        // Each cell says that its parts make 1 / rate; times the rate, that they make 1.
+        // For each cell the parts add up to 1 / rate; multiplied by the rate, to 1.
         let weighted = parts(a, c).map(|part| part * rate / fastest);
         for (row, left) in system.iter_mut().zip(weighted) {
             for (value, part) in row.iter_mut().zip(weighted) {
@@ -157,13 +156,13 @@ pub fn fit_both(cells: &[(f64, f64, f64)]) -> Option<BothFit> {
     })
 }
 
-/// Three cells cannot contradict three times.
+/// Minimum number of cells: three cannot contradict three times.
 const BOTH_CELLS_MIN: usize = 4;
 
-/// A pivot below this, relative to the largest value, leaves the times open.
+/// A pivot below this, relative to the largest value, means that the times are not determined.
 const PIVOT_MIN: f64 = 1e-9;
 
-/// Three equations in three unknowns, each row with its right side last; by elimination with the largest pivot.
+/// Solves three equations in three unknowns, each row with its right side last, by elimination with the largest pivot.
 fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
     let largest = rows
         .iter()
@@ -190,7 +189,7 @@ fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
     Some([0, 1, 2].map(|place| rows[place][3] / rows[place][place]))
 }
 
-/// How many different shares there are.
+/// Number of distinct shares.
 fn distinct_shares(cells: &[(f64, f64)]) -> usize {
     let mut shares: Vec<f64> = cells.iter().map(|cell| cell.0).collect();
     shares.sort_by(f64::total_cmp);
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_line_can_explain_has_no_fit() {
+    fn cells_without_valid_line_have_no_fit() {
         let cells = [(0.0, 100.0), (0.5, 150.0), (1.0, 300.0)];
         assert!(fit(&cells).is_some());
         assert_eq!(fit(&cells[..2]), None);
@@ -217,14 +216,14 @@ mod tests {
                 "{broken:?}"
             );
         }
-        // Many cells whose line is below no work at all where a single one is slow.
+        // Many cells whose line is below zero at a single slow one.
         let mut steep = [(0.1, 0.5), (0.2, 1.0)].repeat(100);
         steep.push((1.0, 0.01));
         assert_eq!(fit(&steep), None);
     }
 
     #[test]
-    fn equal_rates_save_nothing_and_are_explained() {
+    fn equal_rates_have_zero_saving_and_full_r_squared() {
         let found = fit(&[(0.0, 4000.0), (0.3, 4000.0), (1.0, 4000.0)]).unwrap();
         assert!(
             found.saved_s.abs() < 1e-15 && found.residual_pct_max < 1e-9,
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_one_pct_counts_alike_in_slow_and_fast_cells() {
+    fn relative_errors_weigh_equally_in_slow_and_fast_cells() {
         let exact = |share: f64| 1.0 / (1e-3 - share * 9e-4);
         let shares = [0.0, 0.25, 0.5, 0.75, 1.0];
         let spoilt = |spoilt: usize| {
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn both_shares_tell_the_three_times_apart_where_the_cells_do() {
+    fn cells_of_both_shares_determine_three_times() {
         let (rest_s, answer_s, synthesis_s) = (30e-6, 100e-6, 5e-6);
         let cell = |a: f64, c: f64| {
             let time = rest_s + (1.0 - c) * (answer_s + (1.0 - a) * (answer_s + synthesis_s));
@@ -263,14 +262,14 @@ mod tests {
             cell(0.75, 0.0),
             cell(1.0, 0.0),
         ];
-        assert_eq!(fit_both(&aaaa), None, "TC and TA are not told apart");
+        assert_eq!(fit_both(&aaaa), None, "TC and TA are not separable");
         let cached = [
             cell(0.0, 0.0),
             cell(0.0, 0.5),
             cell(0.0, 0.75),
             cell(0.0, 1.0),
         ];
-        assert_eq!(fit_both(&cached), None, "TA and TS are not told apart");
+        assert_eq!(fit_both(&cached), None, "TA and TS are not separable");
         let crossed = [aaaa[0], aaaa[1], cached[1], cached[3]];
         assert_eq!(fit_both(&crossed[..3]), None);
         let found = fit_both(&crossed).unwrap();
@@ -288,9 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_tables_6_and_7_has_a_negative_synthesis() {
-        // Both tables are of one BIND: an AAAA saves 104 us there and the cache 240 us, so that TA alone is
-        // 136 us and nothing is left for TS.
+    fn tables_6_and_7_have_negative_synthesis() {
+        // Both tables are from the same BIND: an AAAA saves 104 us and the cache 240 us. TA alone is therefore 136 us,
+        // and TS is negative.
         let table = |medians: [f64; 6], at: fn(f64) -> (f64, f64)| {
             let shares = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0].map(at).into_iter();
             let cells = shares.zip(medians);
@@ -311,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exact_rates_give_their_parameters_back(
+        fn exact_rates_recover_their_parameters(
             full_s in 1e-7..1e-2f64,
             saved in -3.0..0.99f64,
             shares in prop::collection::btree_set(0..=100u32, 3..12),

@@ -1,21 +1,20 @@
-//! The normal distribution, as far as the tests of [`super::trend`] and [`super::compare`] need it.
+//! The tail probability of the normal distribution, for the tests of [`super::trend`] and [`super::compare`].
 
 use std::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 
-/// Where the continued fraction takes over from the series: there both give at least 12 digits.
+/// Upper bound of the series; the continued fraction is used above it. Here both give at least 12 digits.
 const SERIES_MAX: f64 = 2.0;
 
-/// Terms of the series and depth of the continued fraction; twice of what 12 digits need at
-/// [`SERIES_MAX`], where both converge slowest.
+/// Terms of the series and depth of the continued fraction; twice what 12 digits need at [`SERIES_MAX`], where both
+/// converge slowest.
 const TERMS: u32 = 120;
 
-/// Probability that a standard normal variable is at least as far from 0 as `z`.
+/// Returns the probability that a standard normal variable is at least as far from 0 as `z`.
 pub(super) fn two_sided_p(z: f64) -> f64 {
     complementary_error(z.abs() / SQRT_2).clamp(0.0, 1.0)
 }
 
-/// erfc(x) for x >= 0: the series DLMF 7.6.2, which has no cancellation, or the continued fraction
-/// DLMF 7.9.1.
+/// Returns erfc(x) for x >= 0: the series DLMF 7.6.2, which has no cancellation, or the continued fraction DLMF 7.9.1.
 fn complementary_error(x: f64) -> f64 {
     let square = x * x;
     if x < SERIES_MAX {
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_the_normal_distribution_have_their_probabilities() {
+    fn normal_quantiles_have_their_probabilities() {
         // Quantiles of 95, 99 and 99.9 %, and the sigmas 1, 3 and 6.
         for (z, p) in [
             (0.0, 1.0),

@@ -1,11 +1,11 @@
-//! How many queries a DUT has under way at once, by Little's law: rate x time in the system (J. D. C. Little,
-//! "A proof for the queuing formula L = lambda W", 1961). Behind a slower authority each query is
-//! under way for longer, and a DUT with a limit answers fewer of them (Lencse et al. 2017, section 8.2).
+//! Number of outstanding queries of a DUT by Little's law: rate x time in the system (J. D. C. Little, "A proof for the
+//! queuing formula L = lambda W", 1961). With a slower authority each query is outstanding for longer, and a DUT with a
+//! limit answers fewer of them (Lencse et al. 2017, section 8.2).
 
-/// What was measured with one delay of the authority.
+/// Measurement with one delay of the authority.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AtDelay {
-    /// How long the authority holds each reply back, in seconds.
+    /// Delay of each reply of the authority, in seconds.
     pub delay_s: f64,
     /// Median rate, in queries per second.
     pub rate_qps: f64,
@@ -14,48 +14,46 @@ pub struct AtDelay {
 }
 
 impl AtDelay {
-    /// Queries that were under way at once.
+    /// Returns the number of outstanding queries.
     pub fn outstanding(self) -> f64 {
         self.rate_qps * self.time_s
     }
 }
 
-/// What several delays say together.
+/// Combined result of several delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outstanding {
-    /// How many delays a query waits for, one after the other: by how much the time in the system grows
-    /// for each second of delay. 2 for a DUT that asks for AAAA and then for A. Told by the delays that
-    /// show the limit, or by the two longest: with a short one, queries may wait for other reasons.
+    /// Number of delays in sequence that a query waits for: the increase of the time in the system per second of delay.
+    /// 2 for a DUT that queries AAAA and then A. Derived from the delays that show the limit, or from the two longest:
+    /// with a short delay, queries may wait for other reasons.
     pub in_sequence: f64,
-    /// The rest of the time in the system there, in seconds.
+    /// Remaining time in the system at these delays, in seconds.
     pub base_s: f64,
-    /// What the rates say of a limit.
+    /// Whether the rates show a limit.
     pub finding: Finding,
 }
 
-/// Whether there is a limit of outstanding queries.
+/// Whether the outstanding queries are limited.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Finding {
-    /// The rate falls with the delay so that this many are under way.
+    /// The rate decreases with the delay so that this number is outstanding.
     Limit(f64),
-    /// The rate does not fall, with up to this many under way.
+    /// The rate does not decrease, with up to this number outstanding.
     NoLimit(f64),
-    /// The rate falls, but not as by such a limit.
+    /// The rate decreases, but not as a limit would explain.
     Unclear,
 }
 
-/// A rate that is below this part of that with the shortest delay has fallen: one that scatters by less is
-/// usual, and the bias of a search is below a per cent.
+/// A rate below this fraction of that with the shortest delay has decreased: less scatter is usual, and the bias of a
+/// search is below 1 %.
 const FALLEN: f64 = 0.9;
 
-/// Products of rate and time that differ by less than this part agree: each factor scatters by some
-/// per cent.
+/// Products of rate and time that differ by less than this fraction agree: each factor scatters by some per cent.
 const AGREE: f64 = 0.1;
 
-/// Looks at rates by their delay, in rising order of it.
+/// Analyses rates by delay, in ascending order of the delay.
 ///
-/// `None` with fewer than two different delays, or if a number is not finite, or a rate or time is not
-/// above 0.
+/// `None` with fewer than two different delays, or if a number is not finite, or a rate or time is not above 0.
 pub fn outstanding(rows: &[AtDelay]) -> Option<Outstanding> {
     let (first, last) = (rows.first()?, rows.last()?);
     let positive = |number: f64| number.is_finite() && number > 0.0;
@@ -67,7 +65,7 @@ pub fn outstanding(rows: &[AtDelay]) -> Option<Outstanding> {
     let most = rows.iter().map(|row| row.outstanding()).fold(0.0, f64::max);
     let full = last.outstanding();
     let agrees = |row: &&AtDelay| (row.outstanding() - full).abs() <= AGREE * full;
-    // From the longest delay on, as far as they agree.
+    // From the longest delay on, while they agree.
     let agreeing: Vec<_> = rows.iter().rev().take_while(agrees).collect();
     let finding = if last.rate_qps >= FALLEN * first.rate_qps {
         Finding::NoLimit(most)
@@ -96,7 +94,8 @@ mod tests {
 
     use super::*;
 
-    /// A DUT that asks twice in sequence, takes 0.4 ms, can do `rate_qps`, and has room for `limit`.
+    /// A DUT with two upstream queries in sequence, 0.4 ms of its own, a maximum of `rate_qps` and a queue of `limit`
+    /// queries.
     fn measured(delays_ms: &[f64], rate_qps: f64, limit: f64) -> Vec<AtDelay> {
         let row = |delay_ms: &f64| {
             let delay_s = delay_ms / 1e3;
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_found_where_the_rate_falls_as_the_time_grows() {
+    fn limit_is_found_if_rate_falls_as_time_grows() {
         let rows = measured(&[0.0, 1.0, 2.0, 5.0, 10.0, 20.0], 100_000.0, 1000.0);
         let rates: Vec<_> = rows.iter().map(|row| row.rate_qps.round()).collect();
         assert_eq!(
@@ -130,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn queries_that_are_stored_behind_a_fast_authority_do_not_hide_the_limit() {
-        // Unbound 1.17.1 with one thread, which has room for 1024 queries, in trials of 1 s.
+    fn queued_queries_with_fast_authority_do_not_hide_limit() {
+        // Unbound 1.17.1 with one thread, limited to 1024 queries, in trials of 1 s.
         let rows = [
             (0.0, 16_200.0, 0.448),
             (0.02, 9_000.0, 0.0517),
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_seen_where_the_rate_stays() {
+    fn constant_rate_shows_no_limit() {
         let rows = measured(&[0.0, 10.0], 50_000.0, 1e9);
         let finding = outstanding(&rows).unwrap().finding;
         let most = 50_000.0 * 0.020_4;
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_falls_otherwise_tells_no_limit() {
+    fn rate_that_falls_otherwise_is_unclear() {
         let rows = [(0.0, 10_000.0), (0.001, 9_000.0), (0.01, 5_000.0)];
         let rows = rows.map(|(delay_s, rate_qps)| AtDelay {
             delay_s,
@@ -166,13 +165,13 @@ mod tests {
             time_s: delay_s + 0.001,
         });
         assert_eq!(outstanding(&rows).unwrap().finding, Finding::Unclear);
-        // One rate that has fallen does not tell of what.
+        // A single decreased rate does not show the reason.
         let one = measured(&[0.0, 20.0], 100_000.0, 1000.0);
         assert_eq!(outstanding(&one).unwrap().finding, Finding::Unclear);
     }
 
     #[test]
-    fn what_cannot_be_told_is_not() {
+    fn insufficient_or_invalid_rows_have_no_result() {
         assert_eq!(outstanding(&[]), None);
         let rows = measured(&[1.0], 1000.0, 10.0);
         assert_eq!(outstanding(&[rows[0], rows[0]]), None);
@@ -185,11 +184,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_limit_that_holds_at_two_delays_is_found_in_spite_of_scatter(
+        fn limit_at_two_delays_is_found_despite_scatter(
             limit in 10.0..100_000.0_f64,
             scatter in prop::collection::vec(-0.02..0.02_f64, 4),
         ) {
-            // With 20 and 40 ms both rates are beyond the limit, with 1 us and 2 us both are not.
+            // With 20 and 40 ms both rates are limited, with 1 us and 2 us neither is.
             let rate_qps = limit / 0.01;
             let mut rows = measured(&[0.001, 0.002, 20.0, 40.0], rate_qps, limit);
             for (row, off) in rows.iter_mut().zip(scatter) {

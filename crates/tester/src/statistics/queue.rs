@@ -1,41 +1,42 @@
-//! Whether a DUT stores requests and works them off until their timeout (paper 000, sections 6.6 to
+//! Detects whether a DUT stores requests and answers them within their timeout (Lencse et al. 2017, sections 6.6 to
 //! 6.9).
 
 use serde::Serialize;
 
 use super::summary::{calculated_rate, dispersion_pct};
 
-/// The calculated rates agree if they disperse by less than this part of what they would disperse by
-/// if the DUT stored nothing: it stores requests. Then its medians would all be the same, and dividing them by
-/// 1 + timeout / duration would bring in the whole dispersion of one over that factor; if it stores
-/// whatever it can, nothing of it is left. Of tables 1 to 5 of paper 000 mtd64-ng leaves at most
-/// 0.07 of it, TOTD 0.60 and BIND 0.86. A quarter says that a DUT uses three quarters of its
-/// timeouts, and leaves room for the scatter of medians.
+/// Maximum ratio of the dispersion of agreeing calculated rates to their expected dispersion for a DUT that stores
+/// nothing. Below it the DUT stores requests.
+///
+/// The medians of a DUT that stores nothing are equal, so dividing them by 1 + timeout / duration adds the full
+/// dispersion of the reciprocal of that factor; for a DUT with an unlimited queue nothing of it remains. In tables 1 to
+/// 5 of Lencse et al. 2017 the ratio is at most 0.07 for mtd64-ng, 0.60 for TOTD and 0.86 for BIND. A quarter means
+/// that a DUT uses three quarters of its timeouts, and allows for the scatter of medians.
 const PART_MAX: f64 = 0.25;
 
-/// The medians agree if they disperse by less than this part of what they would disperse by if the DUT
-/// stored whatever it can. Of the tables above BIND has 0.14 of it and TOTD 0.40, of which the paper
-/// says that they do not store; mtd64-ng has 0.98 and more. Half says that a DUT uses less than half of its timeouts.
+/// Maximum ratio of the dispersion of agreeing medians to their expected dispersion for a DUT with an unlimited queue.
+/// In the tables above it is 0.14 for BIND and 0.40 for TOTD, which do not store requests according to the paper, and
+/// at least 0.98 for mtd64-ng. Half means that a DUT uses less than half of its timeouts.
 ///
-/// A DUT that is neither is undecided: it stores a part, or its medians differ for another reason than
-/// duration and timeout. Medians that scatter by more than all that storing could explain agree with nothing.
+/// Any other DUT is undecided: it stores a part, or its medians differ for another reason than duration and timeout.
+/// Medians that scatter more than a queue could explain agree with neither.
 const MEDIANS_PART_MAX: f64 = 0.5;
 
-/// A dispersion below, in per cent, is rounding: the ratios of timeout and duration are all equal.
+/// A dispersion below this, in per cent, is rounding: all ratios of timeout and duration are equal.
 const ROUNDING: f64 = 1e-9;
 
-/// What several durations and timeouts say together.
+/// Combined result of several durations and timeouts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QueueCheck {
-    /// median / (1 + timeout / duration) of each row, in queries per second and in their order
-    /// (paper 000, equation 1).
+    /// median / (1 + timeout / duration) of each row, in queries per second, in row order (Lencse et al. 2017, equation
+    /// 1).
     pub calculated: Vec<f64>,
     /// (max - min) / median of the medians, in per cent.
     pub median_dispersion_pct: f64,
-    /// The same of the calculated rates.
+    /// (max - min) / median of the calculated rates, in per cent.
     pub calculated_dispersion_pct: f64,
-    /// Whether the DUT stores requests. If so, the calculated rates agree, and it can sustain these only; if
-    /// not, the medians agree, and it can sustain these. `None` if neither do: undecided.
+    /// Whether the DUT stores requests. If so, the calculated rates agree and are its sustainable rates; if not, the
+    /// medians agree and are. `None` if neither agree: undecided.
     pub stores_requests: Option<bool>,
 }
 
@@ -50,7 +51,7 @@ pub fn check(rows: &[(f64, f64, f64)]) -> Option<QueueCheck> {
     {
         return None;
     }
-    // What DUTs would show that answer one query per second, whatever the timeout or as much longer.
+    // Medians of a DUT with an unlimited queue, and calculated rates of one without a queue, at one query per second.
     let stored: Vec<f64> = rows.iter().map(|row| 1.0 + row.1 / row.0).collect();
     let stored_pct = dispersion_pct(&stored);
     let unstored: Vec<f64> = rows
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_is_far_from_what_the_papers_measured() {
+    fn threshold_of_a_quarter_is_far_from_ratios_of_papers() {
         let part = |rows: &[(f64, f64, f64)]| {
             let unstored: Vec<_> = rows.iter().map(|row| (row.0, row.1, 1000.0)).collect();
             check(rows).unwrap().calculated_dispersion_pct
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_that_scatter_or_are_half_way_are_undecided() {
+    fn scattered_or_intermediate_medians_are_undecided() {
         let rows = |medians: [f64; 3]| {
             let durations_s = [5.0, 10.0, 60.0].into_iter();
             durations_s.zip(medians).map(|(s, median)| (s, 1.0, median))
@@ -120,7 +121,7 @@ mod tests {
         let scattered = stored([1000.0, 2290.0, 1010.0]);
         assert!(scattered.median_dispersion_pct > 127.0, "{scattered:?}");
         assert_eq!(scattered.stores_requests, None);
-        // It uses up so much of its timeouts: 1.2, 1.1 and 1.017 times the rate would be all.
+        // The DUT uses this fraction of its timeouts; all of it would be 1.2, 1.1 and 1.017 times the rate.
         let using = |part: f64| {
             let medians = [5.0, 10.0, 60.0].map(|s| 1000.0 * (1.0 + part / s));
             stored(medians).stores_requests
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn one_ratio_of_timeout_and_duration_decides_nothing() {
+    fn single_ratio_of_timeout_and_duration_has_no_result() {
         assert_eq!(check(&[]), None);
         assert_eq!(check(&[(60.0, 1.0, 3000.0), (30.0, 0.5, 3100.0)]), None);
         assert_eq!(check(&[(60.0, 1.0, 3000.0), (30.0, 1.0, 0.0)]), None);
@@ -140,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_full_queue_is_seen_and_a_missing_one_is_not(
+        fn full_queue_is_detected_and_missing_queue_is_not(
             sustainable in 100.0..1e6f64,
             timeout_s in 0.1..5.0f64,
             durations_s in prop::collection::btree_set(1..120u32, 2..6),

@@ -1,4 +1,4 @@
-//! What the runs of one point add up to (RFC 8219 section 9.2 and paper 000, section 6.6).
+//! Summarises the runs of one point (RFC 8219 section 9.2 and Lencse et al. 2017, section 6.6).
 
 use serde::Serialize;
 
@@ -6,98 +6,94 @@ use super::agreement::INTERVAL_RUNS_MIN;
 use super::quantile::{median, median_of_sorted, percentile_of_sorted, sorted};
 use super::{bootstrap, trend};
 
-/// 99.9 % of a normal distribution lie within so many standard deviations of its mean. The margins
-/// of tables 1 to 5 of paper 000 follow from it, and not from Student's t.
+/// Number of standard deviations from the mean that contain 99.9 % of a normal distribution. The margins of tables 1 to
+/// 5 of Lencse et al. 2017 use it, not Student's t.
 const QUANTILE_999: f64 = 3.290_526_731_491_896;
 
-/// Makes the median absolute deviation of a normal distribution its standard deviation: one over
-/// the quantile of 75 %, as rounded in tables 1 to 5 of paper 000.
+/// Scales the median absolute deviation of a normal distribution to its standard deviation: the reciprocal of the 75 %
+/// quantile, as rounded in tables 1 to 5 of Lencse et al. 2017.
 const MAD_SCALE: f64 = 1.4826;
 
-/// Mean and median further apart are called skewed, in per cent of the median. Paper 002, section
-/// 4.3, asks for "a significant difference": those of tables 1 to 5 of paper 000, which it calls
-/// stable or acceptable, are all below 0.5 %, and that of table 2 of paper 002 with its run 22 %
-/// below the median is 2.6 %.
+/// A larger distance of mean and median, in per cent of the median, counts as skewed. Lencse and Bakai 2017, section
+/// 4.3, require "a significant difference". In tables 1 to 5 of Lencse et al. 2017, which the authors call stable or
+/// acceptable, it is below 0.5 %; in table 2 of Lencse and Bakai 2017, with a run 22 % below the median, it is 2.6 %.
 const SKEW_PCT: f64 = 1.0;
 
-/// Standard deviations above are called scattered, in per cent of the mean (paper 002, section
-/// 4.3).
+/// A larger standard deviation, in per cent of the mean, counts as scattered (Lencse and Bakai 2017, section 4.3).
 const SCATTER_PCT: f64 = 10.0;
 
-/// A drift has to be less likely by chance. Every point of a campaign is tested: where nothing
-/// drifts, the usual 0.05 would flag one or two of the 31 cells of RFC 8219, this one in every third
-/// campaign.
+/// Maximum p-value of a drift. Every point of a campaign is tested: without any drift, the usual 0.05 would flag one or
+/// two of the 31 cells of RFC 8219, this one in every third campaign.
 const DRIFT_P: f64 = 0.01;
 
-/// A drift has to be larger, in per cent of the median: what a test of 60 s with a timeout of 1 s
-/// can be wrong by anyway (paper 000, equation 2).
+/// Minimum size of a drift, in per cent of the median: the error of a test of 60 s with a timeout of 1 s (Lencse et al.
+/// 2017, equation 2).
 const DRIFT_PCT: f64 = 2.0;
 
-/// Runs that RFC 8219 section 9.2 asks for.
+/// Number of runs that RFC 8219 section 9.2 requires.
 const RUNS: usize = 20;
 
-/// The figures of the rates that the runs found, all in queries per second unless the name says
-/// otherwise.
+/// Statistics of the rates of the runs, in queries per second unless the name says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
     /// Mean.
     pub average: f64,
-    /// Median: the headline (RFC 8219 section 9.2).
+    /// Median: the main result (RFC 8219 section 9.2).
     pub median: f64,
     /// 1st percentile by the empirical distribution function (RFC 2330 section 11.3).
     pub p1: f64,
-    /// 99th percentile, likewise.
+    /// 99th percentile by the same function.
     pub p99: f64,
     /// Sample standard deviation (n - 1); 0 for a single run.
     pub standard_deviation: f64,
-    /// Margin of error at 99.9 %: 3.2905 SD / sqrt n (tables 1 to 5 of paper 000).
+    /// Margin of error at 99.9 %: 3.2905 SD / sqrt n (tables 1 to 5 of Lencse et al. 2017).
     pub margin_of_error_999: f64,
     /// Median absolute deviation times 1.4826 (ibid.).
     pub median_absolute_deviation: f64,
-    /// (max - min) / median, in per cent (paper 001, equation 3).
+    /// (max - min) / median, in per cent (Lencse and Pivoda 2018, equation 3).
     pub dispersion_pct: f64,
-    /// median / (1 + timeout / duration): what a DUT that stores requests can sustain (paper 000,
+    /// median / (1 + timeout / duration): the sustainable rate of a DUT that stores requests (Lencse et al. 2017,
     /// equation 1).
     pub calculated: f64,
     /// 95 % percentile bootstrap interval of the median; `None` for fewer than
     /// [`INTERVAL_RUNS_MIN`] runs.
     pub median_interval: Option<(f64, f64)>,
-    /// What a reader has to be warned of, in plain words.
+    /// Warnings for the reader.
     pub flags: Vec<Flag>,
 }
 
-/// What makes a summary doubtful.
+/// Reason to doubt a summary.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "flag")]
 pub enum Flag {
-    /// The mean is far from the median: the distribution is skewed (paper 002, section 4.3).
+    /// The mean is far from the median: the distribution is skewed (Lencse and Bakai 2017, section 4.3).
     Skewed {
         /// (mean - median) / median.
         by_pct: f64,
     },
-    /// The standard deviation is above 10 % of the mean (paper 002, section 4.3).
+    /// The standard deviation is above 10 % of the mean (Lencse and Bakai 2017, section 4.3).
     Scattered {
         /// Standard deviation in per cent of the mean.
         standard_deviation_pct: f64,
     },
-    /// The runs rise or fall with their number.
+    /// The runs rise or fall with time.
     Drift {
         /// Change from the first to the last run along the fitted slope, in per cent of the median.
         by_pct: f64,
-        /// Probability of such a trend by chance.
+        /// p-value of the trend.
         p: f64,
     },
-    /// Fewer runs than the 20 that RFC 8219 section 9.2 asks for.
+    /// Fewer runs than the 20 that RFC 8219 section 9.2 requires.
     FewRuns {
-        /// How many there are.
+        /// Number of runs.
         runs: usize,
     },
 }
 
-/// The figures of `rates`, in queries per second and in the order of the runs, found by trials of
-/// `duration_s` with `timeout_s`, both above 0.
+/// Summarises `rates`, in queries per second in the order of the runs, from trials of `duration_s` with `timeout_s`,
+/// both above 0.
 ///
 /// `None` if there are no rates, or one of them is not finite.
 pub fn summarise(rates: &[f64], duration_s: f64, timeout_s: f64) -> Option<Summary> {
@@ -123,7 +119,7 @@ pub fn summarise(rates: &[f64], duration_s: f64, timeout_s: f64) -> Option<Summa
     })
 }
 
-/// What a reader has to be warned of.
+/// Returns the warnings for the reader.
 fn flags(rates: &[f64], average: f64, median: f64, standard_deviation: f64) -> Vec<Flag> {
     let mut flags = Vec::new();
     let by_pct = share_pct(average - median, median);
@@ -152,20 +148,19 @@ fn flags(rates: &[f64], average: f64, median: f64, standard_deviation: f64) -> V
     flags
 }
 
-/// median / (1 + timeout / duration), in the unit of `median`: the rate that a DUT can sustain which
-/// stores requests and answers them when their timeout is nearly over (paper 000, equation 1).
-/// `duration_s` is above 0.
+/// Returns median / (1 + timeout / duration), in the unit of `median`: the sustainable rate of a DUT that stores
+/// requests and answers them shortly before their timeout (Lencse et al. 2017, equation 1). `duration_s` is above 0.
 pub fn calculated_rate(median: f64, duration_s: f64, timeout_s: f64) -> f64 {
     median / (1.0 + timeout_s / duration_s)
 }
 
-/// By how much `rate` is below `reference`, in per cent of `reference`; negative if it is above
-/// (RFC 8219 section 10.2.1, the formula for "higher is better"). `reference` is above 0.
+/// Returns by how much `rate` is below `reference`, in per cent of `reference`; negative if it is above (RFC 8219
+/// section 10.2.1, the formula for "higher is better"). `reference` is above 0.
 pub fn degradation_pct(reference: f64, rate: f64) -> f64 {
     share_pct(reference - rate, reference)
 }
 
-/// (max - min) / median, in per cent (paper 001, equation 3); 0 if there are no values or all are
+/// Returns (max - min) / median, in per cent (Lencse and Pivoda 2018, equation 3); 0 if there are no values or all are
 /// equal.
 pub fn dispersion_pct(values: &[f64]) -> f64 {
     let sorted = sorted(values).unwrap_or_default();
@@ -174,7 +169,7 @@ pub fn dispersion_pct(values: &[f64]) -> f64 {
     share_pct(range, median_of_sorted(&sorted).unwrap_or_default())
 }
 
-/// `part` in per cent of `whole`; nothing of nothing is 0.
+/// Returns `part` in per cent of `whole`; 0 if both are 0.
 fn share_pct(part: f64, whole: f64) -> f64 {
     if part == 0.0 {
         0.0
@@ -183,7 +178,7 @@ fn share_pct(part: f64, whole: f64) -> f64 {
     }
 }
 
-/// Of a sample (n - 1); 0 for a single value.
+/// Returns the sample standard deviation (n - 1); 0 for a single value.
 fn standard_deviation(values: &[f64], average: f64) -> f64 {
     if values.len() < 2 {
         return 0.0;
@@ -200,14 +195,14 @@ mod tests {
     use crate::statistics::quantile::percentile;
 
     #[test]
-    fn degradation_is_positive_where_the_rate_is_lower() {
+    fn lower_rate_has_positive_degradation() {
         assert_eq!(degradation_pct(200.0, 150.0), 25.0);
         assert_eq!(degradation_pct(200.0, 250.0), -25.0);
         assert_eq!(degradation_pct(0.0, 0.0), 0.0);
     }
 
     #[test]
-    fn a_single_run_and_no_run() {
+    fn single_run_has_zero_spread_and_no_run_has_no_summary() {
         let one = summarise(&[500.0], 60.0, 1.0).unwrap();
         assert_eq!(
             (one.median, one.p1, one.p99, one.average),
@@ -229,13 +224,13 @@ mod tests {
             .map(|run| 1000.0 + f64::from(run * 7 % 20))
             .collect();
         assert_eq!(summarise(&rates, 60.0, 1.0).unwrap().flags, []);
-        // A certain trend that is too small to matter: 1.9 per mille.
+        // A significant trend that is too small: 1.9 per mille.
         let small: Vec<f64> = (0..20).map(|run| 10_000.0 + f64::from(run)).collect();
         assert_eq!(summarise(&small, 60.0, 1.0).unwrap().flags, []);
     }
 
     #[test]
-    fn each_flag_is_raised_by_what_it_names() {
+    fn each_flag_is_raised_by_its_condition() {
         let drifting: Vec<f64> = (0..20).map(|run| 1000.0 - 2.0 * f64::from(run)).collect();
         let flags = summarise(&drifting, 60.0, 1.0).unwrap().flags;
         let [Flag::Drift { by_pct, p }] = flags[..] else {
@@ -269,7 +264,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn figures_keep_their_order(rates in prop::collection::vec(1.0..1e7f64, 1..60)) {
+        fn summary_figures_are_ordered(rates in prop::collection::vec(1.0..1e7f64, 1..60)) {
             let found = summarise(&rates, 60.0, 1.0).unwrap();
             prop_assert!(rates.contains(&found.p1) && rates.contains(&found.p99));
             prop_assert!(found.p1 <= found.median && found.median <= found.p99);
@@ -282,7 +277,7 @@ mod tests {
         }
 
         #[test]
-        fn a_percentile_is_a_value_and_rises(
+        fn percentiles_are_values_and_ascend(
             values in prop::collection::vec(-1e9..1e9f64, 1..300),
             percents in (0.0..=100.0f64, 0.0..=100.0f64),
         ) {

@@ -4,8 +4,8 @@ use super::model;
 use super::queue;
 use super::summary::{Flag, calculated_rate, dispersion_pct, summarise};
 
-/// A column of tables 1 to 5 of paper 000, as printed, and twenty runs that have all its figures:
-/// the paper does not print its own.
+/// A column of tables 1 to 5 of Lencse et al. 2017, as printed, with twenty runs that have all its figures: the paper
+/// does not print the runs.
 struct Column {
     table: u32,
     duration_s: f64,
@@ -21,8 +21,8 @@ struct Column {
     runs: [u32; 20],
 }
 
-/// Table 2 prints a deviation of 2.19 at 10 s. No twenty whole numbers with its average of 3025.7
-/// have it, but 2.18 fits, and so does the printed margin of error.
+/// Table 2 prints a standard deviation of 2.19 at 10 s. No twenty whole numbers with its average of 3025.7 have it, but
+/// 2.18 fits, and so does the printed margin of error.
 const COLUMNS: [Column; 20] = [
     Column {
         table: 1,
@@ -366,7 +366,7 @@ const COLUMNS: [Column; 20] = [
     },
 ];
 
-/// The columns of one table.
+/// Returns the columns of one table.
 fn table(number: u32) -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(move |column| column.table == number)
 }
@@ -382,7 +382,7 @@ fn assert_printed(found: f64, printed: f64, tolerance: f64, column: &Column, wha
 }
 
 #[test]
-fn summaries_have_the_figures_of_the_tables() {
+fn summaries_match_tables() {
     for column in &COLUMNS {
         let rates = column.runs.map(f64::from);
         let found = summarise(&rates, column.duration_s, column.timeout_s).unwrap();
@@ -414,7 +414,7 @@ fn summaries_have_the_figures_of_the_tables() {
             "median absolute deviation",
         );
         near(found.calculated, column.calculated, 0.05, "calculated rate");
-        // None of them is skewed, scattered or drifting: the paper calls them acceptably stable.
+        // None is skewed, scattered or drifting: the paper calls them acceptably stable.
         assert_eq!(
             found.flags,
             [],
@@ -426,7 +426,7 @@ fn summaries_have_the_figures_of_the_tables() {
 }
 
 #[test]
-fn printed_columns_follow_from_printed_columns() {
+fn printed_columns_are_consistent() {
     for column in &COLUMNS {
         let calculated = calculated_rate(column.median, column.duration_s, column.timeout_s);
         assert_printed(
@@ -436,7 +436,7 @@ fn printed_columns_follow_from_printed_columns() {
             column,
             "calculated rate",
         );
-        // Student's t would give 3.883 instead of the normal 3.2905, and miss all of them.
+        // Student's t would give 3.883 instead of the normal 3.2905, and match none of them.
         let margin = 3.2905 * column.standard_deviation / 20f64.sqrt();
         assert_printed(
             margin,
@@ -445,7 +445,7 @@ fn printed_columns_follow_from_printed_columns() {
             column,
             "margin of error",
         );
-        // Medians of whole numbers deviate by halves.
+        // Deviations from a median of whole numbers are multiples of one half.
         let halves = column.median_absolute_deviation / 1.4826 * 2.0;
         assert_printed(
             halves,
@@ -458,7 +458,7 @@ fn printed_columns_follow_from_printed_columns() {
 }
 
 #[test]
-fn dispersions_are_those_of_paper_001() {
+fn dispersions_match_paper_001() {
     for (median, min, max, printed) in [
         (54_057.0, 51_199.0, 54_785.0, 6.63),
         (54_853.0, 54_223.0, 55_459.0, 2.25),
@@ -512,7 +512,7 @@ fn mtd64_ng_stores_requests_and_bind_and_totd_do_not() {
     }
 }
 
-/// Fits the medians of a table of paper 000 at the shares 0, 20 ... 100 %.
+/// Fits the medians of a table of Lencse et al. 2017 at the shares 0, 20 ... 100 %.
 fn fit(medians: [u32; 6]) -> model::Fit {
     let shares = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
     let cells: Vec<_> = shares.into_iter().zip(medians.map(f64::from)).collect();
@@ -520,7 +520,7 @@ fn fit(medians: [u32; 6]) -> model::Fit {
 }
 
 #[test]
-fn the_work_of_table_6_falls_with_the_share_of_aaaa_records() {
+fn work_of_table_6_falls_with_share_of_aaaa_records() {
     let found = fit([3682, 3980, 4338, 4771, 5291, 5976]);
     assert!((found.full_s * 1e6 - 272.076_863).abs() < 1e-6, "{found:?}");
     assert!(
@@ -534,7 +534,7 @@ fn the_work_of_table_6_falls_with_the_share_of_aaaa_records() {
 }
 
 #[test]
-fn the_work_of_table_7_falls_with_the_share_of_cached_names() {
+fn work_of_table_7_falls_with_share_of_cached_names() {
     let found = fit([3656, 4466, 5684, 7782, 13_157, 32_050]);
     assert!((found.full_s * 1e6 - 271.103_122).abs() < 1e-6, "{found:?}");
     assert!(
@@ -551,7 +551,7 @@ fn the_work_of_table_7_falls_with_the_share_of_cached_names() {
 }
 
 #[test]
-fn the_example_of_paper_000_doubles_between_80_and_100_pct() {
+fn example_of_paper_000_doubles_between_80_and_100_pct() {
     // TC = 0.2 (2 TA + TS), the choice of section 7.4.
     let rate = |share: f64| 1000.0 / (0.2 + (1.0 - share));
     let cells = [0.0, 0.5, 0.8, 1.0].map(|share| (share, rate(share)));
@@ -560,9 +560,9 @@ fn the_example_of_paper_000_doubles_between_80_and_100_pct() {
 }
 
 #[test]
-fn the_distribution_of_paper_002_with_an_outlier_is_called_skewed() {
-    // Table 2, one thread: median 3132, average 3050, minimum 2431, maximum 3141. The paper does not
-    // print its runs; these have all four.
+fn distribution_of_paper_002_with_outlier_is_skewed() {
+    // Table 2, one thread: median 3132, average 3050, minimum 2431, maximum 3141. The paper does not print its runs;
+    // these match all four.
     let mut rates = vec![3132.0; 20];
     rates[..4].copy_from_slice(&[2431.0, 2650.0, 2850.0, 2948.0]);
     rates[4] = 3141.0;

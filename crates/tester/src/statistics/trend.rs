@@ -1,4 +1,4 @@
-//! Whether a figure rises or falls.
+//! Detects whether a figure rises or falls.
 
 use serde::Serialize;
 
@@ -6,25 +6,25 @@ use super::normal::two_sided_p;
 use super::quantile::median;
 use super::quantile::{sorted, ties};
 
-/// Fewer points can never show a trend: even four in order have a probability of 8 %.
+/// Minimum number of points of a trend: even four in order have a probability of 8 %.
 const POINTS_MIN: usize = 4;
 
-/// A line through points, and whether it is more than chance.
+/// A line through points, and its significance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
-    /// Theil-Sen: the median of the slopes between all pairs of points, in the units of the points.
-    /// Outliers do not move it.
+    /// Theil-Sen estimate: the median of the slopes between all pairs of points, in the units of the points. Robust
+    /// against outliers.
     pub slope: f64,
-    /// Mann-Kendall: probability, by chance, of an order as clear in either direction.
+    /// Mann-Kendall p-value, two-sided.
     pub p: f64,
 }
 
-/// Slope and test of `points`, pairs of abscissa and figure in any order.
+/// Returns slope and test of `points`, pairs of abscissa and figure in any order.
 ///
-/// The test is Kendall's with the normal approximation, corrected for continuity and for ties among
-/// abscissas as well as figures (Kendall, "Rank correlation methods", chapter 4). For few points
-/// it errs on the safe side where the probability is small: six in order get 0.0085, and not
-/// 0.0028. It takes time and memory for all pairs: some thousands of points are fine.
+/// The test is Kendall's with the normal approximation, corrected for continuity and for ties of abscissas and figures
+/// (Kendall, "Rank correlation methods", chapter 4). For few points it is conservative at small probabilities: six in
+/// order get 0.0085 instead of 0.0028. Time and memory are proportional to the number of pairs: some thousands of
+/// points are fine.
 ///
 /// `None` for fewer than four points, for points at one abscissa, or if a number is not finite.
 pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
@@ -60,8 +60,7 @@ pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     })
 }
 
-/// The variance of Kendall's score if there is no trend (ibid., equation 4.4), from the values in
-/// rising order.
+/// Returns the variance of Kendall's score without a trend (ibid., equation 4.4), from the values in ascending order.
 fn variance_of_score(abscissas: &[f64], figures: &[f64]) -> f64 {
     let n = abscissas.len() as f64;
     let sum = |values: &[f64], of: fn(f64) -> f64| ties(values).map(of).sum::<f64>();
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_by_hand_has_its_statistics() {
+    fn worked_example_has_published_statistics() {
         // J. Little, College of the Holy Cross, "A Mann-Kendall example (by hand)": S = 54, one pair
         // of equal values, Z = 2.9058.
         let figures = [
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn canned_tuna_has_no_trend() {
-        // Hollander and Wolfe, example 8.1: 26 of 36 pairs agree, so S = 16; exactly p = 0.119.
+        // Hollander and Wolfe, example 8.1: 26 of 36 pairs agree, so S = 16; exact p = 0.119.
         let points = [
             (44.4, 2.6),
             (45.9, 3.1),
@@ -124,7 +123,7 @@ mod tests {
 
     #[test]
     fn ties_on_both_sides_lower_the_variance() {
-        // S = 21; the variance as SciPy's `kendalltau` has it, the correction for continuity added.
+        // S = 21; the variance is that of SciPy's `kendalltau`, with the correction for continuity.
         let points = [
             (1.0, 1.0),
             (1.0, 2.0),
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_are_judged_with_care() {
+    fn few_points_have_conservative_p() {
         assert_eq!(trend(&series(&[1.0, 2.0, 3.0])), None);
         let found = trend(&series(&[1.0, 2.0, 3.0, 4.0])).unwrap();
         assert!((found.p - 0.0894).abs() < 1e-4, "{found:?}");
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_slope_has_no_trend() {
+    fn points_without_slope_have_no_trend() {
         assert_eq!(
             trend(&[(1.0, 5.0), (1.0, 6.0), (1.0, 7.0), (1.0, 8.0)]),
             None
@@ -163,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_points_says_nothing_and_down_is_the_mirror_of_up(
+        fn order_of_points_is_irrelevant_and_down_mirrors_up(
             points in prop::collection::vec((0..50i32, -20..20i32), 4..40),
         ) {
             let points: Vec<(f64, f64)> =

@@ -1,5 +1,4 @@
-//! The kind of network and of clock that trials run over, and the one place where the Tester opens
-//! its links.
+//! The kinds of link and clock of trials, and the only place where the Tester opens links.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,16 +11,16 @@ use dns64_transport::{Backend, Counters, Datagram, Departure, Link, LinkError, O
 
 use super::{AuthDns, Measurer, TrialError};
 
-/// The implementation of [`Link`] that was chosen; each call asks once which it is, for as many datagrams as it moves.
+/// The selected implementation of [`Link`]. Each call dispatches once, for as many datagrams as it moves.
 pub(crate) enum AnyLink {
     Udp(Box<UdpLink>),
     Xdp(Box<XdpLink>),
 }
 
-/// The clock that its arrival times are on.
+/// Clock of its arrival times.
 pub(super) type BackendClock = MonotonicClock;
 
-/// Links of `ports` ports each toward `server`, one for each thread of the Measurer.
+/// Opens links to `server` with `ports` ports each, one for each thread of the Measurer.
 pub(super) fn clients(
     measurer: &Measurer,
     server: SocketAddr,
@@ -53,7 +52,7 @@ pub(super) fn clients(
     Ok(links?)
 }
 
-/// A link of one port toward `server`, for single questions.
+/// Opens a link to `server` with one port, for single queries.
 pub(crate) fn client(
     backend: Backend,
     server: SocketAddr,
@@ -65,7 +64,7 @@ pub(crate) fn client(
     chosen(backend, (0, 1), udp, xdp)
 }
 
-/// Link number `worker` of those at which the authority listens.
+/// Opens listening link number `worker` of the authority.
 pub(super) fn server(authority: &AuthDns, worker: usize) -> Result<AnyLink, TrialError> {
     let workers = authority.workers.max(1);
     let (listen, shared) = (authority.listen, workers > 1);
@@ -77,7 +76,7 @@ pub(super) fn server(authority: &AuthDns, worker: usize) -> Result<AnyLink, Tria
     Ok(authority.host.enter(open)??)
 }
 
-/// Opens a link of the kind that is wanted, number `index` of `of`.
+/// Opens a link of the configured kind, number `index` of `of`.
 fn chosen(
     backend: Backend,
     (index, of): (usize, usize),
@@ -108,7 +107,7 @@ fn chosen(
     }
 }
 
-/// Has each kind of link do the same.
+/// Dispatches an expression to the kind of link.
 macro_rules! each {
     ($link:expr, $any:ident => $does:expr) => {
         match $link {

@@ -1,49 +1,49 @@
-//! Why a role did not get its core, as far as the kernel's counters tell.
+//! Reasons why a role did not get its core, from the kernel's counters.
 
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::topology::Role;
 
-/// What kept a role from its core.
+/// Reason why a role did not get its core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// A CPU quota was used up.
     Throttled {
-        /// For how long.
+        /// Time throttled.
         throttled_ns: Nanos,
-        /// In how long a trial.
+        /// Length of the trial.
         of_ns: Nanos,
     },
     /// The hypervisor ran another guest.
     Stolen {
-        /// For how long.
+        /// Time stolen.
         steal_ns: Nanos,
-        /// In how long a trial, on all its cores.
+        /// Length of the trial, times its cores.
         of_ns: Nanos,
         /// Its cores.
         cores: String,
     },
     /// Other processes ran on its core.
     Neighbour {
-        /// For how long.
+        /// Time used by others.
         foreign_ns: Nanos,
-        /// In how long a trial, on all its cores.
+        /// Length of the trial, times its cores.
         of_ns: Nanos,
-        /// Its cores; `None` if it may run on all.
+        /// Its cores; `None` without an affinity.
         cores: Option<String>,
-        /// Program and process ID of the one with the most CPU time.
+        /// Program and process ID of the process with the most CPU time.
         process: Option<(String, u32)>,
     },
-    /// Nothing took its core, but half of the queries left late: the rate is more than it sends.
+    /// Nothing took its core, but half of the queries were late: the rate exceeds its capacity.
     Behind,
-    /// No counter of the kernel explains it: its process was stopped, or the whole machine.
+    /// No counter of the kernel explains it: its process, or the whole machine, was stopped.
     Stopped,
 }
 
 impl Cause {
-    /// What happened to `role`, with its figures.
+    /// Describes the effect on `role`, with its figures.
     pub fn what(&self, role: Role) -> String {
         let whose = whose(role);
         match self {
@@ -88,7 +88,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Throttled { .. } => "lift the quota (cpu.max, or cpu.cfs_quota_us in version 1)",
@@ -117,7 +117,7 @@ fn named(cores: &str) -> String {
     }
 }
 
-/// One decimal below 10 %, where it matters.
+/// Formats a share, with one decimal below 10 %.
 fn share(part_ns: Nanos, of_ns: Nanos) -> String {
     let percent = 100.0 * part_ns as f64 / of_ns.max(1) as f64;
     match percent < 10.0 {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_apart_in_words() {
+    fn each_cause_has_its_own_text() {
         let told = |cause: Cause, role| format!("{}; {}", cause.what(role), cause.remedy());
         let neighbour = Cause::Neighbour {
             foreign_ns: 432,

@@ -5,17 +5,17 @@ use hdrhistogram::Histogram;
 
 use super::result::PERCENTILES;
 
-/// Histograms keep three significant digits,
+/// Significant digits of the histograms.
 const DIGITS: u8 = 3;
 
-/// and times up to this; longer ones count as this long. No timeout is near it.
+/// Longest time of the histograms; longer times count as this. No timeout is close to it.
 const LONGEST_NS: Nanos = 100 * SECOND;
 
-/// Times that have been taken in.
+/// Histogram of times.
 pub(super) struct Times(Histogram<u64>);
 
 impl Times {
-    /// None yet.
+    /// Creates an empty histogram.
     pub(super) fn new() -> Self {
         let bounds = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS);
         Self(bounds.expect("constants within its bounds"))
@@ -25,12 +25,12 @@ impl Times {
         self.0.saturating_record(span_ns);
     }
 
-    /// Whether two times count as the same.
+    /// Returns whether two times count as equal.
     pub(super) fn are_alike(&self, a_ns: Nanos, b_ns: Nanos) -> bool {
         self.0.equivalent(a_ns, b_ns)
     }
 
-    /// A quantile from 0 to 1; `None` without times.
+    /// Returns a quantile from 0 to 1; `None` without times.
     pub(super) fn quantile(&self, quantile: f64) -> Option<Nanos> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(quantile))
     }
@@ -43,7 +43,7 @@ impl Times {
         (!self.0.is_empty()).then(|| self.0.max())
     }
 
-    /// The mean, as near as the digits of the histogram; `None` without times.
+    /// Returns the mean, at the precision of the histogram; `None` without times.
     pub(super) fn mean(&self) -> Option<Nanos> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -54,7 +54,8 @@ impl Times {
         (!self.0.is_empty()).then(mean)
     }
 
-    /// The times at [`PERCENTILES`]. A percentile needs one time beyond it; the smallest and the largest are there with one.
+    /// Returns the times at [`PERCENTILES`]. A percentile needs at least one time beyond it; the smallest and the
+    /// largest need only one time.
     pub(super) fn percentiles(&self) -> Vec<(f64, Nanos)> {
         let times = self.0.len() as f64;
         let told =

@@ -1,12 +1,14 @@
-//! From what the machine did during a trial to whether others had the cores of a role: pure functions on plain
-//! data.
+//! Decides from the machine's counters during a trial whether other processes had the cores of a role: pure functions
+//! on plain data.
 //!
-//! It is for trials that failed: a DUT that passed with less than its core can do more, so a pass under theft is
-//! a lower bound and stays a pass. And it explains no more losses than queries were due while the core was taken
-//! and until a server with a tenth of reserve has worked off what had come meanwhile: ten times as long again, in which
-//! all answers may be late. A server with several cores loses them one by one, so that the time is shared out. What is lost beyond is lost without it. The DUT and the authority are judged by the share of the trial in
-//! which they were kept from their cores. The Measurer is judged by what it did, the lateness of each
-//! query (`timing`), which is exact; its counters only tell why it was late.
+//! Applies only to failed trials. A DUT that passes with less than its core can achieve more, so a pass despite a
+//! disturbance is a lower bound and remains a pass. A disturbance explains at most the queries that were due while the
+//! core was taken and until the backlog is processed. With a reserve of a tenth that takes ten times as long again,
+//! during which all answers may be late. A server with several cores loses them one at a time, so the time is divided
+//! by their number. All further losses have another reason.
+//!
+//! The DUT and the authority are judged by the share of the trial without their cores. The Measurer is judged by the
+//! lateness of each query (`timing`), which is exact; its counters only explain the lateness.
 
 use dns64_transport::clock::Nanos;
 
@@ -20,9 +22,10 @@ use crate::lab::usage::{RoleUsage, TICK_NS, Usage};
 use crate::load::catch_up::{Limits, RESERVE};
 use crate::load::pace::Schedule;
 
-/// The fault of a trial that failed with so many queries without a valid answer, sent within a span, if that is known,
-/// while others had the core of its DUT or its authority for longer than is allowed. Where all that was lost was sent within the time that one theft is felt, a tenth of the
-/// share is enough: a DUT that is too slow loses queries all the time.
+/// Returns the fault of a failed trial if others had the core of its DUT or its authority for longer than allowed. The
+/// arguments are the number of queries without a valid answer, and the span in which they were sent, if it is known. If
+/// that span is within the effect of one disturbance, a tenth of the allowed share is sufficient: a DUT that is too
+/// slow loses queries all the time.
 pub(super) fn fault(
     usage: &Usage,
     limits: &Limits,
@@ -39,13 +42,13 @@ pub(super) fn fault(
     })
 }
 
-/// The roles whose cores are not to be used by others: the Measurer is judged by what it did.
+/// Roles whose cores must be undisturbed. The Measurer is judged by its timing.
 const ROLES: [Role; 2] = [Role::Dut, Role::Authority];
 
-/// What part of the allowed share is enough for losses that lie together: a choice, not a measurement.
+/// Divisor of the allowed share for losses that are close together: a choice, not a measurement.
 const SHORT: Nanos = 10;
 
-/// The fault of a role that was kept from its core for longer than this, whatever became of the trial.
+/// Returns the fault of a role that was without its core for longer than `limit_ns`, regardless of the outcome.
 fn theft(usage: &Usage, row: &RoleUsage, limit_ns: Nanos) -> Option<TesterFault> {
     let taken_ns = taken(row).0;
     let limit_ns = limit_ns.max(2 * TICK_NS);
@@ -57,13 +60,13 @@ fn theft(usage: &Usage, row: &RoleUsage, limit_ns: Nanos) -> Option<TesterFault>
     })
 }
 
-/// How long a theft is felt on each core of the role: until a server with a tenth of reserve has worked off what
-/// had come meanwhile.
+/// Returns the duration of the effect of a disturbance on each core of the role: until a server with a reserve of a
+/// tenth has processed the backlog.
 fn felt_ns(row: &RoleUsage) -> Nanos {
     (taken(row).0 / cores(row)).saturating_mul(1 + RESERVE)
 }
 
-/// The same as a remark on a trial that was not invalid for it.
+/// Returns the disturbance as a remark on a trial that is not invalid for it.
 pub(super) fn remark(usage: &Usage, limits: &Limits, has_passed: bool) -> Option<String> {
     let rows = ROLES.into_iter().filter_map(|role| usage.of(role));
     let (row, cause) = rows.into_iter().find_map(|row| {
@@ -79,7 +82,7 @@ pub(super) fn remark(usage: &Usage, limits: &Limits, has_passed: bool) -> Option
     })
 }
 
-/// A fault of the sender with what held it up, if the machine or its lateness tells.
+/// Adds the cause of the delay to a fault of the sender, if the counters or its lateness show it.
 pub(super) fn explained(fault: TesterFault, usage: Option<&Usage>, timing: &Timing) -> TesterFault {
     fault.caused(|stall_ns| match cause_of_stall(usage?, stall_ns)? {
         Cause::Stopped if timing.is_behind() => Some(Cause::Behind),
@@ -87,13 +90,13 @@ pub(super) fn explained(fault: TesterFault, usage: Option<&Usage>, timing: &Timi
     })
 }
 
-/// Why a sender was held up for so long, by the counters of the Measurer. Whoever waits for a core is delayed for as
-/// long as the stall lasts, so what they tell has to cover most of it. `None` without counters.
+/// Returns the cause of a sender's stall from the counters of the Measurer. Waiting for a core delays the sender for
+/// the whole stall, so the counters must cover most of it. `None` without counters.
 fn cause_of_stall(usage: &Usage, stall_ns: Nanos) -> Option<Cause> {
     let row = usage.of(Role::Measurer)?;
     let most_ns = stall_ns / 4 * 3;
     let (told_ns, of) = taken(row);
-    // A neighbour is known by the delay, even where the kernel does not tell what it used.
+    // The run delay shows a neighbour even if the kernel does not report its CPU time.
     if row.run_delay_ns.max(told_ns) < most_ns {
         return Some(Cause::Stopped);
     }
@@ -104,7 +107,7 @@ fn cause_of_stall(usage: &Usage, stall_ns: Nanos) -> Option<Cause> {
     }
 }
 
-/// The largest part of what was taken from a role.
+/// Largest part of the time taken from a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     Quota,
@@ -112,11 +115,10 @@ enum Taken {
     Others,
 }
 
-/// For how long a role was kept from its cores, and by what for the most part.
+/// Returns how long a role was without its cores, and the main reason.
 ///
-/// Threads of one role wait for each other as well, and others may run on a core while the role has nothing to do:
-/// neither harms. So of both, run delay and CPU time of others, the lesser counts. Who waits because of a quota has
-/// run delay too.
+/// Threads of one role also wait for each other, and others may use a core while the role is idle: neither has an
+/// effect. The smaller of run delay and CPU time of others therefore counts. Throttled processes have run delay too.
 fn taken(row: &RoleUsage) -> (Nanos, Taken) {
     let others_ns = row.foreign_ns.unwrap_or(0).min(row.run_delay_ns);
     let quota_ns = row.throttled_ns.unwrap_or(0);
@@ -131,25 +133,25 @@ fn taken(row: &RoleUsage) -> (Nanos, Taken) {
     (host_ns.saturating_add(others_ns.max(quota_ns)), by)
 }
 
-/// For how much of the trial on all its cores a role was kept from them, in per cent: what `max-stolen` limits of
-/// the DUT and the authority.
+/// Returns the share of the trial, over all its cores, in which a role was without them, in per cent. `max-stolen`
+/// limits it for the DUT and the authority.
 pub fn taken_pct(usage: &Usage, row: &RoleUsage) -> f64 {
     let span_ns = span_ns(usage, row).max(1);
     100.0 * taken(row).0 as f64 / span_ns as f64
 }
 
-/// The trial on all cores of a role.
+/// Returns the length of the trial, times the cores of a role.
 fn span_ns(usage: &Usage, row: &RoleUsage) -> Nanos {
     usage.span_ns.saturating_mul(cores(row))
 }
 
-/// The cores of a role; 1 if it may run on all.
+/// Returns the number of cores of a role; 1 without an affinity.
 fn cores(row: &RoleUsage) -> u64 {
     let set = row.cores.as_deref().and_then(|cores| cores.parse().ok());
     set.map_or(1, |set: CpuSet| set.cpus().len().max(1) as u64)
 }
 
-/// The share that is allowed.
+/// Returns the allowed time.
 fn limit_ns(usage: &Usage, row: &RoleUsage, limits: &Limits) -> Nanos {
     let allowed = limits.max_stolen_pct / 100.0 * span_ns(usage, row) as f64;
     #[expect(
@@ -178,7 +180,7 @@ fn cause(usage: &Usage, row: &RoleUsage) -> Cause {
 
 fn neighbour(usage: &Usage, row: &RoleUsage) -> Cause {
     Cause::Neighbour {
-        // Less than a step of its counter is no figure.
+        // Less than one step of the counter is not significant.
         foreign_ns: row
             .foreign_ns
             .filter(|ns| *ns >= TICK_NS)
@@ -198,7 +200,7 @@ pub(super) mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    /// A role that had core 1 for itself.
+    /// A role with core 1 for itself.
     pub(in crate::trial) fn row(role: Role) -> RoleUsage {
         RoleUsage {
             host: None,
@@ -217,13 +219,13 @@ pub(super) mod tests {
         }
     }
 
-    /// Beyond the share that is allowed for a trial that may have lost anything.
+    /// The disturbance beyond the share that is allowed for a trial with any losses.
     fn theft_of_any(usage: &Usage) -> Option<TesterFault> {
         let schedule = Schedule::new(1000, 10 * SECOND);
         fault(usage, &Limits::default(), &schedule, (0, None))
     }
 
-    /// A trial of 10 s in which this happened to the DUT.
+    /// A trial of 10 s with this effect on the DUT.
     fn judged(change: impl FnOnce(&mut RoleUsage)) -> Option<Cause> {
         let mut dut = row(Role::Dut);
         change(&mut dut);
@@ -243,7 +245,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn others_on_the_core_count_as_far_as_the_dut_had_to_wait() {
+    fn cpu_time_of_others_counts_up_to_run_delay() {
         let used = |foreign, delay| {
             judged(|dut| {
                 dut.foreign_ns = Some(foreign);
@@ -259,7 +261,7 @@ pub(super) mod tests {
             process: Some(("stress-ng".into(), 1234)),
         };
         assert_eq!(used(5 * SECOND, 101 * MS), Some(cause));
-        assert_eq!(used(5 * SECOND, 100 * MS), None, "it did not want the core");
+        assert_eq!(used(5 * SECOND, 100 * MS), None, "it did not need the core");
         assert_eq!(
             used(100 * MS, 5 * SECOND),
             None,
@@ -268,10 +270,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_host_and_a_quota_take_time_as_well() {
+    fn steal_and_throttling_count() {
         let stolen = judged(|dut| dut.steal_ns = Some(110 * MS));
         assert!(matches!(stolen, Some(Cause::Stolen { .. })), "{stolen:?}");
-        // A quota shows as run delay too, and is not counted twice.
+        // A quota also causes run delay, which is not counted twice.
         let throttled = judged(|dut| {
             dut.throttled_ns = Some(2 * SECOND);
             dut.run_delay_ns = 2 * SECOND;
@@ -293,7 +295,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_accuses_nobody() {
+    fn missing_or_insignificant_counters_are_no_disturbance() {
         let unknown = judged(|dut| {
             (dut.cores, dut.steal_ns, dut.foreign_ns) = (None, None, None);
             (dut.throttled_ns, dut.run_delay_ns) = (None, 9 * SECOND);
@@ -311,7 +313,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_share_is_one_of_all_cores_of_the_role() {
+    fn share_is_relative_to_all_cores_of_role() {
         let of_four = |steal_ns| {
             judged(|dut| {
                 dut.cores = Some("1-4".into());
@@ -323,7 +325,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn theft_from_the_authority_counts_and_from_the_measurer_does_not() {
+    fn disturbance_of_authority_counts_and_of_measurer_does_not() {
         let of = |role| {
             let mut row = row(role);
             row.steal_ns = Some(SECOND);
@@ -351,7 +353,7 @@ pub(super) mod tests {
         LossSpan::at(0).with(span_ns)
     }
 
-    /// A trial of 60 s at 20,000 queries/s whose DUT and authority were kept from their cores for so long.
+    /// A trial of 60 s at 20,000 queries/s whose DUT and authority were without their cores for these times.
     fn of_a_minute(
         dut_ns: Nanos,
         authority_ns: Nanos,
@@ -377,7 +379,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_role_counts_whose_theft_explains_the_losses() {
+    fn role_whose_disturbance_explains_losses_counts() {
         let lost = |queries| (queries, Some(within(50 * SECOND)));
         let robbed = |queries| of_a_minute(650 * MS, 20 * SECOND, lost(queries));
         assert_eq!(robbed(143_000), Some(Role::Dut));
@@ -386,7 +388,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_short_theft_explains_losses_that_lie_together() {
+    fn short_disturbance_explains_losses_close_together() {
         let robbed = |taken_ns, span_ns: Option<Nanos>| {
             let queries = 5000;
             of_a_minute(taken_ns, 0, (queries, span_ns.map(within)))
@@ -398,7 +400,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_theft_on_each_of_four_cores_is_felt_no_longer_than_one() {
+    fn disturbance_of_four_cores_lasts_no_longer_than_of_one() {
         let usage = Usage {
             span_ns: 60 * SECOND,
             pressure_ns: None,
@@ -415,7 +417,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_stall_is_put_down_to_what_covers_most_of_it() {
+    fn stall_is_attributed_to_cause_that_covers_most_of_it() {
         let why = |change: fn(&mut RoleUsage)| {
             let mut measurer = row(Role::Measurer);
             change(&mut measurer);
@@ -451,7 +453,7 @@ pub(super) mod tests {
         assert_eq!(cause_of_stall(&Usage::default(), 50 * MS), None);
     }
     #[test]
-    fn a_sender_that_nothing_held_up_but_its_rate_is_behind() {
+    fn sender_delayed_only_by_its_rate_is_behind() {
         let usage = Usage {
             span_ns: 10 * SECOND,
             pressure_ns: None,

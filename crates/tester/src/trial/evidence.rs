@@ -1,36 +1,36 @@
-//! From the counters of hosts and links to the losses on the Tester's side, each of them once: pure
-//! functions on plain numbers.
+//! Derives the losses on the Tester's side from the counters of hosts and links, each loss once: pure functions on
+//! plain numbers.
 //!
-//! One loss can move several counters: a queue that drops a packet, the IP layer above it, and the
-//! difference between what left one host and reached the next. Of those that can be about the same packets
-//! the largest counts, and a counter with a name is told before a difference.
+//! One loss can increase several counters: of the queue that drops a packet, of the IP layer above it, and the
+//! difference between the packets that left one host and reached the next. Among counters that can cover the same
+//! packets the largest counts, and a named counter takes precedence over a difference.
 
 use super::place::{Evidence, Kind, Place, Source};
 use crate::lab::counters::{Counter, Layer, SEGMENTS_MAX};
 use crate::lab::watch::{Change, Leg, Observed};
 
-/// What the Tester itself knows of its datagrams.
+/// Counters of the Tester's own datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Own {
-    /// Queries that the kernel took.
+    /// Queries that the kernel accepted.
     pub(super) sent: u64,
-    /// Those of them that were answered, whatever with.
+    /// Queries with any response.
     pub(super) answered: u64,
-    /// Queries that it did not take.
+    /// Queries that the kernel did not accept.
     pub(super) not_sent: u64,
-    /// Queries that were still open when the trial ended early.
+    /// Queries that were open when the trial ended early.
     pub(super) undecided: u64,
-    /// Datagrams that the Measurer's sockets lost.
+    /// Datagrams lost by the Measurer's sockets.
     pub(super) receive_drops: u64,
-    /// Datagrams that the authority's sockets lost, and replies that were not taken from it.
+    /// Datagrams lost by the authority's sockets, and replies that the network did not accept.
     pub(super) authority_drops: u64,
-    /// The Measurer sends and receives past the counters of its host (AF_XDP).
+    /// The Measurer's datagrams bypass the counters of its host (AF_XDP).
     pub(super) is_past_the_kernel: bool,
-    /// The authority takes its questions from the driver, so that the counters of its host do not know of them.
+    /// The authority takes its queries from the driver, so they bypass the counters of its host.
     pub(super) authority_in_driver: bool,
 }
 
-/// The losses on the Tester's side.
+/// Returns the losses on the Tester's side.
 pub(super) fn gather(observed: &Observed, own: &Own) -> Vec<Evidence> {
     let mut found = Vec::new();
     if let Some(leg) = &observed.client {
@@ -61,7 +61,7 @@ pub(super) fn gather(observed: &Observed, own: &Own) -> Vec<Evidence> {
     found
 }
 
-/// All counters of losses that went on, of all hosts.
+/// Returns all loss counters of all hosts that increased.
 pub(super) fn counters(observed: &Observed) -> Vec<Source> {
     let of_host = |host: &Change| {
         let losses = host.most.losses();
@@ -71,7 +71,7 @@ pub(super) fn counters(observed: &Observed) -> Vec<Source> {
     observed.hosts.iter().flat_map(of_host).collect()
 }
 
-/// What dropped packets that the kernel did not take from the Measurer: the queue of its link.
+/// Returns the queue of the Measurer's link that dropped packets which the kernel did not accept.
 pub(super) fn refusing(observed: &Observed) -> Option<Source> {
     let leg = observed.client.as_ref()?;
     let near = observed.hosts.get(leg.near)?;
@@ -80,8 +80,8 @@ pub(super) fn refusing(observed: &Observed) -> Option<Source> {
     (count > 0).then(|| near.source(&counter, count))
 }
 
-/// Both ends of the link between Measurer and server are hosts of this lab's own, or one host, and their counters
-/// could be read.
+/// Returns whether both ends of the link between Measurer and server are hosts of this lab, or one host, with readable
+/// counters.
 pub(super) fn is_watched(observed: &Observed, own: &Own) -> bool {
     observed.client.as_ref().is_some_and(|leg| {
         let is_read = |host: usize| !observed.hosts[host].is_unread;
@@ -95,15 +95,15 @@ pub(super) fn is_watched(observed: &Observed, own: &Own) -> bool {
     })
 }
 
-/// Whether the datagrams of the Measurer pass by the counters of the server's host: what was answered must have. A
-/// server that takes them from the driver (XDP) leaves none for the kernel to count.
+/// Returns whether the counters of the server's host include the Measurer's datagrams: they must include the answered
+/// ones. A server that takes them from the driver (XDP) bypasses the counters of the kernel.
 fn counts(observed: &Observed, leg: &Leg, far: usize, link: &str, own: &Own) -> bool {
     let is_other = far != leg.near && !observed.hosts[far].shared;
     let (low, _) = not_arrived(&observed.hosts[far], link, own.sent);
     !is_other || low <= own.sent.saturating_sub(own.answered)
 }
 
-/// Between Measurer and server.
+/// Losses between Measurer and server.
 fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) {
     let Some(link) = leg.link.as_deref() else {
         return;
@@ -120,9 +120,9 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
         true => not_arrived(far, link, own.sent),
         false => (0, 0),
     };
-    // Those that were lost can be among those that were still open.
+    // The lost queries can be among those that were still open.
     let low = low.saturating_sub(own.undecided);
-    // A query that the kernel did not take was dropped before it was sent, and is not among these.
+    // Queries that the kernel did not accept were dropped before they were sent and are not counted here.
     if low > 0 || (high > 0 && there.is_some() && own.not_sent == 0) {
         let named = there.map(|(source, _)| source);
         let source = named.unwrap_or_else(|| near.difference(link, NOT_ARRIVED, low));
@@ -133,7 +133,7 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
         let count = source.count;
         Some((source, count))
     };
-    // What arrived past the kernel is in no counter of the Measurer's host: only counters of drops tell.
+    // Received datagrams bypass the counters of the Measurer's host: only drop counters are usable.
     let from_dut = match own.is_past_the_kernel {
         true => dropped(far, near, link).map(|source| (source.clone(), source.count)),
         false => crossing(far, near, link),
@@ -154,15 +154,15 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
     found.extend(far.damaged(Place::DutHost));
 }
 
-/// Whether most questions passed by the counters of the authority's host, as they do where it takes them from the driver
-/// (XDP): most queries were answered, so that they were not lost.
+/// Returns whether most upstream queries bypassed the counters of the authority's host, as with a driver (XDP): most
+/// queries were answered, so they were not lost.
 fn is_passed_by(near: &Change, far: &Change, link: &str, own: &Own) -> bool {
     let (sent, arrived) = (near.transmitted(Some(link), Layer::Ip6), far.received(link));
     own.answered > own.sent / 2 && arrived < sent / 2
 }
 
-/// Between DUT and one of the authorities, where a loss can cost any number of answers, or none. What is counted for a host as
-/// a whole is told with the first of its links.
+/// Losses between DUT and one of the authorities. Each can cost any number of answers, or none. Counters of a whole
+/// host are reported with the first of its links.
 fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>) {
     let (leg, earlier) = (&observed.upstreams[k], &observed.upstreams[..k]);
     let (Some(link), Some(far)) = (leg.link.as_deref(), ends(observed, leg)) else {
@@ -171,7 +171,7 @@ fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>)
     let near = &observed.hosts[leg.near];
     let near_whole = Some(near).filter(|_| k == 0);
     let far_whole = Some(far).filter(|_| earlier.iter().all(|other| other.far != leg.far));
-    // What only a difference tells, tells nothing where a server passes its host's counters by.
+    // Differences are meaningless if a server bypasses its host's counters.
     let is_counted = is_watched(observed, own)
         && !own.authority_in_driver
         && !is_passed_by(near, far, link, own);
@@ -179,7 +179,7 @@ fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>)
         let is_named = !source.counter.ends_with(NOT_ARRIVED);
         (is_named || is_counted).then_some(source)
     };
-    // With two devices the Measurer sends from the authority's host, and knows what it could not send.
+    // With two devices the Measurer sends from the authority's host, and has its own counter of unsent queries.
     let not_taken = far_whole.filter(|_| own.not_sent == 0);
     let there = [
         crossing(near, far, link).and_then(source),
@@ -194,7 +194,7 @@ fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>)
         near.undelivered(Some(link), Layer::Ip6),
         near_whole.and_then(|near| near.undelivered(None, Layer::Ip)),
     ];
-    // The first tells most.
+    // The first one is the most specific.
     let mut there = there.into_iter().flatten().next();
     let back = back.into_iter().flatten().next();
     let is_last = k + 1 == observed.upstreams.len();
@@ -208,21 +208,21 @@ fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>)
     found.extend(far_whole.and_then(|far| far.damaged(Place::Authority)));
 }
 
-/// Whether a loss between the DUT and another authority is known already.
+/// Returns whether a loss between the DUT and another authority was found.
 fn is_told(found: &[Evidence]) -> bool {
     let mut losses = found.iter().filter(|it| it.kind == Kind::Lost);
     losses.any(|it| matches!(it.place, Place::ToAuthority | Place::FromAuthority))
 }
 
-/// What an interface lost on the only host that is watched. On the loopback interface it can have been
-/// anybody's, on the way to the DUT, to the authority, or back.
+/// Losses at an interface of the only observed host. On the loopback interface they can be anybody's, on the way to the
+/// DUT, to the authority, or back.
 fn on_one_host(host: &Change, link: &str, found: &mut Vec<Evidence>) {
     if link == "lo" {
         let lost_here = largest(host.leaving(link).into_iter().chain(host.arriving(link)));
         found.extend(lost_here.map(|source| lost(Place::ToDut, source, 0, None)));
         return;
     }
-    // What queues dropped is known to the sockets that sent it.
+    // Queue drops are already reported to the sending sockets.
     let leaving = host.leaving(link).into_iter();
     let leaving = leaving.filter(|source| source.counter.starts_with("interface "));
     let ways = [
@@ -237,7 +237,7 @@ fn on_one_host(host: &Change, link: &str, found: &mut Vec<Evidence>) {
     }
 }
 
-/// The far end of a leg between two hosts of the lab's own.
+/// Returns the far end of a leg between two hosts of the lab.
 fn ends<'a>(observed: &'a Observed, leg: &Leg) -> Option<&'a Change> {
     let far = leg.far.filter(|far| *far != leg.near)?;
     let (near, far) = (&observed.hosts[leg.near], &observed.hosts[far]);
@@ -255,7 +255,7 @@ fn lost(place: Place, source: Source, low: u64, high: Option<u64>) -> Evidence {
     }
 }
 
-/// Packets that had to wait in a queue that limits the rate.
+/// Returns the packets that waited in a rate-limiting queue.
 fn held(host: &Change, link: &str, place: Place) -> Option<Evidence> {
     let waited = host.most.of_queues(link, "overlimits").into_iter();
     let waited = waited.map(|(counter, count)| host.source(&counter, count));
@@ -265,14 +265,14 @@ fn held(host: &Change, link: &str, place: Place) -> Option<Evidence> {
     })
 }
 
-/// The counter of either end of a link that counts most drops on the way from one to the other.
+/// Returns the counter with the most drops in one direction of a link, at either end.
 fn dropped(from: &Change, to: &Change, link: &str) -> Option<Source> {
     largest(from.leaving(link).into_iter().chain(to.arriving(link)))
 }
 
-/// What lost packets that left one host over a link and did not reach the next, and how many those are at
-/// least. What the sender's IP layer held back comes before the link; of the counters of the link each can be
-/// about the same packets.
+/// Returns the counter of the packets that left one host over a link and did not reach the next, with their minimum
+/// number. Packets held back by the sender's IP layer never reach the link, so they are added. All counters of the link
+/// can cover the same packets.
 fn crossing(from: &Change, to: &Change, link: &str) -> Option<(Source, u64)> {
     let (sent, arrived) = (from.transmitted(Some(link), Layer::Ip6), to.received(link));
     let gap = sent.saturating_sub(arrived);
@@ -284,8 +284,8 @@ fn crossing(from: &Change, to: &Change, link: &str) -> Option<(Source, u64)> {
     named.or(held_back).map(|source| (source, packets))
 }
 
-/// IPv4 has no counters of interfaces. What leaves all hosts and reaches none was lost between them: on the link
-/// between DUT and authority, the only one with IPv4. What a host sends to itself is in both sums.
+/// Returns the packets that left all hosts and reached none, because IPv4 has no counters of interfaces. They were lost
+/// on the link between DUT and authority, the only one with IPv4. Packets of a host to itself are in both sums.
 fn between_hosts(observed: &Observed) -> Option<Source> {
     let hosts = observed.hosts.iter();
     let sent: u64 = hosts.clone().map(|h| h.transmitted(None, Layer::Ip)).sum();
@@ -294,15 +294,15 @@ fn between_hosts(observed: &Observed) -> Option<Source> {
     let dut = observed.hosts.get(leg.near)?;
     let count = sent.saturating_sub(arrived);
     (count > 0).then(|| Source {
-        // On the way to which of several, nothing tells.
+        // With several upstreams the link is unknown.
         link: leg.link.clone().filter(|_| observed.upstreams.len() == 1),
         ..dut.source(&host_ip(NOT_ARRIVED), count)
     })
 }
 
-/// Datagrams of the Measurer that did not reach the IP layer of the server's host, at least and at most.
-/// Segments are counted there, but so are the few ICMP messages and multicasts, such as neighbour
-/// solicitations, which can be the same or not.
+/// Returns the minimum and maximum number of the Measurer's datagrams that did not reach the IP layer of the server's
+/// host. That layer counts segments, but also the few ICMP messages and multicasts, such as neighbour solicitations,
+/// whose number is unknown.
 fn not_arrived(host: &Change, link: &str, sent: u64) -> (u64, u64) {
     let most = |layer, name| host.most.get(&Counter::of_link(link, layer, name));
     let least = |layer, name| host.least.get(&Counter::of_link(link, layer, name));
@@ -315,7 +315,7 @@ fn not_arrived(host: &Change, link: &str, sent: u64) -> (u64, u64) {
     (not(others_least), not(others_most))
 }
 
-/// The largest, if it counts anything; the first of equal ones.
+/// Returns the largest, if it is above 0; the first of equal ones.
 fn largest(sources: impl IntoIterator<Item = Source>) -> Option<Source> {
     let larger = |a: Source, b: Source| if b.count > a.count { b } else { a };
     let largest = sources.into_iter().reduce(larger);
@@ -326,7 +326,7 @@ fn host_ip(name: &str) -> Counter {
     Counter::of_host(Layer::Ip, name)
 }
 
-/// What is said in place of a counter where only the difference of two tells a loss.
+/// Stands for the counter if only the difference of two shows a loss.
 const NOT_ARRIVED: &str = "packets that left and did not arrive";
 const NOT_DELIVERED: &str = "packets received and not delivered (a filter?)";
 const NOT_TRANSMITTED: &str = "packets made and not transmitted (a filter?)";
@@ -345,7 +345,7 @@ impl Change {
         self.source(&Counter::of_link(link, Layer::Ip6, what), count)
     }
 
-    /// Packets lost on their way out of an interface. A shared host's are told by the sockets that sent them.
+    /// Returns the packets lost on their way out of an interface. On a shared host the sending sockets report them.
     fn leaving(&self, link: &str) -> Vec<Source> {
         let queues = self.most.of_queues(link, "drops").into_iter();
         let queues = queues.filter(|(counter, _)| !is_queue(counter, &["ingress"]));
@@ -357,11 +357,11 @@ impl Change {
             .collect()
     }
 
-    /// Packets lost on their way in from an interface. A real interface of a shared host also drops frames that
-    /// are for nobody here (`rx_drop`), which tells nothing.
+    /// Returns the packets lost on their way in from an interface. A physical interface of a shared host also drops
+    /// frames that are not for this host (`rx_drop`), which are irrelevant.
     fn arriving(&self, link: &str) -> Vec<Source> {
         let queues = self.most.of_queues(link, "drops").into_iter();
-        // `clsact` has both ways.
+        // `clsact` has both directions.
         let queues = queues.filter(|(counter, _)| is_queue(counter, &["ingress", "clsact"]));
         let names: &[&str] = match self.shared && link != "lo" {
             true => &["rx_fifo", "rx_missed"],
@@ -377,8 +377,8 @@ impl Change {
             .collect()
     }
 
-    /// Packets that the IP layer handed to an interface, or to any, at least. Kernels before 6.8 do not count
-    /// them; there it is what it made, less what was discarded.
+    /// Returns the minimum number of packets that the IP layer passed to one interface, or to all. Kernels before 6.8
+    /// do not count them; there it is the generated packets minus the discarded ones.
     fn transmitted(&self, link: Option<&str>, layer: Layer) -> u64 {
         let ip = |name| ip_counter(link, layer.clone(), name);
         match self.least.get(&ip("OutTransmits")) {
@@ -391,30 +391,30 @@ impl Change {
         }
     }
 
-    /// Packets that the IP layer made and did not hand on, at least.
+    /// Returns the minimum number of packets that the IP layer generated and did not pass on.
     fn held_back(&self, link: Option<&str>, layer: Layer) -> Option<Source> {
         let ip = |name| ip_counter(link, layer.clone(), name);
         let sent = self.most.get(&ip("OutTransmits"));
         let made = self.least.get(&ip("OutRequests"));
         let count = made.saturating_sub(sent);
-        // Kernels before 6.8 do not count what was sent.
+        // Kernels before 6.8 do not count transmitted packets.
         (sent > 0 && count > 0).then(|| self.source(&ip(NOT_TRANSMITTED), count))
     }
 
-    /// Packets that arrived at the IP layer over a link, at most.
+    /// Returns the maximum number of packets that arrived at the IP layer over a link.
     fn received(&self, link: &str) -> u64 {
         let received = Counter::of_link(link, Layer::Ip6, "InReceives");
         self.most.get(&received)
     }
 
-    /// Packets that the IP layer received and did not hand to UDP, TCP or ICMP, at least. Multicasts for groups
-    /// that nobody has joined are not handed on. What the host forwards, as the DUT's does in a self-test, is
-    /// counted where it leaves, either way.
+    /// Returns the minimum number of packets that the IP layer received and did not deliver to UDP, TCP or ICMP.
+    /// Multicasts for groups without members are not delivered. Packets that the host forwards, as the DUT's host does
+    /// in a self-test, are counted where they leave.
     fn undelivered(&self, link: Option<&str>, layer: Layer) -> Option<Source> {
         let ip = |name| ip_counter(link, layer.clone(), name);
         let received = self.least.get(&ip("InReceives"));
         let delivered = self.most.get(&ip("InDelivers"));
-        // IPv4 and IPv6 have different names for it.
+        // IPv4 and IPv6 use different names.
         let forwarded = ["ForwDatagrams", "OutForwDatagrams"]
             .map(|name| self.most.get(&Counter::of_host(layer.clone(), name)));
         let known = delivered
@@ -425,7 +425,7 @@ impl Change {
         (count > 0).then(|| self.source(&ip(NOT_DELIVERED), count))
     }
 
-    /// Datagrams that a program of the host sent and the kernel dropped.
+    /// Returns the datagrams that a program of the host sent and the kernel dropped.
     fn not_sent(&self) -> Option<Source> {
         let layers = [Layer::Udp, Layer::Udp6].into_iter();
         largest(layers.map(|layer| {
@@ -434,7 +434,7 @@ impl Change {
         }))
     }
 
-    /// Datagrams that UDP lost by checksums, or because the machine had no memory for it.
+    /// Returns the datagrams that UDP lost by checksum errors or lack of memory.
     fn damaged(&self, place: Place) -> Option<Evidence> {
         let names = ["InCsumErrors", "MemErrors"].into_iter();
         let all = names

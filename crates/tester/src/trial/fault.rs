@@ -1,4 +1,4 @@
-//! What can be wrong with a trial on the Tester's side, in words and with a remedy.
+//! Faults on the Tester's side during a trial, with text and remedy.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::lab::topology::Role;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TesterFault {
-    /// The kernel did not take queries that were due.
+    /// The kernel did not accept queries that were due.
     NotSent {
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
     /// A query left too late.
@@ -24,112 +24,111 @@ pub enum TesterFault {
         lateness_ns: Nanos,
         /// Allowed lateness.
         limit_ns: Nanos,
-        /// What held the sender up, if that can be told.
+        /// Cause of the delay, if known.
         #[serde(default)]
         cause: Option<Cause>,
     },
-    /// In a span of 100 ms too many or too few queries left.
+    /// Too many or too few queries were sent in a span of 100 ms.
     RateError {
-        /// Queries that left in it.
+        /// Queries sent in it.
         sent: u64,
-        /// Queries that were due in it.
+        /// Queries due in it.
         due: u64,
-        /// How many more or fewer are allowed.
+        /// Allowed difference.
         allowed: u64,
     },
-    /// The trial failed, and every query without a valid answer left in or shortly after a burst by which
-    /// the sender made up for a stall.
+    /// The trial failed, and every query without a valid answer was sent in or shortly after a catch-up burst of the
+    /// sender.
     CatchUpBurst {
         /// Longest stall.
         stall_ns: Nanos,
-        /// Queries that the largest stall kept back.
+        /// Queries delayed by the largest stall.
         burst_queries: u64,
-        /// Queries that a burst may have.
+        /// Maximum number of queries in a burst.
         limit_queries: u64,
         /// Offered rate.
         rate_qps: u64,
         /// Queries without a valid answer.
         lost: u64,
-        /// What held the sender up, if that can be told.
+        /// Cause of the stall, if known.
         #[serde(default)]
         cause: Option<Cause>,
     },
-    /// The trial failed, and others had the core of the DUT or of the authority meanwhile.
+    /// The trial failed, and others used the core of the DUT or of the authority.
     Disturbed {
-        /// Whose core.
+        /// Role of the core.
         role: Role,
-        /// For how long the role was kept from it.
+        /// Time without the core.
         taken_ns: Nanos,
-        /// For how long it may be.
+        /// Allowed time.
         limit_ns: Nanos,
-        /// By whom for the most part.
+        /// Main cause.
         cause: Cause,
     },
-    /// Replies arrived at the Measurer but its socket buffers were full.
+    /// Responses arrived at the Measurer, but its socket buffers were full.
     ReceiveDrops {
-        /// How many datagrams.
+        /// Number of datagrams.
         datagrams: u64,
     },
-    /// Queries of the DUT arrived at the authority but its socket buffers were full, or its
-    /// replies were not taken by the network.
+    /// Queries of the DUT arrived at the authority, but its socket buffers were full, or the network did not accept its
+    /// replies.
     AuthorityDrops {
-        /// How many datagrams.
+        /// Number of datagrams.
         datagrams: u64,
     },
     /// A host or a link between the roles lost packets, which can explain every missing answer.
     NetworkLoss(Source),
-    /// A link held packets back, so that answers can have been late.
+    /// A link delayed packets, which can explain late answers.
     NetworkDelay(Source),
-    /// The authority, which misbehaves on purpose, had to hold back more replies than it has room
-    /// for, and lost some that it should have sent.
+    /// The authority, which injects faults, had to delay more replies than it can store, and lost some of them.
     AuthorityOverflow {
-        /// How many.
+        /// Number of replies.
         replies: u64,
     },
-    /// The authority answered too late, and the DUT left queries without a valid answer.
+    /// The authority responded too late, and the DUT left queries without a valid answer.
     AuthoritySlow {
-        /// Answers that took longer than the limit.
+        /// Number of responses that exceeded the limit.
         answers: u64,
-        /// The longest.
+        /// Longest response time.
         slowest_ns: Nanos,
-        /// A quarter of the timeout (RFC 8219 section 9.2.1), and the delay that it was asked to have.
+        /// A quarter of the timeout (RFC 8219 section 9.2.1), plus the configured delay.
         limit_ns: Nanos,
     },
-    /// The authority stopped during the trial.
+    /// The authority exited during the trial.
     AuthorityDied {
-        /// How it ended, as the system tells.
+        /// Its exit status.
         status: String,
     },
-    /// The real-time clock was set during the trial, so that kernel receive stamps mean nothing.
+    /// The real-time clock was set during the trial, so that kernel receive timestamps are invalid.
     ClockStep {
-        /// By how much.
+        /// Size of the step.
         step_ns: i64,
     },
-    /// A host began its part of the trial too late.
+    /// A host started its part of the trial too late.
     HostLate {
-        /// Its name in the plan.
+        /// Name of the host in the plan.
         host: String,
-        /// By how much.
+        /// Delay of its start.
         late_ns: Nanos,
     },
-    /// How far a host's clock is from the controller's is not known well enough to begin together.
+    /// The offset of a host's clock from the controller's is too uncertain for a common start.
     HostClock {
-        /// Its name in the plan.
+        /// Name of the host in the plan.
         host: String,
-        /// It may be wrong by this much.
+        /// Uncertainty of the offset.
         bound_ns: Nanos,
-        /// What is allowed.
+        /// Allowed uncertainty.
         limit_ns: Nanos,
     },
     /// A system call of the Tester failed.
     Link {
-        /// What failed and why.
+        /// The error.
         error: String,
     },
 }
 
 impl TesterFault {
-    /// Its name in results.
+    /// Returns its identifier in results.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotSent { .. } => "not_sent",
@@ -151,7 +150,7 @@ impl TesterFault {
         }
     }
 
-    /// What went wrong, with its figures.
+    /// Describes the fault, with its figures.
     pub fn what(&self) -> String {
         match self {
             Self::NotSent { queries } => format!("the kernel refused {queries} queries"),
@@ -209,7 +208,7 @@ impl TesterFault {
         }
     }
 
-    /// What made the load of the DUT harder than the schedule.
+    /// Describes how the load of the DUT was harder than the schedule.
     fn what_was_harder(&self) -> String {
         match self {
             Self::RateError { sent, due, allowed } => format!(
@@ -243,7 +242,7 @@ impl TesterFault {
         }
     }
 
-    /// The same fault with the cause of its stall.
+    /// Returns the fault with the cause of its stall.
     #[must_use]
     pub(super) fn caused(mut self, why: impl FnOnce(Nanos) -> Option<Cause>) -> Self {
         match &mut self {
@@ -260,7 +259,7 @@ impl TesterFault {
         self
     }
 
-    /// What to do about it, if that can be told.
+    /// Returns the remedy, if there is one.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::NotSent { .. } => Some("lower the rate or raise the socket buffers"),
@@ -290,7 +289,7 @@ impl TesterFault {
     }
 }
 
-/// What to do about a sender that is late for an unknown reason.
+/// Remedy for a sender that is late for an unknown reason.
 const OWN_CORE: &str = "give the Tester a core of its own (--cpus) or lower the rate";
 
 fn late(host: &str, late_ns: Nanos) -> String {
@@ -305,7 +304,7 @@ fn vague(host: &str, bound_ns: Nanos, limit_ns: Nanos) -> String {
     )
 }
 
-/// The cause as the end of a sentence.
+/// Formats the cause as the end of a sentence.
 fn because(cause: Option<&Cause>) -> String {
     cause.map_or_else(String::new, |cause| {
         format!(": {}", cause.what(Role::Measurer))

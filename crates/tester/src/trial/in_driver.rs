@@ -1,4 +1,4 @@
-//! The authority in the driver of an interface of its host, before its sockets at the same address.
+//! The authority in the driver of an interface of its host, in front of its sockets at the same address.
 
 use dns64_transport::xdp::program::{Attached, Mode, Object, XdpError};
 use dns64_transport::xdp::{STEER_OBJECT, allow};
@@ -10,71 +10,72 @@ use crate::lab::LabError;
 use crate::lab::host::Host;
 use crate::lab::interface::{self, Addressed};
 
-/// Where queries are to be answered in the driver.
+/// Interface at which queries are answered in the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interception {
-    /// The interface of the authority's host at which they arrive.
+    /// Interface of the authority's host at which the queries arrive.
     pub interface: String,
-    /// In the driver or behind it. [`Mode::Auto`] is in it where the driver can, but on a veth device only with a known other end.
+    /// In the driver or behind it. [`Mode::Auto`] uses the driver if it can, but on a veth device only with a known
+    /// peer.
     pub mode: Mode,
-    /// Whether the interface may be one that carries a default route.
+    /// Whether an interface with a default route is allowed.
     pub force: bool,
-    /// The other end of the interface, if it is a veth pair whose other end is ours: host and interface. A driver of
-    /// veth sends nothing back to an end without a program of its own.
+    /// Host and interface of the peer, if the interface is a veth pair of this lab. The veth driver sends nothing back
+    /// to a peer without a program of its own.
     pub far: Option<(Host, String)>,
 }
 
-/// Why the authority cannot answer in a driver.
+/// Error that prevents the authority from answering in a driver.
 #[derive(Debug, thiserror::Error)]
 pub enum InDriverError {
     /// The host cannot be entered.
     #[error(transparent)]
     Host(#[from] LabError),
-    /// There is no such interface.
+    /// The interface does not exist.
     #[error(
         "{host} has no interface {interface} with a MAC address; `ip link`, which is needed for this, lists its interfaces"
     )]
     NoInterface {
         /// The authority's host.
         host: String,
-        /// As asked for.
+        /// Interface, as configured.
         interface: String,
     },
-    /// What the authority serves is not there.
+    /// The interface lacks the addresses that the authority serves.
     #[error(
         "interface {interface} has no address that the authority serves; give it one, or name its address with --listen"
     )]
     NoAddress {
-        /// As asked for.
+        /// Interface, as configured.
         interface: String,
     },
-    /// Nothing in the driver waits, loses or spoils an answer.
+    /// The driver cannot delay, lose or modify an answer.
     #[error(
         "an authority in the driver cannot inject faults; omit the behaviour, or use the built-in authority over sockets"
     )]
     Behaviour,
-    /// The program.
+    /// The program was refused.
     #[error("the authority cannot answer in the driver of {interface}: {reason}")]
     Driver {
         /// The interface.
         interface: String,
-        /// Why not.
+        /// The error.
         reason: DriverError,
     },
 }
 
-/// An authority that answers in a driver, until it is dropped.
+/// An authority that answers in a driver until it is dropped.
 pub struct InDriver {
     driver: Driver,
     interface: String,
     mode: Mode,
     is_veth: bool,
-    /// At the other end of a veth pair.
+    /// The program at the peer of a veth pair.
     _far: Option<Attached>,
 }
 
 impl InDriver {
-    /// Begins to answer, if the authority is to. Its sockets are open already.
+    /// Starts to answer, if configured. The sockets of the authority are already open.
     pub(super) fn open(authority: &AuthDns) -> Result<Option<Self>, InDriverError> {
         let Some(asked) = &authority.driver else {
             return Ok(None);
@@ -97,7 +98,7 @@ impl InDriver {
             reason,
         };
         let mode = match asked.mode {
-            // A reply would wait in vain at the other end.
+            // Without a program at the peer, replies would be lost.
             Mode::Auto if addressed.is_veth && asked.far.is_none() => Mode::Generic,
             mode => mode,
         };
@@ -120,7 +121,7 @@ impl InDriver {
         }))
     }
 
-    /// What it answered since it began.
+    /// Returns the answers since the start.
     pub(super) fn report(&self) -> Result<AuthorityReport, InDriverError> {
         let counts = self.driver.counts();
         Ok(AuthorityReport {
@@ -133,23 +134,24 @@ impl InDriver {
         })
     }
 
-    /// The interface.
+    /// Returns the interface.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// Where its program runs: in the driver or behind it.
+    /// Returns where its program runs: in the driver or behind it.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Whether replies are lost unless somebody else has attached a program to the other end of the interface.
+    /// Returns whether replies are lost unless another program is attached to the peer of the interface.
     pub fn needs_far_end(&self) -> bool {
         self.is_veth && self.mode == Mode::Native && self._far.is_none()
     }
 }
 
-/// At which of the interface's addresses the program answers: at the one that is served, or at all if all are.
+/// Returns the address of the interface at which the program answers: the served one, or all if the authority serves
+/// all.
 fn station(
     authority: &AuthDns,
     addressed: &Addressed,
@@ -176,7 +178,7 @@ fn station(
     })
 }
 
-/// Lets everything through at the other end of a veth pair.
+/// Attaches a program to the peer of a veth pair that passes everything.
 fn pass(interface: &str) -> Result<Attached, XdpError> {
     Object::load(STEER_OBJECT)?.attach("pass", interface, Mode::Native)
 }

@@ -1,5 +1,4 @@
-//! From the ledgers of Measurer and authority to the [`Path`] of a trial: what became of each name on
-//! its way.
+//! Joins the ledgers of Measurer and authority into the [`Path`] of a trial: the fate of each name on its way.
 
 use dns64_transport::clock::Nanos;
 
@@ -11,12 +10,12 @@ use crate::load::ledger::{Entry, Fate};
 use crate::load::names::Names;
 use crate::load::repeat::Asked;
 
-/// The authority may take this part of the timeout at most: the Tester is certified for it (RFC 8219 section
-/// 9.2.1).
+/// Maximum part of the timeout that the authority may use: the Tester is certified for it (RFC 8219 section 9.2.1).
 const TIMEOUT_PART: Nanos = 4;
 
 impl AuthorityTimes {
-    /// Of questions beside a trial with this timeout, as long as each took or was waited for.
+    /// Returns the times of queries during a trial with this timeout; each wait is the response time, or the waiting
+    /// time without a response.
     pub(super) fn sampled(waits_ns: &[Nanos], timeout_ns: Nanos) -> Self {
         let mut times = Times::new();
         waits_ns.iter().for_each(|wait_ns| times.record(*wait_ns));
@@ -33,13 +32,13 @@ impl AuthorityTimes {
     }
 }
 
-/// A path that is added up query by query.
+/// Accumulates a path, query by query.
 pub(super) struct Join<'a> {
     names: &'a Names,
     ledger: &'a Ledger,
     path: Path,
     dut_only: Times,
-    /// Round-trip times of the queries with a valid answer and all messages timed.
+    /// Round-trip times of the queries with a valid answer and timestamps of all messages.
     timed: Times,
     authority: Times,
     to_authority: Times,
@@ -53,10 +52,10 @@ pub(super) struct Join<'a> {
 }
 
 impl<'a> Join<'a> {
-    /// Nothing yet. The authority was asked to answer as late as `allowed_ns`.
+    /// Creates an empty join. The configured delay of the authority is at most `allowed_ns`.
     pub(super) fn new(spec: &'a TrialSpec, ledger: &'a Ledger, allowed_ns: Nanos) -> Self {
         let mut path = Path::default();
-        // What takes longer than the ledger can tell is slow at any timeout.
+        // Times beyond the range of the ledger are slow at any timeout.
         let part_ns = (spec.timeout_ns / TIMEOUT_PART).min(ANSWER_MAX_NS - 1);
         path.authority.limit_ns = part_ns + allowed_ns;
         (path.questions.other_aaaa, path.questions.other_a) = ledger.other();
@@ -78,8 +77,7 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// Adds query `i` of the trial, which was sent. `expired`: the time for an answer had passed when the
-    /// trial ended.
+    /// Adds query `i` of the trial, which was sent. `expired`: its timeout had passed when the trial ended.
     pub(super) fn query(&mut self, i: u64, sent_at: Nanos, entry: &Entry, expired: bool) {
         let Some(n) = self.names.repeats.fresh(i) else {
             if entry.fate == Fate::Valid && !matches!(self.names.repeats.asked(i), Asked::Own(_)) {
@@ -182,8 +180,7 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// Looks for the typical query among all that were sent, when each of them has been added: number, moment of
-    /// sending, entry.
+    /// Selects the typical query among all that were sent, after all were added: index, sending time, entry.
     pub(super) fn typical<'e>(
         &self,
         mut sent: impl Iterator<Item = (u64, Nanos, &'e Entry)>,
@@ -198,7 +195,7 @@ impl<'a> Join<'a> {
         })
     }
 
-    /// What came of it.
+    /// Returns the path.
     pub(super) fn finish(self, typical: Option<Messages>) -> Path {
         let asked_again = self.path.questions.other_aaaa + self.path.questions.other_a > 0;
         Path {

@@ -1,7 +1,7 @@
 //! One trial: a rate, a duration, a timeout, and the result.
 //!
-//! A [`Tester`] owns the threads and the authority's sockets; [`Tester::trial`] opens new
-//! sockets toward the server, divides the schedule into shards, and sums up their results.
+//! A [`Tester`] owns the threads and the authority's sockets; [`Tester::trial`] opens new sockets to the server,
+//! divides the schedule into shards, and combines their results.
 
 pub mod achieved;
 pub(crate) mod backend;
@@ -61,37 +61,37 @@ use surroundings::{AuthorityReport, Surroundings};
 use turns::Serving;
 use worker::Worker;
 
-/// One trial to run.
+/// Parameters of a trial.
 #[derive(Clone, Debug)]
 pub struct TrialSpec {
-    /// Who is asked.
+    /// Server under test.
     pub server: SocketAddr,
-    /// Queries per second, as the result says it.
+    /// Queries per second, for the result.
     pub rate_qps: u64,
-    /// Length of the schedule, as the result says it (RFC 8219 section 9.2: at least 60 s).
+    /// Length of the schedule, for the result (RFC 8219 section 9.2: at least 60 s).
     pub duration_ns: Nanos,
-    /// When each query is due.
+    /// Due time of each query.
     pub schedule: Schedule,
     /// Pacing method.
     pub pacing: Pacing,
-    /// An answer counts until this long after its query was sent (at most 1 s there).
+    /// Maximum time from a query to a response that counts (RFC 8219 section 9.2: at most 1 s).
     pub timeout_ns: Nanos,
-    /// Names and what must come back.
+    /// Names and their expected answers.
     pub names: Names,
-    /// Source ports, all threads together; `None` for as many as the rate needs, at least
-    /// [`PORTS_DEFAULT`] and one for each source address.
+    /// Source ports of all threads together; `None` for a number that depends on the rate, at least [`PORTS_DEFAULT`]
+    /// and one for each source address.
     pub ports: Option<usize>,
-    /// Whether queries may leave, and replies be taken in, in segmented runs.
+    /// Whether queries and responses may be segmented.
     pub segmentation: Segmentation,
-    /// End the trial as soon as its failure is certain.
+    /// Whether the trial ends as soon as its failure is certain.
     pub stop_early: bool,
-    /// Disturbances of the Tester that it bears.
+    /// Limits of disturbances of the Tester.
     pub limits: Limits,
 }
 
 impl TrialSpec {
-    /// `queries` before a trial that counts: each is sent by the schedule, whatever becomes of the
-    /// others, from as many source ports as the rate needs.
+    /// Returns a preliminary trial of `queries`: each is sent by the schedule regardless of losses, from as many source
+    /// ports as the rate needs.
     pub fn preliminary(
         server: SocketAddr,
         rate_qps: u64,
@@ -99,7 +99,7 @@ impl TrialSpec {
         names: Names,
         timeout_ns: Nanos,
     ) -> Self {
-        // Rounded up, so that the schedule has the last of them.
+        // Rounded up, so that the schedule includes the last query.
         let span_ns = (u128::from(queries) * u128::from(SECOND)).div_ceil(rate_qps.max(1).into());
         let duration_ns = Nanos::try_from(span_ns).unwrap_or(Nanos::MAX);
         Self {
@@ -117,7 +117,7 @@ impl TrialSpec {
         }
     }
 
-    /// What shard number `shard` of `shards` has to do.
+    /// Returns the work of shard number `shard` of `shards`.
     pub fn shard(&self, shard: u64, shards: u64) -> Shard {
         Shard {
             schedule: self.schedule.shard(shard, shards),
@@ -129,9 +129,8 @@ impl TrialSpec {
         }
     }
 
-    /// Refuses a trial without a query, and one for which IDs or memory do not suffice.
-    /// [`Tester::trial`] asks before it sends anything, and whoever has to set servers up for a trial
-    /// may ask before that.
+    /// Refuses a trial without queries, and one with too few IDs or too little memory. [`Tester::trial`] checks this
+    /// before it sends anything; callers may check it before they set up servers.
     pub fn check(&self) -> Result<(), TrialError> {
         let (rate_qps, queries) = (self.rate_qps, self.schedule.queries());
         if queries == 0 {
@@ -163,53 +162,52 @@ impl TrialSpec {
     }
 }
 
-/// Where the Measurer's sockets and threads are.
+/// Location of the Measurer's sockets and threads.
 #[derive(Clone, Debug)]
 pub struct Measurer {
-    /// Network that it sends from.
+    /// Network of its sockets.
     pub host: Host,
-    /// Source addresses; `None` leaves it to the routing table.
+    /// Source addresses; `None` for that of the routing table.
     pub local: Option<Sources>,
-    /// Threads; without any there are no trials.
+    /// Number of threads; without threads there are no trials.
     pub threads: usize,
-    /// Cores that they are tied to, in turn; none for wherever the scheduler puts them.
+    /// Cores of the threads, in turn; empty to leave them to the scheduler.
     pub cores: Vec<usize>,
-    /// What carries its datagrams.
+    /// Backend of its links.
     pub backend: Backend,
 }
 
-/// Where the AuthDNS subsystem's sockets and threads are, and what it serves.
+/// Location and zone of the AuthDNS subsystem.
 #[derive(Clone, Debug)]
 pub struct AuthDns {
-    /// Network that it listens in.
+    /// Network of its sockets.
     pub host: Host,
     /// Address and port, UDP and TCP.
     pub listen: SocketAddr,
-    /// Threads, each with a socket of its own; at least 1.
+    /// Number of threads, each with its own socket; at least 1.
     pub workers: usize,
-    /// Cores that they are tied to, in turn. A core that a Measurer's thread is tied to as well
-    /// is served by that thread.
+    /// Cores of the threads, in turn. A core that is also assigned to a Measurer's thread is served by that thread.
     pub cores: Vec<usize>,
-    /// Whether questions may be taken in, and replies leave, in segmented runs.
+    /// Whether queries and replies may be segmented.
     pub segmentation: Segmentation,
-    /// What carries its datagrams.
+    /// Backend of its links.
     pub backend: Backend,
-    /// The zone.
+    /// Zone.
     pub zone: ZoneConfig,
-    /// What it does wrong on purpose; not together with `driver`.
+    /// Injected faults; not together with `driver`.
     pub rules: Option<Arc<Rules>>,
-    /// Where the common query is answered in the driver.
+    /// Interface at which common queries are answered in the driver.
     pub driver: Option<Interception>,
 }
 
-/// Source ports unless asked otherwise. Enough for servers that spread clients over threads by
-/// port, few enough to be read in one turn.
+/// Default number of source ports. Enough for servers that distribute clients to threads by port, few enough to be read
+/// in one turn.
 pub const PORTS_DEFAULT: usize = 16;
 
-/// Trials begin this long after everything is set up, so that every thread is there in time.
+/// Delay of the start of a trial after its setup, so that every thread is ready.
 const LEAD_NS: Nanos = 20_000_000;
 
-/// Why a trial could not be run.
+/// Error that prevents a trial.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// Sockets cannot be opened.
@@ -221,9 +219,9 @@ pub enum TrialError {
     /// The authority cannot listen for TCP.
     #[error("the authority cannot listen at {listen} (TCP): {reason}")]
     Tcp {
-        /// Where.
+        /// Listening address.
         listen: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
     /// The authority cannot answer in a driver.
@@ -233,9 +231,9 @@ pub enum TrialError {
     #[error("cannot pin a thread to core {}: {reason}; see the cores that `taskset -pc $$` allows",
              core.map_or("any".into(), |c| c.to_string()))]
     Thread {
-        /// The core.
+        /// Core.
         core: Option<usize>,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: io::Error,
     },
     /// The schedule is empty.
@@ -248,19 +246,19 @@ pub enum TrialError {
         /// Duration.
         duration_ms: u64,
     },
-    /// IDs would come round within the timeout.
+    /// IDs would repeat within the timeout.
     #[error(
         "{ports} sockets have too few query IDs for {rate_qps} qps within the timeout; use --sockets {needed} or more"
     )]
     Ports {
-        /// Sockets asked for.
+        /// Number of sockets.
         ports: usize,
         /// Rate.
         rate_qps: u64,
-        /// Sockets needed.
+        /// Required number of sockets.
         needed: u64,
     },
-    /// The process may not open so many sockets.
+    /// The process may not open this number of sockets.
     #[error(
         "{ports} source ports need {needed} open files and the limit allows {allowed}; raise it (`ulimit -Hn`), or use \
          --sockets {}", allowed / SOCKETS_A_PORT
@@ -273,7 +271,7 @@ pub enum TrialError {
         /// Sockets that the limit allows.
         allowed: usize,
     },
-    /// The ledger would not fit.
+    /// The ledger exceeds the free memory.
     #[error(
         "{queries} queries need {needed_mib} MiB of memory and {free_mib} MiB are free; shorten the trial or lower the rate"
     )]
@@ -294,22 +292,22 @@ pub enum TrialError {
 pub struct Tester {
     measurer: Measurer,
     workers: Vec<Worker<AnyLink, BackendClock>>,
-    /// The last trial; the next one uses the memory of all its ledgers.
+    /// Last trial; the next one reuses the memory of all its ledgers.
     last: Option<Course>,
     tcp: Option<TcpService>,
-    /// Answers what it can before the sockets of the authority.
+    /// Answers common queries before they reach the sockets of the authority.
     in_driver: Option<InDriver>,
     serves: bool,
-    /// Threads by their roles.
+    /// Threads by role.
     threads: Vec<(Role, Vec<u32>)>,
-    /// Processes by their roles.
+    /// Processes by role.
     servers: Vec<(Role, u32)>,
-    /// Held as long as it may be measured.
+    /// Held while measurements are possible.
     _precedence: SessionPrecedence,
 }
 
 impl Tester {
-    /// An authority without a Measurer beside it.
+    /// Starts an authority without a Measurer.
     pub fn serve(authority: &AuthDns, interrupted: &Arc<AtomicBool>) -> Result<Self, TrialError> {
         let nobody = Measurer {
             host: Host::Here,
@@ -321,18 +319,17 @@ impl Tester {
         Self::open(nobody, Some(authority), interrupted)
     }
 
-    /// How the authority answers in a driver, if it does.
+    /// Returns the authority in the driver, if there is one.
     pub fn in_driver(&self) -> Option<&InDriver> {
         self.in_driver.as_ref()
     }
 
-    /// What the authority has counted since it began.
+    /// Returns the counters of the authority since its start.
     pub fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
         Ok(self.authority_report()?.counts)
     }
 
-    /// Starts the threads; the authority answers from now on. `interrupted` ends a running trial
-    /// when it becomes true.
+    /// Starts the threads; the authority answers from now on. A running trial ends when `interrupted` becomes true.
     pub fn open(
         measurer: Measurer,
         authority: Option<&AuthDns>,
@@ -358,7 +355,7 @@ impl Tester {
                 }
             }
             tcp = Some(tcp_service(authority)?);
-            // Last, so that what it passes on finds the sockets open.
+            // Last, so that the sockets are open for the queries that it passes on.
             in_driver = InDriver::open(authority)?;
         }
         let serving: Vec<bool> = places
@@ -389,12 +386,12 @@ impl Tester {
         })
     }
 
-    /// Has the next trials look at these processes too: the servers that were started.
+    /// Makes the next trials also observe these processes of servers.
     pub fn watch(&mut self, servers: Vec<(Role, u32)>) {
         self.servers = servers;
     }
 
-    /// Who is looked at before and after a trial.
+    /// Returns the threads and processes to observe before and after a trial.
     fn watched(&self) -> Vec<(Role, Who)> {
         let threads = self.threads.iter().filter(|(_, tids)| !tids.is_empty());
         let threads = threads.map(|(role, tids)| (*role, Who::Threads(tids.clone())));
@@ -403,12 +400,12 @@ impl Tester {
         threads.chain(servers).collect()
     }
 
-    /// The queries of the last trial, one by one; none before the first.
+    /// Returns the queries of the last trial; `None` before the first.
     pub fn rows(&self) -> Option<Rows<'_>> {
         self.last.as_ref().map(Rows::new)
     }
 
-    /// Runs one trial to its end; `around` then tells what happened to the servers meanwhile.
+    /// Runs one trial to its end; then `around` reports what happened to the servers.
     pub fn trial(
         &mut self,
         spec: &TrialSpec,
@@ -424,7 +421,7 @@ impl Tester {
         Ok(result)
     }
 
-    /// Has the authority note questions in the ledger of a trial, or no longer.
+    /// Starts or stops recording queries to the authority in the ledger of a trial.
     fn record(&self, ledger: Option<&Arc<ledger::Ledger>>) {
         let recorder = || ledger.map(|ledger| Recorder::new(Arc::clone(ledger)));
         self.workers
@@ -433,7 +430,7 @@ impl Tester {
         self.tcp.iter().for_each(|tcp| tcp.record(recorder()));
     }
 
-    /// What all authority workers together have done since they began.
+    /// Returns the combined report of all authority workers since their start.
     fn authority_report(&self) -> Result<AuthorityReport, TrialError> {
         let waiting: Vec<_> = self.workers.iter().map(Worker::count).collect();
         let mut total = AuthorityReport::default();

@@ -1,5 +1,5 @@
-//! A trial in steps, so that several Testers can run it together: each arms its part, begins at a moment that was
-//! agreed, and gives what it gathered to whoever makes the result of all parts.
+//! A trial in steps, so that several Testers can run it together: each arms its part, starts at an agreed time, and
+//! passes its data to the one that combines the result.
 //!
 //! ```text
 //! Tester::arm -> Armed --run--> Armed --gather--> Gathered --\
@@ -24,17 +24,17 @@ use crate::lab::usage::{Look, Usage};
 use crate::load::generator::Generator;
 use crate::load::ledger::Ledger;
 
-/// Which shards of a trial a Tester runs: one for each of its threads, from `first` of `shards` on.
+/// Shards of a trial that a Tester runs: one for each of its threads, from `first` of `shards` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its first shard.
+    /// Index of its first shard.
     pub first: u64,
-    /// Shards of the whole trial.
+    /// Number of shards of the whole trial.
     pub shards: u64,
 }
 
 impl Part {
-    /// All of a trial, by so many threads.
+    /// Returns the part that covers a whole trial, on this number of threads.
     pub fn whole(threads: usize) -> Self {
         Self {
             first: 0,
@@ -43,7 +43,7 @@ impl Part {
     }
 }
 
-/// Memory of an earlier trial, to be used again.
+/// Memory of an earlier trial, for reuse.
 #[derive(Debug, Default)]
 pub struct Spare {
     shards: Vec<Ledger>,
@@ -70,10 +70,10 @@ impl From<Gathered> for Spare {
     }
 }
 
-/// A part of a trial that is ready to begin, or has run.
+/// A part of a trial that is ready to start, or has run.
 pub struct Armed {
     sendings: Vec<Sending<AnyLink, BackendClock>>,
-    /// What the authority has counted so far, if it is one.
+    /// Counters of the authority before the part, if there is one.
     before: AuthorityReport,
     asked: Option<Arc<ledger::Ledger>>,
     first_look: Look,
@@ -81,31 +81,31 @@ pub struct Armed {
     start: Nanos,
 }
 
-/// What came of a Tester's part in a trial.
+/// Data of a Tester's part of a trial.
 #[derive(Debug)]
 pub struct Gathered {
-    /// Of each of its shards, by their numbers.
+    /// Report of each of its shards, by index.
     pub shards: Vec<ShardReport>,
-    /// What its authority did meanwhile, if it has one.
+    /// Report of its authority during the trial, if it has one.
     pub authority: Option<AuthorityReport>,
-    /// Who used its processors.
+    /// CPU usage of its processors.
     pub usage: Usage,
-    /// What its kernel reads the time from.
+    /// Clock source of its kernel.
     pub clock_source: Option<String>,
-    /// Real time at which the schedule began, in nanoseconds since 1970.
+    /// Real time of the start of the schedule, in nanoseconds since 1970.
     pub started_at_ns: Nanos,
 }
 
 impl Tester {
-    /// Opens the sockets, takes and touches the memory of a part, has the authority note questions, and looks at the
-    /// machine. The part begins when [`Self::run`] says so.
+    /// Opens the sockets, allocates and touches the memory of a part, starts the recording of the authority, and reads
+    /// the counters of the machine. The part starts with [`Self::run`].
     ///
     /// # Errors
     ///
-    /// No sockets, no threads.
+    /// No sockets or threads are available.
     pub fn arm(&mut self, spec: &TrialSpec, part: Part, spare: Spare) -> Result<Armed, TrialError> {
         let clock = BackendClock::default();
-        // Of answers that are made in a driver no times are known: to tell those of the others alone would be wrong.
+        // Answers from a driver have no timestamps. Times of the remaining answers alone would be misleading.
         let asked = (self.serves && self.in_driver.is_none()).then(|| {
             let ledger = ledger::Ledger::new(&spec.names, clock.now(), spare.asked);
             Arc::new(ledger)
@@ -121,7 +121,7 @@ impl Tester {
         })
     }
 
-    /// Runs its shards from `start` to their end; nothing where it has none.
+    /// Runs its shards from `start` to their end; does nothing without shards.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl Tester {
         Ok(armed)
     }
 
-    /// What came of it: when all parts of the trial have run.
+    /// Returns the data, when all parts of the trial have run.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Tester {
         })
     }
 
-    /// The shards of a part, with their sockets open and the memory of those of an earlier trial touched.
+    /// Returns the shards of a part, with open sockets and touched memory from an earlier trial.
     fn sendings(
         &self,
         spec: &TrialSpec,
@@ -195,7 +195,7 @@ impl Tester {
     }
 }
 
-/// The result of a trial that one Tester has run, and its queries.
+/// Returns the result and the queries of a trial that one Tester has run.
 pub(crate) fn concluded(
     spec: &TrialSpec,
     gathered: Gathered,

@@ -1,5 +1,5 @@
-//! The way of the queries of a trial through DUT and authority: the six messages of each (RFC 8219
-//! section 9.1), and what they tell of all together. `docs/latency.md` says what each figure includes.
+//! The path of the queries of a trial through DUT and authority: the six messages of each (RFC 8219 section 9.1), and
+//! statistics of all. `docs/latency.md` says what each figure includes.
 
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use crate::authority::ledger::{ANSWER_MAX_NS, Question, Questions};
 use crate::load::ledger::{Entry, Fate};
 
-/// The messages of one query, on the link's clock. What the Tester sends is stamped right before the
-/// system call, what it receives by the kernel.
+/// Timestamps of the messages of one query, on the link's clock. Sent messages are stamped right before the system
+/// call, received ones by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// The query left the Measurer.
+    /// Time at which the query left the Measurer.
     pub sent_at: Nanos,
-    /// Its first answer came back.
+    /// Time of its first response.
     pub received_at: Option<Nanos>,
-    /// What the authority was asked for its name; `None` of a repeated name, whose questions belong to
-    /// several queries, and of an authority that is not ours.
+    /// Queries at the authority for its name; `None` for a repeated name, whose upstream queries belong to several
+    /// queries, and without a built-in authority.
     pub questions: Option<Questions>,
 }
 
 impl Timeline {
-    /// Of a query that was sent.
+    /// Creates the timeline of a query that was sent.
     pub fn new(sent_at: Nanos, entry: Entry, questions: Option<Questions>) -> Self {
         let is_answered = !matches!(entry.fate, Fate::Pending | Fate::Unsent);
         Self {
@@ -31,17 +31,17 @@ impl Timeline {
         }
     }
 
-    /// From sending to the first answer.
+    /// Returns the time from the query to its first response.
     pub fn rtt_ns(&self) -> Option<Nanos> {
         Some(self.received_at?.saturating_sub(self.sent_at))
     }
 
-    /// How long the authority had questions for the name while the query was open: what it had of both
-    /// types at the same time counts once. `None` without an answer, and where a question was not answered or not timed.
+    /// Returns how long the authority had queries for the name while the query was open; the overlap of both types
+    /// counts once. `None` without a response, and if an upstream query was not answered or timed.
     pub fn authority_ns(&self) -> Option<Nanos> {
         let received_at = self.received_at?;
         let Questions { aaaa, a } = self.questions?;
-        // Before the query was sent: what the resolution of the stamps makes of it.
+        // The resolution of the timestamps can place it before the query.
         let within = |at: Nanos| at.clamp(self.sent_at, received_at);
         let interval = |question: Question| {
             if question.asked == 0 {
@@ -57,14 +57,14 @@ impl Timeline {
         Some(first.1 - first.0 + second.1 - second.0 - both_ns)
     }
 
-    /// The round-trip time without that of the authority: that of the DUT, of the links, and of the
-    /// system calls with which the Tester sends.
+    /// Returns the round-trip time minus the time of the authority: that of the DUT, of the links, and of the system
+    /// calls with which the Tester sends.
     pub fn dut_only_ns(&self) -> Option<Nanos> {
         Some(self.rtt_ns()?.saturating_sub(self.authority_ns()?))
     }
 
-    /// Its messages, counted from the sending of the query; `None` without an answer, and where a question was
-    /// not answered or not timed.
+    /// Returns its messages, relative to the sending of the query; `None` without a response, and if an upstream query
+    /// was not answered or timed.
     pub fn messages(&self) -> Option<Messages> {
         self.authority_ns()?;
         let Questions { aaaa, a } = self.questions?;
@@ -78,7 +78,7 @@ impl Timeline {
         })
     }
 
-    /// How the DUT asked; `None` if it did not ask, or where that was not timed.
+    /// Returns the order of the DUT's upstream queries; `None` without any, or if one was not timed.
     pub fn order(&self) -> Option<Order> {
         let Questions { aaaa, a } = self.questions?;
         match (aaaa.asked, a.asked) {
@@ -99,24 +99,24 @@ impl Timeline {
     }
 }
 
-/// The messages of RFC 8219 section 9.1, figure 3, of one query, in nanoseconds after it was sent. A question that
-/// the DUT did not ask is `None` with its answer.
+/// The messages of RFC 8219 section 9.1, figure 3, of one query, in nanoseconds after it was sent. A missing upstream
+/// query is `None`, and so is its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Messages {
-    /// The AAAA question came to the authority.
+    /// Arrival of the AAAA query at the authority.
     pub aaaa_question_ns: Option<Nanos>,
-    /// Its answer left the authority.
+    /// Its response left the authority.
     pub aaaa_answer_ns: Option<Nanos>,
-    /// The A question came to the authority.
+    /// Arrival of the A query at the authority.
     pub a_question_ns: Option<Nanos>,
-    /// Its answer left the authority.
+    /// Its response left the authority.
     pub a_answer_ns: Option<Nanos>,
-    /// The response came back to the Measurer.
+    /// Arrival of the response at the Measurer.
     pub response_ns: Nanos,
 }
 
 impl Messages {
-    /// Both questions with their answers: AAAA, then A.
+    /// Returns both upstream queries with their responses: AAAA, then A.
     pub fn exchanges(&self) -> [(Option<Nanos>, Option<Nanos>); 2] {
         [
             (self.aaaa_question_ns, self.aaaa_answer_ns),
@@ -124,7 +124,7 @@ impl Messages {
         ]
     }
 
-    /// Whether each question has an answer that is not before it.
+    /// Returns whether no response precedes its upstream query.
     pub fn are_in_order(&self) -> bool {
         let is_answered = |(question, answer): (Option<Nanos>, Option<Nanos>)| {
             question.is_some() == answer.is_some() && question <= answer
@@ -133,52 +133,52 @@ impl Messages {
     }
 }
 
-/// How a DUT asks for a name.
+/// Order of the DUT's upstream queries for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// For A when AAAA had been answered: as RFC 8219 section 9.1 and RFC 6147 section 5.1 have it.
+    /// A after the response for AAAA, as in RFC 8219 section 9.1 and RFC 6147 section 5.1.
     AaaaThenA,
-    /// For AAAA when A had been answered.
+    /// AAAA after the response for A.
     AThenAaaa,
-    /// For one before the other had been answered.
+    /// One before the response for the other.
     Parallel,
-    /// For AAAA alone.
+    /// Only AAAA.
     AaaaOnly,
-    /// For A alone.
+    /// Only A.
     AOnly,
 }
 
-/// What the messages of all queries of a trial tell. The names are its fresh ones: those that no query
-/// of the trial asked for before.
+/// Statistics of the messages of all queries of a trial. The names are its fresh ones, which no earlier query of the
+/// trial contained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Path {
-    /// Fresh names that were asked for.
+    /// Fresh names that were queried.
     pub fresh_names: u64,
-    /// Questions at the authority.
+    /// Queries at the authority.
     pub questions: QuestionCounts,
-    /// Names with a valid answer in time, by the questions for them.
+    /// Names with a valid answer in time, by their upstream queries.
     pub answered: AnsweredNames,
-    /// Names without any answer.
+    /// Names without any response.
     pub lost: LostNames,
-    /// Round-trip time of the answered names without the time of the authority: percentiles and
-    /// nanoseconds, the percentiles as of the round-trip times.
+    /// Round-trip time of the answered names minus the time of the authority: percentiles and nanoseconds, at the
+    /// percentiles of the round-trip times.
     pub dut_only_percentiles_ns: Vec<(f64, Nanos)>,
-    /// Answered names whose questions were not all answered and timed, so that they are not in it.
+    /// Answered names whose upstream queries were not all answered and timed, which are not included.
     pub untimed_names: u64,
     /// Median times between the messages.
     pub stages: Stages,
     /// Median times of the model of Lencse et al. 2017, section 7.2.
     pub model: ModelTimes,
-    /// How long the authority took to answer.
+    /// Response times of the authority.
     pub authority: AuthorityTimes,
-    /// The messages of the typical query: the first whose round-trip time is the median of those with a valid answer
-    /// and all messages timed. `None` without such queries, and in journals from before this key.
+    /// Messages of the typical query: the first with the median round-trip time among those with a valid answer and
+    /// timestamps of all messages. `None` without such queries, and in older journals.
     #[serde(default)]
     pub typical: Option<Messages>,
 }
 
 impl Path {
-    /// What the reader of a trial with a DUT has to know.
+    /// Returns the notes for readers of a trial with a DUT.
     pub(super) fn notes(&self) -> Vec<String> {
         let Self {
             answered,
@@ -197,20 +197,20 @@ impl Path {
         notes
     }
 
-    /// Questions for each fresh name; `None` without names.
+    /// Returns the upstream queries per fresh name; `None` without names.
     pub fn questions_per_name(&self) -> Option<f64> {
         let asked = self.questions.aaaa.saturating_add(self.questions.a);
         (self.fresh_names > 0).then(|| asked as f64 / self.fresh_names as f64)
     }
 
-    /// A percentile of the time without the authority, if there are answers enough to tell.
+    /// Returns a percentile of the time without the authority, if there are enough answers.
     pub fn dut_only_ns(&self, percent: f64) -> Option<Nanos> {
         let all = &self.dut_only_percentiles_ns;
         let found = all.iter().find(|at| (at.0 - percent).abs() < 1e-9);
         found.map(|at| at.1)
     }
 
-    /// How the DUT asked for most of the names, in words.
+    /// Describes the order of the DUT's upstream queries for most of the names.
     pub fn order(&self) -> &'static str {
         let names = &self.answered;
         let orders = [
@@ -227,50 +227,50 @@ impl Path {
     }
 }
 
-/// Questions that the authority got.
+/// Queries at the authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuestionCounts {
-    /// For the AAAA of fresh names.
+    /// AAAA queries for fresh names.
     pub aaaa: u64,
-    /// For their A.
+    /// A queries for fresh names.
     pub a: u64,
-    /// For the AAAA of other names: repeated ones that the DUT does not have in its cache, and what is left of
-    /// earlier trials.
+    /// AAAA queries for other names: repeated ones that are not in the DUT's cache, and remaining queries of earlier
+    /// trials.
     pub other_aaaa: u64,
-    /// For their A.
+    /// A queries for other names.
     pub other_a: u64,
 }
 
-/// Names by the questions for them. All but `again` are disjoint.
+/// Names by their upstream queries. All classes but `again` are disjoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnsweredNames {
-    /// All of them.
+    /// All names.
     pub names: u64,
-    /// Asked for AAAA, and for A when that was answered.
+    /// AAAA was queried, and A after the response.
     pub aaaa_then_a: u64,
-    /// Asked for A, and for AAAA when that was answered.
+    /// A was queried, and AAAA after the response.
     pub a_then_aaaa: u64,
-    /// Asked for one before the other was answered.
+    /// One was queried before the response for the other.
     pub parallel: u64,
-    /// Asked for both at times that are not known, 18 min after the start of the trial.
+    /// Both were queried at unknown times, 18 min after the start of the trial.
     pub untimed: u64,
-    /// Asked for AAAA alone.
+    /// Only AAAA was queried.
     pub aaaa_only: u64,
-    /// Asked for A alone.
+    /// Only A was queried.
     pub a_only: u64,
-    /// Not asked for: the DUT had the answer in its cache.
+    /// Nothing was queried: the DUT had the answer in its cache.
     pub unasked: u64,
-    /// Asked for the same type twice or more.
+    /// One type was queried at least twice.
     pub again: u64,
 }
 
 impl AnsweredNames {
-    /// Names that the authority was not asked for an A of.
+    /// Returns the number of names without an A query at the authority.
     pub fn without_a(&self) -> u64 {
         self.aaaa_only.saturating_add(self.unasked)
     }
 
-    /// Adds those of another trial.
+    /// Adds the names of another trial.
     pub fn add(&mut self, other: Self) {
         let sums = [
             (&mut self.names, other.names),
@@ -289,49 +289,49 @@ impl AnsweredNames {
     }
 }
 
-/// Names without any answer, by how far they came.
+/// Names without any response, by their progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostNames {
-    /// All of them.
+    /// All names.
     pub names: u64,
-    /// The authority was not asked.
+    /// No query reached the authority.
     pub unasked: u64,
-    /// It was asked, and left a question without an answer.
+    /// A query reached the authority and was not answered.
     pub unserved: u64,
-    /// It was asked and has answered, but nothing came back from the DUT.
+    /// The authority answered, but the DUT sent no response.
     pub served: u64,
 }
 
 /// Median times between the messages of the names with a valid answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stages {
-    /// From the sending of the query to the first question at the authority.
+    /// From the query to the first upstream query at the authority.
     pub to_authority_ns: Option<Nanos>,
-    /// From the question for AAAA to its answer.
+    /// From the AAAA query at the authority to its response.
     pub aaaa_answer_ns: Option<Nanos>,
-    /// From the answer for AAAA to the question for A, where that came after it.
+    /// From the response for AAAA to the query for A, if that came after it.
     pub between_ns: Option<Nanos>,
-    /// From the question for A to its answer.
+    /// From the A query at the authority to its response.
     pub a_answer_ns: Option<Nanos>,
-    /// From the last answer of the authority to that of the DUT.
+    /// From the last response of the authority to that of the DUT.
     pub to_client_ns: Option<Nanos>,
 }
 
-/// Median times in the terms of Lencse et al. 2017, section 7.2, as far as six messages tell them: their T_Q, T_C, T_S and
-/// T_R cannot be told from each other.
+/// Median times in the terms of Lencse et al. 2017, section 7.2, as far as six messages determine them: its T_Q, T_C,
+/// T_S and T_R are not separable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelTimes {
-    /// T_A: from the question for AAAA to that for A, where the DUT asked for A when AAAA was answered.
+    /// T_A: from the AAAA query at the authority to the A query, if the DUT queried A after the response for AAAA.
     pub t_a_ns: Option<Nanos>,
-    /// T_Q + T_C + T_S + T_R of these: the round-trip time less 2 T_A.
+    /// T_Q + T_C + T_S + T_R of these: the round-trip time minus 2 T_A.
     pub t_q_c_s_r_ns: Option<Nanos>,
-    /// T_Q + T_C + T_R: the round-trip time of names asked for before the trial, if the authority was asked for
-    /// none of them.
+    /// T_Q + T_C + T_R: the round-trip time of names that were queried before the trial, if none of them reached the
+    /// authority.
     pub t_q_c_r_ns: Option<Nanos>,
 }
 
-/// How long the authority took, from the arrival of a question until it handed its answer to the
-/// network: the first of each type for each fresh name.
+/// Response times of the authority, from the arrival of a query until its response is passed to the network: the first
+/// query of each type for each fresh name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorityTimes {
     /// Median.
@@ -340,17 +340,17 @@ pub struct AuthorityTimes {
     pub p99_ns: Option<Nanos>,
     /// Longest, at most 1.07 s.
     pub max_ns: Option<Nanos>,
-    /// A quarter of the timeout (RFC 8219 section 9.2.1), of an authority with a ledger less than 1.07 s, and the delay
-    /// that it was asked to have.
+    /// A quarter of the timeout (RFC 8219 section 9.2.1), less than 1.07 s for an authority with a ledger, plus the
+    /// configured delay.
     pub limit_ns: Nanos,
-    /// Answers that took longer. Not known for a limit beyond 1.07 s.
+    /// Number of responses above the limit. Unknown for a limit above 1.07 s.
     pub slow: u64,
-    /// Questions that got no answer.
+    /// Number of queries without a response.
     pub unanswered: u64,
 }
 
 impl AuthorityTimes {
-    /// What the reader has to know; `None` if it was fast enough.
+    /// Returns the note for readers; `None` if it was fast enough.
     pub(super) fn note(&self) -> Option<String> {
         (self.slow > 0).then(|| {
             format!(

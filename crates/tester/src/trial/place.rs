@@ -1,42 +1,41 @@
-//! Where the queries without a valid answer were lost, as far as counters tell: pure functions on plain
-//! numbers.
+//! Locates the losses of queries without a valid answer, as far as counters show them: pure functions on plain numbers.
 //!
 //! ```text
 //! Measurer --ToDut--> DUT's host --DutHost--> DutSockets --> DUT --ToAuthority--> Authority
 //! Measurer <--FromDut-------------------------------------- DUT <--FromAuthority-- Authority
 //! ```
 //!
-//! Everything but the DUT and its sockets is the Tester's. What the Tester's side can explain is never the DUT's: in
-//! doubt a loss stays undecided.
+//! Everything except the DUT and its sockets belongs to the Tester. A loss that the Tester's side can explain is never
+//! attributed to the DUT: in doubt it is undecided.
 
 use std::fmt;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-/// Where a query was lost, in the order of its way; or how it was answered, if it was.
+/// Location of a lost query, in the order of its path; or the kind of its answer, if it was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// The kernel did not take it from the Measurer.
+    /// The kernel did not accept it from the Measurer.
     NotSent,
     /// It left the Measurer and did not reach the DUT's host.
     ToDut,
     /// It reached the DUT's host and was dropped before a socket.
     DutHost,
-    /// The DUT's sockets had no room. The DUT's own.
+    /// The DUT's sockets were full. A loss of the DUT.
     DutSockets,
-    /// A question of the DUT did not reach the authority.
+    /// An upstream query of the DUT did not reach the authority.
     ToAuthority,
-    /// The authority's sockets had no room, or it did not answer.
+    /// The authority's sockets were full, or it did not respond.
     Authority,
-    /// An answer of the authority did not reach the DUT.
+    /// A response of the authority did not reach the DUT.
     FromAuthority,
-    /// The DUT sent no answer. The DUT's own.
+    /// The DUT sent no response. A loss of the DUT.
     Dut,
-    /// An answer of the DUT did not reach the Measurer.
+    /// A response of the DUT did not reach the Measurer.
     FromDut,
-    /// An answer reached the Measurer's host and was dropped there.
+    /// A response reached the Measurer's host and was dropped there.
     Measurer,
     /// It was answered after its timeout.
     Late,
@@ -45,7 +44,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// All of them, in the order of the way.
+    /// All places, in the order of the path.
     pub const ALL: [Self; 12] = [
         Self::NotSent,
         Self::ToDut,
@@ -61,8 +60,8 @@ impl Place {
         Self::NotValid,
     ];
 
-    /// Whether what is lost there is the DUT's loss. If an answer that was late or not valid is the DUT's
-    /// depends on what else was lost in the trial.
+    /// Returns whether a loss there is the DUT's. Whether a late or invalid answer is the DUT's depends on the other
+    /// losses of the trial.
     pub fn is_dut(self) -> bool {
         matches!(
             self,
@@ -70,7 +69,7 @@ impl Place {
         )
     }
 
-    /// In words, after a number of queries.
+    /// Returns the text after a number of queries.
     pub fn words(self) -> &'static str {
         match self {
             Self::NotSent => "never sent by the Measurer",
@@ -89,21 +88,21 @@ impl Place {
     }
 }
 
-/// What shows a loss: a counter of a host, or of a link at that host.
+/// Counter that shows a loss, of a host or of a link at that host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Whose host it is.
+    /// Role of the host.
     pub host: String,
-    /// The interface; `None` for the whole host.
+    /// Interface; `None` for the whole host.
     pub link: Option<String>,
     /// Name of the counter.
     pub counter: String,
-    /// How far it went.
+    /// Increase of the counter.
     pub count: u64,
 }
 
 impl Source {
-    /// Where it counts, as the subject of a sentence.
+    /// Returns the location as the subject of a sentence.
     pub fn at(&self) -> String {
         let host = &self.host;
         match &self.link {
@@ -121,59 +120,59 @@ impl fmt::Display for Source {
 }
 
 impl Evidence {
-    /// Queries that it can have cost an answer, if one whose number is not known costs up to `each`.
+    /// Returns the maximum number of queries that it can affect; `each` stands for an unknown number.
     fn cost(&self, each: u64) -> u64 {
         let any = || self.source.count.saturating_mul(each);
         self.high.unwrap_or_else(any)
     }
 }
 
-/// What a counter of the Tester's side stands for.
+/// Meaning of a counter of the Tester's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Datagrams that found the socket's buffer full.
+    /// Datagrams dropped at a full socket buffer.
     Sockets,
     /// Packets that were lost.
     Lost,
-    /// Packets that were held up, so that answers can have been late.
+    /// Packets that were delayed, so that answers can have been late.
     Held,
 }
 
 /// A loss on the Tester's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// Where.
+    /// Location of the loss.
     pub place: Place,
-    /// What it is.
+    /// Kind of the loss.
     pub kind: Kind,
-    /// What shows it.
+    /// Counter that shows it.
     pub source: Source,
-    /// Queries that it cost an answer, at least.
+    /// Minimum number of affected queries.
     pub low: u64,
-    /// At most. `None` where the loss concerns other queries too: a DUT that waits for a lost answer turns them away,
-    /// or answers them late; [`Facts::each`] has how many.
+    /// Maximum number of affected queries. `None` if the loss also affects other queries: a DUT that waits for a lost
+    /// response refuses them, or answers them late; [`Facts::each`] is their number.
     pub high: Option<u64>,
 }
 
-/// What the authority knows of the queries that were not answered.
+/// Upstream queries for the queries that were not answered, as counted by the authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Queries for which a question of the DUT reached the authority.
+    /// Queries with an upstream query that reached the authority.
     pub reached: u64,
-    /// Those of them for which it answered every question.
+    /// Queries among them whose upstream queries were all answered.
     pub answered: u64,
 }
 
-/// All that is known of the losses of a trial.
+/// All facts about the losses of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Queries that the kernel did not take.
+    /// Queries that the kernel did not accept.
     pub not_sent: u64,
-    /// Queries that were sent and got no answer at all.
+    /// Queries that were sent and got no response.
     pub missing: u64,
-    /// Queries that hung when the trial ended early.
+    /// Queries that were hanging when the trial ended early.
     pub hanging: u64,
-    /// Queries that a loss without a [`high`](Evidence::high) can cost, at most.
+    /// Maximum number of queries that a loss without a [`high`](Evidence::high) affects.
     pub each: u64,
     /// Queries answered after their timeout.
     pub late: u64,
@@ -181,39 +180,38 @@ pub struct Facts {
     pub not_valid: u64,
     /// Datagrams that the DUT's sockets lost.
     pub dut_drops: u64,
-    /// Both ends of the link between Measurer and DUT are watched, so that what no counter shows did not
-    /// happen there.
+    /// Both ends of the link between Measurer and DUT are observed, so that it has no losses without a counter.
     pub is_watched: bool,
-    /// Losses on the Tester's side, each of them once.
+    /// Losses on the Tester's side, once each.
     pub evidence: Vec<Evidence>,
-    /// What the authority knows, if it keeps account of names.
+    /// Counts of the authority, if it records names.
     pub asked: Option<Asked>,
 }
 
-/// How many queries were lost at one place.
+/// Number of queries lost at one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Where.
+    /// Place.
     pub place: Place,
-    /// At least so many,
+    /// Minimum number.
     pub low: u64,
-    /// and at most so many.
+    /// Maximum number.
     pub high: u64,
-    /// What shows it; `None` for what follows from the answers, or is left over.
+    /// Counter that shows it; `None` for numbers derived from the answers, and for the remainder.
     pub source: Option<Source>,
 }
 
-/// When the queries without a valid answer were sent, since the start of the trial.
+/// Sending times of the queries without a valid answer, since the start of the trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossSpan {
-    /// The first of them,
+    /// First sending time.
     pub from_ns: Nanos,
-    /// and the last.
+    /// Last sending time.
     pub until_ns: Nanos,
 }
 
 impl LossSpan {
-    /// Of one query.
+    /// Creates the span of one query.
     pub(super) fn at(at_ns: Nanos) -> Self {
         Self {
             from_ns: at_ns,
@@ -221,7 +219,7 @@ impl LossSpan {
         }
     }
 
-    /// With one more.
+    /// Returns the span extended by one query.
     pub(super) fn with(self, at_ns: Nanos) -> Self {
         Self {
             from_ns: self.from_ns.min(at_ns),
@@ -229,38 +227,38 @@ impl LossSpan {
         }
     }
 
-    /// From the first to the last.
+    /// Returns the length from the first to the last.
     pub fn span_ns(&self) -> Nanos {
         self.until_ns.saturating_sub(self.from_ns)
     }
 }
 
-/// Where the queries without a valid answer were lost. The lows and `undecided` sum to `queries`.
+/// Locations of the queries without a valid answer. The lows and `undecided` sum to `queries`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Queries that were due and have no valid answer in time, those open at an early end left out.
+    /// Queries that were due and have no valid answer in time, without those open at an early end.
     pub queries: u64,
-    /// Where they were lost.
+    /// Places of the losses.
     pub places: Vec<Placed>,
-    /// Those of which the place cannot be told,
+    /// Queries with an unknown place.
     pub undecided: u64,
-    /// and the places that come into question.
+    /// Possible places of these.
     pub between: Vec<Place>,
-    /// When those were sent that were lost, the ones included that hung at an early end; `None` without any, and in
-    /// results from before this key.
+    /// Sending times of the lost queries, including those hanging at an early end; `None` without any, and in older
+    /// results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<LossSpan>,
-    /// The hosts whose counters were read.
+    /// Hosts whose counters were read.
     pub hosts: Vec<String>,
-    /// Other programs use the counters as well: they are evidence, not proof.
+    /// Other programs also increase the counters: they are evidence, not proof.
     pub shared: bool,
-    /// All counters of losses that went on during the trial.
+    /// All loss counters that increased during the trial.
     pub counters: Vec<Source>,
 }
 
 impl Losses {
-    /// How many at each place, in words, the places between which the others are, and when they were sent; `None`
-    /// without any.
+    /// Returns a text with the number at each place, the possible places of the others, and their sending times; `None`
+    /// without losses.
     pub fn words(&self) -> Option<String> {
         let some = self.places.iter().filter(|placed| placed.low > 0);
         let mut parts: Vec<String> = some
@@ -280,17 +278,17 @@ impl Losses {
     }
 }
 
-/// The places, and why the trial says nothing about the DUT, if it does not.
+/// Places of the losses, and the reason if the trial gives no result about the DUT.
 #[derive(Clone, Debug, Default)]
 pub struct Placing {
-    /// The places.
+    /// Places of the losses.
     pub losses: Losses,
-    /// The loss on the Tester's side that counts most, if those can explain every query that was sent and has
-    /// no valid answer. `None` if there was none, or the DUT has lost some beyond them.
+    /// Largest loss on the Tester's side, if these losses can explain every query that was sent and has no valid
+    /// answer. `None` without losses, or if the DUT lost queries beyond them.
     pub cause: Option<Evidence>,
 }
 
-/// Places each query without a valid answer once.
+/// Assigns each query without a valid answer to one place.
 pub fn place(facts: Facts) -> Placing {
     let Facts { missing, asked, .. } = facts;
     let mut evidence = facts.evidence;
@@ -339,15 +337,15 @@ pub fn place(facts: Facts) -> Placing {
     }
 }
 
-/// What evidence explains of the missing queries.
+/// Missing queries explained by evidence.
 struct Explained {
-    /// Where.
+    /// Places of the losses.
     places: Vec<Placed>,
-    /// Missing queries that are placed nowhere yet.
+    /// Missing queries without a place so far.
     rest: u64,
-    /// How many the evidence can explain beyond its least,
+    /// Number that the evidence can explain beyond its minimum.
     slack: u64,
-    /// and how many of these can have been answered late.
+    /// Number of those that can have been answered late.
     clogged: u64,
 }
 
@@ -373,7 +371,7 @@ impl Explained {
             all.rest -= low;
             let cost = evidence.cost(each);
             let high = cost.min(most).max(low);
-            // What is lost behind the DUT clogs it: queries can be lost there that it never asked for.
+            // A loss behind the DUT blocks it: queries can be lost that never reached the authority.
             let reach = match evidence.high {
                 Some(_) => cost.min(bound(place, open, asked)).max(low),
                 None => cost.max(low),
@@ -393,7 +391,7 @@ impl Explained {
     }
 }
 
-/// Questions that the authority got and did not answer.
+/// Returns the upstream queries that the authority received and did not answer.
 fn unanswered(asked: Asked) -> Option<Evidence> {
     let low = asked.reached.saturating_sub(asked.answered);
     (low > 0).then(|| Evidence {
@@ -410,8 +408,8 @@ fn unanswered(asked: Asked) -> Option<Evidence> {
     })
 }
 
-/// A query for which the authority was asked has reached the DUT; for one whose answer was lost behind the
-/// authority it has answered.
+/// Returns the maximum number of queries lost at a place. A query whose upstream query reached the authority has passed
+/// the DUT; one whose response was lost behind the authority was answered by it.
 fn bound(place: Place, missing: u64, asked: Option<Asked>) -> u64 {
     match (place, asked) {
         (Place::ToDut | Place::DutHost, Some(asked)) => missing.saturating_sub(asked.reached),
@@ -430,12 +428,12 @@ fn exact(place: Place, queries: u64, source: Option<Source>) -> Vec<Placed> {
     Vec::from_iter((queries > 0).then_some(placed))
 }
 
-/// Drops tell more than delays, and many more than few.
+/// Orders evidence: drops before delays, then by number.
 fn weight(evidence: &Evidence) -> (bool, u64) {
     (evidence.kind != Kind::Held, evidence.source.count)
 }
 
-/// The places at which the undecided can have been lost.
+/// Returns the possible places of the undecided queries.
 fn between(places: &[Placed], undecided: u64, is_watched: bool) -> Vec<Place> {
     if undecided == 0 {
         return Vec::new();

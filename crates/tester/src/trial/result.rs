@@ -1,4 +1,4 @@
-//! What a trial found: plain data, from which everything downstream is computed.
+//! Results of trials: plain data, from which everything else is computed.
 
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
@@ -15,37 +15,37 @@ use crate::load::catch_up::Limits;
 use crate::load::names::Dealt;
 use crate::load::pace::SelfCorrected;
 
-/// How a host's clock stood to the controller's during a trial.
+/// Clock of a host relative to the controller's during a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostClock {
-    /// Its name in the plan.
+    /// Name of the host in the plan.
     pub host: String,
-    /// Its monotonic clock less the controller's, when the trial began.
+    /// Offset of its monotonic clock from the controller's, at the start of the trial.
     pub offset_ns: i64,
-    /// This is wrong by no more: the host began within so long of the moment that all had agreed on.
+    /// Maximum error of the offset: the host started within this time of the agreed start.
     pub bound_ns: Nanos,
-    /// How fast the offset grew from before the trial to after it, in parts of a million.
+    /// Growth of the offset during the trial, in parts per million.
     pub drift_ppm: f64,
-    /// How many exchanges it was found by.
+    /// Number of exchanges behind it.
     pub exchanges: u64,
-    /// How long after the start it was told to begin; 0 in time.
+    /// Delay of the start order after the agreed start; 0 if in time.
     #[serde(default)]
     pub late_ns: Nanos,
 }
 
-/// What one of several authorities did in a trial.
+/// Share of one of several authorities in a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorityShare {
-    /// The name of its host in the plan.
+    /// Name of its host in the plan.
     pub host: String,
-    /// Questions that it got; of an authority that is a program the datagrams that came to the programs of its host.
+    /// Queries that it received; for a separate program, the datagrams delivered to the programs of its host.
     pub questions: u64,
-    /// Datagrams that its sockets lost, and replies that the network did not take; of a program 0: see the counters in
-    /// [`TrialResult::losses`].
+    /// Datagrams lost by its sockets, and replies that the network did not accept; 0 for a separate program: see the
+    /// counters in [`TrialResult::losses`].
     pub drops: u64,
 }
 
-/// What one trial says about the DUT (RFC 8219 section 9.2), or that it says nothing.
+/// Outcome of a trial for the DUT (RFC 8219 section 9.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Verdict", try_from = "Verdict")]
 pub enum Outcome {
@@ -53,15 +53,15 @@ pub enum Outcome {
     Passed,
     /// The DUT left queries without a valid answer in time.
     Failed {
-        /// How many.
+        /// Number of queries.
         shortfall: u64,
     },
-    /// The Tester disturbed the trial: nothing follows about the DUT.
+    /// The Tester disturbed the trial: it gives no result about the DUT.
     Invalid(TesterFault),
 }
 
 impl Outcome {
-    /// The word for it: "passed", "failed" or "invalid".
+    /// Returns "passed", "failed" or "invalid".
     pub fn word(&self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -70,7 +70,7 @@ impl Outcome {
         }
     }
 
-    /// Queries without a valid answer in time; 0 unless it failed.
+    /// Returns the queries without a valid answer in time; 0 unless it failed.
     pub fn shortfall(&self) -> u64 {
         match self {
             Self::Failed { shortfall } => *shortfall,
@@ -78,7 +78,7 @@ impl Outcome {
         }
     }
 
-    /// Why it says nothing, if it is invalid.
+    /// Returns the fault, if it is invalid.
     pub fn fault(&self) -> Option<&TesterFault> {
         match self {
             Self::Invalid(fault) => Some(fault),
@@ -87,11 +87,11 @@ impl Outcome {
     }
 }
 
-/// The serialised form of an [`Outcome`]: the same keys whatever it is.
+/// Serialised form of an [`Outcome`]: the same keys for all outcomes.
 #[derive(Serialize, Deserialize)]
 struct Verdict {
     outcome: String,
-    /// The fault in words, for the reader.
+    /// The fault as text, for readers.
     #[serde(skip_deserializing)]
     invalid_because: Option<String>,
     fault: Option<TesterFault>,
@@ -124,8 +124,8 @@ impl TryFrom<Verdict> for Outcome {
     }
 }
 
-/// How many queries ended in which class. The classes are disjoint; each query that was sent is
-/// in one of `valid` to `missing`, and `duplicate` and `stray` count datagrams beyond those.
+/// Number of queries of each class. The classes are disjoint. Each query that was sent is in one of `valid` to
+/// `missing`; `duplicate` and `stray` count additional datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
     /// The expected AAAA, in time.
@@ -136,26 +136,26 @@ pub struct Answers {
     pub wrong: u64,
     /// RCODE 0 without AAAA.
     pub empty: u64,
-    /// RCODE other than 0, or an answer that cannot be parsed.
+    /// RCODE other than 0, or an unparsable response.
     pub error: u64,
     /// TC set.
     pub truncated: u64,
-    /// A second reply to a query that had been answered.
+    /// An additional response to an answered query.
     pub duplicate: u64,
     /// A datagram that answers no query of this trial.
     pub stray: u64,
-    /// No answer at all.
+    /// No response.
     pub missing: u64,
 }
 
 impl Answers {
-    /// Queries that got an answer of whatever kind: those that have a round-trip time.
+    /// Returns the number of queries with any response: those that have a round-trip time.
     pub fn answered(&self) -> u64 {
         self.valid + self.late + self.wrong + self.empty + self.error + self.truncated
     }
 }
 
-/// Round-trip times of the answered queries, from the sending of each query; `None` without any.
+/// Round-trip times of the answered queries, from the sending of each query; `None` without answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rtt {
     /// Median.
@@ -171,10 +171,10 @@ pub struct Rtt {
     pub mean: Option<Nanos>,
 }
 
-/// How well the sender kept to its schedule.
+/// Accuracy of the sender's schedule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Median lateness of a query against its due time.
+    /// Median lateness of a query relative to its due time.
     pub lateness_ns_p50: Nanos,
     /// 99th percentile of the lateness.
     pub lateness_ns_p99: Nanos,
@@ -182,91 +182,89 @@ pub struct Timing {
     pub lateness_ns_p999: Nanos,
     /// Largest lateness.
     pub lateness_ns_max: Nanos,
-    /// Largest deviation of the queries sent in a bin of 10 ms from those due in it, in per cent (paper 001, V).
+    /// Largest deviation of the queries sent in a bin of 10 ms from those due in it, in per cent (Lencse and Pivoda
+    /// 2018, section V).
     pub bin_10ms_deviation_pct_max: f64,
-    /// The same for bins of 100 ms (paper 001, section III).
+    /// The deviation for bins of 100 ms (Lencse and Pivoda 2018, section III).
     pub bin_100ms_deviation_pct_max: f64,
-    /// Span of the schedule whose queries may leave in one system call.
+    /// Span of the schedule whose queries may be sent in one system call.
     pub quantum_ns: Nanos,
-    /// Queries that leave in one system call.
+    /// Queries per system call.
     pub burst: u64,
-    /// The same as `bin_10ms_deviation_pct_max` for bins of 1 ms; `None` for trials of more than an hour, and
-    /// in journals from before this key, like all that follows.
+    /// The deviation for bins of 1 ms; `None` for trials of more than an hour, and in older journals, like all
+    /// following fields.
     #[serde(default)]
     pub bin_1ms_deviation_pct_max: Option<f64>,
-    /// Longest system call that sent queries. Round-trip times count from before the call, because answers
-    /// can come before it returns: none is told longer than it was by more than this.
+    /// Longest system call that sent queries. Round-trip times count from before the call, because responses can arrive
+    /// before it returns: each is overestimated by at most this.
     #[serde(default)]
     pub send_call_ns_max: Option<Nanos>,
-    /// What the kernel reads the time from.
+    /// Clock source of the kernel.
     #[serde(default)]
     pub clock_source: Option<String>,
-    /// Largest step of the real-time clock, which stamps what is received, against the monotonic one.
+    /// Largest step of the real-time clock, which stamps received datagrams, relative to the monotonic one.
     #[serde(default)]
     pub clock_step_ns: Option<i64>,
-    /// What the sender had to make up for.
+    /// Catch-up bursts of the sender.
     #[serde(default)]
     pub catch_up: Option<CatchUp>,
-    /// Beyond what the trial was to be invalid.
+    /// Limits above which the trial is invalid.
     #[serde(default)]
     pub limits: Option<Limits>,
-    /// How the sender kept to the self-correcting timer, if that paced it.
+    /// Accuracy of the self-correcting timer, if it paced the sender.
     #[serde(default)]
     pub self_correcting: Option<SelfCorrected>,
 }
 
 impl Timing {
-    /// Whether the sender fell behind its schedule, which it does again at this rate. One that was stopped for some
-    /// moments is late with the queries of those only.
+    /// Returns whether the sender fell behind its schedule, which it will do again at this rate. A momentarily stopped
+    /// sender delays only the queries of that moment.
     pub fn is_behind(&self) -> bool {
         self.lateness_ns_p50 >= BEHIND_NS
     }
 }
 
-/// A rate that is half a per cent too much makes half of the queries so late in a trial of 5 s.
+/// A rate that is half a per cent above the capacity delays half of the queries by this in a trial of 5 s.
 const BEHIND_NS: Nanos = 10_000_000;
 
-/// Stalls of the sender after which more queries were due than may leave at once, and what became of them.
+/// Stalls of the sender after which more queries were due than may be sent at once, and their effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CatchUp {
-    /// How many, of all threads together.
+    /// Number of stalls of all threads together.
     pub stalls: u64,
-    /// The longest.
+    /// Longest stall.
     pub stall_ns_max: Nanos,
-    /// Queries that the largest kept back: the stall times the rate.
+    /// Queries delayed by the largest stall: the stall times the rate.
     pub burst_queries_max: u64,
-    /// Queries without a valid answer that left while a server might still have a queue from a catch-up burst, if
-    /// it can do a tenth more than the offered rate.
+    /// Queries without a valid answer that were sent while a server with a capacity of 110 % of the offered rate might
+    /// still have a queue from a catch-up burst.
     pub lost_in_bursts: u64,
 }
 
 impl CatchUp {
-    /// Queries without a valid answer that bursts explain beside another disturbance: no burst makes a server lose more
-    /// than it has.
+    /// Returns the losses that bursts explain in addition to another disturbance: a burst causes at most as many losses
+    /// as it has queries.
     pub(super) fn explained(&self) -> u64 {
         let sent_at_once = self.stalls.saturating_mul(self.burst_queries_max);
         self.lost_in_bursts.min(sent_at_once)
     }
 }
 
-/// Where the distribution of the round-trip times is looked at: denser toward the tail, for a
-/// logarithmic axis.
+/// Percentiles of the round-trip times in results: denser towards the tail, for a logarithmic axis.
 pub const PERCENTILES: [f64; 16] = [
     0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999,
     100.0,
 ];
 
-/// Result of one trial, put together by [`summary::result`](super::summary::result) and not changed
-/// afterwards. Its serialised form is that of the journal and of `--json`: see `docs/journal.md` and
-/// `schema/trial.schema.json` before a change.
+/// Result of one trial, created by [`summary::result`](super::summary::result) and immutable. Its serialised form is
+/// that of the journal and of `--json`: see `docs/journal.md` and `schema/trial.schema.json` before a change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "form", rename = "trial/2")]
 pub struct TrialResult {
-    /// The verdict.
+    /// Outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Whether the Tester was certified for a DUT at this rate; `None` if no DUT was asked, as in a
-    /// self-test, which is what certifies.
+    /// Whether the Tester was certified for a DUT at this rate; `None` without a DUT, as in a self-test.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certified: Option<bool>,
     /// Offered rate.
@@ -274,76 +272,75 @@ pub struct TrialResult {
     /// Length of the schedule.
     #[serde(rename = "duration_s", with = "seconds")]
     pub duration_ns: Nanos,
-    /// An answer counts until this long after its query was sent.
+    /// Maximum time from a query to a response that counts.
     #[serde(rename = "timeout_s", with = "seconds")]
     pub timeout_ns: Nanos,
     /// Queries of the whole schedule.
     pub queries_due: u64,
-    /// Queries that left; fewer than due if the trial ended early or the kernel refused some.
+    /// Queries that were sent; fewer than due if the trial ended early or the kernel refused some.
     pub queries_sent: u64,
-    /// Queries that were still open when the trial ended early; they are in no class.
+    /// Queries that were open when the trial ended early; they are in no class.
     pub undecided: u64,
-    /// The trial ended before its schedule: its failure was certain, or it was interrupted.
+    /// The trial ended before its schedule, because its failure was certain or it was interrupted.
     pub ended_early: bool,
-    /// Verdicts.
+    /// Number of queries of each class.
     pub answers: Answers,
     /// Round-trip times.
     #[serde(rename = "rtt_ns")]
     pub rtt: Rtt,
-    /// Round-trip times at [`PERCENTILES`], as far as there are answers enough to tell: per cent and
-    /// nanoseconds.
+    /// Round-trip times at [`PERCENTILES`], as far as there are enough answers: per cent and nanoseconds.
     #[serde(rename = "rtt_percentiles_ns")]
     pub rtt_percentiles: Vec<(f64, Nanos)>,
     /// Timing of the sender.
     pub timing: Timing,
     /// Datagrams lost by the Tester's own sockets.
     pub tester_drops: u64,
-    /// Where the queries without a valid answer were lost; `None` in results from before this key.
+    /// Locations of the queries without a valid answer; `None` in older results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
-    /// What the authority counted, when it is ours.
+    /// Counters of the built-in authority.
     pub authority: Option<AuthorityCounts>,
-    /// The share of each host in that, where several are authorities; in results from before this key there was one.
+    /// Share of each host in them, with several authorities; older results had one authority.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authorities: Vec<AuthorityShare>,
-    /// How long an authority that is another program took for questions beside the trial.
+    /// Response times of an authority that is a separate program, from queries during the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority_sampled: Option<AuthorityTimes>,
-    /// The fresh names that it asked for; `None` in journals from before this key.
+    /// Fresh names of the trial; `None` in older journals.
     #[serde(default)]
     pub names: Option<Dealt>,
-    /// The shares as the authority saw them; `None` without an authority of ours or a DUT.
+    /// Shares at the authority; `None` without a built-in authority or a DUT.
     pub achieved: Option<Achieved>,
-    /// What the DUT served while queries waited in it; `None` where the delay of its answers did not
-    /// grow, and in journals from before this key.
+    /// Throughput of the DUT while it had queued queries; `None` if the delay of its answers did not grow, and in older
+    /// journals.
     #[serde(default)]
     pub service: Option<Service>,
-    /// The way of the queries through DUT and authority, when the authority is ours.
+    /// Path of the queries through DUT and authority, with a built-in authority.
     #[serde(default)]
     pub path: Option<Path>,
-    /// What the DUT used after the trial, when it is ours to look at.
+    /// Resources of the DUT after the trial, if they are observable.
     #[serde(flatten, with = "dut_resources")]
     pub resources: Option<Resources>,
-    /// How the DUT ended during the trial, and its last log lines, if it did.
+    /// How the DUT exited during the trial, and its last log lines, if it did.
     pub dut_exit: Option<String>,
-    /// What the machine did during the trial, as far as it tells.
+    /// CPU usage of the machine during the trial, as far as known.
     #[serde(default)]
     pub machine: Option<Usage>,
-    /// Whether queries left, and replies were taken in, in segmented runs; not there in results of
-    /// earlier versions, which had no choice: they did.
+    /// Whether queries and responses could be segmented; missing in results of earlier versions, which always used
+    /// segmentation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segmentation: Option<bool>,
-    /// The hosts whose parts it is made of; none if all roles were on one machine.
+    /// Clocks of the hosts that took part; empty if all roles were on one machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<HostClock>,
     /// Kind of link.
     pub backend: String,
-    /// Plain remarks for the reader: refused connections, losses at the DUT's sockets, ...
+    /// Remarks for readers: refused connections, losses at the DUT's sockets, ...
     pub notes: Vec<String>,
 }
 
-/// A span as seconds. What was written is read again to the nanosecond up to 2^20 s, 12 days:
-/// neighbouring numbers are a quarter of a nanosecond apart there.
+/// Serialises a duration in seconds. Values up to 2^20 s, 12 days, are exact to the nanosecond: neighbouring numbers
+/// are a quarter of a nanosecond apart there.
 mod seconds {
     use dns64_transport::clock::Nanos;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -362,7 +359,7 @@ mod seconds {
     }
 }
 
-/// The resources of the DUT, and their memory once more under the key that it has always had.
+/// Serialises the resources of the DUT, and their memory also under its original key.
 mod dut_resources {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

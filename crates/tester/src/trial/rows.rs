@@ -1,5 +1,4 @@
-//! The queries of a trial, one by one in the order of the schedule, read from the ledgers of its
-//! shards where they lie.
+//! The queries of a trial in the order of the schedule, read in place from the ledgers of its shards.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,46 +13,46 @@ use crate::load::ledger::Fate;
 use crate::load::names::Names;
 use crate::load::pace::Schedule;
 
-/// What a [`Tester`](super::Tester) remembers of its last trial.
+/// Data of the last trial of a [`Tester`](super::Tester).
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) spec: TrialSpec,
-    /// Real time at which the schedule began.
+    /// Real time of the start of the schedule.
     pub(crate) started_at_ns: Nanos,
-    /// What came of each shard.
+    /// Data of each shard.
     pub(crate) shards: Vec<Finished>,
-    /// What the authority noted, if it is ours.
+    /// Ledger of the authority, if it is the built-in one.
     pub(crate) asked: Option<Arc<Ledger>>,
 }
 
-/// One query that left.
+/// One query that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Index in the trial's schedule.
     pub index: u64,
-    /// The IPv4 address whose name was asked.
+    /// The IPv4 address whose name was queried.
     pub address: Ipv4Addr,
     /// Thread that sent it.
     pub shard: usize,
-    /// When it left, after the start of the trial.
+    /// Time of sending, since the start of the trial.
     pub sent_ns: Nanos,
-    /// How long after its due time that was.
+    /// Lateness relative to its due time.
     pub lateness_ns: u32,
-    /// From sending to the first answer; 0 without one.
+    /// Time from the query to its first response; 0 without one.
     pub rtt_ns: Nanos,
-    /// What came back.
+    /// Result of the query.
     pub fate: Fate,
-    /// Whether the time for an answer had passed when the trial ended.
+    /// Whether its timeout had passed when the trial ended.
     pub expired: bool,
 }
 
 impl Row {
-    /// Whether anything that belongs to the query came back.
+    /// Returns whether it has a response.
     pub fn received(&self) -> bool {
         self.fate != Fate::Pending
     }
 
-    /// The class of the query, by the name that it has in the results of a trial.
+    /// Returns the class of the query, by its name in the results of a trial.
     pub fn class(&self) -> &'static str {
         match self.fate {
             Fate::Pending if self.expired => "missing",
@@ -68,12 +67,12 @@ impl Row {
     }
 }
 
-/// The queries of a trial that left, in the order of the schedule. Those that were not sent, because
-/// the trial ended early or the network did not take them, are left out.
+/// The queries of a trial that were sent, in the order of the schedule. Unsent ones, because the trial ended early or
+/// the network did not accept them, are skipped.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
     course: &'a Course,
-    /// The schedule, as it is shared out.
+    /// The schedule with its shards.
     schedule: Schedule,
     next: u64,
 }
@@ -87,27 +86,27 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Real time at which the schedule began, in nanoseconds since 1970.
+    /// Returns the real time of the start of the schedule, in nanoseconds since 1970.
     pub fn started_at_ns(&self) -> Nanos {
         self.course.started_at_ns
     }
 
-    /// Who was asked.
+    /// Returns the server under test.
     pub fn server(&self) -> SocketAddr {
         self.course.spec.server
     }
 
-    /// The schedule of the whole trial.
+    /// Returns the schedule of the whole trial.
     pub fn schedule(&self) -> Schedule {
         self.schedule
     }
 
-    /// The names.
+    /// Returns the names.
     pub fn names(&self) -> &'a Names {
         &self.course.spec.names
     }
 
-    /// Query `index`, if it left.
+    /// Returns query `index`, if it was sent.
     pub fn row(&self, index: u64) -> Option<Row> {
         let (shard, local) = self.schedule.place(index);
         let shard = usize::try_from(shard).ok()?;
@@ -131,7 +130,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The messages of query `index`, if it left.
+    /// Returns the messages of query `index`, if it was sent.
     pub fn timeline(&self, index: u64) -> Option<Timeline> {
         let row = self.row(index)?;
         let start = self.course.shards.get(row.shard)?.start;

@@ -1,12 +1,11 @@
-//! How many queries a DUT serves while it is offered more, from one trial.
+//! Estimates the throughput of an overloaded DUT from one trial.
 //!
-//! A DUT that stores what it cannot serve passes trials above the rate that it can sustain: the queue may
-//! grow until its end is a timeout away (Lencse et al. 2017, section 4.4). At an offered rate r and a
-//! service rate R the delay of a query that was sent at t is (r / R - 1) t and a constant, so that the
-//! slope of the delay tells R = r / (1 + slope). A queue with a bound is full at some time; what then
-//! arrives after the last query was sent comes out of it at R as well.
+//! A DUT that queues queries passes trials above its sustainable rate: the queue may grow until its end is a timeout
+//! away (Lencse et al. 2017, section 4.4). At an offered rate r and a service rate R the delay of a query that was sent
+//! at t is (r / R - 1) t plus a constant, so the slope of the delay determines R = r / (1 + slope). A bounded queue is
+//! full at some time; the responses after the last query was sent then leave it at R as well.
 //!
-//! Pure functions on the ledgers of a trial that is over.
+//! Pure functions on the ledgers of a finished trial.
 
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
@@ -16,82 +15,81 @@ use crate::load::ledger::{Entry, Fate};
 use crate::statistics::quantile::median;
 use crate::statistics::trend::trend;
 
-/// What a DUT served while queries waited in it.
+/// Throughput of a DUT while it had queued queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Service {
-    /// By how much the delay of the answers grew, in nanoseconds per second of the trial, until it
-    /// was longest; 0 if it grew too quickly to be followed.
+    /// Growth of the delay of the answers up to its maximum, in nanoseconds per second of the trial; 0 if it grew too
+    /// quickly to be measured.
     pub slope_ns_per_s: f64,
-    /// Queries that the DUT served per second meanwhile.
+    /// Queries that the DUT served per second during that time.
     pub service_rate_qps: f64,
-    /// What this follows from.
+    /// Method of the estimate.
     pub by: By,
-    /// The delay grew until the last query: the trial's outcome says how much the DUT can store, not what
-    /// it can sustain.
+    /// The delay grew until the last query: the trial's outcome depends on the queue of the DUT, not on its sustainable
+    /// rate.
     pub stores_queries: bool,
-    /// The rate that the DUT sustains, in whole queries per second.
+    /// Sustainable rate of the DUT, in whole queries per second.
     pub sustainable_qps: u64,
 }
 
-/// What a service rate follows from.
+/// Method by which a service rate was estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// The slope of the answers' delay.
+    /// The slope of the delay of the answers.
     Delay,
-    /// The answers that came after the last query.
+    /// The answers after the last query.
     Drain,
 }
 
-/// Bins of sending time that the delay is looked at in: few enough for all pairs of them, and enough to
-/// see that a queue has become full.
+/// Number of bins of sending time for the delay: few enough for all pairs of them, and enough to detect when a queue
+/// became full.
 const BINS: usize = 100;
 
-/// Answers of a bin whose median is told: at the 5 % level the fewest that two outliers cannot move beyond
-/// the others.
+/// Minimum number of answers of a bin for its median: the fewest for which two outliers cannot move it beyond the other
+/// values, at the 5 % level.
 const ANSWERS_MIN: usize = 5;
 
-/// Delays of a bin that are kept for its median, at most about so many: its error is then 4 % of their
-/// standard deviation.
+/// Approximate maximum number of delays of a bin that are kept for its median: its error is then 4 % of their standard
+/// deviation.
 const SAMPLES: usize = 1000;
 
-/// Bins of a growing delay. Fewer in order may be chance: eight have a probability of 0.05 %.
+/// Minimum number of bins of a growing delay. Fewer in order may be chance: eight have a probability of 0.05 %.
 const GROWING_MIN: usize = 8;
 
-/// A growth must be less likely by chance: of the 10,000 trials of a campaign ten are then mistaken, if
-/// the next two bounds did not bind.
+/// Maximum p-value of a growth: without the next two bounds, ten of the 10,000 trials of a campaign would be false
+/// positives.
 const CHANCE_MAX: f64 = 0.001;
 
-/// Growth by less, in seconds per second, is none: the DUT serves all queries to within the resolution
-/// of a search, 0.1 %.
+/// Minimum growth, in seconds per second: below it the DUT serves all queries within the resolution of a search, 0.1 %.
 const SLOPE_MIN: f64 = 0.001;
 
-/// The delay grows by at least so many median absolute deviations of the bins from the line: what noise
-/// alone makes is one third of that, at ten standard deviations.
+/// Minimum growth in median absolute deviations of the bins from the line: noise alone reaches a third of it, at ten
+/// standard deviations.
 const DEVIATIONS_MIN: f64 = 5.0;
 
-/// A delay beyond this part of its range counts as the longest.
+/// A delay above this fraction of its range counts as the maximum.
 const PEAK_PART: f64 = 0.9;
 
-/// A queue of a DUT that is still overloaded stays long: the delay at the end is at least this part
-/// of its range. After a pause or a slow start it is short again.
+/// Minimum delay at the end, as a fraction of its range, of a DUT that is still overloaded and thus has a long queue.
+/// After a pause or a slow start the queue is short again.
 const STAYS_PART: f64 = 0.5;
 
-/// Answers after the last query that tell a rate: counted at chance, to 10 %.
+/// Minimum number of answers after the last query for a rate: the error of their number is 10 %.
 const DRAIN_MIN: u64 = 100;
 
-/// A drain slower than this part of the offered rate, by a DUT that served less than this part of it, is no
-/// mere delay of the network, which the answers leave at the rate at which the queries came in.
+/// A drain below this fraction of the offered rate, by a DUT that served less than this fraction of it, is not the
+/// delay of the network, through which the answers pass at the rate of the queries.
 const DRAIN_PART_MAX: f64 = 0.9;
 
-/// The mean moment of a drain at a constant rate is its middle, to within this part of it.
+/// Maximum distance of the mean time of a drain at a constant rate from its middle, as a fraction of its length.
 const DRAIN_OFF_MAX: f64 = 0.05;
 
-/// Quotients may differ in their last digits after they were written and read.
+/// Tolerance: the last digits of quotients may change when they are written and read.
 const STEP: f64 = 1e-12;
 
-/// What the DUT served while queries waited in it; `None` where the delay did not grow.
-/// `rate_qps` was offered; `ended_early` says that late answers were not waited for.
+/// Estimates the throughput of the DUT while it had queued queries; `None` if the delay did not grow. `rate_qps` is the
+/// offered rate; `ended_early` means that the trial did not wait for late answers.
 pub(super) fn service(rate_qps: u64, ended_early: bool, shards: &[&Finished]) -> Option<Service> {
     let sent = || shards.iter().copied().flat_map(sent);
     let queries = shards.iter().map(|shard| shard.offered).sum();
@@ -101,15 +99,16 @@ pub(super) fn service(rate_qps: u64, ended_early: bool, shards: &[&Finished]) ->
     if let Some(found) = bins.growing(rate) {
         return Some(found);
     }
-    // A queue that is always full loses what it has no place for.
+    // A permanently full queue drops the excess queries.
     let was_full = !ended_early && part(&bins.bins) < DRAIN_PART_MAX;
     let drain = was_full.then(|| Drain::of(sent(), last_ns)).flatten()?;
     drain.service(rate)
 }
 
 impl Service {
-    /// Whether the figures fit each other and the rate that was offered: a DUT whose answers' delay grows
-    /// serves at most what the growth leaves, and one that is drained after the trial less than it was offered.
+    /// Returns whether the figures are consistent with each other and with the offered rate: a DUT with a growing delay
+    /// serves at most the rate that follows from the growth, and one that is drained after the trial serves less than
+    /// the offered rate.
     pub fn fits(&self, offered_qps: u64) -> bool {
         let (offered, rate) = (offered_qps as f64, self.service_rate_qps);
         let growth = self.slope_ns_per_s / SECOND as f64;
@@ -140,14 +139,14 @@ impl Service {
     }
 }
 
-/// The queries that left, each with its moment after the start of the trial.
+/// Returns the queries that were sent, each with its time since the start of the trial.
 fn sent(shard: &Finished) -> impl Iterator<Item = (Nanos, &Entry)> {
     let entries = (0..).zip(offered(shard));
     let left = entries.filter(|(_, entry)| entry.fate != Fate::Unsent);
     left.map(|(local, entry)| (sent_ns(shard, local, entry), entry))
 }
 
-/// When the last of them left.
+/// Returns the time of the last query that was sent.
 fn last_sent_ns(shard: &Finished) -> Option<Nanos> {
     let entries = offered(shard);
     let last = entries
@@ -164,12 +163,12 @@ fn sent_ns(shard: &Finished, local: u64, entry: &Entry) -> Nanos {
     shard.schedule.due_ns(shard.schedule.global(local)) + Nanos::from(entry.lateness_ns)
 }
 
-/// Whether a query was served, in time or not.
+/// Returns whether a query was served, in time or not.
 fn is_served(entry: &Entry) -> bool {
     matches!(entry.fate, Fate::Valid | Fate::Late)
 }
 
-/// Queries by the time of their sending, in bins of equal width.
+/// Queries by sending time, in bins of equal width.
 struct Bins {
     width_s: f64,
     bins: Vec<Bin>,
@@ -179,7 +178,7 @@ struct Bins {
 struct Bin {
     sent: u64,
     served: u64,
-    /// Delays of some that were served, in seconds.
+    /// Delays of a sample of the served queries, in seconds.
     delays_s: Vec<f64>,
 }
 
@@ -210,7 +209,7 @@ impl Bins {
         }
     }
 
-    /// Bins with answers enough, with their number: the middle of their time, and the median of their
+    /// Returns the bins with enough answers, with their index: the middle of their time, and the median of their
     /// delays, both in seconds.
     fn delays(&self) -> Vec<(usize, (f64, f64))> {
         let point = |(number, bin): (usize, &Bin)| {
@@ -221,7 +220,7 @@ impl Bins {
         self.bins.iter().enumerate().filter_map(point).collect()
     }
 
-    /// The service rate by the slope of the delay, as long as that grew.
+    /// Returns the service rate from the slope of the delay, while it grew.
     fn growing(&self, rate: f64) -> Option<Service> {
         let delays = self.delays();
         let height = |delay: &(usize, (f64, f64))| delay.1.1;
@@ -237,7 +236,7 @@ impl Bins {
             && trend.slope >= SLOPE_MIN
             && rise_s >= DEVIATIONS_MIN * deviation(&points, trend.slope)?
             && last.1 >= beyond(STAYS_PART);
-        // Of the last bin some may have been answered when nobody listened any more.
+        // Some queries of the last bin may have been answered after the end of the trial.
         let growing = &self.bins[..delays[grown - 1].0];
         let served = rate * part(growing) / (1.0 + trend.slope);
         let to_the_end = last.1 - first.1 >= PEAK_PART * trend.slope * (last.0 - first.0);
@@ -245,13 +244,13 @@ impl Bins {
     }
 }
 
-/// Share of the queries of these bins that were served.
+/// Returns the share of the queries of these bins that were served.
 fn part(bins: &[Bin]) -> f64 {
     let sum = |of: fn(&Bin) -> u64| bins.iter().map(of).sum::<u64>();
     sum(|bin| bin.served) as f64 / sum(|bin| bin.sent).max(1) as f64
 }
 
-/// Median absolute deviation of points from the line with this slope that is nearest to them.
+/// Returns the median absolute deviation of points from the nearest line with this slope.
 fn deviation(points: &[(f64, f64)], slope: f64) -> Option<f64> {
     let rests: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
     let middle = median(&rests)?;
@@ -259,10 +258,10 @@ fn deviation(points: &[(f64, f64)], slope: f64) -> Option<f64> {
     median(&off)
 }
 
-/// The answers that came after the last query was sent.
+/// The answers that arrived after the last query was sent.
 struct Drain {
     answers: u64,
-    /// From that moment to the last of them, and to their mean.
+    /// Time from the last query to the last of them, and to their mean.
     span_s: f64,
     mean_s: f64,
 }
@@ -284,7 +283,7 @@ impl Drain {
         })
     }
 
-    /// The rate of a drain that is steady and slower than the queries came.
+    /// Returns the rate of a drain that is steady and slower than the queries were sent.
     fn service(&self, rate: f64) -> Option<Service> {
         let drained = self.answers as f64 / self.span_s;
         let is_steady = (self.mean_s / self.span_s - 0.5).abs() <= DRAIN_OFF_MAX;

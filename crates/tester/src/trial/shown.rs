@@ -1,5 +1,4 @@
-//! What the figures of a result show of the Tester's own doing, when ledgers and counters are gone: whoever
-//! checks a verdict that was written down asks here.
+//! Checks a recorded result for faults of the Tester that its figures show, without ledgers and counters.
 
 use dns64_transport::clock::Nanos;
 
@@ -10,8 +9,8 @@ use super::result::{Outcome, Timing, TrialResult};
 use super::summary::{CLOCK_STEP_MAX_NS, host_fault, late_schedule, slow_authority};
 use crate::load::pace::Schedule;
 
-/// A fault that the figures prove, whatever the verdict is. There can be others, of which a result keeps too
-/// little: `None` says nothing.
+/// Returns a fault that the figures prove, regardless of the verdict. `None` proves nothing: for some faults a result
+/// contains too few figures.
 pub fn fault(result: &TrialResult) -> Option<TesterFault> {
     let timing = &result.timing;
     let step_ns = timing.clock_step_ns.unwrap_or(0);
@@ -39,7 +38,7 @@ fn overflow(result: &TrialResult) -> Option<TesterFault> {
     (replies > 0).then_some(TesterFault::AuthorityOverflow { replies })
 }
 
-/// What only a trial that failed can be excused with.
+/// Returns a fault that matters only in a failed trial.
 fn excuse(result: &TrialResult) -> Option<TesterFault> {
     if !matches!(result.outcome, Outcome::Failed { .. }) {
         return None;
@@ -49,25 +48,25 @@ fn excuse(result: &TrialResult) -> Option<TesterFault> {
     lost.map(TesterFault::NetworkLoss)
         .or_else(|| slow(result))
         .or_else(|| {
-            // Even if all queries that were open at an early end would have been lost.
+            // Even if all queries that were open at an early end had been lost.
             let most = result.outcome.shortfall().saturating_add(result.undecided);
             theft(result, most)
         })
 }
 
-/// The authority was slow, and it was behind a DUT.
+/// Returns the fault of a slow authority behind a DUT.
 fn slow(result: &TrialResult) -> Option<TesterFault> {
     result.certified?;
     let told = result.path.as_ref().map(|path| path.authority);
     slow_authority(&told.or(result.authority_sampled)?)
 }
 
-/// The largest loss on the Tester's side, if those explain every missing answer and nothing else was
+/// Returns the largest loss on the Tester's side, if these losses explain every missing answer and nothing else was
 /// wrong: then the DUT has lost none beyond them.
 fn explanation<'r>(losses: &'r Losses, result: &TrialResult) -> Option<&'r Source> {
     let answers = &result.answers;
     let of_dut = |place| matches!(place, Place::DutSockets | Place::Dut);
-    // All that was open at an early end may have been lost.
+    // All queries that were open at an early end may have been lost.
     let (mut rest, mut slack) = (losses.undecided.saturating_add(result.undecided), 0_u64);
     for placed in &losses.places {
         if placed.source.is_some() {
@@ -82,7 +81,7 @@ fn explanation<'r>(losses: &'r Losses, result: &TrialResult) -> Option<&'r Sourc
     largest.filter(|_| only_missing && rest <= slack)
 }
 
-/// Others had the core of a role for so long that it explains so many losses.
+/// Returns the fault that others had the core of a role long enough to explain this number of losses.
 fn theft(result: &TrialResult, lost: u64) -> Option<TesterFault> {
     let limits = result.timing.limits.unwrap_or_default();
     let schedule = Schedule::new(result.rate_qps, result.duration_ns);
@@ -92,7 +91,7 @@ fn theft(result: &TrialResult, lost: u64) -> Option<TesterFault> {
     disturbance::fault(result.machine.as_ref()?, &limits, &schedule, lost)
 }
 
-/// Whether the sender was late by so much, beyond such a limit. Which figure it is depends on the pacing.
+/// Returns whether the sender had this lateness, above this limit. The figure depends on the pacing.
 fn was_late(result: &TrialResult, lateness_ns: Nanos, limit_ns: Nanos) -> bool {
     let timing = &result.timing;
     if timing.self_correcting.is_none() {
@@ -106,8 +105,8 @@ fn was_late(result: &TrialResult, lateness_ns: Nanos, limit_ns: Nanos) -> bool {
         })
 }
 
-/// Whether the figures of a trial are those of a fault that it is said to have; `None` if it keeps none that
-/// could tell.
+/// Returns whether the figures of a trial are consistent with the fault in its verdict; `None` if it contains no
+/// relevant figures.
 pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
     let timing = &result.timing;
     let shortfall = result
@@ -149,12 +148,12 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
         }
         TesterFault::AuthorityDrops { datagrams } => {
             let own = (1..=result.tester_drops).contains(datagrams);
-            // Those of an authority that is a program of its own are in `losses` at the most.
+            // Drops of an authority that is a separate program are at most in `losses`.
             let is_own = result.authority.is_some() || result.losses.is_none();
             (own || is_own).then_some(own)
         }
         TesterFault::NetworkLoss(source) | TesterFault::NetworkDelay(source) => {
-            // A place without a missing query is not told, and a difference of two hosts is no counter.
+            // A place without a missing query is not listed, and a difference of two hosts is not a counter.
             let counted = counts(result.losses.as_ref()?, source);
             counted.then_some(true)
         }
@@ -168,25 +167,25 @@ pub fn shows(fault: &TesterFault, result: &TrialResult) -> Option<bool> {
         TesterFault::HostLate { .. } | TesterFault::HostClock { .. } => {
             Some(result.clocks.iter().find_map(host_fault).as_ref() == Some(fault))
         }
-        // Of these, and of those that are not named, a result keeps nothing but the word of the Tester.
+        // For these and all other faults a result contains only the verdict.
         _ => None,
     }
 }
 
-/// Whether the sender can have been so far off in 100 ms.
+/// Returns whether the sender can have deviated by this in 100 ms.
 fn was_off(timing: &Timing, sent: u64, due: u64) -> bool {
     let off_pct = 100.0 * sent.abs_diff(due) as f64 / due as f64;
     due == 0 || off_pct <= timing.bin_100ms_deviation_pct_max + PCT_STEP
 }
 
-/// Whether the losses of a trial have this counter.
+/// Returns whether the losses of a trial contain this counter.
 fn counts(losses: &Losses, source: &Source) -> bool {
     let placed = losses.places.iter();
     let placed = placed.filter_map(|placed| placed.source.as_ref());
     placed.chain(&losses.counters).any(|known| known == source)
 }
 
-/// Quotients may differ in their last digit after they were written and read.
+/// Tolerance: the last digit of quotients may change when they are written and read.
 const PCT_STEP: f64 = 1e-9;
 
 #[cfg(test)]
@@ -195,7 +194,7 @@ mod tests {
     use crate::procedure::simulated::result;
     use crate::trial::place::{Evidence, Facts, Kind, Placing, place};
 
-    /// What held answers back between DUT and authority, where only the difference of two counters tells it.
+    /// A delay of responses between DUT and authority that only the difference of two counters shows.
     fn held() -> Evidence {
         Evidence {
             place: Place::ToAuthority,
@@ -211,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Where the answers of a trial were held back that left so many queries without a valid one.
+    /// Places of the losses of a trial with delayed responses and these numbers of queries without a valid answer.
     fn held_back(missing: u64, late: u64) -> Placing {
         place(Facts {
             missing,
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_only_made_answers_late_is_taken_on_trust() {
+    fn loss_with_only_late_answers_is_not_verifiable() {
         let (missing, late) = (0, 5);
         let placing = held_back(missing, late);
         let source = placing.cause.expect("it explains late answers").source;
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_explains_missing_answers_is_among_the_places() {
+    fn loss_that_explains_missing_answers_is_listed() {
         let (missing, late) = (5, 0);
         let placing = held_back(missing, late);
         let source = placing.cause.expect("it explains missing answers").source;

@@ -1,4 +1,4 @@
-//! From the ledgers of a trial to its result: pure functions on plain data.
+//! Computes the result of a trial from its ledgers: pure functions on plain data.
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
@@ -25,16 +25,17 @@ use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
 use crate::namespace::Share;
 
-/// The offset of the real-time clock is read to well below a microsecond; more is a step.
+/// Minimum change of the real-time clock's offset that counts as a step. The offset is read to well below a
+/// microsecond.
 pub(super) const CLOCK_STEP_MAX_NS: u64 = 10_000;
 
-/// A ledger tells lateness up to 4.29 s, and the moments of sending follow from it.
+/// Lateness in a ledger, and thus the sending times, are limited to 4.29 s.
 const SELF_CORRECTING_BEHIND_MAX_NS: Nanos = 4 * SECOND;
 
 /// 1 %: see [`late_schedule`].
 const SELF_CORRECTING_OVERRUN_PART: Nanos = 100;
 
-/// Sums the shards up, pronounces the verdict, and finishes the result.
+/// Combines the shards, determines the verdict, and returns the result.
 pub fn result(
     spec: &TrialSpec,
     shards: &[ShardReport],
@@ -51,7 +52,7 @@ pub fn result(
     let hanging = sums.hanging();
     let mut timing = sums.certificate.timing(spec, &sums.shards, &bursts);
     timing.clock_source = around.clock_source.take();
-    // Without a DUT nobody asks the authority but the Measurer.
+    // Without a DUT only the Measurer queries the authority.
     let behind_dut = authority.filter(|_| around.certified.is_some());
     let noted = behind_dut.and(path.as_ref()).map(|path| path.authority);
     let own = own(&sums, shards, authority, &around);
@@ -103,7 +104,7 @@ pub fn result(
     }
 }
 
-/// What each of several authorities did: by its own account, or by the counters of its host.
+/// Returns the share of each of several authorities: from its own counters, or from those of its host.
 fn shares(authority: Option<&AuthorityReport>, observed: &Observed) -> Vec<AuthorityShare> {
     if let Some(authority) = authority {
         return authority.shares.clone();
@@ -121,9 +122,8 @@ fn shares(authority: Option<&AuthorityReport>, observed: &Observed) -> Vec<Autho
     shares.collect()
 }
 
-/// The verdict on a trial with this fault of the Tester, if there was one, and so many queries that
-/// were sent, decided and not answered as they should be. Whoever checks a verdict that was written
-/// down asks here as well.
+/// Returns the verdict on a trial with this fault of the Tester, if there was one, and this number of queries that were
+/// sent and decided without a valid answer in time. Also used to check recorded verdicts.
 pub fn verdict(fault: Option<TesterFault>, shortfall: u64, ended_early: bool) -> Outcome {
     match fault {
         Some(fault) => Outcome::Invalid(fault),
@@ -132,8 +132,8 @@ pub fn verdict(fault: Option<TesterFault>, shortfall: u64, ended_early: bool) ->
     }
 }
 
-/// The first fault after which no figure can be believed: the authority has ended, a system call failed, the
-/// clock was set, or a host was not on time.
+/// Returns the first fault that makes all figures unreliable: the authority has exited, a system call failed, the clock
+/// was set, or a host was not in time.
 fn fault(
     shards: &[ShardReport],
     authority: Option<&AuthorityReport>,
@@ -153,7 +153,7 @@ fn fault(
         .or_else(|| around.hosts.iter().find_map(host_fault))
 }
 
-/// What a host did that was not on time, or cannot be believed to have been.
+/// Returns the fault of a host that was not in time, or whose clock is too uncertain.
 pub(super) fn host_fault(host: &HostClock) -> Option<TesterFault> {
     let name = || host.host.clone();
     if host.late_ns > 0 {
@@ -167,14 +167,14 @@ pub(super) fn host_fault(host: &HostClock) -> Option<TesterFault> {
     })
 }
 
-/// The shortest bins in which a schedule is judged have 1 ms (paper 001, section III): hosts that may begin further
-/// apart do not keep it together.
+/// Width of the shortest bins in which a schedule is judged, 1 ms (Lencse and Pivoda 2018, section III): hosts with a
+/// larger uncertainty do not keep a common schedule.
 pub const CLOCK_BOUND_MAX_NS: Nanos = 1_000_000;
 
-/// The backend whose datagrams no counter of the host knows.
+/// Backend whose datagrams bypass all counters of the host.
 const PAST_THE_KERNEL: &str = "xdp";
 
-/// What the Tester knows of its own datagrams.
+/// Returns the counters of the Tester's own datagrams.
 fn own(
     sums: &Sums<'_>,
     shards: &[ShardReport],
@@ -194,7 +194,7 @@ fn own(
     }
 }
 
-/// Losses of a trial that passed: they cost no answer. They were of repeated questions, or of what was nobody's.
+/// Returns the losses of a trial that passed, which cost no answer: of retries, or of unrelated packets.
 fn without_effect(outcome: &Outcome, own: &Own, observed: &Observed) -> Vec<String> {
     if *outcome != Outcome::Passed {
         return Vec::new();
@@ -205,12 +205,11 @@ fn without_effect(outcome: &Outcome, own: &Own, observed: &Observed) -> Vec<Stri
         .collect()
 }
 
-/// How long a DUT can be clogged by one packet that it has to wait for: PowerDNS Recursor waits longest of those that
-/// have a profile, 1.5 s, before it retries (its documentation of `network-timeout`), and what waited meanwhile has to be
-/// worked off.
+/// Time for which one lost packet can block a DUT. Of the servers with a profile, PowerDNS Recursor waits longest
+/// before it retries, 1.5 s (its documentation of `network-timeout`); then the backlog must be processed.
 const CLOGGED_NS: Nanos = 2 * SECOND;
 
-/// Where the queries without a valid answer were lost.
+/// Locates the losses of queries without a valid answer.
 fn placing(
     sums: &Sums<'_>,
     hanging: Hanging,
@@ -231,7 +230,7 @@ fn placing(
         dut_drops: around.dut_drops + around.drops_of(authority).1,
         is_watched: evidence::is_watched(observed, own),
         evidence: evidence::gather(observed, own),
-        // Of repeated names nothing is known, and what it leaves without an answer on purpose is no loss.
+        // Upstream queries for repeated names are unknown, and responses omitted on purpose are not losses.
         asked: path
             .filter(|path| path.lost.names == answers.missing)
             .filter(|_| authority.is_none_or(|a| a.counts.misbehaviour.is_none()))
@@ -250,8 +249,8 @@ fn placing(
     placing
 }
 
-/// The loss on the Tester's side that explains what has no valid answer. A trial in which every query was
-/// answered validly has none, whatever was lost beside.
+/// Returns the loss on the Tester's side that explains the queries without a valid answer. A trial with only valid
+/// answers has none, regardless of other losses.
 fn network_fault(own: &Own, placing: &Placing, observed: &Observed) -> Option<TesterFault> {
     let queries = own.not_sent;
     if queries > 0 {
@@ -268,15 +267,15 @@ fn network_fault(own: &Own, placing: &Placing, observed: &Observed) -> Option<Te
     })
 }
 
-/// Replies that an authority that misbehaves on purpose had no room to hold back.
+/// Returns the fault of an authority with injected faults that could not store all delayed replies.
 fn overflow(authority: &AuthorityReport) -> Option<TesterFault> {
     let replies = authority.counts.misbehaviour?.overflowed;
     (replies > 0).then_some(TesterFault::AuthorityOverflow { replies })
 }
 
-/// The fault of a sender that was held up for too long. With the self-correcting timer that is against what the
-/// timer let it do; in addition it may be behind the schedule for as long as a ledger can tell, and exceed the length of a
-/// trial that went to its end by 1 % (Lencse and Bakai 2017, figure 3).
+/// Returns the fault of a sender that was delayed for too long. With the self-correcting timer the delay is relative to
+/// the timer. In addition, the sender may be behind the schedule up to the range of a ledger, and may exceed the length
+/// of a trial that ran to its end by 1 % (Lencse and Bakai 2017, figure 3).
 pub(super) fn late_schedule(
     timing: &Timing,
     limits: &Limits,
@@ -304,7 +303,7 @@ pub(super) fn late_schedule(
     })
 }
 
-/// Others on a core of the DUT or the authority, if that explains why the trial failed.
+/// Returns the fault of others on a core of the DUT or the authority, if it explains why the trial failed.
 fn theft(
     spec: &TrialSpec,
     shortfall: u64,
@@ -318,8 +317,8 @@ fn theft(
     disturbance::fault(usage, &spec.limits, &spec.schedule, (queries, hanging.span))
 }
 
-/// An authority that answered too late for a DUT that left queries without a valid answer. What passes with such
-/// an authority has passed a harder test.
+/// Returns the fault of an authority that responded too late to a DUT that left queries without a valid answer. A pass
+/// with such an authority is a harder test and stands.
 pub(super) fn slow_authority(told: &AuthorityTimes) -> Option<TesterFault> {
     (told.slow > 0).then_some(TesterFault::AuthoritySlow {
         answers: told.slow,
@@ -328,7 +327,8 @@ pub(super) fn slow_authority(told: &AuthorityTimes) -> Option<TesterFault> {
     })
 }
 
-/// What the authority behind a DUT tells of the names: exactly where it noted each, else by its sums.
+/// Returns the notes on the names from the authority behind a DUT: exact if it recorded each name, otherwise from its
+/// counters.
 fn remarks(
     spec: &TrialSpec,
     answers: &Answers,
@@ -346,7 +346,7 @@ fn remarks(
     }
 }
 
-/// Plain remarks for the reader.
+/// Returns the notes for readers.
 fn notes(
     spec: &TrialSpec,
     shards: &[ShardReport],
@@ -392,7 +392,7 @@ fn notes(
     notes
 }
 
-/// Everything that is added up query by query.
+/// Accumulates all data query by query.
 struct Sums<'a> {
     spec: &'a TrialSpec,
     shards: Vec<&'a Finished>,
@@ -450,7 +450,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// What was still open and lost, if anything was.
+    /// Returns the open and lost queries, if there were any.
     fn hanging(&self) -> Hanging {
         let some = if self.shortfall() > 0 {
             &self.shards[..]
@@ -460,7 +460,7 @@ impl<'a> Sums<'a> {
         Hanging::of(self.spec, some, self.rtt().max)
     }
 
-    /// The way of the queries, when all shards have been added.
+    /// Returns the path of the queries, when all shards have been added.
     fn path(&mut self) -> Option<Path> {
         let join = self.join.take()?;
         let sent = self.shards.iter().flat_map(|finished| {
@@ -494,13 +494,13 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Whether a shard stopped before the schedule, or queries were still open at the end.
+    /// Returns whether a shard stopped before the schedule, or queries were open at the end.
     fn ended_early(&self) -> bool {
         let stopped = |shard: &&Finished| shard.tally.ended_early;
         self.undecided > 0 || self.shards.iter().any(stopped)
     }
 
-    /// Queries that were sent and did not get a valid answer in time.
+    /// Returns the number of queries that were sent and did not get a valid answer in time.
     fn shortfall(&self) -> u64 {
         self.sent - self.answers.valid - self.undecided
     }

@@ -1,4 +1,4 @@
-//! What a trial is summed up from, beside its ledgers: what links, the authority, servers and hosts tell of it.
+//! Inputs of a trial's result in addition to its ledgers: from links, the authority, servers and hosts.
 
 use std::sync::Arc;
 
@@ -17,45 +17,45 @@ use crate::lab::usage::Usage;
 use crate::lab::watch::Observed;
 use crate::load::generator::Finished;
 
-/// What came of a shard and of the link that it was turned over.
+/// Data of a shard and of its link.
 #[derive(Debug)]
 pub struct ShardReport {
-    /// The shard.
+    /// Data of the shard.
     pub finished: Finished,
-    /// What its link counted.
+    /// Counters of its link.
     pub counters: Counters,
-    /// How far the real-time clock moved against the monotonic one during the trial.
+    /// Change of the real-time clock relative to the monotonic one during the trial.
     pub clock_step_ns: i64,
     /// Kind of link.
     pub backend: String,
-    /// Why the link failed, if it did.
+    /// Error of the link, if it failed.
     pub error: Option<String>,
 }
 
-/// What an authority did, since it began or during one trial.
+/// Activity of an authority, since its start or during one trial.
 #[derive(Clone, Debug, Default)]
 pub struct AuthorityReport {
-    /// Queries and answers.
+    /// Queries and responses.
     pub counts: AuthorityCounts,
     /// Queries that its sockets lost.
     pub receive_drops: u64,
-    /// Replies that the network did not take.
+    /// Replies that the network did not accept.
     pub send_drops: u64,
-    /// Why it stopped serving, if it did.
+    /// Error that stopped it, if there was one.
     pub error: Option<String>,
-    /// What all workers noted of each name of a trial.
+    /// Record of all workers for each name of a trial.
     pub ledger: Option<Arc<Ledger>>,
-    /// How long after a question its answers were asked to leave at the latest.
+    /// Maximum configured delay from a query to its response.
     pub allowed_ns: Nanos,
-    /// Most answers were made in the driver: neither the counters of the host nor a ledger know of them.
+    /// Most answers came from the driver: they bypass the counters of the host, and no ledger contains them.
     pub in_driver: bool,
-    /// What each of several hosts did of it; empty of one.
+    /// Share of each of several hosts; empty with one host.
     pub shares: Vec<AuthorityShare>,
 }
 
 impl AuthorityReport {
-    /// What authorities on several hosts did during one trial, each with the name of its host and its ledger on one clock:
-    /// as if one had done it. `None` without any.
+    /// Combines the reports of authorities on several hosts for one trial, each with the name of its host and its
+    /// ledger on a common clock. `None` without any.
     pub(crate) fn united(mut reports: Vec<(String, Self)>) -> Option<Self> {
         let start = |report: &Self| report.ledger.as_ref().map(|ledger| ledger.start());
         reports.sort_by_key(|(_, report)| start(report));
@@ -77,7 +77,7 @@ impl AuthorityReport {
             ..report
         });
         let united = named.reduce(|mut all, other| {
-            // The first began first.
+            // Sorted by start: the first ledger takes the entries of the later ones.
             if let (Some(ledger), Some(more)) = (&all.ledger, &other.ledger) {
                 ledger.join(more);
             }
@@ -87,7 +87,7 @@ impl AuthorityReport {
         united.map(|united| Self { shares, ..united })
     }
 
-    /// Adds what another worker reports.
+    /// Adds the report of another worker.
     pub(super) fn add(&mut self, other: Self) {
         self.counts.add(other.counts);
         self.receive_drops += other.receive_drops;
@@ -97,7 +97,7 @@ impl AuthorityReport {
         self.in_driver |= other.in_driver;
     }
 
-    /// What has come since an earlier report of the same workers.
+    /// Returns the activity since an earlier report of the same workers.
     pub(super) fn since(self, before: &Self) -> Self {
         Self {
             counts: self.counts.since(before.counts),
@@ -112,40 +112,39 @@ impl AuthorityReport {
     }
 }
 
-/// What happened to the servers around a trial, looked at when it is over. Nothing is known of those
-/// that are not ours.
+/// State of the servers after a trial. Servers that the Tester did not start are unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// Whether the Tester is certified for a DUT at the rate; `None` if no DUT is asked.
+    /// Whether the Tester is certified for a DUT at the rate; `None` without a DUT.
     pub certified: Option<bool>,
-    /// Datagrams that the DUT's sockets lost at full buffers.
+    /// Datagrams lost by the DUT's sockets at full buffers.
     pub dut_drops: u64,
-    /// How the DUT ended, and its last log lines, if it did.
+    /// How the DUT exited, and its last log lines, if it did.
     pub dut_exit: Option<String>,
-    /// What the DUT uses.
+    /// Use of resources of the DUT.
     pub resources: Option<Resources>,
-    /// How the program ended that is the authority, if it did.
+    /// How an authority that is a separate program exited, if it did.
     pub authority_exit: Option<String>,
-    /// What the machine did meanwhile.
+    /// CPU usage of the machine during the trial.
     pub machine: Option<Usage>,
-    /// What the kernel reads the time from.
+    /// Clock source of the kernel.
     pub clock_source: Option<String>,
-    /// The Tester's own authority is what is measured, so that what it loses is lost by the DUT.
+    /// The Tester's own authority is the DUT, so that its losses are those of the DUT.
     pub authority_is_subject: bool,
-    /// The clocks of other hosts, and when they began.
+    /// Clocks of other hosts, and delays of their start.
     pub hosts: Vec<HostClock>,
-    /// Datagrams that the sockets of the program lost at full buffers that is the authority.
+    /// Datagrams lost at full buffers by the sockets of an authority that is a separate program.
     pub authority_drops: u64,
-    /// How long each question took that the program was asked beside the trial that is the authority.
+    /// Response times of an authority that is a separate program, from queries during the trial.
     pub authority_waits_ns: Option<Vec<Nanos>>,
-    /// What the counters of the hosts did.
+    /// Counters of the hosts.
     pub observed: Observed,
-    /// What the reader should know of the preparations.
+    /// Notes on the preparations, for readers.
     pub notes: Vec<String>,
 }
 
 impl Surroundings {
-    /// Datagrams that a built-in authority lost: for the Tester, and for the DUT.
+    /// Returns the datagrams that a built-in authority lost, attributed to the Tester and to the DUT.
     pub(super) fn drops_of(&self, authority: Option<&AuthorityReport>) -> (u64, u64) {
         let drops = authority.map_or(0, AuthorityReport::drops);
         match self.authority_is_subject {
@@ -159,7 +158,7 @@ impl Surroundings {
         Some(AuthorityTimes::sampled(&waits_ns, spec.timeout_ns))
     }
 
-    /// What nobody looked at in a trial that failed, so that it counts against the DUT.
+    /// Returns the unobserved items of a failed trial, whose effects count against the DUT.
     pub(super) fn unseen(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self
@@ -184,7 +183,8 @@ impl Surroundings {
         notes
     }
 
-    /// What arrived in one of several receive queues alone, and so at one core of a host whose server has several.
+    /// Returns the note if all packets arrived in one of several receive queues, and thus at one core of a host whose
+    /// server has several.
     pub(super) fn one_queue(&self) -> Option<String> {
         let legs = self.observed.client.iter().chain(&self.observed.upstreams);
         legs.filter_map(|leg| {

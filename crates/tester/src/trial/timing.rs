@@ -1,15 +1,14 @@
-//! The timing certificate of a trial: how well the sender kept to its schedule, and which losses may be its own
-//! doing. Pure functions on ledgers.
+//! The timing certificate of a trial: the accuracy of the sender's schedule, and the losses that the sender itself may
+//! have caused. Pure functions on ledgers.
 //!
-//! What is judged where:
+//! Rules:
 //!
-//! - lateness beyond the longest allowed stall, and a rate that is too far off in a span of 100 ms, make any trial
-//!   invalid;
-//! - a trial that failed is invalid if catch-up bursts explain all its losses. A burst is a harder load than
-//!   the schedule, so a pass stays one;
-//! - with the self-correcting timer, which leaves the schedule by design, a query is held up if it leaves later
-//!   than that timer let it. Instead of the rate the whole length counts, which may be exceeded by 1 %, as in the
-//!   script of Lencse and Bakai (2017), figure 3.
+//! - lateness above the maximum stall, or too large a rate error in a span of 100 ms, makes any trial invalid;
+//! - a failed trial is invalid if catch-up bursts explain all its losses. A burst is a harder load than the schedule,
+//!   so a pass stands;
+//! - with the self-correcting timer, which leaves the schedule by design, a query is delayed if it is sent later than
+//!   that timer allows. Instead of the rate, the total length counts, which may be exceeded by 1 %, as in the script of
+//!   Lencse and Bakai (2017), figure 3.
 
 use dns64_transport::clock::Nanos;
 
@@ -27,12 +26,12 @@ const BIN_1MS: Nanos = 1_000_000;
 const BIN_10MS: Nanos = 10_000_000;
 const BIN_100MS: Nanos = 100_000_000;
 
-/// Longer trials have no bins of 1 ms: those of an hour take 58 MB.
+/// Maximum length of trials with bins of 1 ms: those of an hour take 58 MB.
 const BINS_1MS_MAX_NS: Nanos = 3_600_000_000_000;
 
-/// Lateness and rate, added up query by query.
+/// Accumulates lateness and rate, query by query.
 pub(super) struct Certificate {
-    /// The largest step of the real-time clock that a shard has seen.
+    /// Largest step of the real-time clock in any shard.
     clock_step_ns: Option<i64>,
     lateness: Times,
     bins_1ms: Option<Bins>,
@@ -58,13 +57,13 @@ impl Certificate {
         wide.into_iter().chain(&mut self.bins_1ms)
     }
 
-    /// How far a shard has seen the real-time clock step.
+    /// Adds the step of the real-time clock in a shard.
     pub(super) fn add_step(&mut self, step_ns: i64) {
         let steps = self.clock_step_ns.into_iter().chain([step_ns]);
         self.clock_step_ns = steps.max_by_key(|step| step.unsigned_abs());
     }
 
-    /// A query that was due, and left if its entry says so.
+    /// Adds a query that was due, and that was sent if its entry says so.
     pub(super) fn add(&mut self, due_ns: Nanos, entry: &Entry) {
         let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
         let was_sent = entry.fate != Fate::Unsent;
@@ -78,7 +77,7 @@ impl Certificate {
         }
     }
 
-    /// The certificate, without the clock source.
+    /// Returns the certificate, without the clock source.
     pub(super) fn timing(&self, spec: &TrialSpec, shards: &[&Finished], bursts: &Bursts) -> Timing {
         let calls = shards.iter().map(|shard| shard.tally.longest_send_ns);
         let deviation = Bins::deviation_pct_max;
@@ -103,8 +102,9 @@ impl Certificate {
         }
     }
 
-    /// The span of 100 ms that is further off the rate than is allowed. What is due in a whole span is the
-    /// measure, also where the trial ends within it, and one call of each sender may be on either side of a border.
+    /// Returns the fault of the worst span of 100 ms, if its rate error exceeds the limit. The limit is a share of the
+    /// queries due in a full span, even if the trial ends within it, plus one call of each sender that may be on either
+    /// side of the border.
     pub(super) fn rate_fault(&self, spec: &TrialSpec) -> Option<TesterFault> {
         if spec.pacing == Pacing::SelfCorrecting {
             return None;
@@ -127,15 +127,15 @@ impl Certificate {
     }
 }
 
-/// What catch-up bursts may have done to a trial.
+/// Effects of catch-up bursts on a trial.
 pub(super) struct Bursts {
     pub(super) told: CatchUp,
-    /// They explain every loss.
+    /// Whether they explain every loss.
     explain_all: bool,
 }
 
 impl Bursts {
-    /// Of a trial in which so many queries were `lost`: sent, decided and without a valid answer in time.
+    /// Analyses a trial with this number of `lost` queries: sent, decided and without a valid answer in time.
     pub(super) fn of(
         spec: &TrialSpec,
         shards: &[&Finished],
@@ -168,15 +168,15 @@ impl Bursts {
                     .unwrap_or(0),
                 lost_in_bursts,
             },
-            // No burst makes a server lose more queries than it has: what is lost beyond, is lost without
-            // it. Answers are late as long as there is a queue.
+            // A burst causes at most as many losses as it has queries; further losses have another reason. Answers are
+            // late while there is a queue.
             explain_all: lost > 0
                 && lost_in_bursts == lost
                 && pairs.all(|(episode, lost)| lost.all - lost.late <= episode.held_up_queries),
         }
     }
 
-    /// The fault of a trial that failed for nothing else.
+    /// Returns the fault of a trial that failed for no other reason.
     pub(super) fn fault(&self, spec: &TrialSpec) -> Option<TesterFault> {
         self.explain_all.then_some(TesterFault::CatchUpBurst {
             stall_ns: self.told.stall_ns_max,
@@ -193,11 +193,11 @@ impl Bursts {
 #[derive(Clone, Copy, Default)]
 struct Lost {
     all: u64,
-    /// Those of them that were answered late.
+    /// Those that were answered late.
     late: u64,
 }
 
-/// Queries that were lost in each of the episodes, by their moments of sending.
+/// Returns the queries that were lost in each of the episodes, by sending time.
 fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<Lost> {
     let mut lost = vec![Lost::default(); episodes.len()];
     for shard in shards {
@@ -222,18 +222,18 @@ fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<
     lost
 }
 
-/// What a trial has lost, by the ledgers.
+/// Lost and hanging queries of a trial, from the ledgers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hanging {
-    /// Queries that were open when the trial ended early, and had been for longer than the slowest answer took: most
-    /// of them would have been lost too.
+    /// Queries that were open at an early end for longer than the slowest answer: most of them would have been lost
+    /// too.
     pub(super) queries: u64,
-    /// When these and the lost ones were sent.
+    /// Sending times of these and of the lost queries.
     pub(super) span: Option<LossSpan>,
 }
 
 impl Hanging {
-    /// Of a trial whose slowest answer took so long.
+    /// Computes them for a trial with this slowest answer.
     pub(super) fn of(spec: &TrialSpec, shards: &[&Finished], slowest_ns: Option<Nanos>) -> Self {
         let slowest_ns = slowest_ns.unwrap_or(0);
         let mut all = Self::default();
@@ -255,7 +255,7 @@ impl Hanging {
     }
 }
 
-/// How senders kept to the self-correcting timer, the worst of each figure.
+/// Returns the accuracy of the self-correcting timer, the worst value of all senders for each figure.
 fn self_corrected(shards: &[&Finished]) -> SelfCorrected {
     let mut worst = SelfCorrected::default();
     for shard in shards {
@@ -263,7 +263,8 @@ fn self_corrected(shards: &[&Finished]) -> SelfCorrected {
         let timer = SelfCorrecting::new(&shard.schedule);
         let mut before: Option<(u64, Nanos)> = None;
         for (local, entry) in (0..).zip(entries) {
-            // A burst has one moment. What the network did not take has none, and is a fault of its own.
+            // A burst has one sending time. Queries that the network did not accept have none, and are a separate
+            // fault.
             let (burst, within) = (
                 local / shard.schedule.burst(),
                 local % shard.schedule.burst(),
@@ -290,12 +291,12 @@ fn self_corrected(shards: &[&Finished]) -> SelfCorrected {
     worst
 }
 
-/// Whether no answer to a query sent then can have come in time any more.
+/// Returns whether the timeout of a query with this sending time has passed.
 pub(super) fn is_expired(spec: &TrialSpec, sent_ns: Nanos, emptied_until_ns: Nanos) -> bool {
     sent_ns + spec.timeout_ns < emptied_until_ns
 }
 
-/// Queries due and queries sent, counted in bins of equal width (paper 001, sections III and V).
+/// Due and sent queries in bins of equal width (Lencse and Pivoda 2018, sections III and V).
 struct Bins {
     width_ns: Nanos,
     counts: Vec<Bin>,
@@ -314,7 +315,7 @@ impl Bin {
 }
 
 impl Bins {
-    /// Bins up to the last due time; what is sent after it counts in the last bin.
+    /// Creates bins up to the last due time; queries sent after it count in the last bin.
     fn new(width_ns: Nanos, last_due_ns: Nanos) -> Self {
         let bins = usize::try_from(last_due_ns / width_ns).unwrap_or(usize::MAX - 1) + 1;
         Self {
@@ -331,12 +332,12 @@ impl Bins {
         &mut self.counts[bin]
     }
 
-    /// The bin whose count is furthest from what was due in it.
+    /// Returns the bin with the largest difference of sent and due queries.
     fn worst(&self) -> Option<Bin> {
         self.counts.iter().max_by_key(|bin| bin.off()).copied()
     }
 
-    /// Largest deviation of a bin's count from what was due in it, in per cent of that.
+    /// Returns the largest deviation of a bin's sent queries from its due ones, in per cent of the due ones.
     fn deviation_pct_max(&self) -> f64 {
         let deviation = |bin: &Bin| 100.0 * bin.off() as f64 / bin.due as f64;
         self.counts
@@ -352,12 +353,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_shows_as_the_deviation_of_its_bin() {
+    fn stall_is_deviation_of_its_bin() {
         let mut bins = Bins::new(BIN_10MS, 3 * BIN_10MS - 1);
         for i in 0..300 {
             let due = i * 100_000;
             bins.at(due).due += 1;
-            // The last 25 queries of the second bin leave in the third.
+            // The last 25 queries of the second bin are sent in the third.
             let is_late = (175..200).contains(&i);
             bins.at(if is_late { 2 * BIN_10MS } else { due }).sent += 1;
         }
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_after_the_last_due_time_counts_in_the_last_bin() {
+    fn queries_after_last_due_time_count_in_last_bin() {
         let mut bins = Bins::new(BIN_10MS, 0);
         bins.at(0).due += 1;
         bins.at(7 * BIN_10MS).sent += 1;

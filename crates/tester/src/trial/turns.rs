@@ -1,8 +1,8 @@
-//! The loop of the Tester, turn by turn: a generator while a trial runs, an authority all the time.
+//! The main loop of the Tester in turns: a generator during a trial, and an authority all the time.
 //!
-//! Where Measurer and AuthDNS have to share a core, one thread turns both: two threads would take
-//! turns of milliseconds there, and the schedule would break. Here is decided whose turn it is. A
-//! thread (`worker`) turns without pause; a simulation turns as its clock goes.
+//! If Measurer and AuthDNS share a core, one thread runs both: the time slices of two threads would last milliseconds
+//! and break the schedule. This module decides which of them runs next. A thread (`worker`) runs turns without pause; a
+//! simulation runs them by its clock.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,46 +21,46 @@ use crate::authority::serve;
 use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::Ledger;
 
-/// What taking in and answering one query costs at most, to fit a turn of the authority before
-/// the next due time of the generator beside it: 2.4 us are what an echo over IPv6 takes.
+/// Maximum cost of receiving and answering one query, used to fit a turn of the authority before the next due time of
+/// the generator: an echo over IPv6 takes 2.4 us.
 const ANSWER_COST_NS: Nanos = 2_500;
 
-/// Before a due time that is closer than this, the authority waits,
+/// The authority waits if the next due time is closer than this,
 const ANSWER_TURN_NS: Nanos = 4_000;
 
-/// but not longer than this many turns, which at a high rate all send something,
+/// but at most for this number of turns, all of which send something at a high rate,
 const PASSED_OVER_MAX: u32 = 4;
 
-/// and then it answers at least this many: a DUT sends two queries for each of ours.
+/// and then answers at least this many queries: a DUT sends two for each query of the Measurer.
 const ANSWER_LEAST: usize = 8;
 
-/// Queries that an authority answers at most in one turn.
+/// Maximum number of queries that an authority answers in one turn.
 const ANSWER_BATCH: usize = 64;
 
-/// Turns within which an authority is through with what its socket can hold: 8,000 datagrams (see
-/// `transport::socket`) in batches of 16.
+/// Number of turns in which an authority empties a full socket buffer: 8,000 datagrams (see `transport::socket`) in
+/// batches of 16.
 const DRAIN_TURNS: u32 = 1_000;
 
-/// Turns without a query before an authority sleeps: some 20 us of looking, so that a steady load
-/// never pays for waking it.
+/// Number of turns without a query before an authority sleeps: some 20 us of polling, so that a steady load never has
+/// to wake it.
 const IDLE_TURNS: u32 = 100;
 
-/// An idle authority sleeps no longer than this.
+/// Maximum sleep of an idle authority.
 const IDLE_NS: Nanos = 1_000_000;
 
-/// A shard of a trial under way: a generator, the link that it sends over, and their clock.
+/// A shard of a running trial: a generator, its link and their clock.
 pub struct Sending<L, C> {
     generator: Generator,
     link: L,
     clock: C,
     realtime_offset: i64,
-    /// Turns since the authority beside it had its own.
+    /// Turns since the last one of the authority on this thread.
     passed_over: u32,
     failed: Option<LinkError>,
 }
 
 impl<L: Link, C: Clock> Sending<L, C> {
-    /// Takes some time to touch the memory of `ledger`, which is used again: before
+    /// Creates a shard and touches the reused memory of `ledger`, which takes some time: call it before
     /// [`Self::begin`].
     pub fn new(shard: Shard, ledger: Ledger, link: L, clock: C) -> Self {
         Self {
@@ -73,15 +73,15 @@ impl<L: Link, C: Clock> Sending<L, C> {
         }
     }
 
-    /// Sets the moment at which the schedule begins.
+    /// Sets the start of the schedule.
     pub fn begin(&mut self, start: Nanos) {
         self.realtime_offset = self.clock.realtime_offset();
         self.generator.begin(start);
     }
 
-    /// One turn of the generator, and one of the authority beside it if there is time before the
-    /// next due time, or has not been for long. Breaks off when everything is decided, when the link
-    /// has failed, or when `interrupted` is true.
+    /// Runs one turn of the generator, and one of the authority on this thread if there is time before the next due
+    /// time, or if its last turn was too long ago. Breaks when all queries are decided, when the link has failed, or
+    /// when `interrupted` is true.
     #[inline]
     pub fn turn(
         &mut self,
@@ -112,12 +112,12 @@ impl<L: Link, C: Clock> Sending<L, C> {
         ControlFlow::Continue(())
     }
 
-    /// Until when no turn is needed, unless a datagram arrives; see [`Generator::idle_until`].
+    /// Returns until when no turn is needed, unless a datagram arrives; see [`Generator::idle_until`].
     pub fn idle_until(&self) -> Nanos {
         self.generator.idle_until()
     }
 
-    /// What came of it.
+    /// Returns the data of the shard.
     pub fn finish(mut self) -> ShardReport {
         let (counters, failed) = counters(&mut self.link);
         ShardReport {
@@ -130,22 +130,22 @@ impl<L: Link, C: Clock> Sending<L, C> {
     }
 }
 
-/// An authority and the link at which it listens.
+/// An authority and its link.
 pub struct Serving<L> {
     authority: Authority,
     link: L,
-    /// What it does wrong on purpose.
+    /// Injected faults.
     faulty: Option<Box<Faulty>>,
-    /// Of the trial under way.
+    /// Recorder of the running trial.
     recorder: Option<Recorder>,
-    /// Turns in a row without a query.
+    /// Consecutive turns without a query.
     idle: u32,
-    /// The link failed with this; the authority serves no more until that is reported.
+    /// Error of the link; the authority stops serving until it is reported.
     failed: Option<LinkError>,
 }
 
 impl<L: Link> Serving<L> {
-    /// An authority that has not been asked yet.
+    /// Creates an authority without queries so far.
     pub fn new(authority: Authority, link: L) -> Self {
         Self {
             authority,
@@ -157,19 +157,19 @@ impl<L: Link> Serving<L> {
         }
     }
 
-    /// The same, misbehaving by these rules if there are any. Takes the memory for its replies.
+    /// Adds injected faults by these rules, if there are any, and allocates the memory for delayed replies.
     #[must_use]
     pub fn with_faults(mut self, rules: Option<Arc<Rules>>) -> Self {
         self.faulty = rules.map(|rules| Box::new(Faulty::new(rules)));
         self
     }
 
-    /// When a reply that is held back leaves, if there is one.
+    /// Returns when the next delayed reply is due, if there is one.
     pub fn next_due(&self) -> Option<Nanos> {
         self.faulty.as_ref()?.next_due()
     }
 
-    /// Answers what waits; sleeps for a moment if nothing has for some time.
+    /// Answers pending queries; sleeps briefly after some idle time.
     pub fn attend(&mut self) {
         self.idle = match self.turn(ANSWER_BATCH) {
             0 => self.idle.saturating_add(1),
@@ -188,8 +188,8 @@ impl<L: Link> Serving<L> {
         }
     }
 
-    /// Answers up to about `max` queries that wait, and sends what was held back and is due; returns how
-    /// many there were. A failing link is put aside and reported.
+    /// Answers up to about `max` pending queries and sends the delayed replies that are due; returns the number of
+    /// queries. Stores the error of a failed link for the report.
     #[inline]
     fn turn(&mut self, max: usize) -> usize {
         if self.failed.is_some() {
@@ -207,8 +207,8 @@ impl<L: Link> Serving<L> {
         })
     }
 
-    /// Notes questions in the ledger of a trial from now on, or no longer. Answers before what waits, so
-    /// that a question which came during a trial is in its ledger.
+    /// Starts or stops recording queries in the ledger of a trial. Answers pending queries first, so that a query that
+    /// arrived during a trial is in its ledger.
     pub fn record(&mut self, recorder: Option<Recorder>) {
         let _ = (0..DRAIN_TURNS).find(|_| self.turn(ANSWER_BATCH) == 0);
         if let Some(faulty) = &mut self.faulty {
@@ -217,7 +217,7 @@ impl<L: Link> Serving<L> {
         self.recorder = recorder;
     }
 
-    /// What the authority has counted since it began.
+    /// Returns the counters of the authority since its start.
     pub fn counts(&self) -> AuthorityCounts {
         AuthorityCounts {
             misbehaviour: self.faulty.as_ref().map(|faulty| faulty.counts()),
@@ -225,8 +225,7 @@ impl<L: Link> Serving<L> {
         }
     }
 
-    /// What the authority has done since it began. An error is reported once; then the link is tried
-    /// again.
+    /// Returns the activity of the authority since its start. An error is reported once; then the link is tried again.
     pub fn report(&mut self) -> AuthorityReport {
         let (counters, failed) = counters(&mut self.link);
         let error = self.failed.take().or(failed);

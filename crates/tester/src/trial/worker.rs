@@ -1,5 +1,5 @@
-//! The threads of the Tester. Each is tied to a core and turns a generator while a trial runs, an
-//! authority all the time; [`turns`](super::turns) says how.
+//! The threads of the Tester. Each is pinned to a core and runs a generator during a trial, and an authority all the
+//! time; see [`turns`](super::turns).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,7 +31,7 @@ where
     L: Link + Send + 'static,
     C: Clock + Send + 'static,
 {
-    /// Starts a thread on `core`, or wherever the scheduler puts it.
+    /// Starts a thread on `core`, or without an affinity.
     pub(super) fn spawn(
         core: Option<usize>,
         serving: Option<Serving<L>>,
@@ -57,23 +57,23 @@ where
         pinned.map(|()| worker)
     }
 
-    /// The kernel's number of the thread.
+    /// Returns the kernel's ID of the thread.
     pub(super) fn tid(&self) -> u32 {
         self.tid
     }
 
-    /// Runs a shard to its end, from the moment at which it begins.
+    /// Runs a shard from its start to its end.
     pub(super) fn run(&self, sending: Sending<L, C>, report: Sender<ShardReport>) {
         self.command(Command::Run(Box::new(sending), report));
     }
 
-    /// Has the authority note questions in the ledger of a trial from now on, or no longer; done when
-    /// it has answered the next [`Self::count`].
+    /// Starts or stops recording queries to the authority in the ledger of a trial; it takes effect before the next
+    /// [`Self::count`] is answered.
     pub(super) fn record(&self, recorder: Option<Recorder>) {
         self.command(Command::Record(recorder));
     }
 
-    /// Asks what the authority has counted; the answer comes when no trial runs on the worker.
+    /// Requests the report of the authority; it arrives when no trial runs on the worker.
     pub(super) fn count(&self) -> Receiver<AuthorityReport> {
         let (report, counts) = channel();
         self.command(Command::Count(report));
@@ -82,8 +82,8 @@ where
 
     fn command(&self, command: Command<L, C>) {
         if let Some(commands) = &self.commands {
-            // A worker ends only after its sender is dropped; if it has panicked, whoever waits
-            // for its report is told by the closed channel.
+            // A worker ends only after its sender is dropped. If it has panicked, the closed channel informs the
+            // receiver of its report.
             let _ = commands.send(command);
         }
     }
@@ -98,7 +98,7 @@ impl<L, C> Drop for Worker<L, C> {
     }
 }
 
-/// The life of a worker's thread. Whoever asked for a report may have given up; then nobody needs it.
+/// Main loop of a worker's thread. A report whose receiver has gone is dropped.
 fn run<L: Link, C: Clock>(
     received: &Receiver<Command<L, C>>,
     mut serving: Option<Serving<L>>,

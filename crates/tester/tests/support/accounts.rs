@@ -1,12 +1,12 @@
-//! What holds of every measurement, however busy the machine is: each query is accounted for, and
-//! outcome and exit code follow from the counts.
+//! Invariants of every measurement, on machines with any load: each query is accounted for, and outcome and exit code
+//! follow from the counts.
 //!
-//! Whether a trial passes, on the other hand, is decided by whoever else uses the machine as well.
-//! Tests that want a certain outcome simulate the time: `tests/system`.
+//! Whether a trial passes depends on the other load of the machine. Tests that need a certain outcome simulate the
+//! time: `tests/system`.
 
 use serde_json::Value;
 
-/// The classes that a query can end in; duplicates and strays are datagrams beyond them.
+/// Classes of a query; duplicates and strays are additional datagrams.
 pub(crate) const CLASSES: [&str; 7] = [
     "valid",
     "late",
@@ -17,8 +17,8 @@ pub(crate) const CLASSES: [&str; 7] = [
     "missing",
 ];
 
-/// What other programs on the machine can do to a trial, in the words of `TesterFault`: the Tester
-/// or the authority is held up, a socket's buffer is full before somebody reads it, or the time is set.
+/// Possible effects of other programs on a trial, in the words of `TesterFault`: the Tester or the authority is
+/// delayed, a socket buffer overflows, or the clock is set.
 const DISTURBANCES: [&str; 15] = [
     "all ",
     "other processes used",
@@ -37,24 +37,24 @@ const DISTURBANCES: [&str; 15] = [
     "the real-time clock was stepped",
 ];
 
-/// Queries of one class.
+/// Returns the queries of one class.
 pub(crate) fn answers(trial: &Value, class: &str) -> u64 {
     number(&trial["answers"], class)
 }
 
-/// A number that must be there.
+/// Returns a required number.
 pub(crate) fn number(object: &Value, key: &str) -> u64 {
     let number = object[key].as_u64();
     number.unwrap_or_else(|| panic!("no {key}: {object:#}"))
 }
 
-/// Whether a trial or a search says nothing about the DUT because others used the machine.
+/// Returns whether a trial or a search is void because of other programs.
 pub(crate) fn is_disturbed(measurement: &Value) -> bool {
     let because = measurement["invalid_because"].as_str();
     because.is_some_and(|because| DISTURBANCES.iter().any(|known| because.starts_with(known)))
 }
 
-/// Each query that was due is accounted for, and the outcome follows.
+/// Checks that each query that was due is accounted for, and that the outcome follows.
 pub(crate) fn assert_accounted(trial: &Value) {
     let [due, sent, undecided] =
         ["queries_due", "queries_sent", "undecided"].map(|key| number(trial, key));
@@ -82,7 +82,7 @@ pub(crate) fn assert_accounted(trial: &Value) {
     assert_eq!(trial["rtt_ns"]["max"].is_null(), with_rtt == 0, "{trial:#}");
 }
 
-/// Each query without a valid answer is placed once, or undecided.
+/// Checks that each query without a valid answer has one place or is undecided.
 fn assert_placed(trial: &Value, queries: u64) {
     let losses = &trial["losses"];
     let places = losses["places"].as_array().unwrap();
@@ -92,14 +92,14 @@ fn assert_placed(trial: &Value, queries: u64) {
     assert_eq!(placed + undecided, queries, "{trial:#}");
 }
 
-/// Queries that were due and did not leave, as the trial says.
+/// Returns the queries that were due and not sent, according to the trial.
 fn not_taken(trial: &Value) -> u64 {
     let places = trial["losses"]["places"].as_array();
     let not_sent = places.and_then(|places| places.iter().find(|p| p["place"] == "not_sent"));
     not_sent.map_or(0, |placed| number(placed, "low"))
 }
 
-/// Each trial of a search is accounted for, and its rate, its end and the exit code follow.
+/// Checks that each trial of a search is accounted for, and that its rate, its end and the exit code follow.
 pub(crate) fn assert_found_by_trials(search: &Value, code: Option<i32>) {
     let trials = search["trials"].as_array().unwrap();
     trials.iter().for_each(assert_accounted);
@@ -123,7 +123,7 @@ pub(crate) fn assert_found_by_trials(search: &Value, code: Option<i32>) {
     assert_eq!((code, true), (Some(expected.0), expected.1), "{search:#}");
 }
 
-/// The exit code of a trial with this outcome.
+/// Returns the exit code of a trial with this outcome.
 pub(crate) fn code_of(trial: &Value) -> Option<i32> {
     match trial["outcome"].as_str()? {
         "passed" => Some(0),

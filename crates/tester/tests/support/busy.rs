@@ -1,12 +1,12 @@
-//! Waiting for what a busy machine delays.
+//! Retries on busy machines.
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 
-/// How long the machine may keep something from happening that takes seconds.
+/// Maximum delay by a busy machine of something that takes seconds.
 pub(crate) const BUSY_MAX: Nanos = 300 * SECOND;
 
-/// Does `attempt` until something has come of it. What has not happened after minutes on a busy
-/// machine is no fault of what is tested.
+/// Repeats `attempt` until it succeeds. A failure after minutes is attributed to the busy machine, not to the tested
+/// code.
 pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let give_up = MonotonicClock.now() + BUSY_MAX;
     loop {

@@ -1,5 +1,5 @@
-//! A DNS64 server of known truth: what it does to each query, to the last one, without a link or a
-//! clock. Tests put it on a simulated network or on a socket.
+//! A DNS64 server with a script of faults, exact to each query, without a link or a clock. Tests run it on a simulated
+//! network or on a socket.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,36 +9,35 @@ use dns64_wire::pref64::Pref64;
 use dns64bench::namespace::parse_label;
 use dns64bench::trial::result::Answers;
 
-/// What the server does to its queries.
+/// Behaviour of the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Conduct {
-    /// Answers each as it should.
+    /// Answers each query correctly.
     Good,
-    /// Does this to every query.
+    /// Applies this fault to every query.
     Always(Fault),
-    /// Answers after this time.
+    /// Answers after this delay.
     Late(Nanos),
-    /// Answers this many, then no more.
+    /// Answers this number of queries, then none.
     DieAfter(u64),
-    /// Serves this many queries per second, each for as long, from a queue without end (Lencse et al.
-    /// 2017, section 4.4).
+    /// Serves this number of queries per second from an unlimited queue (Lencse et al. 2017, section 4.4).
     Queue(u64),
-    /// As [`Conduct::Queue`], from a queue with so many places; what finds none is lost.
+    /// As [`Conduct::Queue`], from a queue with this number of places; excess queries are lost.
     Bounded(u64, u64),
-    /// Answers all but every n-th that arrives.
+    /// Answers all queries except every n-th that arrives.
     LoseEvery(u64),
-    /// Answers each as it should, but from another port of this address: the link sees to it.
+    /// Answers each query correctly, but from another port of this address: implemented by the link.
     From(IpAddr),
-    /// Does these to the queries at their places, and answers the others as it should.
+    /// Applies these faults to the queries at their places, and answers the others correctly.
     Faults(&'static [(Fault, At)]),
 }
 
-/// Something bad that is done to one query.
+/// A fault of one response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
-    /// An address of another prefix.
+    /// An address with another prefix.
     WrongAddress,
-    /// The right address, and another one beside it.
+    /// The correct address, and another one.
     ExtraAddress,
     /// NOERROR without records.
     Empty,
@@ -48,24 +47,23 @@ pub(crate) enum Fault {
     NxDomain,
     /// TC.
     Truncated,
-    /// A record that ends before its data do.
+    /// A record that is longer than the message.
     Malformed,
     /// Three octets.
     Garbage,
-    /// The right answer under another ID.
+    /// The correct answer with another ID.
     WrongId,
-    /// An answer to another question under the right ID.
+    /// An answer to another question with the correct ID.
     WrongQuestion,
-    /// The right answer twice.
+    /// The correct answer twice.
     Twice,
-    /// The right answer, so much later.
+    /// The correct answer after this delay.
     Late(Nanos),
-    /// Nothing.
+    /// No response.
     Silent,
 }
 
-/// Places: the names whose number from the beginning of 10.0.0.0/8 leaves `first` when divided by
-/// `every`.
+/// Places: the names whose index in 10.0.0.0/8 modulo `every` is `first`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) first: u64,
@@ -73,14 +71,14 @@ pub(crate) struct At {
 }
 
 impl At {
-    /// How many names below `n` it picks.
+    /// Returns the number of selected names below `n`.
     fn below(self, n: u64) -> u64 {
         (n + self.every - 1 - self.first) / self.every
     }
 }
 
-/// What a trial of `queries` queries, each for a name of its own from the first on, must count. No two
-/// places may meet.
+/// Returns the expected counts of a trial of `queries` queries for different names, from the first on. The places must
+/// be disjoint.
 pub(crate) fn truth(faults: &[(Fault, At)], queries: u64) -> Answers {
     let mut answers = Answers::default();
     for &(fault, at) in faults {
@@ -116,14 +114,14 @@ pub(crate) fn truth(faults: &[(Fault, At)], queries: u64) -> Answers {
     answers
 }
 
-/// The server: queries go in, replies come out when they are due.
+/// The server: takes queries, and returns replies when they are due.
 pub(crate) struct Script {
     conduct: Conduct,
     pref64: Pref64,
-    /// Queries that have arrived.
+    /// Number of queries that have arrived.
     seen: u64,
     busy_until: Nanos,
-    /// Replies by their moment, those of one moment in their order.
+    /// Pending replies by due time, then in order of arrival.
     held: BTreeMap<(Nanos, u64), (SocketAddr, Vec<u8>)>,
     kept: u64,
 }
@@ -140,12 +138,12 @@ impl Script {
         }
     }
 
-    /// When the next reply leaves.
+    /// Returns when the next reply is due.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         self.held.keys().next().map(|(at, _)| *at)
     }
 
-    /// The next reply that is due by `now`, and where it goes.
+    /// Returns the next reply that is due at `now`, with its destination.
     pub(crate) fn due(&mut self, now: Nanos) -> Option<(SocketAddr, Vec<u8>)> {
         let first = self.held.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
@@ -236,7 +234,7 @@ impl Script {
     }
 }
 
-/// The number of a query's name from the beginning of 10.0.0.0/8.
+/// Returns the index of a query's name in 10.0.0.0/8.
 fn number(query: &[u8]) -> u64 {
     let address = parse_label(query[13..28].try_into().unwrap()).unwrap();
     u64::from(u32::from(address) & 0x00ff_ffff)

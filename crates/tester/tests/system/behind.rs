@@ -1,4 +1,5 @@
-//! A Measurer whose system calls take almost as long as the bursts are apart: several leave in each turn.
+//! A Measurer whose system calls take almost as long as the interval of the bursts, so that it sends several bursts per
+//! turn.
 
 use dns64_transport::clock::{Clock as _, ManualClock, SECOND};
 use dns64_transport::memory::Network;
@@ -11,7 +12,7 @@ use crate::rough::Rough;
 use crate::script::Conduct;
 use crate::trial::{MILLISECOND, NONE, PLAIN, Shards, Trial};
 
-/// Five queries every 12.5 us. In 400 ms half of the replies are more than the receive queue of a port holds, 65,536.
+/// Five queries every 12.5 us. Half of the replies in 400 ms exceed the receive queue of a port, 65,536.
 const FAST: Trial = Trial {
     rate_qps: 400_000,
     duration_ns: 2 * SECOND / 5,
@@ -23,7 +24,7 @@ const FAST: Trial = Trial {
 const CALL_NS: u64 = 10_000;
 
 #[test]
-fn replies_do_not_pile_up_behind_a_sender_of_several_bursts_a_turn() {
+fn sender_of_several_bursts_per_turn_receives_all_replies() {
     let spec = FAST.spec();
     let clock = ManualClock::default();
     let network = Network::new(&clock, 1);
@@ -45,6 +46,6 @@ fn replies_do_not_pile_up_behind_a_sender_of_several_bursts_a_turn() {
     assert_eq!(result.outcome, Outcome::Passed);
     let valid = 160_000;
     assert_eq!(result.answers, Answers { valid, ..NONE });
-    // Bursts were due while it took in replies, or this shows nothing.
+    // Precondition: bursts were due while it received replies.
     assert!(result.timing.lateness_ns_max > CALL_NS / 2);
 }

@@ -1,5 +1,4 @@
-//! dns64d between the Measurer and simulated authorities: what is answered and what is asked is
-//! known to the last query.
+//! dns64d between the Measurer and simulated authorities, with exact counts of queries and responses.
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::memory::Impairment;
@@ -14,7 +13,7 @@ const ALL_VALID: Answers = Answers {
 };
 
 #[test]
-fn every_query_is_answered_by_two_questions() {
+fn every_query_causes_two_upstream_queries() {
     let mut whole = Whole::new(SETUP);
     let result = whole.trial(LOAD, &[]);
     assert_eq!(result.outcome, Outcome::Passed);
@@ -25,13 +24,13 @@ fn every_query_is_answered_by_two_questions() {
     assert_eq!(counts.synthesised_aaaa.get(), 2000);
     assert_eq!(counts.responses_noerror.get(), 2000);
     assert_eq!(whole.cache.entries(), 4000);
-    // There and back, twice over the second link.
+    // One round trip on the first link, two on the second.
     assert_eq!(result.rtt.p50.unwrap() / 1000, 600);
     whole.assert_idle();
 }
 
 #[test]
-fn names_with_an_aaaa_of_their_own_are_asked_for_once() {
+fn names_with_own_aaaa_cause_one_upstream_query() {
     for (aaaa_share, a) in [("0.5", 1000), ("1", 0)] {
         let mut whole = Whole::new(Setup {
             aaaa_share,
@@ -46,7 +45,7 @@ fn names_with_an_aaaa_of_their_own_are_asked_for_once() {
 }
 
 #[test]
-fn the_cached_name_is_asked_for_once_however_many_wait_for_it() {
+fn concurrent_queries_for_one_name_share_upstream_queries() {
     for (cached_share, fresh) in [("0.5", 1000), ("1", 0)] {
         let mut whole = Whole::new(Setup {
             cached_share,
@@ -59,7 +58,7 @@ fn the_cached_name_is_asked_for_once_however_many_wait_for_it() {
         assert_eq!(whole.trial(LOAD, &[]).answers, ALL_VALID);
         let asked = whole.asked();
         assert_eq!((asked.aaaa, asked.a), (2 * fresh + 1, 2 * fresh + 1));
-        // Both its parts, each time.
+        // Both of its parts, each time.
         assert_eq!(
             whole.counts.cache_hits.get() - before,
             2 * (2000 - fresh),
@@ -69,7 +68,7 @@ fn the_cached_name_is_asked_for_once_however_many_wait_for_it() {
     }
 }
 
-/// 1 % of the questions and of their answers lost, 1 % of both twice, and all in disorder.
+/// 1 % of the upstream queries and of their responses lost, 1 % of both duplicated, and all reordered.
 const ROUGH: Setup = Setup {
     upstream_keys: "timeout = \"100ms\"\nattempts = 5",
     answers: Impairment {
@@ -83,24 +82,24 @@ const ROUGH: Setup = Setup {
 };
 
 #[test]
-fn losses_disorder_and_duplicates_behind_dns64d_cost_questions_and_no_answers() {
+fn upstream_losses_reordering_and_duplicates_cost_retries_but_no_answers() {
     let run = |seed| {
         let mut whole = Whole::new(Setup { seed, ..ROUGH });
         let result = whole.trial(LOAD, &[]);
         assert_eq!(result.answers, ALL_VALID);
-        // What comes twice may come after the last answer.
+        // Duplicates may arrive after the last response.
         whole.rest(SECOND);
         let (asked, unheard) = (whole.asked(), whole.unheard());
         let counts = &whole.counts;
         let timeouts = counts.upstream_timeout.get();
         let sent = counts.upstream_udp.get();
-        // Whatever is sent again was waited for; so is what is lost once the answer is known.
+        // Retries follow a timeout; so do datagrams lost after the response is known.
         assert!((4000..=4000 + timeouts).contains(&sent), "{sent}");
         assert_eq!(asked.queries() + unheard, sent);
         assert_eq!(counts.upstream_answers.get(), 4000);
         assert_eq!(unheard, sent / 100);
-        assert!(timeouts > unheard + 10, "answers were lost as well");
-        // None of them is taken for the answer to anything.
+        assert!(timeouts > unheard + 10, "responses were lost as well");
+        // No duplicate is accepted as a response to another query.
         assert!(counts.rejected_unknown.get() > 10);
         assert_eq!(counts.lookups_failed.get(), 0);
         whole.assert_idle();
@@ -109,12 +108,12 @@ fn losses_disorder_and_duplicates_behind_dns64d_cost_questions_and_no_answers() 
         (figures.collect::<Vec<_>>(), result.rtt.p99)
     };
     let [first, again, other] = [1, 1, 2].map(run);
-    assert_eq!(first, again, "the same seed, the same run");
-    assert_ne!(first, other, "another seed, another run");
+    assert_eq!(first, again, "same seed, same run");
+    assert_ne!(first, other, "different seed, different run");
 }
 
 #[test]
-fn questions_may_come_twice_and_in_disorder() {
+fn duplicated_and_reordered_upstream_queries_are_harmless() {
     let relayed = Impairment {
         jitter_ns: 20 * MILLISECOND,
         duplicate_ppm: 10_000,
@@ -133,14 +132,14 @@ fn questions_may_come_twice_and_in_disorder() {
     let asked = whole.asked().queries();
     assert_eq!(whole.counts.upstream_udp.get(), 4000);
     whole.rest(SECOND);
-    // Each copy of a question has an answer, the second of which nobody waits for any more.
+    // Each copy of an upstream query has a response, the second of which is unexpected.
     assert!(asked > 4010, "{asked}");
     assert_eq!(whole.counts.rejected_unknown.get(), asked - 4000);
     whole.assert_idle();
 }
 
 #[test]
-fn what_is_lost_before_dns64d_is_missing_and_nothing_else() {
+fn only_losses_before_dns64d_are_missing() {
     let queries = Impairment {
         jitter_ns: 5 * MILLISECOND,
         loss_ppm: 10_000,
@@ -171,16 +170,16 @@ fn what_is_lost_before_dns64d_is_missing_and_nothing_else() {
             }
         );
         assert_eq!(valid + missing, 2000);
-        // Each datagram that came has its answer, the second copy of a query as well.
+        // Each datagram that arrived is answered, including the second copy of a query.
         assert_eq!(valid + duplicate, taken);
         assert!(missing > 5 && duplicate > 5, "{answers:?}");
-        // A copy never costs a question of its own.
+        // A copy never causes an upstream query.
         assert_eq!(whole.asked().queries(), 2 * valid);
         whole.assert_idle();
     }
 }
 
-/// 500 queries per second for some time, and time enough for every retry.
+/// 500 queries per second for `duration_ns`, with enough time for every retry.
 const fn steady(duration_ns: Nanos) -> Load {
     Load {
         rate_qps: 500,
@@ -198,7 +197,7 @@ fn returns(which: usize) -> impl Fn(&mut Whole) {
 }
 
 #[test]
-fn when_one_of_two_upstreams_dies_answers_go_on_and_it_is_used_again_when_it_returns() {
+fn failover_answers_all_queries_and_returns_to_recovered_upstream() {
     let mut whole = Whole::new(Setup {
         upstreams: 2,
         upstream_keys: "timeout = \"200ms\"\nattempts = 2\nselection = \"failover\"",
@@ -207,7 +206,7 @@ fn when_one_of_two_upstreams_dies_answers_go_on_and_it_is_used_again_when_it_ret
     let before = whole.trial(steady(2 * SECOND), &[]);
     assert_eq!(before.answers.valid, 1000);
     let [first, second] = [0, 1].map(|i| whole.upstreams[i].heard());
-    assert_eq!((first, second), (2000, 0), "the first in order is asked");
+    assert_eq!((first, second), (2000, 0), "the first in order is used");
 
     let events: [Event<'_>; 2] = [(0, &dies(0)), (2 * SECOND, &returns(0))];
     let during = whole.trial(steady(8 * SECOND), &events);
@@ -218,13 +217,13 @@ fn when_one_of_two_upstreams_dies_answers_go_on_and_it_is_used_again_when_it_ret
             ..NONE
         }
     );
-    // No question waits for more than one timeout.
+    // No upstream query waits for more than one timeout.
     assert!(during.rtt.max.unwrap() < 402 * MILLISECOND, "{during:?}");
     let lost = whole.upstreams[0].lost;
     assert_eq!(whole.counts.upstream_timeout.get(), lost);
-    // AAAA and A of the 51 ms until the first timeout, and then one question after another.
+    // AAAA and A of the 51 ms until the first timeout, and then single probes.
     assert!((50..105).contains(&lost), "{lost}");
-    // After 2 s of silence it is left alone for a second: the queries of 5 s are answered there.
+    // After 2 s of silence it is unused for one second; the queries of the remaining 5 s are answered there.
     let again = whole.upstreams[0].heard() - first;
     assert!((2 * 2450..=2 * 2550).contains(&again), "{again}");
     assert!(again + whole.upstreams[1].heard() >= 8000);
@@ -232,7 +231,7 @@ fn when_one_of_two_upstreams_dies_answers_go_on_and_it_is_used_again_when_it_ret
 }
 
 #[test]
-fn when_all_upstreams_die_clients_that_wait_are_served_when_they_return() {
+fn waiting_clients_are_served_when_upstreams_recover() {
     let mut whole = Whole::new(Setup {
         upstreams: 2,
         upstream_keys: "timeout = \"100ms\"\nattempts = 1",
@@ -242,8 +241,8 @@ fn when_all_upstreams_die_clients_that_wait_are_served_when_they_return() {
     let back = |whole: &mut Whole| whole.upstreams.iter_mut().for_each(|u| u.dead = false);
     let events: [Event<'_>; 2] = [(SECOND, &die), (3 * SECOND, &back)];
     let result = whole.trial(steady(6 * SECOND), &events);
-    // They are asked for again, one after the other, once one answers. The first two have waited for 2 s
-    // by then, and are late.
+    // All open queries are retried one after the other when an upstream responds. The first two have then waited for 2
+    // s and are late.
     assert_eq!(
         result.answers,
         Answers {
@@ -262,7 +261,7 @@ fn when_all_upstreams_die_clients_that_wait_are_served_when_they_return() {
 }
 
 #[test]
-fn a_full_table_is_told_and_what_is_cached_is_answered_all_the_same() {
+fn full_table_refuses_misses_and_answers_hits() {
     let mut whole = Whole::new(Setup {
         queries_max: 100,
         cached_share: "0.5",
@@ -276,7 +275,7 @@ fn a_full_table_is_told_and_what_is_cached_is_answered_all_the_same() {
         },
         ..SETUP
     });
-    // Few enough to find room, and one of them is the cached name.
+    // Few enough to find room; one of them is for the cached name.
     let few = Load {
         rate_qps: 10,
         ..LOAD
@@ -284,7 +283,7 @@ fn a_full_table_is_told_and_what_is_cached_is_answered_all_the_same() {
     assert_eq!(whole.trial(few, &[]).answers.valid, 10);
     let hits = whole.counts.cache_hits.get();
     let result = whole.trial(LOAD, &[]);
-    // 1,000 fresh names in a second find 100 places that each take 200 ms: five rounds of 100.
+    // 1,000 fresh names in one second need 100 places for 200 ms each: five rounds of 100.
     let error = 500;
     assert_eq!(
         result.answers,
@@ -297,7 +296,7 @@ fn a_full_table_is_told_and_what_is_cached_is_answered_all_the_same() {
     let counts = &whole.counts;
     assert_eq!(counts.refused_full.get(), error);
     assert_eq!(counts.responses_servfail.get(), error);
-    // The cached name: both its parts, each time.
+    // The cached name: both of its parts, each time.
     assert_eq!(counts.cache_hits.get() - hits, 2 * 1000);
     whole.assert_idle();
 }

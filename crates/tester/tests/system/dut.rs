@@ -22,7 +22,7 @@ impl Dut {
         }
     }
 
-    /// When the next held answer leaves.
+    /// Returns when the next delayed response is due.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         self.script.next_due()
     }

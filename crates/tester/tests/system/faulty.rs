@@ -1,4 +1,4 @@
-//! dns64d behind an authority that misbehaves on purpose.
+//! dns64d behind an authority with injected faults.
 
 use dns64_transport::clock::SECOND;
 use dns64bench::authority::counts::FaultCounts;
@@ -7,7 +7,7 @@ use dns64bench::trial::result::{Answers, Outcome, TrialResult};
 use crate::trial::{MILLISECOND, NONE};
 use crate::whole::{LOAD, Load, SETUP, Setup, Whole};
 
-/// A trial of 2,000 queries, and the Measurer beside the authority.
+/// Runs a trial of 2,000 queries, with Measurer and authority on one core.
 fn behind(behaviour: &'static str) -> (TrialResult, FaultCounts) {
     let mut whole = Whole::new(Setup {
         one_core: true,
@@ -20,25 +20,25 @@ fn behind(behaviour: &'static str) -> (TrialResult, FaultCounts) {
 }
 
 #[test]
-fn a_dut_that_asks_in_sequence_waits_for_the_delay_twice() {
+fn dut_with_sequential_queries_waits_for_delay_twice() {
     let (ideal, counts) = behind("none");
     assert_eq!(counts, FaultCounts::default());
     assert_eq!(ideal.rtt.max.unwrap() / 1000, 600);
     let (delayed, counts) = behind("delay=5ms");
     assert_eq!(delayed.outcome, Outcome::Passed);
-    // An AAAA that there is not, then an A.
+    // A missing AAAA, then an A.
     assert_eq!(counts.delayed, 4000);
     let rtt = |result: &TrialResult| [result.rtt.p50, result.rtt.max].map(Option::unwrap);
     for (delayed, ideal) in rtt(&delayed).into_iter().zip(rtt(&ideal)) {
         let more_ns = delayed - ideal;
-        // Histograms have three digits.
+        // Histograms have three significant digits.
         assert!(more_ns.abs_diff(10 * MILLISECOND) < 10_000, "{more_ns}");
     }
     assert!(delayed.timing.lateness_ns_max <= ideal.timing.lateness_ns_max);
 }
 
 #[test]
-fn jitter_moves_round_trips_within_its_spread() {
+fn jitter_changes_round_trips_within_its_spread() {
     let (result, _) = behind("delay=5ms+-1ms");
     assert_eq!(result.outcome, Outcome::Passed);
     let [least, most] = [0, 15].map(|at| {
@@ -48,14 +48,14 @@ fn jitter_moves_round_trips_within_its_spread() {
             .find(|(pct, _)| *pct >= f64::from(at) * 100.0 / 15.0);
         first.unwrap().1
     });
-    // Twice 4 to 6 ms beside 0.6 ms, in steps of 0.1 ms up.
+    // Twice 4 to 6 ms plus 0.6 ms, rounded up to steps of 0.1 ms.
     assert!((8_500_000..9_400_000).contains(&least), "{least}");
     assert!((12_000_000..12_900_000).contains(&most), "{most}");
 }
 
 #[test]
-fn faults_of_the_authority_reach_the_client_as_the_dut_makes_them() {
-    // 20 AAAA and 20 A of 2,000 names each are refused for good, each of other names.
+fn faults_of_authority_reach_client_through_dut() {
+    // 20 AAAA and 20 A of 2,000 names each are always refused, for different names.
     let (result, counts) = behind("servfail=1%");
     let Answers { valid, error, .. } = result.answers;
     assert_eq!(
@@ -66,7 +66,7 @@ fn faults_of_the_authority_reach_the_client_as_the_dut_makes_them() {
             ..NONE
         }
     );
-    // RFC 6147 section 5.1.2: a server may ask for A although AAAA fails, so not each AAAA is felt.
+    // RFC 6147 section 5.1.2: a server may query A although AAAA fails, so not each AAAA has an effect.
     assert!((20..=40).contains(&error), "{error}");
     assert!(counts.servfail >= 40, "{counts:?}");
     assert_eq!(result.outcome, Outcome::Failed { shortfall: error });
@@ -89,7 +89,7 @@ fn reordered_and_duplicated_replies_change_no_answer() {
 }
 
 #[test]
-fn replies_that_are_held_back_survive_the_trial_that_asked_for_them() {
+fn delayed_replies_survive_their_trial() {
     let mut whole = Whole::new(Setup {
         one_core: true,
         behaviour: "delay=2ms,duplicate=1%",
@@ -100,7 +100,7 @@ fn replies_that_are_held_back_survive_the_trial_that_asked_for_them() {
             duration_ns: SECOND / 2,
             ..LOAD
         };
-        // The authority counts on from trial to trial.
+        // The counters of the authority continue from trial to trial.
         let result = whole.trial(load, &[]);
         let faults = result.authority.unwrap().misbehaviour.unwrap();
         let expected = (2000 * trials, 20 * trials);

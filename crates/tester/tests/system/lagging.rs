@@ -1,4 +1,4 @@
-//! A link of a simulated network that hands questions to its authority some time after they came.
+//! A link of a simulated network that delivers queries to its authority with a delay.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use dns64_transport::clock::{Clock, ManualClock, Nanos};
 use dns64_transport::memory::MemoryLink;
 use dns64_transport::{Counters, Datagram, Departure, Link, LinkError, Origin};
 
-/// The link of an authority that answers some time after each question.
+/// The link of an authority with a fixed response time.
 pub(crate) struct Lagging {
     link: MemoryLink,
     clock: ManualClock,
@@ -18,11 +18,11 @@ pub(crate) struct Lagging {
     departures: Vec<Departure>,
 }
 
-/// Arrival, sender and octets of what waits.
+/// Arrival time, sender and octets of pending queries.
 pub(crate) type Held = VecDeque<(Nanos, SocketAddr, Vec<u8>)>;
 
 impl Lagging {
-    /// A link whose authority answers this long after each question; `held` is what waits.
+    /// Creates a link whose authority answers this long after each query; `held` are the pending queries.
     pub(crate) fn over(
         link: MemoryLink,
         clock: &ManualClock,

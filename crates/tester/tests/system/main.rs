@@ -1,20 +1,18 @@
-//! Whole systems, one room each.
+//! Tests of whole systems, one module each:
 //!
 //! - `simulated`: the Measurer against good and bad DUTs on a simulated network, without real time;
-//! - `truth`: every class of answers, alone and mixed, counted to the last, and rates found, against a
-//!   DUT of known truth;
-//! - `faulty`: dns64d behind an authority that misbehaves on purpose;
-//! - `mishaps`: what goes wrong on the side of the Tester, and is never taken for a fault of the DUT;
-//! - `behind`: a Measurer that is a little behind all the time;
-//! - `stalls`: bursts after stalls of the Tester against DUTs with short queues;
-//! - `path`: the ledgers of Measurer and authority put together, for DUTs that ask in various ways;
+//! - `truth`: every class of answers, alone and mixed, with exact counts, and search results, against scripted DUTs;
+//! - `faulty`: dns64d behind an authority with injected faults;
+//! - `mishaps`: faults on the Tester's side, which are never attributed to the DUT;
+//! - `behind`: a Measurer that is always slightly late;
+//! - `stalls`: bursts after stalls of the Tester, with DUTs with short queues;
+//! - `path`: the joined ledgers of Measurer and authority, for DUTs with different upstream queries;
 //! - `one_core`: Measurer and authority in turns on one thread;
-//! - `dns64d`: the Measurer, a worker of dns64d and authorities, likewise; `whole` puts them
-//!   together;
+//! - `dns64d`: the Measurer, a worker of dns64d and authorities on a simulated network; `whole` combines them;
 //! - `procedures`: searches with that dns64d;
-//! - `service`: what a DUT with a queue serves, as one trial tells it.
+//! - `service`: the throughput of a DUT with a queue, estimated from one trial.
 //!
-//! All of them turn [`Sending`](dns64bench::trial::turns::Sending), as the threads of the Tester do.
+//! All of them run turns of [`Sending`](dns64bench::trial::turns::Sending), like the threads of the Tester.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 

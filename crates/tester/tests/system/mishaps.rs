@@ -1,4 +1,4 @@
-//! What goes wrong on the side of the Tester: the trial says so, and nothing of the DUT.
+//! Faults on the Tester's side: the trial reports them, and gives no result about the DUT.
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::memory::Impairment;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::script::{Conduct, Fault};
 use crate::trial::{MILLISECOND, Mishap, NONE, PLAIN, Trial};
 
-/// A plain trial that this happens to after some time.
+/// A plain trial with this mishap at a time after its start.
 fn befallen(at: Nanos, mishap: Mishap) -> Trial {
     Trial {
         mishap: Some((at, mishap)),
@@ -18,8 +18,8 @@ fn befallen(at: Nanos, mishap: Mishap) -> Trial {
 }
 
 #[test]
-fn a_sender_that_was_held_up_makes_the_trial_invalid() {
-    // Nobody answers, but that is not what counts.
+fn stalled_sender_makes_trial_invalid() {
+    // No query is answered, which is irrelevant here.
     let stall = befallen(100 * MILLISECOND, Mishap::Stall(SECOND / 2));
     match stall.against(Conduct::Always(Fault::Silent)).outcome {
         Outcome::Invalid(TesterFault::LateSchedule { lateness_ns, .. }) => {
@@ -30,7 +30,7 @@ fn a_sender_that_was_held_up_makes_the_trial_invalid() {
 }
 
 #[test]
-fn a_stall_within_one_bin_is_made_up_for() {
+fn stall_within_one_bin_is_caught_up() {
     let stall = befallen(100 * MILLISECOND, Mishap::Stall(9 * MILLISECOND));
     let result = stall.against(Conduct::Good);
     assert_eq!(result.outcome, Outcome::Passed);
@@ -39,7 +39,7 @@ fn a_stall_within_one_bin_is_made_up_for() {
 }
 
 #[test]
-fn a_link_that_fails_in_the_midst_is_a_fault_of_the_tester() {
+fn link_failure_during_trial_is_fault_of_tester() {
     let result = befallen(SECOND / 2, Mishap::LinkFails).against(Conduct::Good);
     let error = "send failed: network down".to_owned();
     let fault = TesterFault::Link { error };
@@ -51,19 +51,19 @@ fn a_link_that_fails_in_the_midst_is_a_fault_of_the_tester() {
 }
 
 #[test]
-fn an_interrupted_trial_leaves_queries_undecided_and_invents_no_failure() {
+fn interrupted_trial_has_undecided_queries_and_no_failure() {
     let interrupted = befallen(SECOND / 2, Mishap::Interrupted);
     let result = interrupted.against(Conduct::Late(50 * MILLISECOND));
     assert!(result.ended_early);
     assert_eq!(result.outcome, Outcome::Failed { shortfall: 0 });
     assert_eq!(result.queries_due, 2000);
-    // 500 ms of the schedule have left, and the answers to the last 50.2 ms are on their way.
+    // The queries of 500 ms were sent; the responses of the last 50.2 ms are in transit.
     assert_eq!((result.queries_sent, result.undecided), (1001, 101));
     assert_eq!(result.answers, Answers { valid: 900, ..NONE });
 }
 
 #[test]
-fn a_step_of_the_real_time_clock_makes_the_trial_invalid() {
+fn step_of_real_time_clock_makes_trial_invalid() {
     let stepped = |step_ns| befallen(SECOND / 2, Mishap::ClockStep(step_ns)).against(Conduct::Good);
     for step_ns in [-SECOND.cast_signed(), 10_001] {
         let fault = TesterFault::ClockStep { step_ns };
@@ -124,7 +124,7 @@ prop_compose! {
     }
 }
 
-/// Queries whose fate is told.
+/// Number of queries with a known fate.
 fn accounted_for(result: &TrialResult) -> u64 {
     let a = &result.answers;
     let answered = a.valid + a.late + a.wrong + a.empty + a.error + a.truncated;
@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_query_that_left_is_accounted_for_once(trial in any_trial(), conduct in any_conduct(), seed in 0_u64..100) {
+    fn every_sent_query_is_counted_once(trial in any_trial(), conduct in any_conduct(), seed in 0_u64..100) {
         let result = trial.run(conduct, seed);
         prop_assert_eq!(accounted_for(&result), result.queries_sent);
         prop_assert!(result.queries_sent <= result.queries_due);

@@ -15,7 +15,7 @@ use crate::trial::{MILLISECOND, NONE, PLAIN, Shards, Trial, zone};
 use crate::whole::{LOAD, SETUP, Setup, Whole};
 
 #[test]
-fn dns64d_is_measured_with_the_authority_between_the_turns_of_the_measurer() {
+fn authority_between_turns_of_measurer_serves_dns64d() {
     let mut whole = Whole::new(Setup {
         one_core: true,
         aaaa_share: "0.5",
@@ -28,27 +28,26 @@ fn dns64d_is_measured_with_the_authority_between_the_turns_of_the_measurer() {
     let asked = measured.authority.unwrap();
     assert_eq!((asked.aaaa, asked.a, asked.other), (2000, 1000, 0));
     assert_eq!(measured.timing.lateness_ns_max, 0);
-    // There and back over the second link: the authority answers at once.
+    // A round trip on the second link: the authority answers at once.
     assert_eq!(measured.rtt.max.unwrap() / 1000, 600);
     whole.rest(SECOND);
     whole.assert_idle();
     assert_eq!(whole.trial(LOAD, &[]).answers.valid, 2000);
 }
 
-/// A self-test on one thread that spends its time on calls and datagrams as a real one does, and on
-/// nothing else.
+/// A self-test on one thread whose only costs are those of real calls and datagrams.
 struct SelfTest {
     rate_qps: u64,
-    /// What a datagram costs the Measurer, sent or taken in.
+    /// Cost of a datagram for the Measurer, sent or received.
     measurer_ns: Nanos,
-    /// The authority's link fails then.
+    /// Time at which the authority's link fails.
     fails_at: Nanos,
 }
 
-/// What an answer costs (`ANSWER_COST_NS` is a little more).
+/// Cost of an answer (`ANSWER_COST_NS` is slightly higher).
 const ANSWER_NS: Nanos = 2_400;
 
-/// What a call costs, and a turn without any.
+/// Cost of a call, and of a turn without any.
 const CALL_NS: Nanos = 500;
 const TURN_NS: Nanos = 50;
 
@@ -59,7 +58,7 @@ const SELF_TEST: SelfTest = SelfTest {
 };
 
 impl SelfTest {
-    /// Runs it; `each` is told after each turn how many queries have been answered.
+    /// Runs it; `each` gets the number of answered queries after each turn.
     fn run(&self, mut each: impl FnMut(u64)) -> TrialResult {
         let trial = Trial {
             rate_qps: self.rate_qps,
@@ -110,20 +109,20 @@ impl SelfTest {
 }
 
 #[test]
-fn an_authority_takes_its_turns_where_they_make_no_query_late() {
+fn authority_turns_delay_no_query() {
     let result = SELF_TEST.run(|_| ());
     assert_eq!(result.outcome, Outcome::Passed);
     let valid = 2000;
     assert_eq!(result.answers, Answers { valid, ..NONE });
-    // Of all calls only looking for replies may still run at a due time.
+    // Only the call that receives replies may still run at a due time.
     assert!(result.timing.lateness_ns_max <= CALL_NS + TURN_NS);
-    // There and back, the answer and what the turns make it wait.
+    // The round trip, the answer and the delay by turns.
     assert!(result.rtt.max.unwrap() < 20_000, "{:?}", result.rtt);
 }
 
 #[test]
-fn an_authority_beside_a_generator_without_slack_gets_every_fourth_turn_at_least() {
-    // Sending two queries each 20 us takes 16 us of them, and looking for replies the rest.
+fn authority_gets_every_fourth_turn_of_generator_without_slack() {
+    // Every 20 us two queries take 16 us to send; receiving replies takes the rest.
     let crowded = SelfTest {
         measurer_ns: 8_000,
         ..SELF_TEST
@@ -137,18 +136,18 @@ fn an_authority_beside_a_generator_without_slack_gets_every_fourth_turn_at_least
         .map(|(turn, counts)| (turn, counts[1] - counts[0]))
         .collect();
     assert!(served.windows(2).all(|pair| pair[1].0 - pair[0].0 <= 4));
-    // Behind its schedule, the generator grants it no more: 8 answers each time.
+    // A late generator grants it only the minimum: 8 answers each time.
     let fourths = served
         .windows(2)
         .filter(|pair| (pair[1].0 - pair[0].0, pair[1].1) == (4, 8));
     assert!(fourths.count() > 10);
-    // The 8 answers, and the queries that were due meanwhile.
+    // The 8 answers, and the queries that became due in the meantime.
     let limit_ns = 8 * ANSWER_NS + 4 * crowded.measurer_ns;
     assert!(result.timing.lateness_ns_max < limit_ns);
 }
 
 #[test]
-fn an_authority_whose_link_fails_is_a_fault_of_the_tester() {
+fn link_failure_of_authority_is_fault_of_tester() {
     let failing = SelfTest {
         fails_at: 10 * MILLISECOND,
         ..SELF_TEST

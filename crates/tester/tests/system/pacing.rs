@@ -1,4 +1,4 @@
-//! Both pacings on a timer that is a little late each time: the figures 2 and 4 of paper 001.
+//! Both pacing methods with a timer that is slightly late each time: figures 2 and 4 of Lencse and Pivoda 2018.
 
 use dns64_transport::clock::{Clock as _, ManualClock, Nanos, SECOND};
 use dns64_transport::memory::{Impairment, Network};
@@ -13,16 +13,16 @@ use dns64bench::trial::surroundings::{ShardReport, Surroundings};
 use crate::rough::Rough;
 use crate::trial::{PLAIN, Shards, Trial};
 
-/// What the timer of the paper cost beyond its waiting time with each message (section III).
+/// Excess of the paper's timer over its waiting time, per message (section III).
 const EXCESS_NS: Nanos = 90;
 
-/// Sends by `schedule` with a timer that is late by [`EXCESS_NS`]; nobody answers.
+/// Sends by `schedule` with a timer that is late by [`EXCESS_NS`], without responses.
 fn paced(schedule: Schedule, pacing: Pacing) -> Finished {
     let (_, report) = held_up(schedule, pacing, (EXCESS_NS, None));
     report.finished
 }
 
-/// The same with a timer that is late by so much, and is held up once from some moment on for a span.
+/// Sends with a timer that is late by this time, and is stalled once at some time for a span.
 fn held_up(
     schedule: Schedule,
     pacing: Pacing,
@@ -54,14 +54,14 @@ fn held_up(
     (spec, shards.reports.remove(0))
 }
 
-/// What comes of such a trial.
+/// Returns the result of such a trial.
 fn judged(pacing: Pacing, how: (Nanos, Option<(Nanos, Nanos)>)) -> TrialResult {
     let schedule = Schedule::new(250_000, SECOND).with_burst(1);
     let (spec, report) = held_up(schedule, pacing, how);
     result(&spec, &[report], None, Surroundings::default())
 }
 
-/// Queries sent in each span of `width_ns`.
+/// Returns the number of queries sent in each span of `width_ns`.
 fn bins(finished: &Finished, width_ns: Nanos) -> Vec<usize> {
     let mut bins = Vec::new();
     for (local, entry) in finished.ledger.entries().iter().enumerate() {
@@ -77,13 +77,13 @@ fn bins(finished: &Finished, width_ns: Nanos) -> Vec<usize> {
 const BIN_NS: Nanos = 10_000_000;
 
 #[test]
-fn the_self_correcting_timer_starts_low_and_rises_steeply_at_the_end() {
+fn self_correcting_timer_starts_low_and_rises_at_end() {
     let schedule = Schedule::new(250_000, SECOND).with_burst(1);
     let finished = paced(schedule, Pacing::SelfCorrecting);
     let bins = bins(&finished, BIN_NS);
     // Table I: 24,450 queries in each 100 ms at first; a trial of 1 s corrects sooner than one of 60 s.
     assert_eq!(bins[0], 2446);
-    // Due are 2500 in each; what the first two thirds lack, the end has to send as well.
+    // 2500 are due in each bin; those missing in the first two thirds are sent at the end.
     let later = [25, 50, 75, 90, 98].map(|k| bins[k]);
     assert_eq!(later, [2460, 2483, 2521, 2575, 2688], "{bins:?}");
     assert_eq!(bins.len(), 100);
@@ -91,31 +91,31 @@ fn the_self_correcting_timer_starts_low_and_rises_steeply_at_the_end() {
 }
 
 #[test]
-fn the_absolute_schedule_is_flat_on_the_same_timer() {
+fn absolute_schedule_is_flat_with_same_timer() {
     let schedule = Schedule::new(250_000, SECOND).with_burst(1);
     let finished = paced(schedule, Pacing::Absolute);
     assert_eq!(bins(&finished, BIN_NS), [2500; 100]);
 }
 
-/// Ten times of what the timer of the paper cost: far more than the limits of an absolute schedule.
+/// Ten times the excess of the paper's timer: far above the limits of an absolute schedule.
 const SLOW_NS: Nanos = 900;
 
 #[test]
-fn a_sender_is_judged_by_the_self_correcting_timer_that_paces_it() {
+fn sender_is_judged_by_its_self_correcting_timer() {
     let result = judged(Pacing::SelfCorrecting, (SLOW_NS, None));
     let told = result.timing.self_correcting.unwrap();
-    // The schedule is left by a third of N times the excess, and by a third of the rate in a bin.
+    // The deviation from the schedule is a third of N times the excess, and a third of the rate in a bin.
     assert!(result.timing.lateness_ns_max > 50_000_000, "{told:?}");
     assert!(result.timing.bin_100ms_deviation_pct_max > 10.0, "{told:?}");
     assert!(told.held_up_ns_max <= SLOW_NS, "{told:?}");
     assert!(told.overrun_ns < 1_000_000, "{told:?}");
-    // Nobody answered: that is the server's.
+    // Missing responses are the server's fault.
     let shortfall = 250_000;
     assert_eq!(result.outcome, Outcome::Failed { shortfall });
 }
 
 #[test]
-fn a_stall_is_a_fault_with_the_self_correcting_timer_as_well() {
+fn stall_is_fault_with_self_correcting_timer() {
     let stall = Some((500_000_000, 20_000_000));
     let result = judged(Pacing::SelfCorrecting, (EXCESS_NS, stall));
     let told = result.timing.self_correcting.unwrap();
@@ -132,13 +132,13 @@ fn a_stall_is_a_fault_with_the_self_correcting_timer_as_well() {
     assert_eq!(
         result.timing.catch_up.unwrap().stalls,
         0,
-        "none is made up for"
+        "no query is caught up"
     );
 }
 
 #[test]
-fn a_sender_that_takes_too_long_is_refused_whatever_paces_it() {
-    // At 250,000 queries/s each is due 4 us after the one before, and this timer takes 4.2 us at least.
+fn too_slow_sender_makes_trial_invalid_with_any_pacing() {
+    // At 250,000 queries/s the interval is 4 us, and this timer takes at least 4.2 us.
     let result = judged(Pacing::SelfCorrecting, (4_200, None));
     let told = result.timing.self_correcting.unwrap();
     assert!(told.held_up_ns_max < 10_000_000, "{told:?}");

@@ -1,4 +1,4 @@
-//! The way of the queries through DUT and authority: what is told of it is what happened.
+//! The path of the queries through DUT and authority: the reported times and counts match the simulation.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -32,37 +32,37 @@ use crate::trial::{MILLISECOND, PLAIN, Shards, Trial, zone};
 const AUTHORITY: &str = "[2001:2:0:1::53]:53";
 const UPSTREAM_SIDE: &str = "[2001:2:0:1::2]:5300";
 
-/// What each message of the DUT costs it, and one passage of a link.
+/// Cost of each message of the DUT, and delay of a link.
 const WORK_NS: Nanos = 10_000;
 const LINK_NS: Nanos = PLAIN.impairment.delay_ns;
 
-/// How a DUT asks the authority.
+/// Order of the DUT's upstream queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
-    /// For AAAA, and for A when it has the answer.
+    /// AAAA, and A after the response.
     InTurn,
-    /// For both at once.
+    /// Both at once.
     AtOnce,
-    /// As in turn, each question twice.
+    /// In turn, each query twice.
     Twice,
-    /// For A alone.
+    /// Only A.
     AOnly,
 }
 
-/// A DUT, its authority, and what goes wrong with them.
+/// A DUT and its authority, with their faults.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     trial: Trial,
     asks: Asks,
-    /// The authority answers so long after a question.
+    /// Response time of the authority.
     lag_ns: Nanos,
-    /// What it was asked to do wrong.
+    /// Injected faults of the authority.
     behaviour: &'static str,
-    /// Every n-th query is answered from the cache,
+    /// Every n-th query is answered from the cache; 0 for none.
     cached_every: u64,
-    /// lost before the DUT asks,
+    /// Every n-th query is lost before the DUT sends upstream queries; 0 for none.
     deaf_every: u64,
-    /// or lost after it has asked; 0 for none of these.
+    /// Every n-th query is lost after the upstream queries; 0 for none.
     mute_every: u64,
 }
 
@@ -83,10 +83,10 @@ struct Forwarder {
     clients: MemoryLink,
     upstream: MemoryLink,
     seen: u64,
-    /// Who waits for a name, and the types that it still has to learn.
+    /// Waiting client of each name, with the missing types.
     waiting: HashMap<Ipv4Addr, Waiting>,
     known: HashSet<Ipv4Addr>,
-    /// What leaves, by moment and order: to whom, and whether that is the authority.
+    /// Outgoing datagrams by time and order: destination, and whether it is the authority.
     leaving: BTreeMap<(Nanos, usize), (SocketAddr, Vec<u8>)>,
     sent: usize,
 }
@@ -208,7 +208,7 @@ fn address(message: &[u8]) -> Ipv4Addr {
     parse_label(message[13..28].try_into().unwrap()).unwrap()
 }
 
-/// Names that were asked for in some way, as a change of these.
+/// Returns the counts of this number of names, to be completed by their classes.
 fn all(names: u64) -> AnsweredNames {
     AnsweredNames {
         names,
@@ -217,7 +217,7 @@ fn all(names: u64) -> AnsweredNames {
 }
 
 impl Setup {
-    /// A trial; `meanwhile` may write into the authority's ledger before it is read.
+    /// Runs a trial; `meanwhile` may write to the authority's ledger before it is read.
     fn run_with(&self, meanwhile: impl FnOnce(&TrialSpec, &Arc<Ledger>)) -> TrialResult {
         let spec = self.trial.spec();
         let clock = ManualClock::default();
@@ -280,13 +280,14 @@ impl Setup {
         self.run_with(|_, _| ())
     }
 
-    /// What is told of the way of its queries.
+    /// Returns the path of its queries.
     fn path(&self) -> Path {
         self.run().path.unwrap()
     }
 }
 
-/// Exactly this; stamps of the authority have a resolution of 64 ns, and histograms three digits.
+/// Compares with a tolerance: timestamps of the authority have a resolution of 64 ns, and histograms three significant
+/// digits.
 #[track_caller]
 fn assert_about(found: Option<Nanos>, expected: Nanos) {
     let found = found.unwrap();
@@ -298,7 +299,7 @@ fn assert_about(found: Option<Nanos>, expected: Nanos) {
 }
 
 #[test]
-fn a_dut_that_asks_in_turn_is_seen_to_do_so() {
+fn sequential_upstream_queries_are_detected() {
     let path = SETUP.path();
     assert_eq!(path.fresh_names, 2000);
     let expected = AnsweredNames {
@@ -310,11 +311,11 @@ fn a_dut_that_asks_in_turn_is_seen_to_do_so() {
     assert_eq!((path.questions.other_aaaa, path.untimed_names), (0, 0));
     assert_eq!(path.questions_per_name(), Some(2.0));
     assert_eq!(path.order(), "AAAA then A");
-    // Six passages of links and three messages of the DUT, none of them the authority's.
+    // Six link delays and three messages of the DUT, without the authority.
     assert_about(path.dut_only_ns(50.0), 6 * LINK_NS + 3 * WORK_NS);
     let stages = path.stages;
     assert_about(stages.to_authority_ns, 2 * LINK_NS + WORK_NS);
-    // All queries are alike, so that each of them is the typical one.
+    // All queries are equal, so that each of them is typical.
     let typical = path.typical.unwrap();
     assert!(typical.are_in_order());
     assert_about(typical.aaaa_question_ns, 2 * LINK_NS + WORK_NS);
@@ -326,14 +327,14 @@ fn a_dut_that_asks_in_turn_is_seen_to_do_so() {
         (stages.aaaa_answer_ns, stages.a_answer_ns),
         (Some(0), Some(0))
     );
-    // T_A is a question, its passage, the answer's, and nothing else; so is the rest of the six.
+    // T_A is one message of the DUT with two link delays, and so is the rest of the round trip.
     assert_about(path.model.t_a_ns, 2 * LINK_NS + WORK_NS);
     assert_about(path.model.t_q_c_s_r_ns, 2 * LINK_NS + WORK_NS);
     assert_eq!(path.model.t_q_c_r_ns, None);
 }
 
 #[test]
-fn a_delay_of_the_authority_is_in_the_round_trip_time_and_not_in_the_duts() {
+fn delay_of_authority_is_in_round_trip_time_but_not_in_dut_time() {
     let lag_ns = 5 * MILLISECOND;
     let lagging = Setup { lag_ns, ..SETUP };
     let (prompt, late) = (SETUP.run(), lagging.run());
@@ -354,7 +355,7 @@ fn a_delay_of_the_authority_is_in_the_round_trip_time_and_not_in_the_duts() {
 }
 
 #[test]
-fn a_delay_on_purpose_is_noted_when_the_reply_leaves_and_a_loss_as_no_answer() {
+fn injected_delay_and_loss_are_recorded() {
     let delayed = Setup {
         behaviour: "delay=5ms",
         ..SETUP
@@ -370,13 +371,13 @@ fn a_delay_on_purpose_is_noted_when_the_reply_leaves_and_a_loss_as_no_answer() {
     let path = result.path.unwrap();
     assert!(path.lost.names > 0 && path.lost.unserved == path.lost.names);
     assert_eq!(path.authority.unanswered, path.lost.names);
-    // It is the condition of the measurement.
+    // It is a condition of the measurement.
     let shortfall = path.lost.names;
     assert_eq!(result.outcome, Outcome::Failed { shortfall });
 }
 
 #[test]
-fn questions_at_once_count_once_in_the_time_of_the_authority() {
+fn parallel_queries_count_once_in_authority_time() {
     let at_once = Setup {
         asks: Asks::AtOnce,
         lag_ns: 5 * MILLISECOND,
@@ -398,7 +399,7 @@ fn questions_at_once_count_once_in_the_time_of_the_authority() {
 }
 
 #[test]
-fn questions_that_are_asked_twice_or_left_out_are_counted() {
+fn repeated_and_omitted_upstream_queries_are_counted() {
     let twice = Setup {
         asks: Asks::Twice,
         ..SETUP
@@ -419,7 +420,7 @@ fn questions_that_are_asked_twice_or_left_out_are_counted() {
 }
 
 #[test]
-fn a_fresh_name_from_the_cache_is_no_measurement_of_different_names() {
+fn cached_fresh_names_are_noted() {
     let warm = Setup {
         cached_every: 4,
         ..SETUP
@@ -429,7 +430,7 @@ fn a_fresh_name_from_the_cache_is_no_measurement_of_different_names() {
     let path = result.path.unwrap();
     assert_eq!((path.answered.unasked, path.answered.names), (500, 2000));
     assert_eq!(path.answered.without_a(), 500);
-    // There and back, and nothing of the authority.
+    // One round trip, without the authority.
     assert_about(path.dut_only_ns(10.0), 2 * LINK_NS + WORK_NS);
     let told = "500 of 2000 fresh names were answered without a question to the authority";
     assert!(
@@ -441,7 +442,7 @@ fn a_fresh_name_from_the_cache_is_no_measurement_of_different_names() {
 }
 
 #[test]
-fn repeated_names_have_no_way_of_their_own_but_their_cache_misses_are_counted() {
+fn repeated_names_have_no_path_but_counted_cache_misses() {
     let cached = |cached_share, pattern: &str| Setup {
         trial: Trial {
             cached_share,
@@ -450,7 +451,7 @@ fn repeated_names_have_no_way_of_their_own_but_their_cache_misses_are_counted() 
         },
         ..SETUP
     };
-    // The DUT has not been asked for these names before the trial.
+    // The names were not queried before the trial.
     let path = cached("0.5", "zipf:100,1").path();
     assert_eq!(path.fresh_names, 1000);
     assert_eq!(path.answered.aaaa_then_a, 1000);
@@ -462,7 +463,7 @@ fn repeated_names_have_no_way_of_their_own_but_their_cache_misses_are_counted() 
 }
 
 #[test]
-fn a_lost_query_is_told_by_how_far_it_came() {
+fn lost_query_is_classified_by_its_progress() {
     let deaf = Setup {
         deaf_every: 100,
         ..SETUP
@@ -482,7 +483,7 @@ fn a_lost_query_is_told_by_how_far_it_came() {
     };
     let path = mute.path();
     assert_eq!((path.lost, path.answered.names), (lost(0, 0, 20), 1980));
-    // Of one of them the authority got a question and did not answer it.
+    // The authority received an upstream query for one of them and did not answer it.
     let asked = |spec: &TrialSpec, ledger: &Arc<Ledger>| {
         let asked = Asked {
             address: spec.names.asked(99),
@@ -496,7 +497,7 @@ fn a_lost_query_is_told_by_how_far_it_came() {
 }
 
 #[test]
-fn a_slow_authority_makes_a_failed_trial_invalid_and_a_passed_one_a_note() {
+fn slow_authority_makes_failed_trial_invalid_and_passed_trial_noted() {
     let limit_ns = PLAIN.timeout_ns / 4;
     let slow = Setup {
         lag_ns: 70 * MILLISECOND,
@@ -522,7 +523,7 @@ fn a_slow_authority_makes_a_failed_trial_invalid_and_a_passed_one_a_note() {
         }
         other => panic!("{other:?}"),
     }
-    // A delay that was asked for is the condition of the measurement, not a fault.
+    // A configured delay is a condition of the measurement, not a fault.
     let allowed = Setup {
         behaviour: "delay=130ms",
         ..SETUP
@@ -535,7 +536,7 @@ fn a_slow_authority_makes_a_failed_trial_invalid_and_a_passed_one_a_note() {
         (0, limit_ns + 130 * MILLISECOND)
     );
     assert_about(told.p50_ns, 130 * MILLISECOND);
-    // A DUT that loses queries while its authority is prompt.
+    // A DUT that loses queries although its authority is fast.
     let deaf = Setup {
         deaf_every: 100,
         lag_ns: 60 * MILLISECOND,

@@ -1,4 +1,4 @@
-//! Searches with dns64d on simulated time: how they end when nobody disturbs them.
+//! Searches with dns64d on simulated time: their results without disturbances.
 
 use std::convert::Infallible;
 
@@ -33,7 +33,7 @@ fn search(setup: Setup, spec: SearchSpec) -> SearchResult {
 }
 
 #[test]
-fn a_search_ends_at_the_rate_that_was_asked_for() {
+fn search_ends_at_requested_rate() {
     let spec = SearchSpec {
         max_qps: Some(2000),
         ..SearchSpec::from_start(500)
@@ -48,12 +48,12 @@ fn a_search_ends_at_the_rate_that_was_asked_for() {
 }
 
 #[test]
-fn a_search_finds_the_rate_at_which_a_table_is_full() {
+fn search_finds_rate_that_fills_table() {
     let slow = Impairment {
         delay_ns: 50 * MILLISECOND,
         ..PLAIN
     };
-    // 100 places that a query takes for 200 ms each: twice there and back to the authority.
+    // 100 places that a query occupies for 200 ms each: two round trips to the authority.
     let setup = Setup {
         queries_max: 100,
         relayed: slow,

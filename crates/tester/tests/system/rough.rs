@@ -1,4 +1,4 @@
-//! A link of a simulated network whose calls take their time, and which fails from some moment on.
+//! A link of a simulated network whose calls take time, and which fails at some time.
 
 use std::io::{Error, ErrorKind};
 
@@ -9,16 +9,16 @@ use dns64_transport::{Counters, Datagram, Departure, Link, LinkError, Origin};
 pub(crate) struct Rough {
     link: MemoryLink,
     clock: ManualClock,
-    /// Every call fails from then on.
+    /// Time from which every call fails.
     pub(crate) fails_at: Nanos,
-    /// What looking for datagrams costs.
+    /// Cost of a receive call.
     pub(crate) call_ns: Nanos,
-    /// What each datagram that is sent, taken in or answered costs beside it.
+    /// Additional cost of each datagram that is sent, received or answered.
     pub(crate) datagram_ns: Nanos,
 }
 
 impl Rough {
-    /// A link that costs nothing and does not fail.
+    /// Creates a link without costs that does not fail.
     pub(crate) fn over(link: MemoryLink, clock: &ManualClock) -> Self {
         Self {
             link,

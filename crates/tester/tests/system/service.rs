@@ -1,4 +1,4 @@
-//! What a simulated DUT serves per second, as one trial tells it.
+//! The throughput of a simulated DUT, as estimated from one trial.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use dns64bench::trial::service::{By, Service};
 use crate::script::{Conduct, Fault};
 use crate::trial::{MILLISECOND, PLAIN, Trial};
 
-/// Trials of one DUT, which has forgotten everything when the next begins.
+/// Trials of one DUT, which has a new state in each.
 struct Against(Trial, Conduct);
 
 impl Trials for Against {
@@ -32,13 +32,13 @@ fn assert_near(found: f64, expected: f64) {
     );
 }
 
-/// What a trial at this rate tells of a DUT.
+/// Returns the estimate of a trial at this rate.
 fn service(rate_qps: u64, conduct: Conduct) -> Option<Service> {
     Trial { rate_qps, ..PLAIN }.against(conduct).service
 }
 
 #[test]
-fn a_search_finds_what_an_endless_queue_makes_and_one_trial_what_is_sustained() {
+fn search_overestimates_dut_with_unlimited_queue_and_trial_estimates_sustainable_rate() {
     for (served_qps, duration_ns, timeout_ns, stop_early) in [
         (1_600, SECOND, 250 * MILLISECOND, false),
         (3_000, SECOND / 2, SECOND / 2, true),
@@ -65,7 +65,7 @@ fn a_search_finds_what_an_endless_queue_makes_and_one_trial_what_is_sustained() 
         let passed = found.trials.iter().find(is_it).unwrap();
         let service = passed.service.unwrap();
         assert_near(service.service_rate_qps, served_qps as f64);
-        // It is off by what the rate is off, times 1 + 1 / ratio.
+        // Its error is that of the rate, times 1 + 1 / ratio.
         let slope_off = service.slope_ns_per_s / 1e9 / ratio - 1.0;
         assert!(slope_off.abs() < 0.03, "{service:?}");
         assert!(
@@ -76,7 +76,7 @@ fn a_search_finds_what_an_endless_queue_makes_and_one_trial_what_is_sustained() 
 }
 
 #[test]
-fn a_trial_far_beyond_the_rate_tells_it_as_well() {
+fn trial_far_above_sustainable_rate_estimates_it() {
     for rate_qps in [1_700, 2_400, 3_200, 6_400] {
         let service = service(rate_qps, Conduct::Queue(1_600)).unwrap();
         assert_near(service.service_rate_qps, 1_600.0);
@@ -86,8 +86,8 @@ fn a_trial_far_beyond_the_rate_tells_it_as_well() {
 }
 
 #[test]
-fn a_queue_that_becomes_full_is_followed_until_then() {
-    // 200 places are taken after 0.5 s, 300 after 0.75 s.
+fn slope_is_estimated_until_queue_is_full() {
+    // 200 places are full after 0.5 s, 300 after 0.75 s.
     for places in [200, 300] {
         let service = service(2_000, Conduct::Bounded(1_600, places)).unwrap();
         assert_near(service.service_rate_qps, 1_600.0);
@@ -96,14 +96,14 @@ fn a_queue_that_becomes_full_is_followed_until_then() {
             "{service:?}"
         );
     }
-    // 300 places are taken after 47 ms: what is told is how they become empty.
+    // 300 places are full after 47 ms: the estimate is based on the drain.
     let service = service(8_000, Conduct::Bounded(1_600, 300)).unwrap();
     assert_near(service.service_rate_qps, 1_600.0);
     assert_eq!((service.by, service.stores_queries), (By::Drain, false));
 }
 
 #[test]
-fn a_dut_that_serves_all_has_no_service_rate_to_tell() {
+fn dut_that_serves_all_queries_has_no_estimate() {
     let noisy = Impairment {
         jitter_ns: 20 * MILLISECOND,
         loss_ppm: 10_000,
@@ -130,7 +130,7 @@ fn a_dut_that_serves_all_has_no_service_rate_to_tell() {
 }
 
 #[test]
-fn noise_and_losses_do_not_move_the_service_rate() {
+fn noise_and_losses_do_not_change_service_rate() {
     let trial = Trial {
         impairment: Impairment {
             jitter_ns: 20 * MILLISECOND,

@@ -1,4 +1,4 @@
-//! The Measurer against simulated DUTs: each gets exactly the verdict that it has earned.
+//! The Measurer against simulated DUTs, with exact verdicts.
 
 use dns64_transport::clock::SECOND;
 use dns64_transport::memory::Impairment;
@@ -14,7 +14,7 @@ use crate::script::{Conduct, Fault};
 use crate::trial::{MILLISECOND, NONE, PLAIN, Trial};
 
 #[test]
-fn a_good_dut_passes_and_the_schedule_is_kept() {
+fn good_dut_passes_and_schedule_is_kept() {
     let result = PLAIN.against(Conduct::Good);
     assert_eq!(result.outcome, Outcome::Passed);
     assert_eq!(
@@ -38,7 +38,7 @@ fn a_good_dut_passes_and_the_schedule_is_kept() {
 }
 
 #[test]
-fn each_fault_of_the_dut_is_counted_under_its_name() {
+fn each_fault_of_dut_is_counted_in_its_class() {
     let all = |class: fn(&mut Answers) -> &mut u64| {
         let mut answers = NONE;
         *class(&mut answers) = 2000;
@@ -73,7 +73,7 @@ fn each_fault_of_the_dut_is_counted_under_its_name() {
 }
 
 #[test]
-fn an_answer_counts_until_the_timeout_and_not_a_moment_longer() {
+fn answer_counts_until_timeout_and_not_after_it() {
     let travel = 200_000;
     let in_time = PLAIN.against(Conduct::Late(PLAIN.timeout_ns - travel));
     assert_eq!(in_time.outcome, Outcome::Passed);
@@ -82,8 +82,8 @@ fn an_answer_counts_until_the_timeout_and_not_a_moment_longer() {
 }
 
 #[test]
-fn late_answers_are_listened_for_as_long_as_the_timeout_and_not_longer() {
-    // The queries of the last 10 ms are answered when nobody listens any more.
+fn wait_for_late_answers_ends_after_timeout() {
+    // The queries of the last 10 ms are answered after the end of the trial.
     let result = PLAIN.against(Conduct::Late(2 * PLAIN.timeout_ns + 10 * MILLISECOND));
     let Answers { late, missing, .. } = result.answers;
     let expected = Answers {
@@ -97,7 +97,7 @@ fn late_answers_are_listened_for_as_long_as_the_timeout_and_not_longer() {
 }
 
 #[test]
-fn duplicates_are_counted_and_fail_nothing() {
+fn duplicates_are_counted_and_do_not_fail_trial() {
     let result = PLAIN.against(Conduct::Always(Fault::Twice));
     assert_eq!(result.outcome, Outcome::Passed);
     assert_eq!(
@@ -111,9 +111,9 @@ fn duplicates_are_counted_and_fail_nothing() {
 }
 
 #[test]
-fn a_queueing_dut_passes_by_its_queue_as_equation_1_of_paper_000_says() {
-    // A server of 1,600 qps that queues everything answers 1 s of 2,000 qps within a timeout of
-    // 250 ms: r = r_T / (1 + t_TO / t_Test).
+fn queueing_dut_passes_by_equation_1_of_paper_000() {
+    // A server of 1,600 qps that queues everything answers 1 s of 2,000 qps within a timeout of 250 ms: r = r_T / (1 +
+    // t_TO / t_Test).
     assert_eq!(PLAIN.against(Conduct::Queue(1601)).outcome, Outcome::Passed);
     let result = PLAIN.against(Conduct::Queue(1500));
     assert!(matches!(result.outcome, Outcome::Failed { .. }));
@@ -125,14 +125,14 @@ fn a_queueing_dut_passes_by_its_queue_as_equation_1_of_paper_000_says() {
 }
 
 #[test]
-fn a_failing_trial_ends_when_the_first_loss_is_certain() {
+fn failing_trial_ends_when_first_loss_is_certain() {
     let result = Trial {
         stop_early: true,
         ..PLAIN
     }
     .against(Conduct::DieAfter(500));
     assert!(result.ended_early);
-    // Query 500 leaves at 250 ms and is decided at 500 ms, when some 1,000 have left.
+    // Query 500 is sent at 250 ms and decided at 500 ms, when some 1,000 were sent.
     assert!(
         (1000..=1004).contains(&result.queries_sent),
         "{}",
@@ -153,11 +153,11 @@ fn a_failing_trial_ends_when_the_first_loss_is_certain() {
         ..PLAIN
     }
     .against(Conduct::Always(Fault::WrongAddress));
-    assert!(wrong.queries_sent <= 4, "a wrong answer is certain at once");
+    assert!(wrong.queries_sent <= 4, "a wrong answer is decided at once");
 }
 
 #[test]
-fn a_passing_trial_is_never_cut_short() {
+fn passing_trial_never_ends_early() {
     let result = Trial {
         stop_early: true,
         ..PLAIN
@@ -168,7 +168,7 @@ fn a_passing_trial_is_never_cut_short() {
 }
 
 #[test]
-fn a_lossy_reordering_duplicating_network_confuses_nothing() {
+fn loss_reordering_and_duplication_are_counted_exactly() {
     let impairment = Impairment {
         delay_ns: 100_000,
         jitter_ns: 50 * MILLISECOND,
@@ -206,7 +206,7 @@ fn a_lossy_reordering_duplicating_network_confuses_nothing() {
 }
 
 #[test]
-fn the_cached_name_is_matched_by_its_id_and_its_port() {
+fn repeated_name_is_matched_by_id_and_port() {
     let impairment = Impairment {
         jitter_ns: 20 * MILLISECOND,
         ..PLAIN.impairment
@@ -229,7 +229,7 @@ fn the_cached_name_is_matched_by_its_id_and_its_port() {
 }
 
 #[test]
-fn repeated_names_are_judged_by_the_same_arithmetic_that_sent_them() {
+fn repeated_names_have_valid_answers() {
     let impairment = Impairment {
         jitter_ns: 20 * MILLISECOND,
         ..PLAIN.impairment
@@ -249,7 +249,7 @@ fn repeated_names_are_judged_by_the_same_arithmetic_that_sent_them() {
 }
 
 #[test]
-fn ids_come_round_at_high_rates_and_still_match() {
+fn wrapped_ids_still_match_at_high_rates() {
     let trial = Trial {
         rate_qps: 400_000,
         timeout_ns: 100 * MILLISECOND,
@@ -267,7 +267,7 @@ fn ids_come_round_at_high_rates_and_still_match() {
 }
 
 #[test]
-fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
+fn fault_of_tester_is_never_failure_of_dut() {
     let spec = PLAIN.spec();
     let outcome = |shard| result(&spec, &[shard], None, Surroundings::default()).outcome;
 
@@ -287,7 +287,7 @@ fn a_fault_of_the_tester_is_never_a_failure_of_the_dut() {
 }
 
 #[test]
-fn drops_of_the_tester_that_explain_what_is_missing_are_no_failure_of_the_dut() {
+fn drops_of_tester_that_explain_missing_answers_are_not_failure_of_dut() {
     let judged = |conduct, receive_drops, receive_drops_of_authority| {
         let mut reports = PLAIN.reports(conduct, 1);
         reports[0].counters.receive_drops = receive_drops;
@@ -299,23 +299,23 @@ fn drops_of_the_tester_that_explain_what_is_missing_are_no_failure_of_the_dut() 
         let judged = result(&PLAIN.spec(), &reports, Some(&authority), around);
         (judged.answers.missing, judged.outcome, judged.notes.len())
     };
-    // Duplicates, say: nothing is missing, and the drops are told.
+    // Without missing answers, as with lost duplicates, the drops are only reported.
     assert_eq!(judged(Conduct::Good, 3, 2), (0, Outcome::Passed, 2));
     let (missing, outcome, _) = judged(Conduct::LoseEvery(1_000), 3, 0);
     let fault = TesterFault::ReceiveDrops { datagrams: 3 };
     assert!(missing > 0);
     assert_eq!(outcome, Outcome::Invalid(fault));
-    // A packet holds 128 answers at most: the DUT lost many more than one packet.
+    // A packet contains at most 128 responses: the DUT lost many more than one packet.
     let (missing, outcome, _) = judged(Conduct::LoseEvery(10), 1, 0);
     assert!(missing > 128);
     assert_eq!(outcome, Outcome::Failed { shortfall: missing });
-    // One question that the authority lost can cost any number of answers.
+    // One upstream query that the authority lost can cost any number of answers.
     let (_, outcome, _) = judged(Conduct::LoseEvery(10), 1, 2);
     let fault = TesterFault::AuthorityDrops { datagrams: 2 };
     assert_eq!(outcome, Outcome::Invalid(fault));
 }
 
-/// A shard that sent nothing, for faults that outrank whatever it would have found.
+/// A shard that sent nothing, for faults that take precedence over all its data.
 fn report(spec: &TrialSpec) -> ShardReport {
     ShardReport {
         finished: Generator::new(spec.shard(0, 1), 1, Ledger::default()).finish(),

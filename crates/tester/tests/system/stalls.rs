@@ -1,4 +1,4 @@
-//! Stalls of the Tester, and DUTs that could serve the offered rate but lose in the burst that follows.
+//! Stalls of the Tester, with DUTs that can serve the offered rate but lose queries in the catch-up burst.
 
 use std::convert::Infallible;
 
@@ -22,12 +22,12 @@ const FAST: Trial = Trial {
     ..PLAIN
 };
 
-/// What a DUT of these tests can do, and as many queries can wait in it.
+/// Capacity of the DUT in these tests, and length of its queue.
 const CAPACITY_QPS: u64 = 20_050;
 const QUEUE: u64 = 100;
 const DUT: Conduct = Conduct::Bounded(CAPACITY_QPS, QUEUE);
 
-/// A stall of 8 ms after 200 ms.
+/// A trial with a stall of 8 ms after 200 ms.
 fn stalled() -> Trial {
     Trial {
         mishap: Some((200 * MILLISECOND, Mishap::Stall(8 * MILLISECOND))),
@@ -40,13 +40,13 @@ fn catch_up(result: &TrialResult) -> CatchUp {
 }
 
 #[test]
-fn losses_in_a_catch_up_burst_are_the_testers() {
+fn losses_in_catch_up_burst_are_attributed_to_tester() {
     assert_eq!(FAST.against(DUT).outcome, Outcome::Passed);
     assert_eq!(catch_up(&FAST.against(DUT)), CatchUp::default());
     let result = stalled().against(DUT);
     let told = catch_up(&result);
     let lost = 10_000 - result.answers.valid;
-    // 160 queries are held up, and there is room for 100.
+    // 160 queries are delayed, and the queue has 100 places.
     assert!((40..=80).contains(&lost), "{lost}");
     let fault = TesterFault::CatchUpBurst {
         stall_ns: told.stall_ns_max,
@@ -66,15 +66,15 @@ fn losses_in_a_catch_up_burst_are_the_testers() {
 }
 
 #[test]
-fn a_burst_that_a_dut_with_reserve_works_off_makes_it_lose_nothing() {
-    // Spread, the same stall leaves less of a queue than there is room: half of the stall at once, and
-    // the rest at 25,000 queries per second.
+fn dut_with_reserve_loses_nothing_in_spread_burst() {
+    // Spread out, the burst of the same stall needs a shorter queue than there is: half of the stall at once, and the
+    // rest at 25,000 queries per second.
     let result = stalled().against(Conduct::Bounded(25_000, 70));
     assert_eq!(result.outcome, Outcome::Passed);
 }
 
 #[test]
-fn a_pass_with_bursts_is_a_pass() {
+fn pass_with_bursts_stands() {
     let result = stalled().against(Conduct::Good);
     assert_eq!(result.outcome, Outcome::Passed);
     let told = catch_up(&result);
@@ -82,15 +82,15 @@ fn a_pass_with_bursts_is_a_pass() {
 }
 
 #[test]
-fn a_loss_outside_the_bursts_is_the_duts() {
-    // Queries 4,000 and 8,000: the stall is over by then, or has not been.
+fn loss_outside_bursts_is_attributed_to_dut() {
+    // Queries 3,900 and 7,800: before and after the stall.
     let result = stalled().against(Conduct::LoseEvery(3_900));
     assert_eq!(result.outcome, Outcome::Failed { shortfall: 2 });
     assert_eq!(catch_up(&result).lost_in_bursts, 0);
 }
 
 #[test]
-fn a_dut_that_loses_more_than_a_burst_has_is_not_excused() {
+fn more_losses_than_burst_queries_fail() {
     let dead = Trial {
         duration_ns: 40 * MILLISECOND,
         mishap: Some((MILLISECOND, Mishap::Stall(8 * MILLISECOND))),
@@ -103,7 +103,7 @@ fn a_dut_that_loses_more_than_a_burst_has_is_not_excused() {
 }
 
 #[test]
-fn a_trial_does_not_end_early_for_what_a_burst_explains() {
+fn losses_explained_by_burst_do_not_end_trial_early() {
     let early = Trial {
         stop_early: true,
         ..stalled()
@@ -128,7 +128,7 @@ fn a_trial_does_not_end_early_for_what_a_burst_explains() {
     assert!(dead.ended_early);
 }
 
-/// A Tester that is held up again and again in two of three trials.
+/// A Tester that is stalled repeatedly in two of three trials.
 struct Stalling {
     conduct: Conduct,
     stalls: Mishap,
@@ -153,7 +153,7 @@ impl Trials for Stalling {
 }
 
 #[test]
-fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
+fn stalls_do_not_lower_result_of_search() {
     for (queue, stall_ms, every_ms) in [(50, 5, 40), (100, 8, 130)] {
         let stalls = Mishap::Stalls(stall_ms * MILLISECOND, every_ms * MILLISECOND);
         let spec = SearchSpec {
@@ -186,7 +186,7 @@ fn stalls_never_make_a_search_find_less_than_the_dut_can_do() {
     }
 }
 
-/// A machine on which a role had core 1, and others used it for so long of half a second.
+/// A machine on which a role has core 1, and others used it for this part of half a second.
 fn shared(role: Role, foreign_ms: Nanos) -> Surroundings {
     let row = RoleUsage {
         host: None,
@@ -215,7 +215,7 @@ fn shared(role: Role, foreign_ms: Nanos) -> Surroundings {
 }
 
 #[test]
-fn a_failure_on_a_shared_core_says_nothing_and_a_pass_is_a_pass() {
+fn failure_on_shared_core_is_invalid_and_pass_stands() {
     let losing = Conduct::LoseEvery(1000);
     for role in [Role::Dut, Role::Authority] {
         match FAST.amid(shared(role, 200), losing, 1).outcome {
@@ -227,14 +227,14 @@ fn a_failure_on_a_shared_core_says_nothing_and_a_pass_is_a_pass() {
     assert_eq!(result.outcome, Outcome::Passed);
     let note = "passed although other processes used 40 % of the DUT's core 1: it may pass at a higher rate";
     assert_eq!(result.notes, [note]);
-    // The Measurer was punctual all the same.
+    // The Measurer was on time nevertheless.
     let result = FAST.amid(shared(Role::Measurer, 200), losing, 1);
     assert_eq!(result.outcome, Outcome::Failed { shortfall: 10 });
 }
 
 #[test]
-fn a_burst_and_a_shared_core_can_explain_together_what_neither_does() {
-    // The core explains 5,500 queries, and two bursts of 160 what they sent at once.
+fn burst_and_shared_core_explain_losses_together() {
+    // The core explains 5,500 queries, and two bursts explain their 160 queries each.
     let lost = |trial: Trial, after| {
         let result = trial.amid(shared(Role::Dut, 25), Conduct::DieAfter(after), 1);
         let is_excused = matches!(
@@ -249,8 +249,8 @@ fn a_burst_and_a_shared_core_can_explain_together_what_neither_does() {
 }
 
 #[test]
-fn a_shared_core_excuses_no_more_than_a_server_with_reserve_feels_of_it() {
-    // 25 ms, and 250 ms until it has worked off what came in them: 5,500 queries.
+fn shared_core_explains_only_losses_during_backlog() {
+    // 25 ms, and 250 ms until the backlog is processed: 5,500 queries.
     let amid = |trial: Trial, conduct| trial.amid(shared(Role::Dut, 25), conduct, 1);
     let some = amid(FAST, Conduct::LoseEvery(2));
     assert!(matches!(
@@ -259,7 +259,7 @@ fn a_shared_core_excuses_no_more_than_a_server_with_reserve_feels_of_it() {
     ));
     let all = amid(FAST, Conduct::DieAfter(0));
     assert_eq!(all.outcome, Outcome::Failed { shortfall: 10_000 });
-    // It ends at the first loss, with 7,000 queries that nobody answers.
+    // It ends at the first loss, with 7,000 open queries that are not answered.
     let early = Trial {
         stop_early: true,
         timeout_ns: 350 * MILLISECOND,
@@ -279,8 +279,8 @@ fn a_shared_core_excuses_no_more_than_a_server_with_reserve_feels_of_it() {
 }
 
 #[test]
-fn answers_that_a_burst_makes_late_are_the_testers_however_many() {
-    // 160 queries are kept back, and those that find more than 100 before them are late.
+fn any_number_of_answers_late_by_burst_is_attributed_to_tester() {
+    // 160 queries are delayed, and those behind more than 100 others are late.
     let hasty = Trial {
         timeout_ns: 5 * MILLISECOND,
         ..stalled()
@@ -298,7 +298,7 @@ fn answers_that_a_burst_makes_late_are_the_testers_however_many() {
 }
 
 #[test]
-fn the_cause_of_a_stall_is_named() {
+fn cause_of_stall_is_named() {
     let stopped = Trial {
         mishap: Some((200 * MILLISECOND, Mishap::Stall(50 * MILLISECOND))),
         ..FAST

@@ -1,4 +1,4 @@
-//! One simulated trial: shards that take turns on a manual clock, and what befalls them.
+//! One simulated trial: shards in turns on a manual clock, with mishaps.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,18 +37,18 @@ pub(crate) struct Trial {
     pub(crate) mishap: Option<(Nanos, Mishap)>,
 }
 
-/// What happens on the side of the Tester, at a moment after the first query.
+/// A mishap on the Tester's side, at a time after the first query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mishap {
-    /// Somebody presses Ctrl-C.
+    /// The user presses Ctrl-C.
     Interrupted,
-    /// The links of the Measurer fail from now on.
+    /// The links of the Measurer fail from this time on.
     LinkFails,
-    /// Nothing gets a turn for so long.
+    /// Nothing runs for this time.
     Stall(Nanos),
-    /// The same again and again, so long after each other.
+    /// The same repeatedly, with this interval.
     Stalls(Nanos, Nanos),
-    /// Somebody sets the real-time clock.
+    /// The real-time clock is set.
     ClockStep(i64),
 }
 
@@ -83,7 +83,7 @@ pub(crate) const NONE: Answers = Answers {
 
 pub(crate) const SERVER: &str = "[2001:2::53]:53";
 
-/// The zone of all simulations.
+/// Returns the zone of all simulations.
 pub(crate) fn zone(aaaa_share: &str) -> Zone {
     Zone {
         suffix: DEFAULT_SUFFIX.parse().unwrap(),
@@ -91,7 +91,7 @@ pub(crate) fn zone(aaaa_share: &str) -> Zone {
     }
 }
 
-/// All names below 10.0.0.0/8, of which `cached_share` repeat others.
+/// Returns all names in 10.0.0.0/8, of which `cached_share` repeat others.
 pub(crate) fn names(zone: Zone, cached_share: &str, pattern: Pattern) -> NameSource {
     let share: Share = cached_share.parse().unwrap();
     NameSource::new("10.0.0.0/8".parse().unwrap(), zone, share, pattern).unwrap()
@@ -126,13 +126,13 @@ impl Trial {
         self.amid(Surroundings::default(), conduct, seed)
     }
 
-    /// The same with what happened around it.
+    /// Runs the trial with these surroundings.
     pub(crate) fn amid(&self, around: Surroundings, conduct: Conduct, seed: u64) -> TrialResult {
         let reports = self.reports(conduct, seed);
         result(&self.spec(), &reports, None, around)
     }
 
-    /// What its shards report.
+    /// Returns the reports of its shards.
     pub(crate) fn reports(&self, conduct: Conduct, seed: u64) -> Vec<ShardReport> {
         let spec = self.spec();
         let clock = ManualClock::default();
@@ -182,16 +182,16 @@ fn befall(mishap: Mishap, clock: &ManualClock, interrupted: &AtomicBool) {
     }
 }
 
-/// The shards of a trial on their links.
+/// The shards of a trial with their links.
 pub(crate) struct Shards {
     running: Vec<Sending<Rough, ManualClock>>,
     pub(crate) interrupted: AtomicBool,
-    /// Of those that are through.
+    /// Reports of finished shards.
     pub(crate) reports: Vec<ShardReport>,
 }
 
 impl Shards {
-    /// A shard for each link; all begin at `start`.
+    /// Creates a shard for each link; all start at `start`.
     pub(crate) fn begin(
         spec: &TrialSpec,
         links: Vec<Rough>,
@@ -212,8 +212,8 @@ impl Shards {
         }
     }
 
-    /// A turn of each; `serving` is on the core of the first. Until when none of them needs another
-    /// one; `None` when all are through.
+    /// Runs a turn of each; `serving` is on the core of the first. Returns until when no turn is needed; `None` when
+    /// all are finished.
     pub(crate) fn turn(&mut self, mut serving: Option<&mut Serving<Rough>>) -> Option<Nanos> {
         let mut i = 0;
         while let Some(sending) = self.running.get_mut(i) {

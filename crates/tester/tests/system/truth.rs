@@ -1,4 +1,4 @@
-//! The Measurer against DUTs of known truth: each answer is counted, and each rate found.
+//! The Measurer against scripted DUTs: exact counts of answers, and search results.
 
 use std::convert::Infallible;
 
@@ -31,15 +31,15 @@ const FAULTS: [Fault; 13] = [
     Fault::WrongId,
     Fault::WrongQuestion,
     Fault::Twice,
-    // Later than in time, and before the end of the trial.
+    // After the timeout, and before the end of the trial.
     Fault::Late(55 * MILLISECOND),
     Fault::Silent,
 ];
 
-/// More than any trial here has queries.
+/// More than the queries of any trial here.
 const ONCE: u64 = 1 << 40;
 
-/// The trial counts exactly what the DUT does.
+/// Checks that the trial counts exactly the scripted faults.
 fn assert_counted(trial: Trial, faults: Vec<(Fault, At)>) {
     let queries = trial.rate_qps * trial.duration_ns / SECOND;
     let expected = truth(&faults, queries);
@@ -59,7 +59,7 @@ fn assert_counted(trial: Trial, faults: Vec<(Fault, At)>) {
 }
 
 #[test]
-fn each_class_of_bad_answers_alone_is_counted_to_the_last_answer() {
+fn each_class_of_bad_answers_is_counted_exactly() {
     for fault in FAULTS {
         for (first, every) in [(3, 10), (777, 1000), (7_654, ONCE)] {
             assert_counted(FAST, vec![(fault, At { first, every })]);
@@ -68,7 +68,7 @@ fn each_class_of_bad_answers_alone_is_counted_to_the_last_answer() {
 }
 
 #[test]
-fn all_classes_mixed_are_counted_to_the_last_answer() {
+fn mixed_classes_of_bad_answers_are_counted_exactly() {
     let places = (0..).step_by(7);
     for every in [130, 1000, ONCE] {
         let at = |first| At { first, every };
@@ -79,7 +79,7 @@ fn all_classes_mixed_are_counted_to_the_last_answer() {
         };
         assert_counted(long, faults.collect());
     }
-    // Every tenth query meets one of three.
+    // Every tenth query has one of three faults.
     for faults in FAULTS.windows(3) {
         let places = [4, 14, 24].map(|first| At { first, every: 30 });
         assert_counted(FAST, faults.iter().copied().zip(places).collect());
@@ -87,7 +87,7 @@ fn all_classes_mixed_are_counted_to_the_last_answer() {
 }
 
 #[test]
-fn a_dut_without_faults_counts_as_one() {
+fn dut_without_faults_passes() {
     assert_counted(FAST, Vec::new());
     let answers = FAST.against(Conduct::Good).answers;
     let valid = 10_000;
@@ -100,7 +100,7 @@ fn a_dut_without_faults_counts_as_one() {
     );
 }
 
-/// Trials against a DUT that is as new before each.
+/// Trials against a DUT with a new state in each.
 struct Scripted {
     conduct: Conduct,
     trial: Trial,
@@ -119,7 +119,7 @@ impl Trials for Scripted {
     }
 }
 
-/// The rate that a search finds.
+/// Returns the result of a search.
 fn found(conduct: Conduct, duration_ns: Nanos, timeout_ns: Nanos) -> f64 {
     let trial = Trial {
         duration_ns,
@@ -134,11 +134,11 @@ fn found(conduct: Conduct, duration_ns: Nanos, timeout_ns: Nanos) -> f64 {
 }
 
 #[test]
-fn a_short_queue_adds_nothing_to_the_rate_that_is_found() {
+fn short_queue_does_not_raise_result_of_search() {
     for (rate_qps, places) in [(2_000, 2), (20_000, 11)] {
         let conduct = Conduct::Bounded(rate_qps, places);
         let found = found(conduct, SECOND / 4, 250 * MILLISECOND);
-        // The queue itself is what a trial of a quarter of a second may leave over.
+        // A trial of a quarter of a second may leave the queue full.
         let expected = (rate_qps + 4 * places) as f64;
         let off_pct = 100.0 * (found / expected - 1.0).abs();
         assert!(off_pct < 1.0, "{found} and not {expected}: {off_pct:.2} %");

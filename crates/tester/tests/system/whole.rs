@@ -32,11 +32,11 @@ use dns64d::worker::{Stage, Worker, set_servers};
 use crate::rough::Rough;
 use crate::trial::{MILLISECOND, SERVER, Shards, names, zone};
 
-/// Time passes in steps of this, so that jitter does not make a step for each datagram. Everything
-/// else happens at whole steps anyway.
+/// Step of the simulated time, so that jitter does not cause a step for each datagram. All other events are at whole
+/// steps.
 const TICK_NS: Nanos = 100_000;
 
-/// A link of 0.1 ms that does nothing else.
+/// A link with a delay of 0.1 ms and no other impairment.
 pub(crate) const PLAIN: Impairment = Impairment {
     delay_ns: TICK_NS,
     jitter_ns: 0,
@@ -44,12 +44,12 @@ pub(crate) const PLAIN: Impairment = Impairment {
     duplicate_ppm: 0,
 };
 
-/// What a simulation is made of.
+/// Parameters of a simulation.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) upstreams: u8,
-    /// What `[upstream]` of the configuration has beside the servers.
+    /// Additional keys of `[upstream]` in the configuration.
     pub(crate) upstream_keys: &'static str,
     pub(crate) queries_max: u32,
     pub(crate) aaaa_share: &'static str,
@@ -60,11 +60,11 @@ pub(crate) struct Setup {
     pub(crate) relayed: Impairment,
     /// From the authorities to dns64d.
     pub(crate) answers: Impairment,
-    /// The authorities lose every n-th question; 0: none.
+    /// The authorities lose every n-th query; 0 for none.
     pub(crate) lose_every: u64,
-    /// There is one authority, and the thread of the Measurer turns it.
+    /// There is one authority, on the thread of the Measurer.
     pub(crate) one_core: bool,
-    /// What that authority does wrong on purpose.
+    /// Injected faults of that authority.
     pub(crate) behaviour: &'static str,
 }
 
@@ -83,7 +83,7 @@ pub(crate) const SETUP: Setup = Setup {
     behaviour: "none",
 };
 
-/// How many queries a trial sends, and how long their answers are waited for.
+/// Rate and length of a trial, and timeout of its queries.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) rate_qps: u64,
@@ -98,19 +98,19 @@ pub(crate) const LOAD: Load = Load {
     timeout_ns: SECOND,
 };
 
-/// An authority that dns64d asks.
+/// An upstream authority of dns64d.
 pub(crate) struct Upstream {
     authority: Authority,
     link: MemoryLink,
     lose_every: u64,
     questions: u64,
     pub(crate) dead: bool,
-    /// Questions that it did not hear.
+    /// Queries that it lost.
     pub(crate) lost: u64,
 }
 
 impl Upstream {
-    /// Questions that it answered.
+    /// Returns the number of queries that it answered.
     pub(crate) fn heard(&self) -> u64 {
         self.authority.counts().queries()
     }
@@ -138,7 +138,7 @@ impl Upstream {
     }
 }
 
-/// The system.
+/// The simulated system.
 pub(crate) struct Whole {
     clock: ManualClock,
     network: Network,
@@ -150,13 +150,13 @@ pub(crate) struct Whole {
     pub(crate) counts: Arc<Counts>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) upstreams: Vec<Upstream>,
-    /// The authority on the Measurer's core, which dns64d asks instead.
+    /// The authority on the Measurer's core, which dns64d queries instead.
     serving: Option<Serving<Rough>>,
-    /// Nobody writes to the worker and it opens no connection, but it wants to be able to.
+    /// Unused, but the worker needs it for messages and connections.
     _mail: (WorkerHandle, GatewayMailbox),
 }
 
-/// One thing that happens at a moment of a trial.
+/// An event at a time of a trial.
 pub(crate) type Event<'a> = (Nanos, &'a dyn Fn(&mut Whole));
 
 impl Whole {
@@ -165,7 +165,7 @@ impl Whole {
         let network = Network::new(&clock, setup.seed);
         let zone = zone(setup.aaaa_share);
         let mut settings = dns64d::config::parse(&config(&setup), "simulated").unwrap();
-        // The simulated network looks at every port each turn: as few as there can be.
+        // The simulated network polls every port each turn: as few as possible.
         settings.source_ports = 0;
         let authority = || {
             Authority::new(ZoneConfig {
@@ -220,7 +220,7 @@ impl Whole {
         }
     }
 
-    /// One trial, and what happens meanwhile: moments count from its first query.
+    /// Runs one trial with events; their times are relative to its first query.
     pub(crate) fn trial(&mut self, load: Load, events: &[Event<'_>]) -> TrialResult {
         let spec = self.spec(load);
         let local = "2001:2::1".parse().unwrap();
@@ -280,7 +280,7 @@ impl Whole {
         self.upstreams.iter_mut().for_each(Upstream::turn);
     }
 
-    /// Lets time pass until something happens, but not beyond `limit`.
+    /// Advances time to the next event, at most to `limit`.
     fn step(&mut self, limit: Nanos) {
         let events = [
             self.network.next_arrival(),
@@ -292,7 +292,7 @@ impl Whole {
         self.clock.advance_to(next);
     }
 
-    /// Lets so much time pass.
+    /// Advances time by this span.
     pub(crate) fn rest(&mut self, span_ns: Nanos) {
         let until = self.clock.now() + span_ns;
         while self.clock.now() < until {
@@ -303,7 +303,7 @@ impl Whole {
         self.turn();
     }
 
-    /// What all authorities have been asked together.
+    /// Returns the combined counters of all authorities.
     pub(crate) fn asked(&self) -> AuthorityCounts {
         let mut sum = AuthorityCounts::default();
         for upstream in &self.upstreams {
@@ -312,14 +312,14 @@ impl Whole {
         sum
     }
 
-    /// Questions that the authorities did not hear.
+    /// Returns the number of queries that the authorities lost.
     pub(crate) fn unheard(&self) -> u64 {
         self.upstreams.iter().map(|upstream| upstream.lost).sum()
     }
 
-    /// Nothing waits any more, in dns64d's own eyes as well.
+    /// Checks that nothing is pending, also by the counters of dns64d.
     pub(crate) fn assert_idle(&mut self) {
-        // Late answers are waited for that long.
+        // The timeout for late responses.
         self.rest(10 * SECOND);
         self.turn();
         assert!(self.worker.engine.is_idle());

@@ -1,4 +1,4 @@
-//! The book: every page is in its table of contents, and every link leads somewhere.
+//! Checks the book: every page is in its table of contents, and every link has a target.
 
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
@@ -9,7 +9,7 @@ use super::{files, root};
 /// A large terminal, or the first screen of a browser.
 const README_LINES_MAX: usize = 70;
 
-/// The text of a page without its fenced and indented code.
+/// Returns the text of a page without its fenced and indented code.
 fn prose(page: &str) -> String {
     let mut fenced = false;
     let lines = page.lines().filter(|line| {
@@ -20,7 +20,7 @@ fn prose(page: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Targets of the links of a page, without those to other sites.
+/// Returns the targets of the links of a page, without those to other sites.
 fn targets(page: &str) -> Vec<String> {
     let text = prose(page);
     let ends = text.split("](").skip(1);
@@ -28,7 +28,7 @@ fn targets(page: &str) -> Vec<String> {
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// The anchor that mdBook and GitHub give a heading.
+/// Returns the anchor of a heading in mdBook and GitHub.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     let kept = kept
@@ -56,7 +56,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_page_is_in_the_table_of_contents_once() {
+fn every_page_is_in_table_of_contents_once() {
     let summary = read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let listed = targets(&summary);
     let once: BTreeSet<_> = listed.iter().cloned().collect();
@@ -81,7 +81,7 @@ fn every_page_is_in_the_table_of_contents_once() {
 }
 
 #[test]
-fn the_readme_fits_on_a_screen() {
+fn readme_fits_on_one_screen() {
     let readme = read_to_string(root().join("README.md")).unwrap();
     let lines = readme.lines().count();
     assert!(
@@ -91,7 +91,7 @@ fn the_readme_fits_on_a_screen() {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_a_heading() {
+fn every_link_has_file_and_heading() {
     let mut broken = Vec::new();
     let mut links = 0;
     for page in pages() {
@@ -103,7 +103,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
                 file => page.parent().unwrap().join(file),
             };
             let is_there = path.exists() && (heading.is_empty() || has_anchor(&path, heading));
-            // mdBook copies what is in docs/ only.
+            // mdBook copies only the files in docs/.
             let leaves_book =
                 page.parent() == Some(root().join("docs").as_path()) && file.starts_with("../");
             if !is_there || leaves_book {
@@ -116,7 +116,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 }
 
 #[test]
-fn the_page_of_performance_has_the_figures_of_the_budget() {
+fn performance_page_has_figures_of_budget() {
     let page = read_to_string(root().join("docs/performance.md")).unwrap();
     let budget = read_to_string(root().join(".ci/budget.txt")).unwrap();
     let figures: Vec<_> = budget

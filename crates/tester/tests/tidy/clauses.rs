@@ -1,4 +1,4 @@
-//! The tables of clauses name code and tests that exist.
+//! Checks that the code and the tests in the tables of clauses exist.
 
 use std::fs::read_to_string;
 
@@ -8,7 +8,7 @@ use super::{root, rust_files};
 struct Row(Vec<String>);
 
 impl Row {
-    /// The rows of a page of `docs` that begin with this.
+    /// Returns the rows of a page of `docs` with this prefix.
     fn all(page: &str, prefix: &str) -> Vec<Self> {
         let page = read_to_string(root().join("docs").join(page)).unwrap();
         let rows = page.lines().filter(|line| line.starts_with(prefix));
@@ -16,13 +16,13 @@ impl Row {
             .collect()
     }
 
-    /// What stands in backquotes in a column.
+    /// Returns the texts in backquotes in a column.
     fn quoted(&self, column: usize) -> Vec<&str> {
         self.0[column].split('`').skip(1).step_by(2).collect()
     }
 }
 
-/// Whether one of the texts has a function of this name.
+/// Returns whether one of the texts has a function of this name.
 fn is_test(name: &str, texts: &[String]) -> bool {
     let function = format!("fn {name}(");
     texts.iter().any(|text| text.contains(&function))
@@ -34,7 +34,7 @@ fn texts(folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_clauses_of_rfc_8219_name_code_and_tests_that_exist() {
+fn clauses_of_rfc_8219_name_existing_code_and_tests() {
     let texts = texts("crates");
     let source = root().join("crates/tester/src");
     let mut named = 0;
@@ -59,7 +59,7 @@ fn the_clauses_of_rfc_8219_name_code_and_tests_that_exist() {
 }
 
 #[test]
-fn the_clauses_of_rfc_6147_name_code_and_proofs_that_exist() {
+fn clauses_of_rfc_6147_name_existing_code_and_proofs() {
     let transport = texts("crates/transport");
     let mut texts = texts("crates/server");
     texts.extend(transport);

@@ -1,4 +1,4 @@
-//! Which module of a crate uses which other, read from its source.
+//! Reads the dependencies between the modules of a crate from its source.
 
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
@@ -8,7 +8,7 @@ use super::{root, rust_files};
 /// The path of a module in its crate: `["lab", "host"]`.
 type Path = Vec<String>;
 
-/// The modules of a crate with their code, tests and comments left out.
+/// The modules of a crate with their code, without tests and comments.
 pub(crate) struct Sources(BTreeMap<Path, String>);
 
 impl Sources {
@@ -24,7 +24,7 @@ impl Sources {
                 .map(|part| part.to_str().unwrap().to_owned())
                 .collect();
             path.retain(|part| part != "mod");
-            // Tests may use whatever they like.
+            // Tests may use any module.
             let is_test = path
                 .iter()
                 .any(|part| part.ends_with("tests") || part == "laws");
@@ -35,20 +35,20 @@ impl Sources {
         Self(modules)
     }
 
-    /// The modules of the crate itself, in alphabetical order.
+    /// Returns the top-level modules of the crate, in alphabetical order.
     pub(crate) fn rooms(&self) -> Vec<String> {
         let mut rooms: Vec<_> = self.0.keys().map(|path| path[0].clone()).collect();
         rooms.dedup();
         rooms
     }
 
-    /// Every module and every other that it names.
+    /// Returns every module with each module that it names.
     pub(crate) fn uses(&self) -> Vec<(&Path, &Path)> {
         let mut uses = Vec::new();
         for (user, text) in &self.0 {
             let used = named(text).into_iter().filter_map(|path| {
                 let path = absolute(user, &path);
-                // The path goes on into the module.
+                // The path continues into the module.
                 (1..=path.len())
                     .rev()
                     .find_map(|len| self.0.get_key_value(&path[..len]))
@@ -58,8 +58,8 @@ impl Sources {
         uses
     }
 
-    /// Modules with the same parent that use each other in a circle: `parent: modules`. What is in
-    /// a module counts as the module. A module and what is in it are one and may use each other.
+    /// Returns the cycles among modules with the same parent: `parent: modules`. Submodules count as their module, and
+    /// may use it and be used by it.
     pub(crate) fn circles(&self) -> Vec<String> {
         let mut families: BTreeMap<&[String], Vec<(&str, &str)>> = BTreeMap::new();
         for (user, used) in self.uses() {
@@ -82,8 +82,8 @@ impl Sources {
     }
 }
 
-/// All modules that `module` uses, be it through others, and that use it; itself is one of them. None
-/// if it is in no circle.
+/// Returns all modules that `module` uses, directly or indirectly, and that use it, including itself. Empty if it is in
+/// no cycle.
 fn circle<'a>(module: &str, uses: &[(&'a str, &'a str)]) -> Vec<&'a str> {
     let reached = |from: &str| {
         let mut reached: Vec<&'a str> = Vec::new();
@@ -104,7 +104,7 @@ fn circle<'a>(module: &str, uses: &[(&'a str, &'a str)]) -> Vec<&'a str> {
     circle
 }
 
-/// A text without its unit tests, which stand at its end, and without comments.
+/// Returns a text without its unit tests, which are at its end, and without comments.
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = text
@@ -113,14 +113,14 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The paths that a text names from its crate, from its module or from those around it: each of
-/// `crate::{these, and::{those, too}}` is one.
+/// Returns the paths that a text names from its crate, from its module or from its parents: each of `crate::{these,
+/// and::{those, too}}` is one.
 fn named(code: &str) -> Vec<Path> {
     let mut named = Vec::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     for start in ["crate::", "super::", "self::"] {
         for (at, _) in code.match_indices(start) {
-            // Not within a path, `super::super::`, and not the end of a longer word.
+            // Not within a path, `super::super::`, and not at the end of a longer word.
             if !code[..at].ends_with(|c| is_word(c) || c == ':' || c == '$') {
                 list(&code[at..], &[], &mut named);
             }
@@ -129,7 +129,7 @@ fn named(code: &str) -> Vec<Path> {
     named
 }
 
-/// Adds the path at the beginning of a text, or each of a list in braces; returns what follows.
+/// Adds the path at the start of a text, or each of a list in braces; returns the remaining text.
 fn list<'a>(text: &'a str, before: &[String], found: &mut Vec<Path>) -> &'a str {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut path = before.to_vec();
@@ -159,7 +159,7 @@ fn list<'a>(text: &'a str, before: &[String], found: &mut Vec<Path>) -> &'a str 
     rest
 }
 
-/// A path as it is named in `module`, from the crate's root.
+/// Converts a path in `module` to one from the crate's root.
 fn absolute(module: &[String], path: &[String]) -> Path {
     let mut absolute = module.to_vec();
     let mut rest = path;
@@ -191,7 +191,7 @@ fn imports_are_read_with_their_lists() {
 }
 
 #[test]
-fn circles_are_found_among_siblings_only() {
+fn cycles_are_found_among_siblings_only() {
     let module = |(path, code): (&str, &str)| {
         (
             path.split("::").map(str::to_owned).collect(),

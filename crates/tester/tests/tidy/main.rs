@@ -1,5 +1,5 @@
-//! Keeps the project in order, for all crates of the workspace: the one-way flow, circles, the size of files, the
-//! tables of clauses, the book and its links, the page of messages, and the words.
+//! Checks of the project, for all crates of the workspace: the one-way flow and cycles of modules, the size of files,
+//! the tables of clauses, the book and its links, the page of messages, and the words.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -35,19 +35,19 @@ const FLOW: [&str; 17] = [
     "cli",
 ];
 
-/// A file that is longer asks for a better cut.
+/// Maximum number of lines of a file; longer files should be divided.
 const LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All Rust files below a folder of the repository.
+/// Returns all Rust files below a folder of the repository.
 fn rust_files(folder: &str) -> Vec<PathBuf> {
     files(folder, &["rs"])
 }
 
-/// All files below a folder of the repository whose names end so.
+/// Returns all files below a folder of the repository with one of these extensions.
 fn files(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -69,7 +69,7 @@ fn files(folder: &str, extensions: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// The modules of dns64d in the order of the list at the top of its library.
+/// Returns the modules of dns64d in the order of the list at the top of its library.
 fn flow_of_dns64d() -> Vec<String> {
     let text = read_to_string(root().join("crates/server/src/lib.rs")).unwrap();
     let names = text
@@ -80,7 +80,7 @@ fn flow_of_dns64d() -> Vec<String> {
 }
 
 #[test]
-fn modules_use_only_what_comes_before_them() {
+fn modules_use_only_earlier_modules() {
     for (name, flow) in [
         ("tester", FLOW.map(str::to_owned).to_vec()),
         ("server", flow_of_dns64d()),
@@ -102,7 +102,7 @@ fn modules_use_only_what_comes_before_them() {
 }
 
 #[test]
-fn modules_side_by_side_do_not_use_each_other_in_circles() {
+fn sibling_modules_have_no_cycles() {
     let found = ["server", "tester"].into_iter().flat_map(|name| {
         let circles = Sources::read(name).circles();
         circles.into_iter().map(move |c| format!("{name}, {c}"))
@@ -115,7 +115,7 @@ fn modules_side_by_side_do_not_use_each_other_in_circles() {
 }
 
 #[test]
-fn dns64d_and_what_it_stands_on_do_not_know_the_tester() {
+fn dns64d_and_its_libraries_do_not_use_tester() {
     for (folder, strangers) in [
         ("server", &["dns64bench", "tester"][..]),
         (
@@ -140,7 +140,7 @@ fn dns64d_and_what_it_stands_on_do_not_know_the_tester() {
 }
 
 #[test]
-fn every_file_can_be_read_in_one_sitting() {
+fn every_file_has_at_most_600_lines() {
     let long: Vec<_> = rust_files("crates")
         .into_iter()
         .map(|path| (read_to_string(&path).unwrap().lines().count(), path))
@@ -150,7 +150,7 @@ fn every_file_can_be_read_in_one_sitting() {
 }
 
 #[test]
-fn the_map_names_every_room() {
+fn architecture_page_lists_every_module() {
     let map = read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     for module in FLOW {
         let room = format!("\n    {module}");

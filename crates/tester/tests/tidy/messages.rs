@@ -1,6 +1,7 @@
-//! `docs/troubleshooting.md` explains every fault, warning and finding, in the words that the programs use.
+//! Checks that `docs/troubleshooting.md` explains every fault, warning and finding, in the words of the programs.
 //!
-//! A message is a literal of at least four words in a place below. Its figures, `{...}`, are `...` on the page.
+//! A message is a literal of at least four words in one of the places below. Its figures, `{...}`, are `...` on the
+//! page.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -9,8 +10,8 @@ use super::{root, rust_files};
 
 const PAGE: &str = "docs/troubleshooting.md";
 
-/// Files of `crates/tester/src` whose messages are explained, from a line that begins so to the tests or to the
-/// end of that item.
+/// Files of `crates/tester/src` with explained messages, each from a line with this prefix to the tests or to the end
+/// of that item.
 const PLACES: [(&str, &str); 15] = [
     ("trial/fault.rs", ""),
     ("trial/cause.rs", ""),
@@ -31,7 +32,7 @@ const PLACES: [(&str, &str); 15] = [
 
 const WORDS_MIN: usize = 4;
 
-/// String literals of a piece of Rust, without those in comments.
+/// Returns the string literals of a piece of Rust, without those in comments.
 fn literals(code: &str) -> Vec<String> {
     let mut literals = Vec::new();
     let mut rest = code.chars().peekable();
@@ -46,7 +47,7 @@ fn literals(code: &str) -> Vec<String> {
     literals
 }
 
-/// The rest of a literal after its first quotation mark.
+/// Returns the rest of a literal after its first quotation mark.
 fn literal(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
     let mut text = String::new();
     while let Some(c) = rest.next() {
@@ -63,7 +64,7 @@ fn literal(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
     text
 }
 
-/// A message as the page has it: `...` for each figure, without marks of code, words one space apart.
+/// Returns a message in the form of the page: `...` for each figure, without code marks, single spaces.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let text = text.replace("{{", "\u{1}").replace("}}", "\u{2}");
@@ -84,7 +85,7 @@ fn words(text: &str) -> usize {
     text.split_whitespace().filter(is_word).count()
 }
 
-/// A file up to its tests.
+/// Returns a file up to its tests.
 fn code(path: &Path) -> String {
     let text = read_to_string(path).unwrap();
     let (code, _) = text.split_once("\n#[cfg(test)]").unwrap_or((&text, ""));
@@ -106,7 +107,7 @@ fn explained(messages: impl IntoIterator<Item = String>) -> usize {
 }
 
 #[test]
-fn every_fault_warning_and_finding_of_the_tester_is_explained() {
+fn every_fault_warning_and_finding_of_tester_is_explained() {
     let source = root().join("crates/tester/src");
     let messages = PLACES.into_iter().flat_map(|(file, from)| {
         let code = code(&source.join(file));
@@ -129,7 +130,7 @@ fn every_fault_warning_and_finding_of_the_tester_is_explained() {
 }
 
 #[test]
-fn every_kind_of_fault_has_its_heading() {
+fn every_kind_of_fault_has_heading() {
     let fault = code(&root().join("crates/tester/src/trial/fault.rs"));
     let (_, kinds) = fault.split_once("pub enum TesterFault {\n").unwrap();
     let (kinds, _) = kinds.split_once("\n}\n").unwrap();
@@ -148,7 +149,7 @@ fn every_kind_of_fault_has_its_heading() {
     assert!(names.len() > 15, "{names:?}");
 }
 
-/// The name of a variant as journals have it.
+/// Returns the name of a variant in journals.
 fn snake_case(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
@@ -161,7 +162,7 @@ fn snake_case(name: &str) -> String {
 }
 
 #[test]
-fn every_warning_in_the_log_of_dns64d_is_explained() {
+fn every_warning_in_log_of_dns64d_is_explained() {
     let is_test = |path: &Path| path.components().any(|part| part.as_os_str() == "tests");
     let files = rust_files("crates/server/src");
     let files = files

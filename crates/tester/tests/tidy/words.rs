@@ -1,4 +1,4 @@
-//! Phrases that no text uses: `words.txt` lists them, each with what to write instead.
+//! Checks that no text contains a phrase of `words.txt`, which also lists the replacements.
 
 use std::fs::read_to_string;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use super::{files, root};
 
 const LIST: &str = include_str!("words.txt");
 
-/// Pairs of a phrase in lower case and what to write instead.
+/// Returns pairs of a phrase in lower case and its replacement.
 fn phrases() -> Vec<(&'static str, &'static str)> {
     let lines = LIST.lines().filter(|line| !line.starts_with('#'));
     let lines = lines.filter(|line| !line.trim().is_empty());
@@ -20,7 +20,7 @@ fn phrases() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// A text as one line without the marks of comments, and where in it each of its lines begins.
+/// Returns a text as one line without comment marks, and the offset of each of its lines.
 fn joined(text: &str) -> (String, Vec<usize>) {
     let (mut whole, mut begins) = (String::new(), Vec::new());
     for line in text.lines() {
@@ -35,7 +35,8 @@ fn joined(text: &str) -> (String, Vec<usize>) {
     (whole, begins)
 }
 
-/// Where a phrase occurs as whole words. "is no name" is a fault, and "there is no name" is not.
+/// Returns the offsets at which a phrase occurs as whole words. "is no name" is an error, and "there is no name" is
+/// not.
 fn places(text: &str, phrase: &str) -> Vec<usize> {
     let is_inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let whole = |at: &usize| {
@@ -48,7 +49,7 @@ fn places(text: &str, phrase: &str) -> Vec<usize> {
     found.filter(whole).collect()
 }
 
-/// Everything that people read: pages, sources, templates, profiles and plans.
+/// Returns all texts for readers: pages, sources, templates, profiles and plans.
 fn texts() -> Vec<PathBuf> {
     let mut texts: Vec<_> = ["crates", "docs", "examples", "bench", "deploy"]
         .into_iter()
@@ -57,13 +58,13 @@ fn texts() -> Vec<PathBuf> {
     let root = root();
     let pages = root.read_dir().unwrap().map(|entry| entry.unwrap().path());
     texts.extend(pages.filter(|path| path.extension().is_some_and(|e| e == "md")));
-    // It is the test of the list itself.
+    // This file contains phrases to test the list.
     texts.retain(|path| !path.ends_with("tidy/words.rs"));
     texts
 }
 
 #[test]
-fn no_text_uses_a_phrase_of_the_list() {
+fn no_text_contains_listed_phrase() {
     let mut found = Vec::new();
     let texts = texts();
     for path in &texts {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::trial::fault::TesterFault;
 
-/// A self-test that certified this rate, or none.
+/// Returns a self-test that certified this rate, or none.
 fn found(certified_rate_qps: Option<u64>) -> SelfTestResult {
     SelfTestResult {
         end: match certified_rate_qps {
@@ -19,7 +19,7 @@ fn found(certified_rate_qps: Option<u64>) -> SelfTestResult {
     }
 }
 
-/// One that was disturbed.
+/// Returns a disturbed self-test.
 fn disturbed() -> SelfTestResult {
     SelfTestResult {
         end: Outcome::Invalid(TesterFault::ClockStep { step_ns: 1 }),
@@ -27,7 +27,7 @@ fn disturbed() -> SelfTestResult {
     }
 }
 
-/// Runs self-tests that find these in their order, and tells where each began.
+/// Runs scripted self-tests in this order, and returns where each started.
 fn repeated(wanted: usize, script: Vec<SelfTestResult>) -> (SelfTests, Vec<Option<u64>>) {
     let mut script = script.into_iter();
     let mut began = Vec::new();
@@ -39,7 +39,7 @@ fn repeated(wanted: usize, script: Vec<SelfTestResult>) -> (SelfTests, Vec<Optio
 }
 
 #[test]
-fn the_lowest_of_a_few_self_tests_is_certified_and_all_are_told() {
+fn lowest_of_few_self_tests_is_certified_with_their_range() {
     let found = [82_000, 75_000, 80_000].map(|rate| found(Some(rate)));
     let (tests, began) = repeated(3, found.to_vec());
     assert_eq!(began, [None, Some(82_000), Some(82_000)]);
@@ -53,7 +53,7 @@ fn the_lowest_of_a_few_self_tests_is_certified_and_all_are_told() {
 }
 
 #[test]
-fn certificates_are_told_with_how_many_self_tests_they_follow_from() {
+fn certificate_shows_number_of_self_tests() {
     let told = |rates: &[u64]| Certificate::of(rates).unwrap().to_string();
     assert_eq!(told(&[1000]), "1,000 queries/s: one self-test");
     assert_eq!(told(&[1000; 3]), "1,000 queries/s: each of 3 self-tests");
@@ -66,7 +66,7 @@ fn certificates_are_told_with_how_many_self_tests_they_follow_from() {
 }
 
 #[test]
-fn a_disturbed_self_test_is_made_again_and_not_counted() {
+fn disturbed_self_test_is_repeated_and_not_counted() {
     let script = vec![found(Some(10)), disturbed(), found(Some(9))];
     let (tests, _) = repeated(2, script);
     assert_eq!(tests.all.len(), 3);
@@ -83,7 +83,7 @@ fn a_disturbed_self_test_is_made_again_and_not_counted() {
 }
 
 #[test]
-fn a_self_test_in_which_nothing_passes_ends_the_certificate() {
+fn self_test_without_pass_ends_certificate() {
     let (tests, began) = repeated(3, vec![found(Some(10)), found(None)]);
     assert_eq!((tests.certificate(), began.len()), (None, 2));
     let meanings = [
@@ -97,7 +97,7 @@ fn a_self_test_in_which_nothing_passes_ends_the_certificate() {
 
 proptest! {
     #[test]
-    fn more_self_tests_never_raise_a_certificate(rates in prop::collection::vec(1u64..1_000_000, 1..100)) {
+    fn more_self_tests_never_raise_certificate(rates in prop::collection::vec(1u64..1_000_000, 1..100)) {
         let certified = |rates: &[u64]| Certificate::of(rates).unwrap();
         for n in 1..rates.len() {
             prop_assert!(certified(&rates[..=n]).rate_qps <= certified(&rates[..n]).rate_qps);

@@ -46,7 +46,7 @@ fn asked(result: &SearchResult) -> Vec<u64> {
     result.trials.iter().map(|t| t.rate_qps).collect()
 }
 
-/// The rates of the script in figure 3 of paper 002, and what is left in its variable l.
+/// Returns the rates of the script in figure 3 of Lencse and Bakai 2017, and the final value of its variable l.
 fn of_the_script(max: u64, e: u64, limit_qps: u64) -> (Vec<u64>, u64) {
     let (mut l, mut h, mut rates) = (0, max, Vec::new());
     while h - l > e {
@@ -61,14 +61,13 @@ fn of_the_script(max: u64, e: u64, limit_qps: u64) -> (Vec<u64>, u64) {
     (rates, l)
 }
 
-/// Steps of galloping between the start and the threshold, and the halvings of the widest bracket
-/// that they can leave.
+/// Returns the number of galloping steps between start and threshold, plus the halvings of the widest possible bracket.
 fn most_trials(spec: &SearchSpec, limit_qps: u64) -> u32 {
     let (high, low) = (spec.start_qps.max(limit_qps), spec.start_qps.min(limit_qps));
     let halvings = (high / low.max(1)).max(1).ilog2();
     let (galloping, widest) = match spec.first_step_qps {
         None => (halvings, limit_qps.max(1) * 2),
-        // Steps on the way down are no wider than half of the rate.
+        // Downward steps are at most half of the rate.
         Some(step) => (
             ((high - low) / step.max(1) + 1).ilog2() + halvings,
             limit_qps.max(1) * 2 + step * 2,
@@ -84,7 +83,7 @@ fn most_trials(spec: &SearchSpec, limit_qps: u64) -> u32 {
 
 proptest! {
     #[test]
-    fn brackets_the_true_rate_of_any_monotone_dut(
+    fn true_rate_of_monotone_dut_is_bracketed(
         spec in spec(),
         limit in 0u64..3_000_000,
     ) {
@@ -92,7 +91,7 @@ proptest! {
         let mut asked: Vec<u64> = result.trials.iter().map(|t| t.rate_qps).collect();
         prop_assert!(asked.len() as u64 <= u64::from(most_trials(&spec, limit)));
         asked.sort_unstable();
-        asked.windows(2).for_each(|pair| assert_ne!(pair[0], pair[1], "asked twice"));
+        asked.windows(2).for_each(|pair| assert_ne!(pair[0], pair[1], "same rate twice"));
         if limit == 0 {
             prop_assert_eq!(result.end, SearchEnd::NothingPasses);
             prop_assert_eq!(result.rate_qps, None);
@@ -106,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn a_near_start_saves_trials(
+    fn near_start_saves_trials(
         start_qps in 1_000u64..1_000_000,
         offset_millionths in -9_900i64..9_900,
         millionths in 100u32..5_000,
@@ -131,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fixed_range_is_bisected_as_the_script_of_the_papers_does(
+    fn fixed_range_is_bisected_like_script_of_paper(
         max_qps in 2u64..3_000_000,
         e in 1u64..1_000,
         limit in 0u64..4_000_000,
@@ -152,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fixed_range_ends_within_its_bounds_whatever_they_are(
+    fn fixed_range_ends_within_any_bounds(
         max_qps in 0u64..2_000,
         ceiling_qps in proptest::option::of(0u64..2_000),
         lowest_qps in 1u64..50,
@@ -186,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn never_learns_from_invalid(
+    fn invalid_trial_does_not_move_bounds(
         spec in spec(),
         limit in 0u64..3_000_000,
         disturbed in proptest::collection::vec(0..=INVALID_REPEATS, 0..60),
@@ -215,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn a_dut_without_order_still_passes_directly_below_a_fail(
+    fn non_monotone_dut_passes_directly_below_a_fail(
         spec in spec(),
         seed in any::<u64>(),
     ) {
@@ -241,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn counts_the_trials_that_are_left(width in 1u64..1_000_000, resolution_qps in 1u64..1000) {
+    fn remaining_trials_are_counted(width in 1u64..1_000_000, resolution_qps in 1u64..1000) {
         let mut bracket = Bracket {
             passed_qps: Some(1000),
             failed_qps: Some(1000 + width),
@@ -267,7 +266,7 @@ proptest! {
 }
 
 #[test]
-fn gives_up_after_the_repeats_of_one_rate() {
+fn search_aborts_after_repeats_of_one_rate() {
     let mut repeats = Vec::new();
     let result = run(
         Search::new(SearchSpec::from_start(100)),
@@ -289,11 +288,11 @@ fn gives_up_after_the_repeats_of_one_rate() {
     assert_eq!(asked, [100, 200, 400, 400, 400, 400]);
     assert_eq!(repeats, [(1, 3), (2, 3), (3, 3)]);
     assert_eq!(result.end, SearchEnd::TesterFault(stall()));
-    assert_eq!(result.rate_qps, None, "nothing failed above 200");
+    assert_eq!(result.rate_qps, None, "no rate above 200 failed");
 }
 
 #[test]
-fn a_pass_at_the_certified_rate_is_a_limit_of_the_tester() {
+fn pass_at_certified_rate_is_limited_by_tester() {
     let spec = SearchSpec {
         ceiling_qps: Some(30_000),
         ..SearchSpec::from_start(10_000)
@@ -309,7 +308,7 @@ fn a_pass_at_the_certified_rate_is_a_limit_of_the_tester() {
 }
 
 #[test]
-fn a_start_beyond_the_ceiling_is_lowered_to_it() {
+fn start_above_ceiling_is_lowered_to_it() {
     let spec = SearchSpec {
         ceiling_qps: Some(5_000),
         ..SearchSpec::from_start(10_000)
@@ -323,7 +322,7 @@ fn a_start_beyond_the_ceiling_is_lowered_to_it() {
 }
 
 #[test]
-fn galloping_goes_no_lower_than_a_trial_with_a_query() {
+fn galloping_stops_at_rate_with_one_query_per_trial() {
     let spec = SearchSpec {
         lowest_qps: 5,
         ..SearchSpec::from_start(32)
@@ -337,7 +336,7 @@ fn galloping_goes_no_lower_than_a_trial_with_a_query() {
 }
 
 #[test]
-fn a_pass_at_the_highest_rate_asked_for_is_no_limit_of_the_tester() {
+fn pass_at_highest_requested_rate_is_limited_by_request() {
     let spec = SearchSpec {
         ceiling_qps: Some(30_000),
         max_qps: Some(15_000),
@@ -348,7 +347,7 @@ fn a_pass_at_the_highest_rate_asked_for_is_no_limit_of_the_tester() {
 }
 
 #[test]
-fn a_dut_without_limit_ends_at_the_finest_schedule() {
+fn unlimited_dut_ends_at_finest_schedule() {
     let result = found(SearchSpec::from_start(1), |_| Outcome::Passed);
     assert_eq!(
         result.end,
@@ -359,7 +358,7 @@ fn a_dut_without_limit_ends_at_the_finest_schedule() {
 }
 
 #[test]
-fn steps_from_a_known_rate_double() {
+fn steps_from_known_rate_double() {
     let spec = |lowest_qps| SearchSpec {
         lowest_qps,
         first_step_qps: Some(100),
@@ -368,7 +367,7 @@ fn steps_from_a_known_rate_double() {
     let up = found(spec(1), |rate| threshold(1_650, rate));
     assert_eq!(asked(&up)[..5], [1_000, 1_100, 1_300, 1_700, 1_500]);
     let down = found(spec(1), |rate| threshold(500, rate));
-    // Not to 300, 400 below 700: that is less than half of the rate.
+    // Not to 300, 400 below 700: the step is limited to half of the rate.
     assert_eq!(asked(&down)[..5], [1_000, 900, 700, 350, 525]);
     let nothing = found(spec(300), |rate| threshold(0, rate));
     assert_eq!(asked(&nothing), [1_000, 900, 700, 350, 300]);
@@ -383,7 +382,7 @@ fn steps_from_a_known_rate_double() {
 }
 
 #[test]
-fn a_fixed_range_beyond_the_certificate_is_limited_by_the_tester() {
+fn fixed_range_above_certificate_is_limited_by_tester() {
     let spec = SearchSpec {
         ceiling_qps: Some(1_000),
         ..fixed_range(16_384, Resolution::Absolute { qps: 1 })
@@ -394,7 +393,7 @@ fn a_fixed_range_beyond_the_certificate_is_limited_by_the_tester() {
 }
 
 #[test]
-fn a_specification_of_an_older_journal_gallops_by_doubling() {
+fn specification_of_older_journal_gallops_by_doubling() {
     let text = r#"{"start_qps":100,"resolution":{"absolute":{"qps":5}},"ceiling_qps":null,"max_qps":900,"lowest_qps":1,"invalid_repeats":3}"#;
     let spec: SearchSpec = serde_json::from_str(text).unwrap();
     let expected = SearchSpec {
@@ -406,7 +405,7 @@ fn a_specification_of_an_older_journal_gallops_by_doubling() {
 }
 
 #[test]
-fn a_run_begins_below_those_before_it_and_steps_above_them() {
+fn run_starts_below_earlier_runs_and_steps_above_them() {
     let resolution = Resolution::Absolute { qps: 10 };
     for (previous, expected) in [
         (&[][..], None),
@@ -421,13 +420,13 @@ fn a_run_begins_below_those_before_it_and_steps_above_them() {
     }
 }
 
-/// Trials that a search takes on average after `runs` others, when the true rates are distributed
-/// normally around 30,000 queries per second with this standard deviation.
+/// Average number of trials of a search after `runs` others, for true rates with a normal distribution around 30,000
+/// queries per second and this standard deviation.
 fn mean_trials(runs: usize, sd_qps: f64) -> f64 {
     const SEARCHES: u32 = 2_000;
     let mut state = 1u64;
     let mut rate = || {
-        // Twelve uniform numbers less their mean are nearly normal.
+        // The sum of twelve uniform numbers minus its mean is nearly normal.
         let sum: f64 = (0..12)
             .map(|_| {
                 state = state
@@ -459,7 +458,7 @@ fn mean_trials(runs: usize, sd_qps: f64) -> f64 {
 }
 
 #[test]
-fn what_is_known_of_the_runs_before_saves_trials() {
+fn results_of_earlier_runs_save_trials() {
     let table: Vec<String> = [0, 1, 2, 3, 5, 10, 19]
         .iter()
         .map(|&runs| {
@@ -491,8 +490,8 @@ impl Chance {
     }
 }
 
-/// Standard deviations of single runs and of the medians of 20, of a DUT that passes at a rate with
-/// a probability that falls from 9 tenths to 1 tenth between 9,000 and 13,000 queries per second.
+/// Standard deviations of single runs and of the medians of 20. The DUT passes with a probability that falls from 9/10
+/// to 1/10 between 9,000 and 13,000 queries per second.
 fn deviations(knowing: bool) -> (f64, f64) {
     let mut chance = Chance(7);
     let resolution = Resolution::default();
@@ -521,7 +520,7 @@ fn deviations(knowing: bool) -> (f64, f64) {
             rates.extend(result.rate_qps);
         }
         all.extend(rates.iter().copied());
-        // The lower one of the middle two: twenty of them tell the same.
+        // The lower of the middle two, for all sets of twenty.
         rates.sort_unstable();
         medians.extend(rates.get(rates.len() / 2));
     }
@@ -540,7 +539,7 @@ fn deviation(values: &[u64]) -> f64 {
 }
 
 #[test]
-fn runs_that_know_of_each_other_are_as_independent_as_those_that_do_not() {
+fn runs_that_reuse_results_stay_independent() {
     let (free, median_of_free) = deviations(false);
     let (knowing, median_of_knowing) = deviations(true);
     assert!((0.85..1.15).contains(&(knowing / free)), "{knowing} {free}");

@@ -13,7 +13,7 @@ fn late() -> TesterFault {
     }
 }
 
-/// A Tester whose trials are a function of the rate, with all of their figures.
+/// A Tester whose trial result, with all its figures, is a function of the rate.
 struct Scripted<F>(F);
 
 impl<F: FnMut(u64) -> TrialResult> Trials for Scripted<F> {
@@ -41,17 +41,17 @@ fn rates(result: &SelfTestResult) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn a_rate_is_certified_by_its_own_self_test(rate in 1u64..1_000_000_000) {
+    fn rate_is_certified_by_its_self_test_rate(rate in 1u64..1_000_000_000) {
         prop_assert_eq!(certified_rate(self_test_rate(rate)), rate);
         prop_assert!(certified_rate(self_test_rate(rate) - 1) < rate);
     }
 
     #[test]
-    fn what_is_confirmed_has_passed(limit_qps in 0u64..300_000, rate_qps in 1_000u64..200_000) {
+    fn confirmed_rate_has_passed(limit_qps in 0u64..300_000, rate_qps in 1_000u64..200_000) {
         let result = confirmed(rate_qps, |rate| threshold(limit_qps, rate));
         match result.certified_rate_qps {
             Some(certified) => prop_assert!(self_test_rate(certified) <= limit_qps && certified <= rate_qps),
-            // A twelfth of the rate is tried before nothing is certified.
+            // A twelfth of the rate is tried before the certificate is refused.
             None => prop_assert!(limit_qps < self_test_rate(rate_qps / 11)),
         }
         prop_assert!(result.trials.len() <= 5);
@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn the_self_test_runs_at_220_per_cent() {
+fn self_test_runs_at_220_per_cent() {
     assert_eq!(self_test_rate(20_000), 44_000);
     assert_eq!(self_test_rate(1), 3);
     assert_eq!(literal_self_test_rate(20_000), 40_001);
@@ -68,7 +68,7 @@ fn the_self_test_runs_at_220_per_cent() {
 }
 
 #[test]
-fn one_pass_certifies_the_wanted_rate() {
+fn one_pass_certifies_wanted_rate() {
     let mut tester = Simulated(|rate| threshold(44_000, rate));
     let Ok(result) = certify_at(20_000, &mut tester, &mut |_| {});
     assert_eq!(result.end, Outcome::Passed);
@@ -76,11 +76,11 @@ fn one_pass_certifies_the_wanted_rate() {
     let Ok(result) = certify_at(20_001, &mut tester, &mut |_| {});
     assert_eq!(result.end, Outcome::Failed { shortfall: 3 });
     assert_eq!(result.certified_rate_qps, None);
-    assert_eq!(result.trials.len(), 1, "a failure is not tried again");
+    assert_eq!(result.trials.len(), 1, "no repeat after a failure");
 }
 
 #[test]
-fn a_stalled_trial_is_repeated_and_one_that_fell_behind_is_not() {
+fn stalled_trial_is_repeated_but_slow_sender_is_not() {
     let stalls = |stalled: usize, median_ns| {
         let mut left = stalled;
         let mut tester = Scripted(move |rate| {
@@ -102,7 +102,7 @@ fn a_stalled_trial_is_repeated_and_one_that_fell_behind_is_not() {
 }
 
 #[test]
-fn a_rate_that_loses_datagrams_twice_is_refused() {
+fn rate_that_loses_datagrams_twice_is_refused() {
     let mut tester = Simulated(|_| Outcome::Invalid(TesterFault::ReceiveDrops { datagrams: 1 }));
     let Ok(result) = certify_at(1000, &mut tester, &mut |_| {});
     assert_eq!(
@@ -112,7 +112,7 @@ fn a_rate_that_loses_datagrams_twice_is_refused() {
 }
 
 #[test]
-fn a_rate_that_the_tester_cannot_keep_has_failed() {
+fn rate_above_tester_capacity_fails() {
     let result = proposed(|rate| {
         if rate > 220_000 {
             Outcome::Invalid(late())
@@ -127,10 +127,10 @@ fn a_rate_that_the_tester_cannot_keep_has_failed() {
 }
 
 #[test]
-fn a_failure_by_chance_does_not_lower_what_is_proposed() {
+fn chance_failure_does_not_lower_proposed_rate() {
     let mut failed = false;
     let result = proposed(|rate| match rate {
-        // Hit once, at a rate that the Tester keeps.
+        // A single failure at a rate that the Tester achieves.
         64_000 if !std::mem::replace(&mut failed, true) => Outcome::Failed { shortfall: 1 },
         rate => threshold(220_000, rate),
     });
@@ -139,7 +139,7 @@ fn a_failure_by_chance_does_not_lower_what_is_proposed() {
 }
 
 #[test]
-fn a_rate_that_does_not_pass_is_lowered_in_growing_steps() {
+fn failing_rate_is_lowered_in_growing_steps() {
     let silent = confirmed(100_000, |rate| threshold(0, rate));
     let lowered = [100_000, 90_000, 72_000, 43_200, 8_640];
     assert_eq!(rates(&silent), lowered.map(self_test_rate));
@@ -161,7 +161,7 @@ fn a_rate_that_does_not_pass_is_lowered_in_growing_steps() {
 }
 
 #[test]
-fn an_authority_that_dies_certifies_nothing_and_is_no_reason_to_lower_the_rate() {
+fn authority_exit_certifies_nothing_and_does_not_lower_rate() {
     let died = TesterFault::AuthorityDied {
         status: "signal 9".into(),
     };
@@ -180,7 +180,7 @@ fn an_authority_that_dies_certifies_nothing_and_is_no_reason_to_lower_the_rate()
 }
 
 #[test]
-fn a_silent_authority_certifies_nothing() {
+fn silent_authority_certifies_nothing() {
     let result = proposed(|rate| threshold(0, rate));
     assert_eq!(result.end, Outcome::Failed { shortfall: 1 });
     assert_eq!(result.meaning(), Meaning::Nothing);

@@ -1,4 +1,4 @@
-//! A Tester and servers, on this machine or on others: what a rig acts on.
+//! A Tester and servers, local or on other hosts: the equipment of a rig.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -26,13 +26,13 @@ use crate::trial::{Tester, TrialError, TrialSpec};
 
 /// A Tester.
 pub enum AnyTester {
-    /// Its threads are in this process.
+    /// In this process.
     Here(Box<Tester>),
-    /// They are on other hosts.
+    /// On other hosts.
     Far(Box<FarTester>),
 }
 
-/// A Tester, and single questions from beside it.
+/// A Tester, and a prober for single queries.
 pub struct Instruments {
     pub(in crate::rig) tester: AnyTester,
     pub(in crate::rig) prober: Prober,
@@ -40,7 +40,7 @@ pub struct Instruments {
 }
 
 impl Instruments {
-    /// With a Tester whose threads are in this process.
+    /// Creates instruments with a Tester in this process.
     pub(in crate::rig) fn here(tester: Tester, prober: Prober, watched: Watched) -> Self {
         Self {
             tester: AnyTester::Here(Box::new(tester)),
@@ -49,7 +49,7 @@ impl Instruments {
         }
     }
 
-    /// The queries of the last trial, one by one; none before the first.
+    /// Returns the queries of the last trial; `None` before the first.
     pub fn rows(&self) -> Option<Rows<'_>> {
         match &self.tester {
             AnyTester::Here(here) => here.rows(),
@@ -73,7 +73,7 @@ impl Client for Instruments {
     fn watch(&mut self, servers: Vec<(Role, u32)>) {
         match &mut self.tester {
             AnyTester::Here(here) => here.watch(servers),
-            // Each host looks at its own.
+            // Each host observes its own processes.
             AnyTester::Far(_) => {}
         }
     }
@@ -111,13 +111,13 @@ impl Client for Instruments {
 pub enum AnyServer {
     /// On this machine.
     Here(Box<Server>),
-    /// One on each of these other hosts, all of one profile; at least one. They are one server for whoever starts them, asks
-    /// how they are, or looks at what they use.
+    /// On other hosts, one on each, all of one profile; at least one. They act as one server when they are started,
+    /// checked or observed.
     Far(Vec<FarServer>),
 }
 
 impl AnyServer {
-    /// What it is run by.
+    /// Returns its program.
     pub fn program(&self) -> Program {
         match self {
             Self::Here(server) => post::program(server),
@@ -130,7 +130,7 @@ impl AnyServer {
         }
     }
 
-    /// The text of the profile that it was started from.
+    /// Returns the text of its profile.
     pub fn profile_text(&self) -> &str {
         match self {
             Self::Here(server) => server.profile().text(),
@@ -139,7 +139,7 @@ impl AnyServer {
     }
 }
 
-/// What each server tells of itself, with its host where there are several.
+/// Combines a text of each server, with its host if there are several.
 fn named(
     servers: &[FarServer],
     told: impl Fn(&FarServer) -> Option<String>,
@@ -160,7 +160,7 @@ impl OwnServer for AnyServer {
             Self::Far(servers) => {
                 let is_one = servers.len() == 1;
                 servers.iter_mut().try_for_each(|server| {
-                    // Whoever asks for all of them, asks one.
+                    // `ready` queries only one of several servers, so each is also probed from its own host.
                     let own = Some(&*server).filter(|_| !is_one).and_then(own_probe);
                     server.restart(&mut || match (ready(), &own) {
                         (Probe::Answered, Some(probe)) => probe(),
@@ -248,7 +248,7 @@ impl OwnServer for AnyServer {
     }
 }
 
-/// Whether an authority has loaded its zone, as its own host sees it.
+/// Returns a probe that checks from the authority's own host whether it has loaded its zone.
 fn own_probe(server: &FarServer) -> Option<impl Fn() -> Probe + use<>> {
     let zone = server.spec().zone.as_ref()?;
     let (last, prober) = (zone.cidr.last(), prober(server, &zone.config.zone));
@@ -258,7 +258,7 @@ fn own_probe(server: &FarServer) -> Option<impl Fn() -> Probe + use<>> {
     })
 }
 
-/// Asks a server from its own host.
+/// Returns a prober on the server's own host.
 fn prober(server: &FarServer, zone: &Zone) -> Prober {
     let settings = &server.spec().settings;
     Prober {
@@ -269,7 +269,7 @@ fn prober(server: &FarServer, zone: &Zone) -> Prober {
     }
 }
 
-/// Questions to authorities that their own hosts ask.
+/// Queries to authorities, sent from their own hosts.
 struct FarPulse(Vec<Remote>);
 
 impl Asking for FarPulse {

@@ -1,5 +1,5 @@
-//! A measurement over several hosts: what an agent does there ([`post`]), and the same Tester and servers as on one machine,
-//! made of hosts that were reached ([`tester`], [`any`]).
+//! Measurements over several hosts: the agent's work on each host ([`post`]), and the interface of a local Tester and
+//! local servers for those on connected hosts ([`tester`], [`any`]).
 
 pub mod any;
 pub mod post;

@@ -1,4 +1,4 @@
-//! The host's side: what an agent does when a controller asks. It is what a lab on one machine does, by the same code.
+//! The host's side: what an agent does for a controller, by the same code as a lab on one machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ use crate::trial::part::{Armed, Gathered, Spare};
 use crate::trial::surroundings::ShardReport;
 use crate::trial::{AuthDns, Measurer, Tester};
 
-/// What runs on this host for a controller. Dropping it ends all of it.
+/// Everything that runs on this host for a controller. Dropping it stops all of it.
 pub struct Post {
     tester: Option<Tester>,
     armed: Option<Armed>,
-    /// Memory of the trial before.
+    /// Memory of the previous trial, for reuse.
     spare: Spare,
     pulse: Option<Pulse>,
     dut: Option<Server>,
@@ -44,11 +44,11 @@ pub struct Post {
     interrupted: Arc<AtomicBool>,
 }
 
-/// A reply, and the octets that follow it.
+/// A reply, followed by binary data.
 type Answered = Result<(Reply, Vec<Vec<u8>>), Refusal>;
 
 impl Post {
-    /// Nothing runs yet. A trial ends early when `interrupted` becomes true.
+    /// Creates an empty state. A trial ends early when `interrupted` becomes true.
     pub fn new(interrupted: Arc<AtomicBool>) -> Self {
         Self {
             tester: None,
@@ -61,7 +61,7 @@ impl Post {
         }
     }
 
-    /// Does what is asked. Servers that it starts end with the calling thread.
+    /// Executes a request. Servers that it starts end with the calling thread.
     pub fn handle(&mut self, request: Request) -> (Reply, Vec<Vec<u8>>) {
         let answered = match request {
             Request::Launch(role, order) => self.launch(role, *order),
@@ -128,7 +128,7 @@ impl Post {
     }
 
     fn launch(&mut self, role: Role, order: ServerOrder) -> Answered {
-        // Before another takes its address.
+        // Stops the old server before a new one uses its address.
         *self.slot(role) = None;
         let spec = order.profile.profile().map(|profile| ServerSpec {
             profile,
@@ -191,7 +191,7 @@ impl Post {
         Ok(done(()))
     }
 
-    /// Runs the part that is armed. One that should have begun already says by how much it was late.
+    /// Runs the armed part. Returns how late it started.
     fn run(&mut self, start: Nanos) -> Answered {
         let armed = self
             .armed
@@ -262,7 +262,7 @@ fn refusal(what: impl Into<String>) -> Refusal {
     }
 }
 
-/// On the cores that it is to have, or the first of the host; without an order there are no threads.
+/// Returns the Measurer on the configured cores, or on the first of the host; without an order it has no threads.
 fn measurer(order: Option<&MeasurerOrder>) -> Measurer {
     let threads = order.map_or(0, |order| order.threads);
     let first: Vec<usize> = cpu::available().into_iter().take(threads).collect();
@@ -276,7 +276,8 @@ fn measurer(order: Option<&MeasurerOrder>) -> Measurer {
     }
 }
 
-/// On the cores that it is to have; otherwise on the first that the Measurer leaves, or on its own.
+/// Returns the authority on the configured cores; by default on the first core that the Measurer does not use,
+/// otherwise on a core of the Measurer.
 fn auth_dns(order: AuthorityOrder, taken: &[usize]) -> Result<AuthDns, Refusal> {
     let free = cpu::available()
         .into_iter()
@@ -313,7 +314,7 @@ fn state(server: &mut Server) -> State {
     }
 }
 
-/// What a server is run by; what cannot be told is left out.
+/// Describes the program of a server; unknown items are empty.
 pub(in crate::rig) fn program(server: &Server) -> Program {
     let rendered = server.rendered().ok();
     let (command, environment, files) = rendered.map_or_else(Default::default, |rendered| {

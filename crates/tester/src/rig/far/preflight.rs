@@ -1,4 +1,4 @@
-//! What can be told before anything is started on hosts that were reached.
+//! Checks of connected hosts before anything is started on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,26 +10,26 @@ use crate::rig::remote::host::Remote;
 use crate::rig::spec::Subject;
 use crate::rig::{Profiles, RigError};
 
-/// What each host says of itself, or why it does not, all at the same time: a second.
+/// Returns the facts of each host, or its error, queried in parallel; takes a second.
 pub fn facts(hosts: &BTreeMap<String, Remote>) -> Vec<(String, Result<HostFacts, LabError>)> {
     at_once(hosts.values().collect(), |host| {
         (host.name().to_owned(), host.facts())
     })
 }
 
-/// A program that a host has.
+/// An installed program on a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     /// Name of the host.
     pub host: String,
-    /// Name of the profile that it is of.
+    /// Name of its profile.
     pub profile: String,
-    /// Its version, if it tells one.
+    /// Its version, if it prints one.
     pub version: Option<String>,
 }
 
-/// The programs that hosts have of what is to be measured, each asked for once; or that a profile cannot be read or a host
-/// lacks its program. Hosts that were not reached are left out.
+/// Returns the programs of the measurement on their hosts, each queried once, or an error if a profile is unreadable or
+/// a program is missing. Unconnected hosts are skipped.
 pub fn programs<'a>(
     subjects: impl Iterator<Item = &'a Subject>,
     hosts: &Hosts,

@@ -1,4 +1,4 @@
-//! A rig on hosts that were reached.
+//! A rig on connected hosts.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,7 +20,7 @@ use crate::rig::{Rig, RigError, start_program};
 use dns64_transport::socket::Segmentation;
 
 impl Rig {
-    /// Reaches the hosts of this measurement.
+    /// Connects to the hosts of this measurement.
     pub(in crate::rig) fn reach(
         &self,
         lab: &LabSpec,
@@ -55,7 +55,7 @@ impl Rig {
         Ok(self.running(lab, asker, dut, authority))
     }
 
-    /// The threads of the Tester on all hosts, and the authorities; for a self-test or beside a DUT.
+    /// Starts the Tester's threads on all hosts, and the authorities, for a self-test or with a DUT.
     pub(in crate::rig) fn open_testers(
         &self,
         lab: &LabSpec,
@@ -71,7 +71,7 @@ impl Rig {
                 (self.far_prober(&host, listen(at, self_test)), host, spec)
             });
             let measured = (&self.spec.load, &*self.interrupted);
-            // All at the same time: each may have a zone to load.
+            // In parallel: each may have a zone to load.
             let started = at_once(specs.collect(), |(prober, host, spec)| {
                 start_program(measured, &prober, self_test, |probe| {
                     FarServer::start(host, spec, probe)
@@ -108,7 +108,7 @@ impl Rig {
         Ok((client, program))
     }
 
-    /// An authority that is a program, for its host.
+    /// Returns the order for an authority that is a separate program.
     fn authority_spec(
         &self,
         lab: &LabSpec,
@@ -121,7 +121,7 @@ impl Rig {
         self.program_spec(profile, Host::Here, settings, self_test)
     }
 
-    /// What one host has of the Tester.
+    /// Returns the order for the Tester's roles on one host.
     fn tester_order(
         &self,
         lab: &LabSpec,
@@ -173,7 +173,7 @@ impl Rig {
     }
 }
 
-/// Where an authority listens in a self-test, or behind the DUT.
+/// Returns the listening address of an authority in a self-test, or behind the DUT.
 fn listen(at: &SiteAuthority, self_test: bool) -> SocketAddr {
     match self_test {
         true => at.self_test_listen,

@@ -1,5 +1,5 @@
-//! A Tester whose threads are on several hosts: each arms its part of a trial, all begin at one moment, each by its own
-//! clock, and their ledgers come here, where the result is made of them as of those of one host.
+//! A Tester on several hosts. Each host arms its part of a trial; all start at the same time, each by its own clock.
+//! Their ledgers are transferred to the controller, which computes the result as for one host.
 
 use std::sync::Arc;
 
@@ -22,35 +22,35 @@ use crate::trial::rows::{Course, Rows};
 use crate::trial::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use crate::trial::{TrialError, TrialSpec};
 
-/// Testers on several hosts.
+/// Tester on several hosts.
 pub struct FarTester {
-    /// All hosts of the measurement, each once.
+    /// All hosts of the measurement, once each.
     pub hosts: Vec<Remote>,
-    /// Those that send.
+    /// Hosts with Measurer threads.
     pub senders: Vec<Sender>,
-    /// Where the authorities are that are the Tester's own.
+    /// Hosts with an authority of the Tester.
     pub authorities: Vec<Remote>,
     /// The last trial.
     pub(in crate::rig) last: Option<Course>,
 }
 
-/// Every host has heard when a trial begins before it does: a message takes milliseconds, and a busy host longer.
+/// Time between the start order and the start of a trial: a message takes milliseconds, longer on a busy host.
 const LEAD_NS: Nanos = SECOND / 5;
 
-/// Beyond its length and its timeout, a trial is over after this time: its ledger may have to be brought to an end.
+/// Maximum time of a trial beyond its length and its timeout, for completing its ledger.
 const OVERTIME_NS: Nanos = 30 * SECOND;
 
-/// Time for the ledgers of a trial to arrive, whatever the line to the controller: 16 octets for each of 10^8 queries
+/// Time to transfer the ledgers of a trial, for any connection to the controller: 16 octets for each of 10^8 queries
 /// take 13 s at 1 Gbit/s.
 const TRANSFER_NS: Nanos = 600 * SECOND;
 
 impl FarTester {
-    /// The queries of the last trial.
+    /// Returns the queries of the last trial.
     pub fn rows(&self) -> Option<Rows<'_>> {
         self.last.as_ref().map(Rows::new)
     }
 
-    /// As [`Tester::trial`](crate::trial::Tester::trial).
+    /// Runs a trial like [`Tester::trial`](crate::trial::Tester::trial).
     pub fn trial(
         &mut self,
         spec: &TrialSpec,
@@ -67,11 +67,11 @@ impl FarTester {
         Ok(result)
     }
 
-    /// What the Tester's own authorities have counted since they began; nothing where there is none.
+    /// Returns the counters of the Tester's own authorities since their start; empty without one.
     ///
     /// # Errors
     ///
-    /// A host of them does not answer.
+    /// One of their hosts does not answer.
     pub fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
         let mut sum = AuthorityCounts::default();
         let hosts = self.authorities.iter().collect();
@@ -86,7 +86,7 @@ impl FarTester {
         Ok(sum)
     }
 
-    /// The part of each host: those of the senders in their order, and none of the others.
+    /// Returns the part of each host: shards for the senders, in their order, and none for the others.
     fn parts(&self, spec: &TrialSpec) -> Vec<(Remote, TrialOrder)> {
         let shards = self
             .senders
@@ -118,7 +118,7 @@ impl FarTester {
         }) {
             armed?;
         }
-        // Last, so that they are known best when the trial begins.
+        // Measured last, so that the offsets are the most precise when the trial starts.
         let mut clocks = Clocks::of(self.hosts.iter())?;
         let start = MonotonicClock.now() + LEAD_NS;
         let limit_ns = LEAD_NS + spec.duration_ns + spec.timeout_ns + OVERTIME_NS;
@@ -153,18 +153,18 @@ impl FarTester {
     }
 }
 
-/// What came from the hosts after a trial.
+/// Data from the hosts after a trial.
 struct Parts {
-    /// When it began, on the controller's clock.
+    /// Start of the trial, on the controller's clock.
     start: Nanos,
     clocks: Clocks,
-    /// How long after the start each sender began that did.
+    /// Delay of the start of each sender that started late.
     late: Vec<(String, Nanos)>,
     gathered: Vec<(Remote, GatheredOrder, Vec<Vec<u8>>)>,
 }
 
 impl Parts {
-    /// As if one host had run the trial.
+    /// Combines the parts as if one host had run the trial.
     fn united(self, spec: &TrialSpec) -> Result<Gathered, LabError> {
         let mut authorities = Vec::new();
         let mut united = Gathered {
@@ -233,7 +233,7 @@ fn report(spec: &TrialSpec, order: ShardOrder, octets: &[u8]) -> Option<ShardRep
 
 impl Drop for FarTester {
     fn drop(&mut self) {
-        // The servers on these hosts go on; the Tester's threads must not.
+        // The servers on these hosts keep running; the Tester's threads must stop.
         for host in &self.hosts {
             let _ = host.ask(&Request::Close, PROMPT_NS);
         }

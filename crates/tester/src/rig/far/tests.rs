@@ -33,7 +33,7 @@ use crate::trial::surroundings::Surroundings;
 
 mod authorities;
 
-/// A host whose agent is a thread of the test.
+/// Starts a host whose agent is a thread of the test.
 fn host(name: &str) -> (Remote, JoinHandle<()>) {
     let ((answers, out), (input, calls)) = (pipe().unwrap(), pipe().unwrap());
     let agent = std::thread::spawn(move || {
@@ -61,7 +61,7 @@ fn load() -> Load {
     load
 }
 
-/// Two hosts that send, with one thread and with two, the second of which is the authority as well.
+/// Two hosts that send, with one thread and with two; the second also runs the authority.
 fn two_hosts(load: &Load) -> (Instruments, Remote, Vec<JoinHandle<()>>) {
     let server = free_port();
     let ((one, first), (two, second)) = (host("one"), host("two"));
@@ -112,7 +112,7 @@ fn two_hosts(load: &Load) -> (Instruments, Remote, Vec<JoinHandle<()>>) {
 }
 
 #[test]
-fn several_hosts_send_one_schedule() {
+fn several_hosts_share_one_schedule() {
     let load = load();
     let (mut testers, one, agents) = two_hosts(&load);
     let (rate_qps, schedule) = (2000, load.schedule(2000));
@@ -142,7 +142,7 @@ fn several_hosts_send_one_schedule() {
     let asked = testers.authority_counts().unwrap().queries() - asked_before;
     assert_eq!(asked, result.authority.unwrap().aaaa);
     assert!(asked <= 1000 && asked >= result.answers.valid, "{asked}");
-    // Each question is at the authority after it was sent, on one clock.
+    // Each query arrives at the authority after it was sent, on one clock.
     for row in rows.iter().filter(|row| row.fate == Fate::Valid) {
         let told = testers.rows().unwrap().timeline(row.index).unwrap();
         let at = told.questions.unwrap().aaaa.arrived_at.unwrap();
@@ -170,7 +170,7 @@ fn several_hosts_send_one_schedule() {
     }
 }
 
-/// A host whose agent ends as soon as it has said who it is.
+/// Starts a host whose agent exits right after its greeting.
 fn lost_host(name: &str) -> Remote {
     let ((answers, mut out), (mut input, calls)) = (pipe().unwrap(), pipe().unwrap());
     std::thread::spawn(move || {
@@ -183,20 +183,20 @@ fn lost_host(name: &str) -> Remote {
 }
 
 #[test]
-fn a_host_that_is_lost_is_nobodys_fault_but_its_own() {
+fn lost_host_is_named_in_error() {
     let host = lost_host("one");
     assert!(host.link().lost().is_none());
     let error = host.ask(&Request::Facts, PROMPT_NS).unwrap_err();
     assert_eq!(error.blame, Blame::Machine);
     assert!(error.to_string().starts_with("host one: "), "{error}");
     assert!(host.link().lost().is_some());
-    // Nobody waits on for a server that only this host could ask.
+    // Waiting stops for a server that only this host could query.
     let probe = Probe::from(ProbeError::Host(error));
     assert_eq!(probe, Probe::Abandoned);
 }
 
 #[test]
-fn a_host_that_is_told_too_late_makes_the_trial_invalid() {
+fn late_start_of_host_makes_trial_invalid() {
     let load = load();
     let (testers, one, agents) = two_hosts(&load);
     let names = load.names().unwrap().take(1000, None).unwrap();

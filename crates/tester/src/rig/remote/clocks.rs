@@ -1,4 +1,4 @@
-//! The clocks of all hosts against the controller's, before and after a trial.
+//! Offsets of the hosts' clocks from the controller's, before and after a trial.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::agent::clock::{Drift, Exchange, Offset};
 use crate::lab::{Blame, LabError};
 use crate::trial::result::HostClock;
 
-/// Exchanges in a row. The best of them counts, and a busy host delays some.
+/// Number of exchanges in a row. The best one counts, because a busy host delays some.
 const EXCHANGES: usize = 16;
 
-/// How the clock of each host stands to the controller's.
+/// Offset of the clock of each host from the controller's.
 pub(in crate::rig) struct Clocks(BTreeMap<String, HostTime>);
 
 struct HostTime {
@@ -22,7 +22,7 @@ struct HostTime {
 }
 
 impl Clocks {
-    /// Asks all of them for the time, one after the other.
+    /// Measures the offset of each host, one after the other.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Clocks {
         looked.collect::<Result<_, LabError>>().map(Self)
     }
 
-    /// Asks them again, after the trial.
+    /// Measures the offsets again, after the trial.
     ///
     /// # Errors
     ///
@@ -53,12 +53,12 @@ impl Clocks {
         Ok(())
     }
 
-    /// A moment to come, on the clock of a host.
+    /// Converts a future time to the clock of a host.
     pub(in crate::rig) fn to_host(&self, host: &str, at: Nanos) -> Nanos {
         self.0.get(host).map_or(at, |time| time.before.to_host(at))
     }
 
-    /// A moment of the trial on a host's clock, on the controller's.
+    /// Converts a time during the trial from a host's clock to the controller's.
     pub(in crate::rig) fn to_controller(&self, host: &str, at: Nanos) -> Nanos {
         let Some(time) = self.0.get(host) else {
             return at;
@@ -70,20 +70,20 @@ impl Clocks {
         drift.map_or(about, |drift| drift.at(about).to_controller(at))
     }
 
-    /// What is told of them in the result of a trial that began at `start`, with how late hosts began.
+    /// Returns the clocks for the result of a trial that began at `start`, with the late starts of hosts.
     pub(in crate::rig) fn told(&self, start: Nanos, late: &[(String, Nanos)]) -> Vec<HostClock> {
         let told = self.0.iter().map(|(name, time)| {
             let drift = time
                 .after
                 .and_then(|after| Drift::between(time.before, after));
             let at_start = drift.map(|drift| drift.at(start));
-            // It began by what was known before.
+            // The start of the host was based on the first offset.
             let told = time.before.offset_ns;
             let bound_ns = at_start.map(|at| at.bound_ns + at.offset_ns.abs_diff(told));
             HostClock {
                 host: name.clone(),
                 offset_ns: told,
-                // A clock that went further than any is steered was set, or is of another start of the host.
+                // A change beyond any clock discipline means that the clock was set, or that the host was rebooted.
                 bound_ns: bound_ns.unwrap_or(Nanos::MAX),
                 drift_ppm: drift.map_or(0.0, Drift::ppm),
                 exchanges: (time.before.exchanges + time.after.map_or(0, |it| it.exchanges)) as u64,

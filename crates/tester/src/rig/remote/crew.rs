@@ -1,4 +1,4 @@
-//! The connections of a controller to the hosts of its plan, for as long as it works.
+//! The connections of a controller to the hosts of its plan.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,14 +15,14 @@ use crate::agent::{program, push};
 use crate::lab::hosts::HostSpec;
 use crate::lab::{Blame, LabError};
 
-/// Hosts that were reached. Each is held from then on, so that no other controller gets in between two measurements; one whose
-/// connection was lost is reached again when it is next needed.
+/// Connected hosts. Each stays connected, so that no other controller can use it between two measurements; a lost
+/// connection is reopened when the host is next needed.
 pub struct Crew {
     purpose: String,
-    /// Copy this program to each host first, and use the copy.
+    /// Copy this program to each host first, and run the copy.
     push: bool,
     interrupted: Arc<AtomicBool>,
-    /// Made when the first host is reached.
+    /// Set when the first host is connected.
     options: OnceLock<Options>,
     hosts: Mutex<BTreeMap<String, Remote>>,
 }
@@ -34,8 +34,8 @@ impl fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// For a controller that does this, such as "plan x.toml". Nobody is reached yet.
-    /// With `push` this program is copied to them over ssh first, and used there. Nobody waits for them once `interrupted` is true.
+    /// Creates a crew for a controller with this purpose, such as "plan x.toml", without connections. With `push` this
+    /// program is copied to the hosts over ssh first, and run there. Waiting for hosts ends when `interrupted` is true.
     pub fn new(purpose: &str, push: bool, interrupted: &Arc<AtomicBool>) -> Self {
         Self {
             purpose: purpose.to_owned(),
@@ -46,11 +46,11 @@ impl Crew {
         }
     }
 
-    /// Reaches these hosts at the same time, but for those that are held already.
+    /// Connects to these hosts in parallel, except for those that are connected.
     ///
     /// # Errors
     ///
-    /// The first that cannot be reached, with what to do.
+    /// The first host that cannot be reached, with the remedy.
     pub fn reach<'a>(
         &self,
         hosts: impl Iterator<Item = &'a HostSpec>,
@@ -59,7 +59,7 @@ impl Crew {
         tried.map(|(name, host)| Ok((name, host?))).collect()
     }
 
-    /// The same; of each host that cannot be reached, why, in the order that they are given.
+    /// Connects to these hosts and returns the error of each host that cannot be reached, in the given order.
     pub fn try_reach<'a>(
         &self,
         hosts: impl Iterator<Item = &'a HostSpec>,
@@ -89,7 +89,7 @@ impl Crew {
         reached
     }
 
-    /// Why a host that was held cannot be asked any more, if there is one: whatever was measured meanwhile says nothing.
+    /// Returns why a connected host no longer answers, if there is one: measurements in the meantime are void.
     pub fn lost(&self) -> Option<LinkError> {
         let held = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         held.values().find_map(|host| host.link().lost().cloned())

@@ -1,4 +1,4 @@
-//! The controller's side: hosts that were reached, and the servers on them.
+//! The controller's side: connected hosts, and the servers on them.
 
 use std::fmt;
 use std::path::Path;
@@ -20,13 +20,13 @@ use crate::lab::server::{Launched, Probe, ServerSpec, Start, start_limit_ns, wai
 use crate::lab::topology::Role;
 use crate::lab::{Blame, LabError};
 
-/// What a host does at once is answered within this time.
+/// Timeout of requests that a host completes at once.
 pub const PROMPT_NS: Nanos = 20 * SECOND;
 
-/// Stopping a server takes some seconds, and writing the zone file of another minutes.
+/// Timeout of a launch: stopping a server takes some seconds, and writing the zone file of another takes minutes.
 const LAUNCH_NS: Nanos = 900 * SECOND;
 
-/// A host that was reached. Its agent ends, with all that it started, when the last of its clones is dropped.
+/// A connected host. When its last clone is dropped, its agent exits, with everything that it started.
 #[derive(Clone)]
 pub struct Remote {
     name: Arc<str>,
@@ -40,7 +40,7 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// At the other end of a connection.
+    /// Creates a host at the other end of a connection.
     pub fn new(name: &str, link: Link) -> Self {
         Self {
             name: name.into(),
@@ -48,21 +48,21 @@ impl Remote {
         }
     }
 
-    /// Its name in the plan.
+    /// Returns its name in the plan.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Asks for something that the host does within `limit_ns`.
+    /// Sends a request that the host completes within `limit_ns`.
     ///
     /// # Errors
     ///
-    /// The host does not answer, or does not do it: it is named.
+    /// The host does not answer, or refuses; the error names it.
     pub fn ask(&self, request: &Request, limit_ns: Nanos) -> Result<Reply, LabError> {
         self.ask_all(request, limit_ns).map(|(reply, _)| reply)
     }
 
-    /// The same, with the octets that follow the reply.
+    /// Sends a request and returns the reply with the binary data that follows it.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Remote {
         }
     }
 
-    /// What it says of itself.
+    /// Returns the facts of the host.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Remote {
         }
     }
 
-    /// The version of its program of a profile, if that tells one.
+    /// Returns the version of its program of a profile, if the program prints one.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Remote {
         }
     }
 
-    /// Has it ask a question.
+    /// Makes it send a query.
     pub(in crate::rig) fn answer(
         &self,
         question: &Question,
@@ -124,7 +124,7 @@ impl Remote {
         }
     }
 
-    /// Its counters, with those of its queues or without; `None` if it does not tell.
+    /// Returns its counters, with or without those of its queues; `None` if it does not answer.
     pub(in crate::rig) fn reading(&self, queues: bool) -> Option<Reading> {
         match self.ask(&Request::Read(queues), PROMPT_NS) {
             Ok(Reply::Reading(reading)) => reading,
@@ -132,12 +132,12 @@ impl Remote {
         }
     }
 
-    /// The connection, as long as nobody else uses it.
+    /// Returns the connection, locked.
     pub(in crate::rig) fn link(&self) -> std::sync::MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer of another kind than was asked for.
+    /// Returns the error for a reply of the wrong type.
     pub(in crate::rig) fn strange(&self, asked: &str) -> LabError {
         Blame::Server.error(format!(
             "host {} answers the request {asked} with something else; this is a bug",
@@ -146,8 +146,8 @@ impl Remote {
     }
 }
 
-/// Why a host did not answer. Without its connection nothing can be measured; a request that failed alone is the fault of
-/// what was asked for.
+/// Converts the error of a request. A lost connection prevents all measurements; a single failed request concerns only
+/// its target.
 pub(super) fn unanswered(error: LinkError) -> LabError {
     let blame = match error.trouble.is_passing() {
         true => Blame::Server,
@@ -156,7 +156,7 @@ pub(super) fn unanswered(error: LinkError) -> LabError {
     blame.error(error.to_string())
 }
 
-/// A server on a host that was reached. Dropping it stops it.
+/// A server on a connected host. Dropping it stops it.
 #[derive(Debug)]
 pub struct FarServer {
     host: Remote,
@@ -168,7 +168,7 @@ pub struct FarServer {
 }
 
 impl FarServer {
-    /// As [`Server::start`](crate::lab::server::Server::start).
+    /// Starts a server like [`Server::start`](crate::lab::server::Server::start).
     pub(in crate::rig) fn start(
         host: Remote,
         spec: ServerSpec,
@@ -198,7 +198,7 @@ impl FarServer {
         Ok(server)
     }
 
-    /// As [`Server::restart`](crate::lab::server::Server::restart).
+    /// Restarts it like [`Server::restart`](crate::lab::server::Server::restart).
     pub(in crate::rig) fn restart(
         &mut self,
         probe: &mut dyn FnMut() -> Probe,
@@ -207,17 +207,17 @@ impl FarServer {
         wait_ready(self, &mut || probe())
     }
 
-    /// What it is run by.
+    /// Returns its program.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// What was to be started.
+    /// Returns its order.
     pub fn spec(&self) -> &ServerSpec {
         &self.spec
     }
 
-    /// Where it runs.
+    /// Returns its host.
     pub fn host(&self) -> &Remote {
         &self.host
     }
@@ -237,7 +237,7 @@ impl FarServer {
         }
     }
 
-    /// How it ended, or that its host does not tell.
+    /// Returns how it ended, or the error of its host.
     pub(in crate::rig) fn ended(&self) -> Option<String> {
         match self.state() {
             Ok(state) => state.ended,
@@ -293,12 +293,12 @@ impl Launched for FarServer {
 
 impl Drop for FarServer {
     fn drop(&mut self) {
-        // A destructor has nobody to tell; the end of the connection stops it too.
+        // A destructor cannot report errors; the end of the connection stops it too.
         let _ = self.host.ask(&Request::Stop(self.role), PROMPT_NS);
     }
 }
 
-/// The role of a profile's servers.
+/// Returns the role of a profile's servers.
 fn role_of(profile: &Profile) -> Role {
     match profile.role {
         ProfileRole::Dut => Role::Dut,

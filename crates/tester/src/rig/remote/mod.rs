@@ -1,5 +1,5 @@
-//! Other hosts: what is asked of them ([`order`]), the connections to them ([`crew`]), who is who among them ([`site`]), servers
-//! on them ([`host`]) and their clocks ([`clocks`]).
+//! Other hosts: requests to them ([`order`]), the connections to them ([`crew`]), their roles ([`site`]), servers on
+//! them ([`host`]) and their clocks ([`clocks`]).
 
 pub mod clocks;
 pub mod crew;
@@ -7,7 +7,7 @@ pub mod host;
 pub mod order;
 pub mod site;
 
-/// Does something for each of them at the same time.
+/// Applies `work` to all items in parallel.
 pub(super) fn at_once<A: Send, B: Send>(all: Vec<A>, work: impl Fn(A) -> B + Sync) -> Vec<B> {
     let work = &work;
     std::thread::scope(|scope| {

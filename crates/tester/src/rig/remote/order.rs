@@ -1,5 +1,5 @@
-//! What a controller asks of the agent on a host, and what comes back: plain data with a schema, in the words of the
-//! command line where values have such.
+//! Requests of a controller to the agent on a host, and its replies: plain data with a schema. Values are written as on
+//! the command line, if they have such a form.
 
 mod gathered;
 
@@ -38,86 +38,86 @@ use crate::trial::part::Part;
 
 pub use gathered::{AuthorityGathered, CountersOrder, GatheredOrder, ShardOrder};
 
-/// What is asked of a host. Each request is answered by the [`Reply`] of its line, or by [`Reply::Refused`].
+/// Request to a host. The reply is the [`Reply`] of its line, or [`Reply::Refused`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// Starts a server by its profile, without waiting for its answers: [`Reply::Done`].
+    /// Starts a server from its profile, without waiting for its first response: [`Reply::Done`].
     Launch(Role, Box<ServerOrder>),
     /// Stops it and launches it again with empty caches: [`Reply::Done`].
     Relaunch(Role),
     /// Stops it: [`Reply::Done`].
     Stop(Role),
-    /// How a server is: [`Reply::State`].
+    /// Returns the state of a server: [`Reply::State`].
     State(Role),
-    /// It has given its first right answer: [`Reply::Started`].
+    /// Records its first correct response: [`Reply::Started`].
     Ready(Role),
-    /// What it is run by: [`Reply::Program`].
+    /// Returns its program: [`Reply::Program`].
     Program(Role),
-    /// Opens the threads and sockets of Measurer and authority, in place of those that there are: [`Reply::Done`].
+    /// Opens the threads and sockets of Measurer and authority, instead of the existing ones: [`Reply::Done`].
     Open(Box<TesterOrder>),
     /// Closes them: [`Reply::Done`].
     Close,
-    /// What the built-in authority has counted since it began: [`Reply::Counts`].
+    /// Returns the counters of the built-in authority since its start: [`Reply::Counts`].
     Counts,
-    /// Makes this host's part of a trial ready: [`Reply::Done`].
+    /// Prepares this host's part of a trial: [`Reply::Done`].
     Arm(Box<TrialOrder>),
-    /// Runs it from this moment of the host's monotonic clock to its end: [`Reply::Ran`].
+    /// Runs it from this time of the host's monotonic clock to its end: [`Reply::Ran`].
     Run(Nanos),
-    /// What came of it: [`Reply::Gathered`], followed by the ledgers of its shards and that of its authority.
+    /// Returns its data: [`Reply::Gathered`], followed by the ledgers of its shards and that of its authority.
     Gather,
-    /// The counters of the host now, with those of its queues or without: [`Reply::Reading`].
+    /// Returns the current counters of the host, with or without those of its queues: [`Reply::Reading`].
     Read(bool),
-    /// What the host says of itself, which takes a second: [`Reply::Facts`].
+    /// Returns the facts of the host, which takes a second: [`Reply::Facts`].
     Facts,
-    /// Whether the program of a profile, or this one, is there, and which it is: [`Reply::Version`].
+    /// Returns the version of a profile's program, or of this program, if it exists: [`Reply::Version`].
     Find(Box<ProfileOrder>),
-    /// One question, and its answer whatever it says: [`Reply::Answer`].
+    /// Sends one query and returns its response, whatever it contains: [`Reply::Answer`].
     Ask(Question),
-    /// Asks an authority of this host again and again: [`Reply::Done`].
+    /// Starts to query an authority of this host repeatedly: [`Reply::Done`].
     Pulse(PulseOrder),
-    /// Ends that: [`Reply::Waits`].
+    /// Stops these queries: [`Reply::Waits`].
     EndPulse,
 }
 
-/// What a host answers.
+/// Reply of a host.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// It is done.
+    /// The request was completed.
     Done,
-    /// It is not.
+    /// The request was refused.
     Refused(Refusal),
-    /// How a server is.
+    /// State of a server.
     State(State),
-    /// Its start.
+    /// Start of a server.
     Started(Option<Start>),
-    /// What it is run by.
+    /// Program of a server.
     Program(Box<Program>),
-    /// What the authority has counted.
+    /// Counters of the authority.
     Counts(AuthorityCounts),
-    /// It has run, and began this long after it was to.
+    /// The trial has run, with this delay of its start.
     Ran(Nanos),
     /// A part of a trial.
     Gathered(Box<GatheredOrder>),
     /// Counters.
     Reading(Option<Reading>),
-    /// What the host says of itself.
+    /// Facts of the host.
     Facts(Box<HostFacts>),
-    /// The version that a program tells; `None` if it tells none in the form of its profile.
+    /// Version of a program; `None` if its output does not match the profile.
     Version(Option<String>),
-    /// The octets of an answer, or why there is none.
+    /// The octets of a response, or the reason for its absence.
     Answer(Result<Vec<u8>, NoAnswer>),
-    /// How long each question took.
+    /// Response time of each query.
     Waits(Vec<Nanos>),
 }
 
-/// Why a host does not do what it is asked.
+/// Reason why a host refuses a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Who has to change something; `None` for the host itself.
+    /// Who must change something; `None` for the host itself.
     pub blame: Option<Blame>,
-    /// What, with all its causes.
+    /// The error with all its causes.
     pub what: String,
 }
 
@@ -130,26 +130,26 @@ impl From<&LabError> for Refusal {
     }
 }
 
-/// An error and what it comes from, in one line.
+/// Formats an error and its causes in one line.
 pub(in crate::rig) fn causes(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(Some(error), |error| error.source());
     let texts: Vec<String> = sources.map(ToString::to_string).collect();
     texts.join(": ")
 }
 
-/// A profile, and the program that is to be used.
+/// A profile, and the program to use.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ProfileOrder {
-    /// Where it comes from, for errors,
+    /// Origin of the profile, for errors.
     pub origin: String,
-    /// and the text of it.
+    /// Text of the profile.
     pub text: String,
-    /// The program, where it is not to be looked up.
+    /// Path of the program, if it is not looked up.
     pub program: Option<String>,
 }
 
 impl ProfileOrder {
-    /// Of this profile.
+    /// Creates the order for this profile.
     pub fn new(profile: &Profile, program: Option<&Path>) -> Self {
         Self {
             origin: profile.name.clone(),
@@ -158,7 +158,7 @@ impl ProfileOrder {
         }
     }
 
-    /// The profile.
+    /// Parses the profile.
     pub(crate) fn profile(&self) -> Result<Profile, LabError> {
         Profile::parse(&self.origin, &self.text)
     }
@@ -167,7 +167,7 @@ impl ProfileOrder {
 /// A server to start.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ServerOrder {
-    /// How.
+    /// Profile.
     pub profile: ProfileOrder,
     /// Addresses, prefix, CPUs.
     #[serde(flatten)]
@@ -176,7 +176,7 @@ pub struct ServerOrder {
     pub zone: Option<ZoneOrder>,
 }
 
-/// [`Settings`].
+/// [`Settings`] in a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SettingsOrder {
     listen: Ipv6Addr,
@@ -224,12 +224,12 @@ impl From<SettingsOrder> for Settings {
     }
 }
 
-/// Unrestricted where none are named.
+/// Parses a CPU list; unrestricted if it is empty.
 pub(in crate::rig) fn cpus(text: &str) -> CpuSet {
     text.parse().unwrap_or_default()
 }
 
-/// What an authority serves: [`ZoneConfig`] and, in a file, these names.
+/// Zone of an authority: [`ZoneConfig`] and these names, for a file.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ZoneOrder {
     cidr: Cidr,
@@ -243,7 +243,7 @@ pub struct ZoneOrder {
 }
 
 impl ZoneOrder {
-    /// Of an authority with these names.
+    /// Creates the order for an authority with these names.
     pub fn new(cidr: Cidr, config: &ZoneConfig) -> Self {
         Self {
             cidr,
@@ -255,7 +255,7 @@ impl ZoneOrder {
         }
     }
 
-    /// As the built-in authority has it.
+    /// Returns the configuration of the built-in authority.
     pub fn config(&self) -> ZoneConfig {
         ZoneConfig {
             zone: Zone {
@@ -268,7 +268,7 @@ impl ZoneOrder {
         }
     }
 
-    /// As a file.
+    /// Returns the zone file.
     pub fn file(&self) -> ZoneFile {
         ZoneFile {
             cidr: self.cidr,
@@ -278,49 +278,49 @@ impl ZoneOrder {
     }
 }
 
-/// The roles of the Tester that a host has; neither on that of a DUT, which is only looked at.
+/// Roles of the Tester on a host; none on the host of a DUT, which is only observed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct TesterOrder {
-    /// The Measurer's threads here.
+    /// The Measurer's threads on this host.
     pub measurer: Option<MeasurerOrder>,
     /// The built-in authority.
     pub authority: Option<AuthorityOrder>,
 }
 
-/// [`Measurer`](crate::trial::Measurer).
+/// [`Measurer`](crate::trial::Measurer) in a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MeasurerOrder {
-    /// Source address; `None` leaves it to the routing table.
+    /// Source address; `None` for that of the routing table.
     pub local: Option<IpAddr>,
-    /// Its threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Their cores.
+    /// Cores of the threads.
     pub cpus: String,
-    /// What carries its datagrams.
+    /// Backend of its links.
     #[serde(with = "as_text")]
     pub backend: Backend,
 }
 
-/// [`AuthDns`](crate::trial::AuthDns).
+/// [`AuthDns`](crate::trial::AuthDns) in a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AuthorityOrder {
     /// Address and port.
     pub listen: SocketAddr,
     /// Cores of its threads, one each.
     pub cpus: String,
-    /// Whether datagrams may travel in segmented runs.
+    /// Whether datagrams may be segmented.
     #[serde(with = "as_text")]
     pub segmentation: Segmentation,
-    /// What carries its datagrams.
+    /// Backend of its links.
     #[serde(with = "as_text")]
     pub backend: Backend,
-    /// What it serves.
+    /// Zone.
     pub zone: ZoneOrder,
-    /// What it does wrong on purpose, in the words of `--authority-behaviour`.
+    /// Injected faults, in the form of `--authority-behaviour`.
     pub behaviour: Option<String>,
 }
 
-/// A trial, and which part of it is meant: [`TrialSpec`].
+/// A trial and the part of this host: [`TrialSpec`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TrialOrder {
     server: SocketAddr,
@@ -340,7 +340,7 @@ pub struct TrialOrder {
 }
 
 impl TrialOrder {
-    /// A part of a trial toward `server`.
+    /// Creates the order for a part of a trial with the server `server`.
     pub fn new(spec: &TrialSpec, part: Part, server: SocketAddr) -> Self {
         Self {
             server,
@@ -359,7 +359,7 @@ impl TrialOrder {
         }
     }
 
-    /// The trial and the part.
+    /// Returns the trial and the part.
     pub fn spec(&self) -> (TrialSpec, Part) {
         let schedule = Schedule::new(self.rate_qps, self.duration_ns).with_burst(self.burst.max(1));
         let spec = TrialSpec {
@@ -383,7 +383,7 @@ impl TrialOrder {
     }
 }
 
-/// [`Names`].
+/// [`Names`] in a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NamesOrder {
     cidr: Cidr,
@@ -438,39 +438,39 @@ impl NamesOrder {
     }
 }
 
-/// How a server is.
+/// State of a server.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
     /// How it ended, if it has.
     pub ended: Option<String>,
-    /// The last lines that it wrote.
+    /// Its last log lines.
     pub log_tail: String,
-    /// What it uses.
+    /// Its use of resources.
     pub resources: Resources,
-    /// Datagrams that its sockets have lost so far.
+    /// Datagrams lost by its sockets so far.
     pub udp_drops: u64,
 }
 
-/// What a server is run by.
+/// Program of a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Program {
-    /// What it says that it is.
+    /// Its version, as it prints it.
     pub version: Option<String>,
     /// Program and arguments, with `{workdir}` in place of its directory.
     pub command: Vec<String>,
-    /// What was set in its environment.
+    /// Environment variables that were set.
     pub environment: BTreeMap<String, String>,
     /// Its rendered files, by name.
     pub files: BTreeMap<String, String>,
     /// SHA-256 of its program.
     pub sha256: Option<String>,
-    /// How it is kept to its cores.
+    /// Its core affinity.
     pub cores: Option<String>,
 }
 
 impl Program {
-    /// Of servers of one profile on these hosts, as if they were one. What is not the same on all is told of each with its
-    /// host, and so are their files, which have their addresses.
+    /// Combines servers of one profile on these hosts. A value that differs between hosts is listed with its host. So
+    /// are the files, which contain the addresses of their hosts.
     pub(in crate::rig) fn united(each: Vec<(&str, Self)>) -> Self {
         let told = |of: fn(&Self) -> Option<&String>| {
             let all: Vec<_> = each.iter().map(|(host, it)| (host, of(it))).collect();
@@ -510,50 +510,50 @@ impl Program {
     }
 }
 
-/// One question for the name of an address.
+/// One query for the name of an address.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Question {
-    /// Source address; `None` leaves it to the routing table.
+    /// Source address; `None` for that of the routing table.
     pub local: Option<IpAddr>,
-    /// Who is asked.
+    /// The queried server.
     pub server: SocketAddr,
     /// The zone.
     #[serde(with = "as_text")]
     pub suffix: NameBuf,
-    /// Whose name is asked for,
+    /// The address whose name is queried.
     pub address: Ipv4Addr,
-    /// and for which type.
+    /// The type of the query.
     pub rtype: u16,
-    /// How long the answer is waited for.
+    /// Timeout of the query.
     pub wait_ns: Nanos,
 }
 
-/// Why there is no answer to a question: what a prober tells apart.
+/// Reason why a query has no usable response, as a prober distinguishes them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoAnswer {
     /// ICMP port unreachable.
     Unreachable,
-    /// Nothing came.
+    /// No response.
     Silence,
-    /// It came from there.
+    /// Response from this other address.
     Foreign(SocketAddr),
-    /// Something came that answers no query.
+    /// A datagram that answers no query.
     Garbage,
-    /// The question could not be asked.
+    /// The query could not be sent.
     Failed(String),
 }
 
-/// Whom to ask beside a trial.
+/// Order for queries to an authority during a trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PulseOrder {
-    /// Who is asked, and for which name.
+    /// Server and name to query.
     pub question: Question,
-    /// The core to ask from.
+    /// The core of the sender.
     pub core: Option<usize>,
 }
 
-/// A value in the words in which users write it.
+/// Serialises a value in its text form.
 mod as_text {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 

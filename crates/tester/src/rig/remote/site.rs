@@ -1,4 +1,4 @@
-//! The hosts of a measurement, reached, with what each is for.
+//! The connected hosts of a measurement, with their roles.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,17 +15,17 @@ use crate::lab::watch::{AUTHORITY_ON, Counting, Leg, Watched};
 use crate::lab::{Blame, LabError};
 use crate::rig::spec::DutChoice;
 
-/// One host of Measurers.
+/// A host with Measurer threads.
 pub struct Sender {
     /// The host.
     pub host: Remote,
-    /// Its threads, and so its shards.
+    /// Number of its threads, and thus of its shards.
     pub threads: usize,
-    /// The server as this host reaches it.
+    /// Address of the server as seen from this host.
     pub server: SocketAddr,
 }
 
-/// The hosts of a measurement with one DUT or none.
+/// Connected hosts of a measurement with at most one DUT.
 #[derive(Debug)]
 pub struct Reached {
     site: Site,
@@ -33,11 +33,11 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Reaches the hosts that a measurement needs.
+    /// Connects to the hosts that a measurement needs.
     ///
     /// # Errors
     ///
-    /// A host that cannot be reached, with what to do.
+    /// A host that cannot be reached, with the remedy.
     pub fn to(
         hosts: &Hosts,
         dut: Option<&str>,
@@ -53,22 +53,22 @@ impl Reached {
         })
     }
 
-    /// Who speaks to whom.
+    /// Returns the roles and addresses of the hosts.
     pub fn site(&self) -> &Site {
         &self.site
     }
 
-    /// A host of the site.
+    /// Returns a host of the site.
     pub fn host(&self, name: &str) -> Remote {
         self.hosts[name].clone()
     }
 
-    /// All of them.
+    /// Returns all hosts.
     pub fn all(&self) -> Vec<Remote> {
         self.hosts.values().cloned().collect()
     }
 
-    /// Those that send, and whom each asks.
+    /// Returns the hosts that send, with the server of each.
     pub fn senders(&self, self_test: bool) -> Vec<Sender> {
         let sender = |it: &SiteMeasurer| Sender {
             host: self.host(&it.host),
@@ -78,13 +78,13 @@ impl Reached {
         self.site.measurers.iter().map(sender).collect()
     }
 
-    /// The server that the first of them asks.
+    /// Returns the server of the first sender.
     pub fn server(&self, self_test: bool) -> SocketAddr {
         let first = &self.site.measurers[0];
         first.dut.filter(|_| !self_test).unwrap_or(first.self_test)
     }
 
-    /// Whether the self-test passes both links of the measurement, through the host of the DUT.
+    /// Returns whether the self-test crosses both links of the measurement, through the host of the DUT.
     pub fn self_test_is_forwarded(&self) -> bool {
         let first = &self.site.measurers[0];
         let has_own = |name| self.site.links.iter().any(|link| link.name == name);
@@ -92,7 +92,7 @@ impl Reached {
         !has_own(LinkName::SelfTest) && !is_own
     }
 
-    /// "three-device", or "two-device" where Measurer and authority share a host.
+    /// Returns "three-device", or "two-device" if Measurer and authority share a host.
     pub fn setup(&self) -> &'static str {
         match self.site.is_two_device() {
             true => "two-device",
@@ -100,7 +100,7 @@ impl Reached {
         }
     }
 
-    /// What a self-test goes through, in words.
+    /// Describes the path that a self-test covers.
     pub fn self_test_covers(&self) -> String {
         let covers = self.covers();
         match self.site.authorities.as_slice() {
@@ -128,7 +128,7 @@ impl Reached {
         }
     }
 
-    /// Cores of the roles that are kept to some, each with its host: role and list.
+    /// Cores of the roles with an affinity, each with its host: role and list.
     pub fn cpus(&self, dut: Option<&DutChoice>) -> Vec<(String, String)> {
         let measurers = self.site.measurers.iter();
         let measurers = measurers.map(|it| (format!("Measurer on {}", it.host), &it.cpus));
@@ -147,7 +147,7 @@ impl Reached {
         kept.map(|(role, cpus)| (role, cpus.to_string())).collect()
     }
 
-    /// Each host by its name, with its roles and what it said of itself when it was reached.
+    /// Returns each host by name, with its roles and its greeting.
     pub fn welcomes(&self) -> Vec<(String, Vec<Role>, Welcome)> {
         let told = self.hosts.values().map(|host| {
             let welcome = host.link().welcome().clone();
@@ -157,8 +157,8 @@ impl Reached {
         told.collect()
     }
 
-    /// What a certificate of the Tester is tied to of each host, by its name: the start of its machine, and its
-    /// kernel.
+    /// Returns the identity of each host, by its name, to which a certificate of the Tester is tied: the boot of its
+    /// machine, and its kernel.
     pub fn identities(&self) -> BTreeMap<String, String> {
         let identity = |host: &Remote| {
             let link = host.link();
@@ -171,8 +171,8 @@ impl Reached {
         self.hosts.values().map(identity).collect()
     }
 
-    /// Their counters. Interfaces have the names of their links. Several Measurers are one, and so are several authorities at
-    /// the link by which Measurers ask them; each of them is told by itself as well.
+    /// Returns their counters. Interfaces have the names of their links. Several Measurers count as one, and so do
+    /// several authorities at the link to the Measurers; each of them is also listed individually.
     pub fn watched(&self, self_test: bool) -> Watched {
         let site = &self.site;
         let measurers: Vec<&str> = site.measurers.iter().map(|it| it.host.as_str()).collect();
@@ -214,7 +214,7 @@ impl Reached {
                 let several = authorities.iter().filter(|_| authorities.len() > 1);
                 let several: Vec<_> = several.copied().collect();
                 let authority = at("authority".to_owned(), authorities);
-                // Beside the link: what each of them was asked, and lost.
+                // In addition to the link: queries and losses of each.
                 for host in several {
                     at(format!("{AUTHORITY_ON}{host}"), vec![host]);
                 }
@@ -233,7 +233,7 @@ impl Reached {
         Watched::hosts(counting.collect(), client, upstreams)
     }
 
-    /// The test links, by their ends.
+    /// Returns the test links, by their ends.
     pub fn links(&self) -> BTreeMap<String, String> {
         let links = self.site.links.iter().map(|link| {
             let end = |end: &SiteEnd| format!("{} of {}", end.interface, end.host);
@@ -245,7 +245,7 @@ impl Reached {
         links.collect()
     }
 
-    /// What counters call the link between the DUT and an authority.
+    /// Returns the name of the link between the DUT and an authority, for counters.
     fn upstream_to(&self, authority: &str) -> String {
         let name = LinkName::Upstream.name();
         match self.site.authorities.len() {
@@ -254,7 +254,7 @@ impl Reached {
         }
     }
 
-    /// The interfaces of a host that belong to test links, with the names of these.
+    /// Returns the interfaces of a host that belong to test links, with the names of the links.
     fn links_of(&self, host: &str) -> BTreeMap<String, String> {
         let ends = self.site.links.iter().flat_map(|link| {
             let name = match link.name {
@@ -289,7 +289,7 @@ impl Counting for Counted {
         sum
     }
 
-    /// A host of a laboratory does nothing else meanwhile, and only its test links are looked at.
+    /// A host of a laboratory has no other load, and only its test links are observed.
     fn is_private(&self) -> bool {
         true
     }

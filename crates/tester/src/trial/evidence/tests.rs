@@ -1,7 +1,7 @@
 use super::*;
 use crate::lab::counters::Reading;
 
-/// What one host counted: interface ("" for the host), layer, name, count.
+/// A counter of a host: interface ("" for the host), layer, name, value.
 type Row = (&'static str, Layer, &'static str, u64);
 
 fn change(role: &'static str, shared: bool, rows: &[Row]) -> Change {
@@ -31,7 +31,8 @@ fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
     })
 }
 
-/// 1,000 queries in 125 packets and as many single answers, each way over a clean link; the DUT asks over IPv4.
+/// 1,000 queries in 125 packets and as many single responses, each direction over a lossless link; the upstream is
+/// IPv4.
 const MEASURER: [Row; 5] = [
     ("client", Layer::Ip6, "OutRequests", 125),
     ("client", Layer::Ip6, "OutTransmits", 125),
@@ -57,7 +58,7 @@ const AUTHORITY: [Row; 4] = [
     ("", Layer::Ip, "InDelivers", 2_000),
 ];
 
-/// Three devices, with some counters in place of those of a clean trial.
+/// Three devices, with some counters different from those of a lossless trial.
 fn observed(host: usize, rows: &[Row]) -> Observed {
     let mut clean = [MEASURER.to_vec(), DUT.to_vec(), AUTHORITY.to_vec()];
     for row in rows {
@@ -109,12 +110,12 @@ fn tbf() -> Layer {
 }
 
 #[test]
-fn a_clean_trial_has_no_losses() {
+fn lossless_trial_has_no_losses() {
     assert_eq!(found(&observed(0, &[]), &OWN), Vec::<String>::new());
     assert_eq!(found(&Observed::default(), &OWN), Vec::<String>::new());
 }
 
-/// The host with other counters than those of a clean trial, these, and what follows.
+/// The host with different counters, the counters, and the expected losses.
 type Case<'a> = (usize, &'a [Row], &'a [&'a str]);
 
 fn assert_found(cases: &[Case<'_>]) {
@@ -124,9 +125,9 @@ fn assert_found(cases: &[Case<'_>]) {
 }
 
 #[test]
-fn losses_on_the_way_to_the_dut_are_found_where_they_were_made() {
+fn losses_towards_dut_are_located() {
     assert_found(&[
-        // A queue that cut packets up and dropped segments of them: what arrived tells how many.
+        // A queue segmented packets and dropped segments: the arrived packets show the number.
         (
             1,
             &[("client", Layer::Ip6, "InNoECTPkts", 900)],
@@ -134,7 +135,7 @@ fn losses_on_the_way_to_the_dut_are_found_where_they_were_made() {
                 "ToDut Lost: Measurer client: ip6 packets that left and did not arrive 100: 100 to 100",
             ],
         ),
-        // A neighbour solicitation may be one or two of what arrived besides.
+        // One or two neighbour solicitations may be among the arrived packets.
         (
             1,
             &[
@@ -146,7 +147,7 @@ fn losses_on_the_way_to_the_dut_are_found_where_they_were_made() {
                 "ToDut Lost: Measurer client: ip6 packets that left and did not arrive 100: 100 to 101",
             ],
         ),
-        // That alone is no loss.
+        // A neighbour solicitation alone is not a loss.
         (
             1,
             &[
@@ -164,7 +165,7 @@ fn losses_on_the_way_to_the_dut_are_found_where_they_were_made() {
                 "DutHost Lost: DUT client: ip6 packets received and not delivered (a filter?) 5: 5 to 640",
             ],
         ),
-        // Multicasts that nobody has joined are not delivered either.
+        // Multicasts for groups without members are not delivered either.
         (
             1,
             &[
@@ -179,9 +180,10 @@ fn losses_on_the_way_to_the_dut_are_found_where_they_were_made() {
     ]);
 }
 
-/// The Measurer's host counts none of its datagrams, neither way; what the DUT's host sent back has arrived all the same.
+/// The Measurer's host counts none of its datagrams in either direction; the packets sent back by the DUT's host did
+/// arrive.
 #[test]
-fn a_measurer_past_the_kernel_has_lost_what_drops_say_and_no_more() {
+fn measurer_bypassing_kernel_has_only_counted_drops() {
     let own = Own {
         answered: 1_000,
         is_past_the_kernel: true,
@@ -198,9 +200,9 @@ fn a_measurer_past_the_kernel_has_lost_what_drops_say_and_no_more() {
 }
 
 #[test]
-fn losses_on_the_way_back_and_upstream_are_found_where_they_were_made() {
+fn losses_of_responses_and_upstream_are_located() {
     assert_found(&[
-        // Answers that a filter of the DUT's host, or its queue, dropped.
+        // Responses dropped by a filter of the DUT's host, or by its queue.
         (
             1,
             &[("client", Layer::Ip6, "OutTransmits", 990)],
@@ -251,12 +253,12 @@ fn losses_on_the_way_back_and_upstream_are_found_where_they_were_made() {
 }
 
 #[test]
-fn a_queue_is_named_where_it_dropped() {
+fn dropping_queue_is_named() {
     let mut observed = observed(1, &[("client", Layer::Ip6, "InNoECTPkts", 600)]);
     let drops = ("client", tbf(), "drops", 90);
     let rows = [MEASURER.as_slice(), &[drops]].concat();
     observed.hosts[0] = change("Measurer", false, &rows);
-    // Of the drops some were of queries that the kernel reported: those are not sent, and the others count.
+    // The kernel reported some drops to the sender: those queries are unsent, and the other drops count.
     let own = Own {
         sent: 700,
         not_sent: 300,
@@ -271,7 +273,7 @@ fn a_queue_is_named_where_it_dropped() {
 }
 
 #[test]
-fn queries_still_open_at_an_early_end_may_be_those_that_were_lost() {
+fn open_queries_at_early_end_may_be_lost_ones() {
     let observed = observed(1, &[("client", Layer::Ip6, "InNoECTPkts", 990)]);
     let own = Own {
         undecided: 6,
@@ -282,7 +284,7 @@ fn queries_still_open_at_an_early_end_may_be_those_that_were_lost() {
 }
 
 #[test]
-fn losses_at_sockets_need_no_counters_of_hosts() {
+fn socket_losses_need_no_host_counters() {
     let own = Own {
         receive_drops: 2,
         authority_drops: 1,
@@ -297,8 +299,8 @@ fn losses_at_sockets_need_no_counters_of_hosts() {
     );
 }
 
-/// Three devices with a second authority, each of which the DUT asks 1,000 questions over IPv6, with these counters beside those of a
-/// clean trial.
+/// Three devices with a second authority, which each receive 1,000 upstream queries over IPv6, with these counters in
+/// addition to those of a lossless trial.
 fn two_authorities(host: usize, rows: &[Row]) -> Observed {
     let asked = |link: &'static str| {
         ["OutRequests", "OutTransmits", "InReceives", "InDelivers"]
@@ -329,7 +331,7 @@ fn two_authorities(host: usize, rows: &[Row]) -> Observed {
 }
 
 #[test]
-fn losses_are_told_of_the_authority_whose_link_made_them() {
+fn losses_name_authority_of_their_link() {
     let told = |host, row: Row| found(&two_authorities(host, &[row]), &OWN);
     assert_eq!(
         told(3, ("upstream to two", tbf(), "drops", 3)),
@@ -345,7 +347,7 @@ fn losses_are_told_of_the_authority_whose_link_made_them() {
         told(2, ("", Layer::Udp6, "InCsumErrors", 4)),
         ["Authority Lost: authority one: udp6 InCsumErrors 4: 0 to any"]
     );
-    // What the DUT's host did not hand on, whoever of the two it was for, is told once.
+    // Packets that the DUT's host did not pass on are reported once, because their authority is unknown.
     let mut observed = two_authorities(1, &[("", Layer::Ip, "OutRequests", 20)]);
     observed.hosts[1] = {
         let counter = |name, count| (Counter::of_host(Layer::Ip, name), count);
@@ -370,9 +372,9 @@ fn losses_are_told_of_the_authority_whose_link_made_them() {
     assert_eq!(of_dut, 1, "{told:?}");
 }
 
-/// One host for all: differences say nothing there, and counters of sockets can be anybody's.
+/// One host for all roles: differences are meaningless, and counters of sockets include other programs.
 #[test]
-fn of_a_shared_host_only_its_interface_counts() {
+fn shared_host_has_only_interface_losses() {
     let rows = [
         ("lo", Layer::Device, "rx_drop", 5),
         ("", Layer::Udp6, "SndbufErrors", 9),
@@ -386,7 +388,7 @@ fn of_a_shared_host_only_its_interface_counts() {
     };
     let expected = ["ToDut Lost: machine lo: interface rx_drop 5: 0 to any"];
     assert_eq!(found(&observed, &OWN), expected);
-    // A real interface counts frames for nobody as drops.
+    // A physical interface counts frames for other hosts as drops.
     let rows = [
         ("eth0", Layer::Device, "rx_drop", 5),
         ("eth0", Layer::Device, "rx_missed", 2),
@@ -410,7 +412,7 @@ fn of_a_shared_host_only_its_interface_counts() {
 
 /// A server that takes its queries from the driver, so that the kernel of its host counts none.
 #[test]
-fn a_host_whose_counters_are_passed_by_tells_nothing() {
+fn host_with_bypassed_counters_has_no_losses() {
     let mut observed = observed(1, &[]);
     observed.hosts[1] = change("DUT", false, &[]);
     let own = Own {
@@ -419,10 +421,10 @@ fn a_host_whose_counters_are_passed_by_tells_nothing() {
     };
     assert_eq!(found(&observed, &own), [""; 0]);
     assert!(!is_watched(&observed, &own));
-    // None was answered: then they were lost on the way.
+    // Without any answer, the queries were lost on the way.
     assert!(is_watched(&observed, &OWN));
     assert!(!found(&observed, &OWN).is_empty());
-    // A counter with a name is one all the same.
+    // A named drop counter still counts.
     let dropped = ("upstream", tbf(), "drops", 3);
     observed.hosts[2] = change("authority", false, &[dropped]);
     assert_eq!(
@@ -432,7 +434,7 @@ fn a_host_whose_counters_are_passed_by_tells_nothing() {
 }
 
 #[test]
-fn an_authority_that_passes_its_counters_by_loses_nothing() {
+fn authority_with_bypassed_counters_has_no_losses() {
     let mut observed = observed(2, &[]);
     let asked = ("upstream", Layer::Ip6, "OutTransmits", 2_000);
     let dut = [DUT.to_vec(), vec![asked]].concat();
@@ -449,9 +451,9 @@ fn an_authority_that_passes_its_counters_by_loses_nothing() {
     assert!(!found(&observed, &half).is_empty());
 }
 
-/// Over IPv4 or IPv6, and however few were answered: what the driver took is in no counter of the host.
+/// Over IPv4 or IPv6, with any number of answers: packets taken by the driver bypass the counters of the host.
 #[test]
-fn an_authority_in_the_driver_loses_what_its_link_counts_and_nothing_else() {
+fn authority_in_driver_has_only_losses_of_its_link() {
     let mut observed = observed(1, &[("", Layer::Ip, "InReceives", 1_900)]);
     observed.hosts[2] = change("authority", false, &[]);
     let own = Own {
@@ -477,7 +479,7 @@ fn an_authority_in_the_driver_loses_what_its_link_counts_and_nothing_else() {
 }
 
 #[test]
-fn a_host_that_could_not_be_read_tells_nothing() {
+fn unreadable_host_has_no_losses() {
     let mut observed = observed(1, &[("client", Layer::Device, "rx_drop", 7)]);
     observed.hosts[1].is_unread = true;
     assert_eq!(found(&observed, &OWN), [""; 0]);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::authority::ledger::QUESTIONS_MAX;
 
-/// A question that came and was answered at these moments.
+/// An upstream query with these times of arrival and response.
 fn question(arrived_at: Nanos, answered_at: Nanos) -> Question {
     Question {
         asked: 1,
@@ -30,18 +30,18 @@ const NONE: Question = Question {
 };
 
 #[test]
-fn the_authority_has_what_its_questions_took_and_the_dut_the_rest() {
+fn time_is_divided_between_authority_and_dut() {
     let order = |t: Timeline| (t.order(), t.authority_ns(), t.dut_only_ns());
     let aaaa = question(2_000, 3_000);
     let cases = [
-        // One after the other: the sum.
+        // In sequence: the sum.
         (question(4_000, 6_000), Order::AaaaThenA, 3_000),
         (question(3_000, 4_000), Order::AaaaThenA, 2_000),
-        // At the same time: the union.
+        // In parallel: the union.
         (question(2_500, 4_000), Order::Parallel, 2_000),
         (question(2_200, 2_800), Order::Parallel, 1_000),
         (question(1_500, 1_800), Order::AThenAaaa, 1_300),
-        // The DUT did not wait for the answer.
+        // The DUT did not wait for the response.
         (question(8_000, 20_000), Order::AaaaThenA, 2_000),
         (question(9_500, 20_000), Order::AaaaThenA, 1_000),
         (NONE, Order::AaaaOnly, 1_000),
@@ -63,7 +63,7 @@ fn the_authority_has_what_its_questions_took_and_the_dut_the_rest() {
 }
 
 #[test]
-fn what_is_not_known_is_not_told() {
+fn unknown_times_are_none() {
     let aaaa = question(2_000, 3_000);
     let unanswered = Question {
         answered: false,
@@ -78,13 +78,13 @@ fn what_is_not_known_is_not_told() {
         assert_eq!(timeline(aaaa, a).dut_only_ns(), None);
         assert_eq!(timeline(aaaa, a).order(), Some(Order::AaaaThenA));
     }
-    // Longer than can be told: exact as long as the query was over before.
+    // Beyond the range of the ledger: exact if the query was answered before.
     let long = question(4_000, 4_000 + ANSWER_MAX_NS);
     assert_eq!(timeline(aaaa, long).authority_ns(), Some(6_000));
     let mut later = timeline(aaaa, long);
     later.received_at = Some(4_000 + ANSWER_MAX_NS + 1);
     assert_eq!(later.authority_ns(), None);
-    // Without an answer there is no round-trip time, and of a repeated name nothing but that.
+    // Without a response there is no round-trip time, and a repeated name has only the round-trip time.
     later.received_at = None;
     assert_eq!((later.rtt_ns(), later.dut_only_ns()), (None, None));
     let mut repeated = timeline(aaaa, NONE);
@@ -96,7 +96,7 @@ fn what_is_not_known_is_not_told() {
 }
 
 #[test]
-fn messages_count_from_the_sending_of_the_query() {
+fn messages_are_relative_to_sending_of_query() {
     let (aaaa, a) = (question(2_000, 3_000), question(4_000, 6_000));
     let expected = Messages {
         aaaa_question_ns: Some(1_000),
@@ -147,7 +147,7 @@ fn any_question() -> impl Strategy<Value = Question> {
 
 proptest! {
     #[test]
-    fn the_time_of_the_authority_is_that_of_the_moments_at_which_it_had_a_question(
+    fn authority_time_is_union_of_its_open_queries(
         aaaa in any_question(),
         a in any_question(),
     ) {

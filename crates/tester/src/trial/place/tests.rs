@@ -29,7 +29,7 @@ fn missing(missing: u64, evidence: Vec<Evidence>) -> Facts {
     }
 }
 
-/// What is said of these losses, and whether the Tester's side explains them.
+/// Returns the text for these losses, and whether the Tester's side explains them.
 fn told(facts: Facts) -> (String, bool) {
     let placing = place(facts);
     let words = placing.losses.words().unwrap_or_default();
@@ -37,7 +37,7 @@ fn told(facts: Facts) -> (String, bool) {
 }
 
 #[test]
-fn losses_that_nothing_else_explains_are_the_dut_s() {
+fn unexplained_losses_are_attributed_to_dut() {
     let facts = Facts {
         dut_drops: 12,
         late: 2,
@@ -54,7 +54,7 @@ fn losses_that_nothing_else_explains_are_the_dut_s() {
 }
 
 #[test]
-fn without_counters_of_the_dut_s_host_the_way_there_comes_into_question() {
+fn path_to_dut_is_possible_place_without_counters_of_its_host() {
     let facts = Facts {
         is_watched: false,
         ..missing(7, Vec::new())
@@ -64,12 +64,11 @@ fn without_counters_of_the_dut_s_host_the_way_there_comes_into_question() {
         words,
         "7 lost on the way to the DUT or never answered by the DUT or lost on the way back from the DUT"
     );
-    // That nobody saw a loss there proves none.
+    // Missing counters do not prove a loss.
     assert!(!explained);
 }
 
-/// Missing, late, losses of the Tester's side, drops of the DUT's sockets; what is said, and whether it is
-/// explained.
+/// Missing, late, losses of the Tester's side, drops of the DUT's sockets; text, and whether it is explained.
 type Case = (
     u64,
     u64,
@@ -89,7 +88,7 @@ const CASES: [Case; 9] = [
         "9 lost on the way to the DUT",
         true,
     ),
-    // Some exactly: the rest is the DUT's.
+    // Some exactly: the rest is a loss of the DUT.
     (
         9,
         0,
@@ -98,7 +97,7 @@ const CASES: [Case; 9] = [
         "4 lost on the way to the DUT, 2 at the DUT's sockets, 3 never answered by the DUT",
         false,
     ),
-    // A packet can have held up to 128 answers.
+    // A packet can have contained up to 128 responses.
     (
         9,
         0,
@@ -117,7 +116,7 @@ const CASES: [Case; 9] = [
          127 never answered by the DUT or lost on the way back from the DUT",
         false,
     ),
-    // More packets than queries are missing: some were of duplicates.
+    // More lost packets than missing queries: some were duplicates.
     (
         2,
         0,
@@ -126,7 +125,7 @@ const CASES: [Case; 9] = [
         "2 lost at the Measurer",
         true,
     ),
-    // Between DUT and authority a loss can cost anything, late answers and drops of the DUT too.
+    // A loss between DUT and authority can affect any number of queries, including late answers and drops of the DUT.
     (
         9,
         3,
@@ -135,7 +134,7 @@ const CASES: [Case; 9] = [
         "3 answered late, 9 lost on the way from the authority or never answered by the DUT",
         true,
     ),
-    // On the client's link it makes none late.
+    // A loss on the client's link makes no answer late.
     (
         9,
         3,
@@ -153,12 +152,12 @@ const CASES: [Case; 9] = [
         "5 lost on the way to the DUT, 4 lost at the Measurer",
         true,
     ),
-    // Losses without a missing answer: of retries, or of nothing that matters.
+    // Losses without a missing answer: of retries, or of irrelevant packets.
     (0, 0, &[(Place::FromAuthority, 0, None)], 0, "", false),
 ];
 
 #[test]
-fn what_the_testers_side_explains_is_not_the_dut_s() {
+fn losses_explained_by_tester_are_not_attributed_to_dut() {
     for (queries, late, lost, dut_drops, words, explained) in CASES {
         let lost = lost.iter();
         let lost = lost.map(|&(place, low, high)| evidence(place, low, high));
@@ -173,7 +172,7 @@ fn what_the_testers_side_explains_is_not_the_dut_s() {
 }
 
 #[test]
-fn the_authority_s_account_bounds_the_places_before_and_behind_it() {
+fn authority_counts_bound_places_before_and_behind_it() {
     let asked = Asked {
         reached: 6,
         answered: 6,
@@ -182,7 +181,7 @@ fn the_authority_s_account_bounds_the_places_before_and_behind_it() {
         asked: Some(asked),
         ..missing(9, vec![evidence(Place::ToDut, 0, Some(640))])
     };
-    // Three never reached the authority, and may never have reached the DUT.
+    // Three never reached the authority, and possibly not the DUT.
     let (words, explained) = told(facts);
     assert_eq!(
         words,
@@ -192,7 +191,7 @@ fn the_authority_s_account_bounds_the_places_before_and_behind_it() {
 }
 
 #[test]
-fn questions_that_the_authority_leaves_open_are_its_losses() {
+fn unanswered_upstream_queries_are_losses_of_authority() {
     let asked = Asked {
         reached: 9,
         answered: 2,
@@ -207,7 +206,7 @@ fn questions_that_the_authority_leaves_open_are_its_losses() {
 }
 
 #[test]
-fn a_loss_behind_the_dut_explains_no_more_than_it_can_clog() {
+fn loss_behind_dut_explains_only_queries_that_it_can_block() {
     let one = || vec![evidence(Place::ToAuthority, 1, None)];
     let lost = |queries, late| {
         let late = Facts {
@@ -223,7 +222,7 @@ fn a_loss_behind_the_dut_explains_no_more_than_it_can_clog() {
 }
 
 #[test]
-fn queries_that_hung_at_an_early_end_have_to_be_explained_too() {
+fn hanging_queries_at_early_end_need_explanation() {
     let hanging = |hanging, high| {
         let facts = Facts {
             hanging,
@@ -238,7 +237,7 @@ fn queries_that_hung_at_an_early_end_have_to_be_explained_too() {
 }
 
 #[test]
-fn a_drop_is_named_before_a_delay() {
+fn drop_takes_precedence_over_delay() {
     let held = Evidence {
         kind: Kind::Held,
         source: Source {
@@ -293,7 +292,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn each_loss_is_placed_once_or_undecided(facts in any_facts()) {
+    fn each_loss_has_one_place_or_is_undecided(facts in any_facts()) {
         let losses = place(facts.clone()).losses;
         let all = facts.not_sent + facts.missing + facts.late + facts.not_valid;
         prop_assert_eq!(losses.queries, all);
@@ -306,9 +305,9 @@ proptest! {
         prop_assert_eq!(losses.between.is_empty(), losses.undecided == 0);
     }
 
-    /// More losses on the Tester's side never turn an invalid trial into a failed one.
+    /// Additional losses on the Tester's side never turn an invalid trial into a failed one.
     #[test]
-    fn more_evidence_never_blames_the_dut(facts in any_facts(), more in any_evidence()) {
+    fn more_evidence_never_blames_dut(facts in any_facts(), more in any_evidence()) {
         let without = place(facts.clone()).cause;
         let mut facts = facts;
         let explains = more.low > 0 || more.high != Some(0);

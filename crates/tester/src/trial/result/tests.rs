@@ -8,14 +8,14 @@ struct Span(#[serde(with = "seconds")] Nanos);
 
 proptest! {
     #[test]
-    fn spans_up_to_twelve_days_survive_as_seconds(span_ns in 0..1_048_576_000_000_000_u64) {
+    fn durations_up_to_twelve_days_round_trip_as_seconds(span_ns in 0..1_048_576_000_000_000_u64) {
         let text = serde_json::to_string(&Span(span_ns)).unwrap();
         prop_assert_eq!(serde_json::from_str::<Span>(&text).unwrap(), Span(span_ns));
     }
 }
 
 #[test]
-fn a_verdict_that_contradicts_itself_is_refused() {
+fn contradictory_verdict_is_refused() {
     for text in [
         r#"{"outcome":"invalid","fault":null,"shortfall":0}"#,
         r#"{"outcome":"passed","fault":{"not_sent":{"queries":1}},"shortfall":0}"#,
@@ -26,7 +26,7 @@ fn a_verdict_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn the_code_of_a_fault_is_its_name_in_results() {
+fn code_of_fault_is_its_name_in_results() {
     let source = json!({ "host": "dut", "link": null, "counter": "x", "count": 1 });
     let cause = json!({ "stolen": { "steal_ns": 1, "of_ns": 1, "cores": "1" } });
     let spans = json!({ "lateness_ns": 1, "limit_ns": 1 });

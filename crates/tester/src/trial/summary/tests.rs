@@ -15,7 +15,7 @@ use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
 use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
 
-/// A trial of so many queries, each for a name of its own.
+/// A trial with this number of queries, each for another name.
 fn spec(queries: u64) -> TrialSpec {
     let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
     let names = Names {
@@ -34,7 +34,7 @@ fn spec(queries: u64) -> TrialSpec {
     TrialSpec::preliminary(server, 1_000, queries, names, 1)
 }
 
-/// The one shard of a trial, which has sent so many queries and got valid answers to the first of them.
+/// The single shard of a trial, which sent this number of queries and got valid answers to the first of them.
 fn shard(spec: &TrialSpec, sent: usize, valid: usize) -> ShardReport {
     let mut ledger = Ledger::default();
     ledger.reset(sent);
@@ -61,7 +61,7 @@ fn shard(spec: &TrialSpec, sent: usize, valid: usize) -> ShardReport {
 }
 
 #[test]
-fn what_several_authorities_did_is_added_up_and_told_of_each() {
+fn counters_of_several_authorities_are_summed_and_listed() {
     let report = |aaaa, receive_drops| AuthorityReport {
         counts: AuthorityCounts {
             aaaa,
@@ -87,7 +87,7 @@ fn what_several_authorities_did_is_added_up_and_told_of_each() {
 }
 
 #[test]
-fn an_authority_that_fails_in_mid_trial_is_named_with_its_host() {
+fn failed_authority_is_named_with_its_host() {
     let failed = AuthorityReport {
         error: Some("the authority's socket was closed".to_owned()),
         ..AuthorityReport::default()
@@ -107,14 +107,14 @@ fn an_authority_that_fails_in_mid_trial_is_named_with_its_host() {
     );
 }
 
-/// The result of a trial in which nothing was due.
+/// Returns the result of a trial without due queries.
 fn idle(around: Surroundings) -> TrialResult {
     let shards: [ShardReport; 0] = [];
     result(&spec(0), &shards, None, around)
 }
 
 #[test]
-fn answers_that_the_authority_was_not_asked_for_are_told_with_their_number() {
+fn answers_without_upstream_query_are_noted_with_their_number() {
     let spec = spec(3);
     let shards = [shard(&spec, 3, 3)];
     let told = |aaaa: u64, certified: Option<bool>| {
@@ -140,7 +140,7 @@ fn answers_that_the_authority_was_not_asked_for_are_told_with_their_number() {
 }
 
 #[test]
-fn what_surrounds_a_trial_is_in_its_result() {
+fn surroundings_of_trial_are_in_result() {
     let resources = Some(Resources {
         memory_bytes: 1,
         descriptors: 2,
@@ -168,7 +168,7 @@ fn what_surrounds_a_trial_is_in_its_result() {
 }
 
 #[test]
-fn an_authority_without_room_for_its_delayed_replies_makes_the_trial_invalid() {
+fn overflow_of_delayed_replies_makes_trial_invalid() {
     let mut report = AuthorityReport::default();
     for (overflowed, expected) in [
         (0, None),
@@ -185,7 +185,7 @@ fn an_authority_without_room_for_its_delayed_replies_makes_the_trial_invalid() {
 }
 
 #[test]
-fn an_authority_that_ends_makes_the_trial_invalid() {
+fn exit_of_authority_makes_trial_invalid() {
     let told = idle(Surroundings {
         authority_exit: Some("signal 9".to_owned()),
         ..Surroundings::default()
@@ -198,7 +198,7 @@ fn an_authority_that_ends_makes_the_trial_invalid() {
 }
 
 #[test]
-fn an_authority_that_is_measured_loses_queries_itself() {
+fn measured_authority_is_responsible_for_its_losses() {
     let spec = spec(3);
     let report = AuthorityReport {
         receive_drops: 1,
@@ -223,7 +223,7 @@ fn an_authority_that_is_measured_loses_queries_itself() {
 }
 
 #[test]
-fn packets_in_one_receive_queue_are_told_where_the_server_has_several_cores() {
+fn single_receive_queue_of_multicore_server_is_noted() {
     let told = |packets: [u64; 2], cores: &str| {
         let counted = (0..).zip(packets).map(|(queue, count)| {
             let counter = Counter::of_link("client", Layer::Receive(queue), "packets");

@@ -1,4 +1,4 @@
-//! Several authorities: asked in turn by the Measurers, or all of them by one DUT.
+//! Several authorities: queried by different Measurers, or all of them by one DUT.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::*;
 use crate::rig::remote::order::Program;
 use crate::trial::result::{AuthorityShare, TrialResult};
 
-/// What a host has that is an authority.
+/// Returns the order for a host with an authority.
 fn authority(load: &Load, listen: SocketAddr) -> TesterOrder {
     let authority = Some(AuthorityOrder {
         listen,
@@ -23,7 +23,7 @@ fn authority(load: &Load, listen: SocketAddr) -> TesterOrder {
     }
 }
 
-/// What a host has that sends.
+/// Returns the order for a host that sends.
 fn measurer() -> TesterOrder {
     let measurer = Some(MeasurerOrder {
         local: None,
@@ -37,14 +37,14 @@ fn measurer() -> TesterOrder {
     }
 }
 
-/// Measurers on a host each with one thread, and authorities on others.
+/// Measurers on hosts with one thread each, and authorities on other hosts.
 struct Lab {
     testers: Instruments,
     agents: Vec<JoinHandle<()>>,
 }
 
 impl Lab {
-    /// Each Measurer asks `dut`, or the authority that is its turn.
+    /// Each Measurer queries `dut`, or the authorities in turn.
     fn new(
         load: &Load,
         measurers: &[&str],
@@ -92,7 +92,7 @@ impl Lab {
         Self { testers, agents }
     }
 
-    /// A trial of half a second.
+    /// Runs a trial of half a second.
     fn trial(&mut self, load: &Load, around: Surroundings) -> TrialResult {
         let (rate_qps, schedule) = (1200, load.schedule(1200));
         let names = load
@@ -104,7 +104,7 @@ impl Lab {
         self.testers.trial(&spec, || around).unwrap()
     }
 
-    /// Queries of these shards that were sent, and those of them that got a valid answer.
+    /// Queries of these shards that were sent, and those with a valid answer.
     fn of_shards(&self, shards: &[usize]) -> (u64, u64) {
         let rows: Vec<_> = self.testers.rows().unwrap().collect();
         let own = rows.iter().filter(|row| shards.contains(&row.shard));
@@ -134,7 +134,7 @@ fn assert_shares(result: &TrialResult) -> [u64; 2] {
 }
 
 #[test]
-fn each_of_three_measurers_asks_the_authority_whose_turn_it_is() {
+fn three_measurers_query_authorities_in_turn() {
     let load = load();
     let authorities = [free_port(), free_port()];
     let mut lab = Lab::new(&load, &["gen1", "gen2", "gen3"], &authorities, None);
@@ -143,13 +143,13 @@ fn each_of_three_measurers_asks_the_authority_whose_turn_it_is() {
     let indices = lab.testers.rows().unwrap().map(|row| row.index);
     assert!(indices.eq(0..600), "none missing, none twice");
     let asked = assert_shares(&result);
-    // The shards are dealt out one after the other, and the third begins with the first authority again.
+    // The shards are assigned in turn; the third starts with the first authority again.
     for (asked, shards) in asked.into_iter().zip([&[0, 2][..], &[1]]) {
         let (sent, valid) = lab.of_shards(shards);
         assert_eq!(sent, 200 * shards.len() as u64);
         assert!((valid..=sent).contains(&asked), "{valid} {asked} {sent}");
     }
-    // One question for each name, at whichever authority, on the clock of all.
+    // One AAAA query per name, at either authority, on a common clock.
     let bound_ns = 1_000_000;
     for row in lab
         .testers
@@ -169,7 +169,7 @@ fn each_of_three_measurers_asks_the_authority_whose_turn_it_is() {
     lab.end();
 }
 
-/// A DUT that passes each query on to one of its upstreams after the other, and their answers back.
+/// A DUT that forwards queries to its upstreams in turn, and their responses back.
 fn dut(listen: SocketAddr, upstreams: [SocketAddr; 2], end: Arc<AtomicBool>) -> JoinHandle<()> {
     let front = UdpSocket::bind(listen).unwrap();
     let back = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
@@ -193,7 +193,7 @@ fn dut(listen: SocketAddr, upstreams: [SocketAddr; 2], end: Arc<AtomicBool>) -> 
 }
 
 #[test]
-fn a_dut_asks_both_of_its_upstreams() {
+fn dut_queries_both_upstreams() {
     let load = load();
     let authorities = [free_port(), free_port()];
     let (listen, end) = (free_port(), Arc::new(AtomicBool::new(false)));
@@ -217,7 +217,7 @@ fn a_dut_asks_both_of_its_upstreams() {
 }
 
 #[test]
-fn a_host_of_an_authority_that_is_lost_is_named() {
+fn lost_host_of_authority_is_named() {
     let load = load();
     let authorities = [free_port(), free_port()];
     let mut lab = Lab::new(&load, &["gen1", "gen2"], &authorities, None);
@@ -235,7 +235,7 @@ fn a_host_of_an_authority_that_is_lost_is_named() {
 }
 
 #[test]
-fn programs_of_one_profile_are_told_as_one() {
+fn programs_of_one_profile_are_combined() {
     let program = |version: &str, sha256: &str, address: &str| Program {
         version: Some(version.to_owned()),
         sha256: Some(sha256.to_owned()),

@@ -1,4 +1,4 @@
-//! What a host has gathered in a trial.
+//! Data that a host has gathered in a trial.
 
 use std::net::SocketAddr;
 
@@ -10,41 +10,41 @@ use crate::authority::counts::AuthorityCounts;
 use crate::lab::usage::Usage;
 use crate::load::generator::Tally;
 
-/// What a host has gathered in a trial, without its ledgers, which follow.
+/// Data that a host has gathered in a trial, without its ledgers, which follow.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct GatheredOrder {
     /// Its shards; the ledger of each follows.
     pub shards: Vec<ShardOrder>,
     /// Its authority; the ledger follows last.
     pub authority: Option<AuthorityGathered>,
-    /// Who used its processors.
+    /// CPU usage of its processors.
     pub usage: Usage,
-    /// What its kernel reads the time from.
+    /// Clock source of its kernel.
     pub clock_source: Option<String>,
 }
 
 /// A shard that has run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ShardOrder {
-    /// Its number,
+    /// Index of the shard.
     pub shard: u64,
-    /// and how many there are in the whole trial.
+    /// Number of shards of the trial.
     pub shards: u64,
-    /// When it began, on the host's clock.
+    /// Start on the host's clock.
     pub start: Nanos,
     /// Queries that were handed to the link.
     pub offered: usize,
-    /// What arrived within this time has been taken in.
+    /// All datagrams that arrived before this time were processed.
     pub emptied_until_ns: Nanos,
-    /// What was counted beside its ledger.
+    /// Counters in addition to the ledger.
     pub tally: Tally,
-    /// What its link counted.
+    /// Counters of its link.
     pub counters: CountersOrder,
-    /// How far the real-time clock moved against the monotonic one.
+    /// Change of the real-time clock relative to the monotonic one.
     pub clock_step_ns: i64,
     /// Kind of link.
     pub backend: String,
-    /// Why the link failed.
+    /// Error of the link.
     pub error: Option<String>,
 }
 
@@ -82,21 +82,21 @@ impl From<CountersOrder> for Counters {
     }
 }
 
-/// What an authority did during a trial.
+/// Activity of an authority during a trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AuthorityGathered {
-    /// Queries and answers.
+    /// Queries and responses.
     pub counts: AuthorityCounts,
     /// Queries that its sockets lost.
     pub receive_drops: u64,
-    /// Replies that the network did not take.
+    /// Replies that the network did not accept.
     pub send_drops: u64,
     /// Why it stopped serving.
     pub error: Option<String>,
-    /// How long after a question its answers were asked to leave at the latest.
+    /// Maximum configured delay from a query to its response.
     pub allowed_ns: Nanos,
-    /// When its ledger begins, on the host's clock.
+    /// Start of its ledger, on the host's clock.
     pub ledger_start: Nanos,
-    /// Questions for AAAA and A of other names.
+    /// Number of AAAA and A queries for other names.
     pub other: (u64, u64),
 }
