@@ -1,4 +1,4 @@
-//! The bench of a campaign on real rigs, one after the other, as its points need them.
+//! The bench of a campaign on real rigs, one at a time, as its points need them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -45,10 +45,10 @@ pub struct RigBench<'a> {
     plan: &'a Plan,
     environment: &'a Environment,
     lab: LabKind,
-    /// The hosts of the plan, if it has any.
+    /// Hosts of the plan, if it has any.
     crew: Crew,
     names: NamesFrom,
-    /// Gets the queries of each trial with its number, after it.
+    /// Receives the queries and the number of each trial after its end.
     keep: &'a mut Keep,
     interrupted: Arc<AtomicBool>,
     open: Option<Open>,
@@ -57,25 +57,25 @@ pub struct RigBench<'a> {
 /// Where the names of rigs begin.
 #[derive(Clone, Debug)]
 pub struct NamesFrom {
-    /// Anywhere: a number drawn at random.
+    /// Random offset, for servers with empty caches.
     pub anywhere: u64,
-    /// What servers that run already were asked for.
+    /// Names that were queried at running servers.
     pub used: UsedNames,
 }
 
-/// What becomes of the queries of a trial, which has this number in its task.
+/// Stores the queries of a trial, given its number in its task.
 pub type Keep = dyn FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String>;
 
-/// What is up.
+/// The open rig.
 struct Open {
     job: Assignment,
     rig: Rig,
-    /// The self-test by which an authority is measured by itself, once it has begun.
+    /// Self-test that measures an authority by itself, once it has begun.
     looped: Option<Loopback<Instruments, AnyServer>>,
 }
 
 impl Open {
-    /// The program that is measured, where it is ours to look at.
+    /// The measured program, if the Tester started it.
     fn server(&self) -> Option<&AnyServer> {
         match &self.looped {
             Some(looped) => looped.authority(),
@@ -89,7 +89,8 @@ impl Open {
 }
 
 impl<'a> RigBench<'a> {
-    /// Rigs on labs of this kind, or on hosts that `crew` reaches. `keep` gets the queries of each trial when it is over.
+    /// Creates a bench for labs of this kind, or for hosts that `crew` reaches. `keep` receives the queries of each
+    /// trial after its end.
     pub fn new(
         plan: &'a Plan,
         environment: &'a Environment,
@@ -121,8 +122,8 @@ impl<'a> RigBench<'a> {
         })
     }
 
-    /// What came of work with the rig that is up; not if a host was lost meanwhile, which may look like a fault of the
-    /// server.
+    /// Returns the result of work with the open rig, or an error if a host was lost meanwhile: that can look like a
+    /// fault of the server.
     fn judged<T>(&mut self, done: Result<T, BenchError>) -> Result<T, BenchError> {
         match self.crew.lost() {
             Some(_) if matches!(done, Err(BenchError::Interrupted)) => done,
@@ -140,7 +141,7 @@ impl<'a> RigBench<'a> {
     }
 }
 
-/// The work, whatever becomes of the hosts meanwhile.
+/// The operations, without the check for lost hosts.
 impl RigBench<'_> {
     fn prepared(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
         let same = |open: &Open| {
@@ -151,7 +152,7 @@ impl RigBench<'_> {
                 && self.plan.search.restart != Restart::Search
         };
         if !self.open.as_ref().is_some_and(same) {
-            // The lab that is up goes first: there can be one only.
+            // Close the open lab first: only one can exist at a time.
             self.open = None;
             self.open = Some(self.open(job)?);
         }
@@ -172,7 +173,7 @@ impl RigBench<'_> {
             max_qps,
         };
         let open = self.up()?;
-        // The threads of a Tester that runs would share their cores with those of the self-test.
+        // The threads of a running Tester would share their cores with those of the self-test.
         if open.rig.server().is_some() {
             let job = open.job;
             self.open = None;
@@ -210,7 +211,7 @@ impl RigBench<'_> {
             (Some(server), None) => self.names.used.cut_off(server, queries),
             (None, _) => {}
         }
-        // Whatever is left of the servers is of no use to the next trial.
+        // After an error the servers are of no use to the next trial.
         let result = result.inspect_err(|_| self.open = None)?;
         let Some(open) = &self.open else {
             return Err(BenchError::Interrupted);
@@ -257,7 +258,7 @@ impl Bench for RigBench<'_> {
     }
 }
 
-/// What a certificate of the Tester is tied to on this rig.
+/// Conditions that a certificate of the Tester on this rig depends on.
 fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
     let described = open.rig.conditions(&[]);
     let tester = |(role, _): &(String, String)| role != "DUT";
@@ -303,7 +304,7 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
     }
 }
 
-/// The interfaces that the datagrams of a trial pass, each with its driver, MTU and offloads.
+/// Interfaces on the path of the datagrams, each with its driver, MTU and offloads.
 fn links(rig: &Rig) -> BTreeMap<String, String> {
     let told = |host: &Host, interface: &Interface| {
         let name = match host {
@@ -334,11 +335,11 @@ fn links(rig: &Rig) -> BTreeMap<String, String> {
     }
 }
 
-/// What can be told of the servers that run.
+/// Facts about the running servers.
 fn facts(open: &Open) -> VariantFacts {
     let described = open.rig.conditions(&[]);
     let mut started = open.server().map(program_facts).unwrap_or_default();
-    // Delays of the authority are configured by a file as well.
+    // A file configures delays of the authority as well.
     let delays = open.rig.delay_file().into_iter();
     let delays =
         delays.filter_map(|path| Some((path.display().to_string(), sha256_of(path).ok()?)));
@@ -389,8 +390,7 @@ fn program_facts(server: &AnyServer) -> ProgramFacts {
     }
 }
 
-/// A server that does not start, or does not answer, is its own fault; a lab that does not come up
-/// is everybody's.
+/// A server that does not start or respond is a fault of its variant; a lab that cannot be set up affects all variants.
 impl From<RigError> for BenchError {
     fn from(error: RigError) -> Self {
         match error {
@@ -404,7 +404,7 @@ impl From<RigError> for BenchError {
     }
 }
 
-/// The measurement of a point.
+/// Specification of the rig that measures a point.
 pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
     RigSpec {
         subject: plan.variants[point.variant].subject.clone().on(lab),
@@ -425,12 +425,12 @@ pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
 }
 
 impl NamesFrom {
-    /// Lets the names of a rig begin where those of its server are not used, in a range with room for
-    /// `needed` if that is known.
+    /// Places the names of a rig where its server has not been queried, in a range with room for `needed` names if that
+    /// number is known.
     fn place(&self, spec: &mut RigSpec, needed: Option<u64>) {
         let (server, load) = (spec.subject.server(), &mut spec.load);
         if let Some(names) = needed {
-            // Beside them, and for what a rig deals out that no trial counts.
+            // Additional room for names that a rig uses outside counted trials.
             let room = names.saturating_add(names / 8).saturating_add(1 << 10);
             load.cidr = self.used.room(server, load.cidr, room);
         }

@@ -1,5 +1,4 @@
-//! The machine that a campaign runs on: what a reader needs to repeat it, and what makes its
-//! numbers doubtful.
+//! Records the machine that a campaign runs on: what is needed to repeat it, and what makes its results doubtful.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -21,9 +20,8 @@ use crate::warning::{Severity, Warning};
 
 /// Reads the machine, with the interfaces of its own network and of the `hosts` of a lab.
 ///
-/// Files below `/proc`, `/sys` and `/etc`, and a few calls of `ip`, `ethtool` and `taskset`: some
-/// tens of milliseconds. Nothing is changed. What cannot be read is left out; a host that is not
-/// up has no interfaces.
+/// Reads files below `/proc`, `/sys` and `/etc` and calls `ip`, `ethtool` and `taskset` a few times, which takes some
+/// tens of milliseconds. Changes nothing. Unreadable items are omitted; a host that is not up has no interfaces.
 pub fn capture(hosts: &[Host]) -> Environment {
     let mut environment = machine(&Machine::here());
     environment.cpus = cpu::available().len();
@@ -62,7 +60,7 @@ pub fn capture(hosts: &[Host]) -> Environment {
     environment
 }
 
-/// The test links of the hosts of a plan, by what these say of themselves.
+/// The test links of the hosts of a plan, as reported by these hosts.
 pub fn of_hosts(hosts: &Hosts, told: &[(String, HostFacts)]) -> Vec<InterfaceFacts> {
     let of_host = |(name, facts): &(String, HostFacts)| {
         let ends = hosts.by_name(name).map(|host| host.links.values());
@@ -83,14 +81,14 @@ pub fn of_hosts(hosts: &Hosts, told: &[(String, HostFacts)]) -> Vec<InterfaceFac
     told.iter().flat_map(of_host).collect()
 }
 
-/// What makes a machine faster or slower, by its name: it changes what a Tester is good for.
+/// Settings that change the speed of a machine, by name: they change the capacity of a Tester.
 pub fn speed(machine: &Machine) -> BTreeMap<String, String> {
     let mut found = details(machine);
     found.retain(|name, _| SPEED.contains(&name.as_str()));
     found
 }
 
-/// What the files of a machine say.
+/// What the files of a machine contain.
 fn machine(machine: &Machine) -> Environment {
     let text = |path: &str| machine.read(path).unwrap_or_default();
     let release = text("/proc/sys/kernel/osrelease");
@@ -143,7 +141,7 @@ fn details(machine: &Machine) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// One value if it is that of all policies; else each value with its processors.
+/// The common value of all policies; if they differ, each value with its processors.
 fn by_policy(
     policies: &[FrequencyPolicy],
     value: impl Fn(&FrequencyPolicy) -> Option<String>,
@@ -183,7 +181,7 @@ fn mitigations(faults: &BTreeMap<String, String>) -> Option<String> {
     (!told.is_empty()).then(|| bounded(told.join(" | ")))
 }
 
-/// Cuts a text that others chose, between two characters.
+/// Truncates a text from outside, at a character boundary.
 fn bounded(mut text: String) -> String {
     if text.len() > TEXT_MAX {
         let end = (0..=TEXT_MAX).rev().find(|end| text.is_char_boundary(*end));
@@ -193,7 +191,7 @@ fn bounded(mut text: String) -> String {
     text
 }
 
-/// The first line of what a tool says of its version.
+/// First line of the version output of a tool.
 fn version(program: &str, argument: &str) -> Option<String> {
     let path = find_program(program)?;
     let end = run(Command::new(path).arg(argument), VERSION_LIMIT).ok()?;
@@ -201,8 +199,8 @@ fn version(program: &str, argument: &str) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// What may make the numbers of this machine wrong or hard to repeat, each with its remedy. Follows
-/// from the record alone.
+/// Conditions that may make the results of this machine wrong or hard to repeat, each with its remedy. They follow from
+/// the record alone.
 pub fn warnings(environment: &Environment) -> Vec<Warning> {
     let detail = |name: &str| environment.details.get(name).map(String::as_str);
     let mut warnings = Vec::new();
@@ -265,7 +263,7 @@ const TURBO: &str = "turbo";
 const HYPERVISOR: &str = "hypervisor";
 const CLOCK: &str = "clock source";
 const CPU_LIMIT: &str = "cgroup cpu.max";
-/// What [`speed`] tells.
+/// Details that [`speed`] returns.
 const SPEED: [&str; 6] = [SMT, GOVERNOR, RANGE, TURBO, CLOCK, CPU_LIMIT];
 
 /// Name of the detail that differs at each start.
@@ -275,14 +273,14 @@ pub const LOAD: &str = "load average at the start";
 const TURBO_REMEDY: &str = "`echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo` or `echo 0 > \
                             /sys/devices/system/cpu/cpufreq/boost`";
 
-/// A machine that idles is below 0.1; one task that never rests makes 1.
+/// An idle machine is below 0.1; one task that is always running gives 1.
 const LOAD_MAX: f64 = 0.5;
 
-/// Octets of a text of free form that are kept.
+/// Octets kept of a text of free form.
 const TEXT_MAX: usize = 1024;
 
-/// Settings that decide whether and where datagrams are lost or wait (Documentation/admin-guide/
-/// sysctl/net.rst, networking/ip-sysctl.rst).
+/// Settings that determine whether and where datagrams are lost or queued (Documentation/admin-guide/sysctl/net.rst,
+/// networking/ip-sysctl.rst).
 const SYSCTLS: [&str; 10] = [
     "net.core.rmem_default",
     "net.core.rmem_max",
@@ -296,14 +294,14 @@ const SYSCTLS: [&str; 10] = [
     "net.ipv4.udp_mem",
 ];
 
-/// What labs are made with, and how each tells its version.
+/// Tools that build labs, and the option that prints their version.
 const TOOLS: [(&str, &str); 3] = [
     ("ip", "-V"),
     ("ethtool", "--version"),
     ("taskset", "--version"),
 ];
 
-/// Tools answer at once; what takes longer hangs.
+/// Tools respond at once; one that takes longer hangs.
 const VERSION_LIMIT: Nanos = 2 * SECOND;
 
 #[cfg(test)]
@@ -315,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine of these files.
+    /// A machine with these files.
     fn of_files(files: &[(&str, &str)]) -> Environment {
         let root = tempfile::tempdir().unwrap();
         let here = Machine::at(root.path());
@@ -344,7 +342,7 @@ mod tests {
     const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
 
     #[test]
-    fn a_machine_of_two_kinds_of_cores_is_told_in_full_and_warned_of() {
+    fn machine_with_two_kinds_of_cores_is_recorded_in_full_with_warnings() {
         let policy = |n: u32, file: &str| format!("{CPUFREQ}/policy{n}/{file}");
         let mut files = vec![
             ("/proc/sys/kernel/hostname".to_owned(), "bench1\n"),
@@ -399,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_speed_of_a_machine_is_what_changes_what_a_tester_is_good_for() {
+    fn speed_has_the_settings_that_change_tester_capacity() {
         let root = tempfile::tempdir().unwrap();
         let here = Machine::at(root.path());
         for (path, text) in [
@@ -423,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_with_a_quota_is_warned_of() {
+    fn guest_with_cpu_quota_causes_warnings() {
         let environment = of_files(&[
             (
                 "/proc/cpuinfo",
@@ -444,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_machine_of_its_own_needs_no_warning() {
+    fn idle_physical_machine_causes_no_warning() {
         let environment = of_files(&[
             ("/sys/devices/system/cpu/smt/active", "0\n"),
             ("/sys/devices/system/cpu/intel_pstate/no_turbo", "1\n"),
@@ -459,14 +457,14 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_between_characters() {
+    fn long_text_is_truncated_at_character_boundary() {
         let text = bounded("\u{e4}".repeat(TEXT_MAX));
         assert_eq!(text, format!("{} [cut]", "\u{e4}".repeat(TEXT_MAX / 2)));
         assert_eq!(bounded("ro quiet".into()), "ro quiet");
     }
 
     #[test]
-    fn this_machine_has_what_every_linux_has() {
+    fn this_machine_has_basic_linux_facts() {
         let environment = capture(&[Host::Here, Host::Netns("no-such-lab".into())]);
         assert!(!environment.boot_id.is_empty());
         assert!(environment.cpus > 0);

@@ -1,6 +1,5 @@
-//! How long a plan takes: before it is begun, from what trials cost, and on the way, from what
-//! they did cost. How many trials a search takes is found by running it against DUTs with many
-//! limits.
+//! Estimates how long a plan takes: before it starts, from typical costs of trials, and later from the measured ones.
+//! Searches are simulated on DUTs with many limits to find their number of trials.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +16,7 @@ use crate::rig::certify::{self, COARSE, SEARCH_TRIAL_NS};
 use crate::rig::spec::Subject;
 use crate::trial::result::Outcome;
 
-/// Kinds of work, in the order in which they are done.
+/// Kinds of work, in the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Certificates of the Tester.
@@ -54,20 +53,20 @@ impl fmt::Display for Kind {
 /// Trials and time of one or more pieces of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// For the DUTs that take the fewest.
+    /// Fewest trials, over all simulated DUTs.
     pub least_trials: u64,
-    /// If the rate is within 16 times of the first one, and later runs find what the first found.
+    /// If the rate is within 16 times of the first one, and later runs find the same rate as the first.
     pub likely_trials: u64,
-    /// For the DUTs that take the most; invalid trials, which are repeated, not counted.
+    /// Most trials, over all simulated DUTs; repetitions of invalid trials not counted.
     pub most_trials: u64,
-    /// Time of the likely trials.
+    /// Duration of the likely trials.
     pub likely_ns: Nanos,
-    /// Time of the most trials, all to their end.
+    /// Duration of the most trials, all of full length.
     pub most_ns: Nanos,
 }
 
 impl Cost {
-    /// So many trials at least, likely and at most, and the starts of the servers before them.
+    /// Cost of this many trials at least, likely and at most, plus the starts of the servers before them.
     fn of(
         trials: [u64; 3],
         likely_trial_ns: Nanos,
@@ -98,21 +97,20 @@ impl Cost {
     }
 }
 
-/// What a plan takes.
+/// Estimated cost of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Kind, how many of them, and what they take together; only kinds that there are.
+    /// Kind, number of pieces of work, and their total cost; only kinds that occur.
     pub rows: Vec<(Kind, u64, Cost)>,
-    /// All together.
+    /// Total.
     pub total: Cost,
-    /// What the same searches take as the papers did them.
+    /// Cost of the same searches with the method of the papers.
     pub papers: Papers,
-    /// The likely trials of each server that runs already, which is asked for no name twice: how many,
-    /// and their length in all.
+    /// Likely trials of each running server, which is queried for no name twice: their number and total length.
     pub running: Vec<(SocketAddr, u64, Nanos)>,
 }
 
-/// The script of paper 002, figure 3: it bisects a fixed range to within 1 query per second, each
+/// The script of Lencse and Bakai 2017, figure 3: it bisects a fixed range to within 1 query per second, runs each
 /// trial to its end, and lets the server rest for 10 s after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Papers {
@@ -120,30 +118,30 @@ pub struct Papers {
     pub max_qps: u64,
     /// Trials of one search.
     pub trials_per_search: u64,
-    /// All trials.
+    /// Total number of trials.
     pub trials: u64,
-    /// All the time.
+    /// Total time.
     pub time_ns: Nanos,
 }
 
-/// What a plan takes, from its first trial to its last.
+/// Estimated cost of a plan, from its first trial to its last.
 pub fn estimate(plan: &Plan) -> Estimate {
     Estimator::new(plan).estimate()
 }
 
-/// Estimates for one plan. What searches take is found out once for all that are alike.
+/// Estimator for one plan. Equal searches are simulated only once.
 #[derive(Clone, Debug)]
 pub struct Estimator<'p> {
     plan: &'p Plan,
     points: Vec<Point>,
-    /// What it takes to start the servers, by variant.
+    /// Time to start the servers, by variant.
     starts_ns: Vec<Nanos>,
-    /// By the length of the trials, and whether the search begins at what earlier runs found.
+    /// Trials by their length and by whether the search begins at the result of earlier runs.
     searches: BTreeMap<(Nanos, bool), [u64; 3]>,
 }
 
 impl<'p> Estimator<'p> {
-    /// For this plan.
+    /// Creates the estimator of this plan.
     pub fn new(plan: &'p Plan) -> Self {
         Self {
             plan,
@@ -192,8 +190,8 @@ impl<'p> Estimator<'p> {
         }
     }
 
-    /// How long the rest of a campaign takes. `done` are the tasks that are over with the time that
-    /// each took: by as much as they differ from their estimate, the others of their kind will.
+    /// Estimates the time that remains. `done` has the finished tasks with the time that each took: their ratio to the
+    /// estimate scales the other tasks of their kind.
     pub fn left_ns(&mut self, done: &[(Task, Nanos)], remaining: &[Task]) -> Nanos {
         let mut measured: BTreeMap<Kind, (u128, u128)> = BTreeMap::new();
         let (mut certified, points) = (Vec::new(), self.points.len());
@@ -218,7 +216,7 @@ impl<'p> Estimator<'p> {
         Nanos::try_from(left).unwrap_or(Nanos::MAX)
     }
 
-    /// Whether a point needs another certificate than those there are, which it then joins.
+    /// Whether a point needs a certificate that is not in `certified`; if so, adds it.
     fn needs_certificate(&self, point: &Point, certified: &mut Vec<Conditions>) -> bool {
         let subject = &self.plan.variants[point.variant].subject;
         let authority = match subject {
@@ -237,9 +235,9 @@ impl<'p> Estimator<'p> {
         needed
     }
 
-    /// All self-tests of a certificate, as [`Rig::self_test`](crate::rig::Rig::self_test) does them:
-    /// short trials look for the highest rate, where a failure is tried once more; then a whole one of
-    /// each self-test confirms it.
+    /// Cost of all self-tests of a certificate, as [`Rig::self_test`](crate::rig::Rig::self_test) runs them: short
+    /// trials search the highest rate and repeat a failure once; a trial of full length then confirms the rate of each
+    /// self-test.
     fn self_test(&self, point: &Point) -> Cost {
         let timeout_ns = self_test_timeout(point.timeout_ns);
         let start_ns = self.starts_ns[point.variant];
@@ -260,7 +258,7 @@ impl<'p> Estimator<'p> {
         short.and(Cost::of(confirmed, whole_ns, whole_ns, starts_ns))
     }
 
-    /// `moved` says that the servers of another point ran before. The point must be one of the plan.
+    /// `moved` says that the servers of another point ran before. The point must belong to the plan.
     fn task(&mut self, task: Task, moved: bool) -> Cost {
         let plan = self.plan;
         let point = self.points[task.point()];
@@ -287,8 +285,8 @@ impl<'p> Estimator<'p> {
         Cost::of([trials; 3], whole_ns, whole_ns, start_ns)
     }
 
-    /// Trials of one search. Later runs that begin at what earlier ones found take the fewest and
-    /// the most if those agreed, which makes the first step the smallest.
+    /// Trials of one search. Later runs that begin at earlier results take the fewest and the most trials if those
+    /// results agree, because the first step is then the smallest.
     fn search(&mut self, point: &Point, run: u32) -> [u64; 3] {
         let spec = |before: &[u64]| search_spec(self.plan, point, None, before);
         let first = spec(&[]);
@@ -310,7 +308,7 @@ impl<'p> Estimator<'p> {
         })
     }
 
-    /// One trial with what is before and after it.
+    /// Time of one trial, including what precedes and follows it.
     fn trial_ns(&self, sending_ns: Nanos, timeout_ns: Nanos) -> Nanos {
         let start_ns = match self.plan.search.restart {
             Restart::Trial => START_NS,
@@ -341,11 +339,11 @@ impl<'p> Estimator<'p> {
     }
 }
 
-/// What sets one certificate apart from another within a plan.
+/// Conditions that distinguish the certificates of a plan.
 type Conditions = (Option<SocketAddr>, Cell, Nanos, Nanos);
 
-/// The fewest, the likely and the most trials of searches by these specifications, of DUTs with all
-/// limits up to `highest_qps`, a failure being tried so many times.
+/// Fewest, likely and most trials of searches with these specifications, on DUTs with all limits up to `highest_qps`. A
+/// failure is tried `tries` times.
 fn simulated<'s>(
     specs: impl IntoIterator<Item = &'s SearchSpec>,
     highest_qps: u64,
@@ -372,7 +370,7 @@ fn simulated<'s>(
     ]
 }
 
-/// Trials of a search of a DUT that passes up to `limit_qps`, a failure being tried so many times.
+/// Trials of a search on a DUT that passes up to `limit_qps`. A failure is tried `tries` times.
 fn trials(spec: &SearchSpec, limit_qps: u64, tries: u64) -> u64 {
     let mut search = Search::new(spec.clone());
     let mut trials = 0;
@@ -395,40 +393,40 @@ fn limits(highest_qps: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The highest rate that the names of the plan are enough for.
+/// Highest rate for which the plan has enough names.
 fn names_qps(plan: &Plan, point: &Point) -> u64 {
     names_last(plan.cidr(point.variant), point.duration_ns).max(1)
 }
 
-/// The rate for which the names of a range last for so long, those reserved for probes left aside.
+/// The rate at which the names of a range last for `length_ns`, without those reserved for probes.
 pub fn names_last(range: Cidr, length_ns: Nanos) -> u64 {
     let rate = u128::from(range.names()) * u128::from(SECOND) / u128::from(length_ns.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// How long a trial sends on average if half of the trials fail and end early.
+/// Average sending time of a trial if half of the trials fail and end early.
 fn likely_ns(duration_ns: Nanos) -> Nanos {
     duration_ns / 2 + duration_ns / 2 / FAILED_PART
 }
 
-/// To build a lab of namespaces, start authority and DUT in it and probe them: what it takes with
-/// Unbound and dns64d on two cores of a virtual machine, rounded. An authority loads its zone besides.
+/// Time to build a lab of namespaces and to start and probe authority and DUT in it: measured with Unbound and dns64d
+/// on two cores of a virtual machine, rounded. The zone load of an authority is added.
 const START_NS: Nanos = SECOND / 2 * 3;
 
-/// Between two trials, for ledgers, probes and the DUT's queues, on the same machine.
+/// Time between two trials, for ledgers, probes and the DUT's queues, on the same machine.
 const GAP_NS: Nanos = SECOND / 2;
 
-/// A failing trial sends this part of its duration until its first loss is certain. It is less far
-/// beyond the rate, and more just above it.
+/// A failing trial sends for one part in this number of its duration until its first loss is certain: less far above
+/// the limit, more just above it.
 const FAILED_PART: u64 = 4;
 
-/// A rate is likely to be found within so many times of the first.
+/// The rate is likely within this factor of the first one.
 const LIKELY_WITHIN: u64 = 16;
 
-/// Paper 000, section 6.9.2: 16 steps of a binary search.
+/// Lencse et al. 2017, section 6.9.2: 16 steps of a binary search.
 const PAPERS_MAX_QPS: u64 = 65_536;
 
-/// Paper 002, figure 3: `sleept`.
+/// Lencse and Bakai 2017, figure 3: `sleept`.
 const PAPERS_REST_NS: Nanos = 10 * SECOND;
 
 #[cfg(test)]
@@ -455,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_search_takes_fourteen_trials_of_its_range() {
+    fn search_of_the_papers_takes_fourteen_trials() {
         let plan = plan(
             "[search]\nmethod = \"fixed-range\"\nmax-rate = 16384\nresolution = 1\nruns = 20\n",
         );
@@ -469,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_takes_as_long_as_the_authority_loads_its_zone() {
+    fn start_includes_zone_load_of_the_authority() {
         let likely_ns = |authority: &str| {
             let plan = Plan::parse(
                 "x.toml",
@@ -487,15 +485,15 @@ mod tests {
     }
 
     #[test]
-    fn galloping_is_told_as_a_range() {
+    fn galloping_is_estimated_as_a_range() {
         let plan = plan("[search]\nruns = 2\nmax-rate = \"80k\"\n");
         let (searches, cost) = row(&plan, Kind::Search);
-        // First run: 10k to 80k all pass; 5 of galloping and 10 of bisection, and never more, since
-        // a bracket of few queries takes few bisections.
-        // Second run: the earlier ones found 1 and it fails; 2 + 8; the limit is far above theirs.
+        // First run: 10k to 80k all pass; 5 of galloping and 10 of bisection, and never more, since a bracket of few
+        // queries takes few bisections. Second run: at least 2 + 8 if the earlier ones found 1 and it fails; the most
+        // if the limit is far above their result.
         assert_eq!(searches, 2);
         assert_eq!(trials(cost), [4 + 1, 15 + 10, 15 + 26]);
-        // Of 60 s, 37.5 s are sent on average.
+        // Of 60 s, a trial sends for 37.5 s on average.
         assert_eq!(cost.likely_ns, 25 * 39_000_000_000 + 1_500_000_000);
     }
 
@@ -540,18 +538,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_follows_from_what_was_measured() {
+    fn remaining_time_follows_from_measured_times() {
         let plan = plan(
             "[tester]\nuncertified = true\n[search]\nruns = 4\nmethod = \"fixed-range\"\n\
              max-rate = 1024\nresolution = 1\n[overload]\nfactors = [1, 2]\n",
         );
         let all = tasks(&plan);
-        // Nothing is known: 10 trials of 61.5 s and a start, four times; two trials and a start.
+        // No task is finished: 10 trials of 61.5 s and a start, four times; two trials and a start.
         assert_eq!(
             Estimator::new(&plan).left_ns(&[], &all),
             4 * 616_500_000_000 + 124_500_000_000
         );
-        // The first search took twice its estimate; of the overload curve nothing is known yet.
+        // The first search took twice its estimate; no overload curve is finished.
         let done = [(all[0], 2 * 616_500_000_000)];
         assert_eq!(
             Estimator::new(&plan).left_ns(&done, &all[1..]),
@@ -561,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_are_there_are_not_waited_for() {
+    fn existing_certificates_cost_no_time() {
         let plan = plan("[search]\nruns = 2\n");
         let all = tasks(&plan);
         let first = Estimator::new(&plan).left_ns(&[], &all[..1]);
@@ -571,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn no_plan_is_too_long_to_count() {
+    fn longest_plan_does_not_overflow() {
         let plan = plan(
             "[trial]\nduration = \"24h\"\n[search]\nruns = 1000\nstart-rate = 1\n[cells]\n\
              grid = \"rfc8219\"\n",

@@ -1,26 +1,25 @@
-//! Whether a variant is still what it was.
+//! Checks whether a variant is unchanged after a restart.
 //!
-//! Runs of a campaign that is resumed go into one median with those before. So what makes the numbers
-//! of a variant has to be the same at each start: program, command line, environment, configuration,
-//! cores, prefix and address, those of an authority of its own included. A campaign stops where
-//! one of them is another. A profile whose text alone was changed, so that it still renders the same,
-//! is let pass, and reports tell it.
+//! The runs of a resumed campaign share a median with the earlier ones. So everything that influences the results of a
+//! variant must be the same at each start: program, command line, environment, configuration, cores, prefix and
+//! address, including those of a separate authority. A campaign stops if one of them differs. A profile with a changed
+//! text that still renders the same files is accepted and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::record::{ProgramFacts, VariantFacts};
 
-/// One thing about a variant that is not what it was.
+/// One difference of a variant between two starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What: "command", "environment variable THREADS", "authority's program (SHA-256)".
+    /// Name: "command", "environment variable THREADS", "authority's program (SHA-256)".
     pub what: String,
-    /// As it was; "nothing" where it was not there.
+    /// Earlier value; "nothing" if it was absent.
     pub before: String,
-    /// As it is.
+    /// Current value.
     pub after: String,
-    /// What is measured is the same all the same.
+    /// Whether the measured system is the same nevertheless.
     pub harmless: bool,
 }
 
@@ -36,8 +35,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// What is different after another start of the same variant, the gravest first. What one of the two
-/// does not know, as journals from before a key do not, is no difference.
+/// Differences between two starts of the same variant, harmless ones last. A value that one of the two does not have,
+/// for example in an older journal, is no difference.
 pub fn changes(before: &VariantFacts, after: &VariantFacts) -> Vec<Change> {
     let mut changes = Changes::default();
     changes.program("", &of_variant(before), &of_variant(after));
@@ -74,7 +73,7 @@ impl Changes {
         let known = |facts: &ProgramFacts| !facts.command.is_empty();
         let same_program =
             before.program_sha256.is_some() && before.program_sha256 == after.program_sha256;
-        // A program whose octets are the same may fail to tell its version on a busy machine.
+        // An unchanged program may fail to report its version on a busy machine.
         if !same_program {
             let version = format!("{whose}version");
             self.both(&version, &before.version, &after.version);
@@ -97,14 +96,14 @@ impl Changes {
         }
     }
 
-    /// Of two values that are known.
+    /// Compares two values if both are known.
     fn both(&mut self, what: &str, before: &Option<String>, after: &Option<String>) {
         if before.is_some() && after.is_some() {
             self.note(what, before.clone(), after.clone());
         }
     }
 
-    /// Of values by name, those that are there once only too.
+    /// Compares values by name, including those that only one side has.
     fn each(
         &mut self,
         what: &str,
@@ -162,7 +161,7 @@ mod tests {
         }
     }
 
-    /// What is said of a start at which this is different.
+    /// The reported changes after a change of the facts.
     fn said(change: impl FnOnce(&mut VariantFacts)) -> Vec<(String, bool)> {
         let mut after = facts();
         change(&mut after);
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_moves_numbers_is_named_with_both_values() {
+    fn every_relevant_change_is_named_with_both_values() {
         let grave = |text: &str| vec![(text.to_owned(), false)];
         assert_eq!(said(|_| {}), []);
         assert_eq!(
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_renders_the_same_is_harmless_and_comes_last() {
+    fn profile_with_equal_output_is_harmless_and_last() {
         let changes = said(|f| {
             f.profile_sha256 = Some("c0".to_owned());
             f.pref64 = "2001:db8::/96".to_owned();
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_no_difference() {
+    fn unknown_value_is_no_difference() {
         assert_eq!(said(|f| f.version = None), []);
         assert_eq!(said(|f| f.version = Some("version unknown".to_owned())), []);
         let before = VariantFacts {

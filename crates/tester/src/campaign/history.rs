@@ -1,9 +1,9 @@
-//! What a journal says, sorted by subject.
+//! The contents of a journal, sorted by subject.
 //!
-//! Records are interpreted here and nowhere else. The driver asks the history what to do next
-//! ([`State`](super::state::State)), the status follows the [`News`] of each line, and the analysis
-//! of a report reads the whole. A process that resumes takes in the lines of the earlier ones and
-//! then its own by the same function, so it continues as the first would have.
+//! This is the only module that interprets records. The driver gets its next task from the history
+//! ([`State`](super::state::State)), the status follows the [`News`] of each line, and the analysis of a report reads
+//! the whole. A resumed process applies the earlier lines and then its own with the same function, so it continues
+//! exactly as the first would have.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,37 +19,37 @@ use crate::load::pace::Schedule;
 use crate::procedure::search::{INVALID_REPEATS, Search, SearchSpec};
 use crate::trial::result::{Outcome, TrialResult};
 
-/// What the lines so far say. `R` is what is kept of the result of a trial: a report reads all of
-/// them where they are, a driver needs none that its search has learnt from ([`Forgotten`]).
+/// The contents of the lines so far. `R` is the part of each trial's result that is kept: a report reads all results in
+/// place, a driver needs none after its search has observed them ([`Forgotten`]).
 #[derive(Clone, Debug)]
 pub struct History<R> {
     /// Program and version that began the campaign.
     pub tester: String,
     /// SHA-256 of the text of the plan, in hexadecimal.
     pub plan_sha256: String,
-    /// What was typed.
+    /// Command line.
     pub command: Vec<String>,
-    /// Where the roles run, if a server is started and the journal says it.
+    /// Kind of lab, if a server is started and the journal records it.
     pub lab: Option<LabKind>,
-    /// What each variant turned out to be, at each start that was recorded.
+    /// Facts of each variant, at each recorded start.
     pub variants: Vec<Vec<VariantFacts>>,
-    /// The starts of each variant that is an authority, in their order.
+    /// Starts of each variant that is an authority, in order.
     pub starts: Vec<Vec<Start>>,
-    /// Tasks that were begun or given up.
+    /// Tasks that were begun or abandoned.
     pub tasks: BTreeMap<Task, TaskHistory<R>>,
-    /// Processes in their order.
+    /// Processes in order.
     pub sessions: Vec<SessionHistory>,
-    /// Self-tests in their order.
+    /// Self-tests in order.
     pub self_tests: Vec<SelfTestHistory>,
     /// Whether all tasks of the plan are done.
     pub complete: bool,
-    /// Trials of tasks, invalid ones and those of earlier attempts too; not those of self-tests.
+    /// Trials of tasks, including invalid ones and those of earlier attempts; without those of self-tests.
     pub trials: u64,
-    /// Those of them that were disturbed.
+    /// Invalid ones among them.
     pub invalid_trials: u64,
-    /// The task that has begun and is not over.
+    /// The task in progress.
     pub under_way: Option<UnderWay>,
-    /// What servers that run already were asked for.
+    /// Names that were queried at running servers.
     pub names: UsedNames,
     plan: Plan,
     points: Vec<Point>,
@@ -57,7 +57,7 @@ pub struct History<R> {
     abandoned_in_row: BTreeMap<usize, u32>,
 }
 
-/// Nothing is kept of a result.
+/// Keeps nothing of a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Forgotten;
 
@@ -70,19 +70,19 @@ impl From<&TrialResult> for Forgotten {
 /// All records of a task.
 #[derive(Clone, Debug)]
 pub struct TaskHistory<R> {
-    /// How the last attempt chose its rates, if it is a search.
+    /// How the last attempt selected its rates, if it is a search.
     pub search: Option<SearchSpec>,
     /// The rate that overload and soak are relative to.
     pub base_rate_qps: Option<u64>,
     /// Trials of the last attempt.
     pub trials: Vec<TrialHistory<R>>,
-    /// Trials of attempts before the last one, which count for nothing.
+    /// Trials of earlier attempts, which are ignored.
     pub earlier: Vec<TrialHistory<R>>,
     /// How the last attempt ended.
     pub finished: Option<TaskEnd>,
-    /// Why it was given up, if it was.
+    /// Reason if it was abandoned.
     pub abandoned: Option<String>,
-    /// Attempts in which the Tester was disturbed until the search gave up.
+    /// Attempts that ended because the Tester was disturbed.
     pub disturbed: u32,
 }
 
@@ -107,7 +107,7 @@ impl<R> TaskHistory<R> {
         all.fold(0, |sum, t| sum.saturating_add(t.took_ns))
     }
 
-    /// Another attempt begins.
+    /// Begins another attempt.
     fn begin(&mut self, search: Option<&SearchSpec>, base_rate_qps: Option<u64>) {
         self.earlier.append(&mut self.trials);
         self.search = search.cloned();
@@ -120,9 +120,9 @@ impl<R> TaskHistory<R> {
 /// A trial of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialHistory<R> {
-    /// From when it was called for until it was over.
+    /// Time from its request to its end.
     pub took_ns: Nanos,
-    /// What is kept of its result.
+    /// Kept part of its result.
     pub result: R,
 }
 
@@ -136,51 +136,49 @@ impl TrialHistory<&TrialResult> {
 /// A process that worked on the campaign.
 #[derive(Clone, Debug)]
 pub struct SessionHistory {
-    /// When it began, by the real-time clock.
+    /// Start time, by the real-time clock.
     pub began_unix_ms: u64,
-    /// Octets of half a line that it found at the end of the journal and cut off.
+    /// Octets of an incomplete line that it found at the end of the journal and cut off.
     pub torn_bytes: u64,
-    /// The machine that it ran on.
+    /// Its machine.
     pub environment: Environment,
-    /// Program and version; empty if the program did not record itself. One that does records all figures
+    /// Program and version; empty if the program did not record its identity. A program that does records all figures
     /// of a trial that this version knows.
     pub tester: String,
-    /// Why it stopped, if it says so.
+    /// Why it stopped, if recorded.
     pub ended: Option<String>,
 }
 
 /// A self-test that was recorded.
 #[derive(Clone, Debug)]
 pub struct SelfTestHistory {
-    /// When it was over, by the real-time clock.
+    /// End time, by the real-time clock.
     pub at_unix_ms: u64,
-    /// What it found.
+    /// Its result.
     pub test: SelfTest,
 }
 
-/// A task between its beginning and its end.
+/// A task in progress.
 #[derive(Clone, Debug)]
 pub struct UnderWay {
-    /// Which.
+    /// The task.
     pub task: Task,
-    /// The search, which has learnt from the trials so far; `None` for other tasks. It may be at its
-    /// end.
+    /// The search with the outcomes of the trials so far; `None` for other tasks. It may be finished.
     pub search: Option<Search>,
     /// The rate that overload and soak are relative to.
     pub base_rate_qps: Option<u64>,
-    /// Trials so far, invalid ones too: the next has this number and one.
+    /// Trials so far, including invalid ones: the number of the next trial is one more.
     pub trials: u64,
-    /// Factors of the overload curve or segments of the soak that need no trial any more. An invalid
-    /// trial of a factor is repeated up to [`INVALID_REPEATS`] times; a segment is not, since its
-    /// load has been on the DUT.
+    /// Finished factors of the overload curve or segments of the soak. An invalid trial of a factor is repeated up to
+    /// [`INVALID_REPEATS`] times; a segment is not repeated, since its load has already reached the DUT.
     pub steps: usize,
     /// Invalid trials since the last valid one or the last step.
     pub invalid_in_row: u32,
-    /// What its trials took, rests and starts included, interruptions not.
+    /// Time of its trials, including rests and starts, without interruptions.
     pub took_ns: Nanos,
 }
 
-/// What a line means to whoever watches.
+/// The meaning of a line for observers.
 #[derive(Clone, Copy, Debug)]
 pub enum News<'l> {
     /// The campaign was begun.
@@ -197,7 +195,7 @@ pub enum News<'l> {
     Trial(Task, &'l TrialResult),
     /// A task is over.
     Finished(&'l TaskEnd),
-    /// A task was given up, for this reason.
+    /// A task was abandoned, for this reason.
     Abandoned(Task, &'l str),
     /// The process stopped, for this reason.
     Stopped(&'l str),
@@ -206,7 +204,7 @@ pub enum News<'l> {
 }
 
 impl<R> History<R> {
-    /// A campaign by this plan of which nothing has been done.
+    /// Creates the history of a campaign that has not begun.
     pub fn new(plan: &Plan) -> Self {
         Self {
             tester: String::new(),
@@ -229,12 +227,12 @@ impl<R> History<R> {
         }
     }
 
-    /// How many tasks of a variant were given up since one of it was finished.
+    /// Tasks of a variant that were abandoned since the last finished one.
     pub fn abandoned_in_row(&self, variant: usize) -> u32 {
         self.abandoned_in_row.get(&variant).copied().unwrap_or(0)
     }
 
-    /// The tasks of the points that are wanted.
+    /// Tasks of the selected points.
     pub fn tasks_of<'s>(
         &'s self,
         wanted: impl Fn(usize) -> bool + 's,
@@ -243,19 +241,19 @@ impl<R> History<R> {
         tasks.filter(move |(task, _)| wanted(task.point()))
     }
 
-    /// A point that the plan does not have is of a variant that it does not have.
+    /// Variant of a task; an index outside the plan if the point is unknown.
     fn variant(&self, task: Task) -> usize {
         let point = self.points.get(task.point());
         point.map_or(usize::MAX, |point| point.variant)
     }
 
-    /// The server that a task asks, if it runs already.
+    /// The running server that a task queries, if any.
     fn server(&self, task: Task) -> Option<SocketAddr> {
         let variant = self.plan.variants.get(self.variant(task))?;
         variant.subject.server()
     }
 
-    /// A process or a task ended, perhaps in the midst of a trial, of which nothing was written down.
+    /// Accounts for the names of a trial that may have been cut off when a process or a task ended: no record has them.
     fn trial_was_cut_off(&mut self) {
         let Some(under_way) = &self.under_way else {
             return;
@@ -293,8 +291,7 @@ impl<R> History<R> {
         }
     }
 
-    /// What a variant is, and how it came up if that is told. An authority that is started often is the same
-    /// each time.
+    /// Records the facts of a variant, and its start if known. The facts are kept once for equal starts in a row.
     fn variant_started(&mut self, variant: usize, start: Option<Start>, facts: &VariantFacts) {
         let seen = self.variants.get_mut(variant);
         if let Some(seen) = seen.filter(|seen| seen.last() != Some(facts)) {
@@ -340,7 +337,7 @@ impl<R> History<R> {
         News::Abandoned(task, reason)
     }
 
-    /// The history of a task that is under way no longer.
+    /// Ends the task in progress if it is this one, and returns its history.
     fn closed(&mut self, task: Task) -> &mut TaskHistory<R> {
         self.under_way.take_if(|under_way| under_way.task == task);
         self.tasks.entry(task).or_default()
@@ -348,7 +345,7 @@ impl<R> History<R> {
 }
 
 impl<'l, R: From<&'l TrialResult>> History<R> {
-    /// What all these lines say.
+    /// Creates the history of all these lines.
     pub fn of(plan: &Plan, lines: &'l [Line]) -> Self {
         let mut history = Self::new(plan);
         for line in lines {
@@ -357,10 +354,10 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
         history
     }
 
-    /// Takes in the next line and tells what it means.
+    /// Applies the next line and returns its meaning.
     ///
-    /// A trial that is not the one which its search asks for, as one of another version of the
-    /// program may be, teaches the search nothing: the task has to restart.
+    /// A trial that the search did not request, for example from another version of the program, is not applied to the
+    /// search: the task must restart.
     pub fn apply(&mut self, line: &'l Line) -> News<'l> {
         match &line.record {
             Record::Campaign {
@@ -440,7 +437,7 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
 }
 
 impl UnderWay {
-    /// The rate of its next trial, if there is one more.
+    /// Rate of its next trial, if there is one.
     pub fn next_rate(&self, plan: &Plan) -> Option<u64> {
         match &self.search {
             Some(search) => search.next_rate(),
@@ -451,8 +448,8 @@ impl UnderWay {
         }
     }
 
-    /// Whether it goes on by a Tester that is certified up to this rate. A search whose ceiling is above
-    /// that restarts, unless it needs no further trial: an answer between the two is no measurement.
+    /// Whether the task continues with a Tester that is certified up to this rate. A search with a higher ceiling
+    /// restarts, unless it needs no further trial: a result between the two rates is not a measurement.
     pub fn goes_on(&self, certified_qps: Option<u64>) -> bool {
         let Some(search) = &self.search else {
             return true;
@@ -464,7 +461,7 @@ impl UnderWay {
         is_within || search.finished().is_some()
     }
 
-    /// Takes in a trial, or says that it is none of this search.
+    /// Applies a trial; returns `false` if the search did not request it.
     fn learn(&mut self, took_ns: Nanos, result: &TrialResult) -> bool {
         if let Some(search) = &mut self.search {
             if search.next_rate() != Some(result.rate_qps) {

@@ -1,9 +1,9 @@
-//! The journal of a campaign: a file to which sealed lines are appended.
+//! The journal of a campaign: a file of sealed lines that are only appended.
 //!
 //! ```text
-//! DIR/journal.jsonl   one record a line, each on the disk before the campaign goes on
+//! DIR/journal.jsonl   one record a line, each on the disk before the campaign continues
 //! DIR/plan.toml       a copy of the plan, for people
-//! DIR/pid             the process at work, while there is one
+//! DIR/pid             the process ID of the active process
 //! ```
 //!
 //! `docs/journal.md` describes the format.
@@ -28,11 +28,11 @@ pub use reading::{Reading, Torn};
 
 /// Name of the journal in the directory of a campaign.
 pub const JOURNAL_FILE: &str = "journal.jsonl";
-/// Name of the plan's copy beside it.
+/// Name of the copy of the plan beside it.
 pub const PLAN_FILE: &str = "plan.toml";
 const PID_FILE: &str = "pid";
 
-/// What a campaign begins with.
+/// Contents of the first record of a campaign.
 #[derive(Clone, Debug)]
 pub struct Beginning {
     /// Program and version.
@@ -41,13 +41,13 @@ pub struct Beginning {
     pub plan: String,
     /// Name of the plan's file, for messages.
     pub plan_origin: String,
-    /// What was typed.
+    /// Command line.
     pub command: Vec<String>,
-    /// The kind of lab that was chosen, if one is needed.
+    /// Selected kind of lab, if one is needed.
     pub lab: Option<LabKind>,
 }
 
-/// A journal that is being written. While it lives no other process can write it.
+/// A journal open for writing. It is locked against other processes.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -55,19 +55,19 @@ pub struct Journal {
     octets: u64,
     next: u64,
     seal: String,
-    /// A failed write could not be taken back: the file is longer than `octets`.
+    /// Whether a failed write could not be removed: the file is longer than `octets`.
     overhangs: bool,
-    /// The file with the number of this process, once it is there.
+    /// File with the number of this process, once it exists.
     pid_path: Option<PathBuf>,
 }
 
 impl Journal {
-    /// Begins a campaign in `dir`, which is made if it is not there. The journal appears with its
-    /// first line, or not at all.
+    /// Begins a campaign in `dir`, which is created if necessary. The journal appears together with its first line, or
+    /// not at all.
     ///
     /// # Errors
     ///
-    /// There is a campaign or another plan already, or the files cannot be written.
+    /// The directory has a campaign or another plan already, or the files cannot be written.
     pub fn create(dir: &Path, beginning: Beginning) -> Result<(Self, Line), JournalError> {
         fs::create_dir_all(dir).map_err(failed("make directory", dir))?;
         let path = dir.join(JOURNAL_FILE);
@@ -107,11 +107,11 @@ impl Journal {
             lab: beginning.lab,
         });
         let begun = begun.map_err(|error| match error {
-            // There is nothing to go on with yet.
+            // There is no campaign to continue yet.
             JournalError::NotWritten { reason, .. } => failed("write", &path)(reason),
             other => other,
         });
-        // Unlike a renaming, a link fails where another process was faster.
+        // Unlike a rename, a link fails if another process was faster.
         let linked = begun.and_then(|line| match fs::hard_link(&draft, &path) {
             Err(reason) if reason.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
             linked => linked.map(|()| line).map_err(failed("write", &path)),
@@ -125,13 +125,13 @@ impl Journal {
         Ok((journal, line))
     }
 
-    /// Goes on with the campaign in `dir`: the journal, all its lines, and how many octets of half
-    /// a line were cut off its end.
+    /// Opens the campaign in `dir` to continue it. Returns the journal, all its lines, and the number of octets of an
+    /// incomplete last line that were cut off.
     ///
     /// # Errors
     ///
-    /// There is no campaign, another process works on it, its plan was changed, or its journal is
-    /// of an earlier format or damaged beyond the last line.
+    /// There is no campaign, another process uses it, its plan was changed, or its journal has an earlier format or is
+    /// damaged before the last line.
     pub fn resume(dir: &Path) -> Result<(Self, Vec<Line>, u64), JournalError> {
         let path = dir.join(JOURNAL_FILE);
         let mut file = opened(dir, &path, OpenOptions::new().read(true).append(true))?;
@@ -173,8 +173,8 @@ impl Journal {
         Ok((journal, reading.lines, torn_octets))
     }
 
-    /// Appends a record and gives its line as a reader will find it. It is on the disk when this
-    /// returns; after an error the journal is as before.
+    /// Appends a record and returns its line as a reader will see it. The line is on the disk when this returns; after
+    /// an error the journal is unchanged.
     ///
     /// # Errors
     ///
@@ -198,8 +198,8 @@ impl Journal {
 
     fn write(&mut self, line: &Line) -> io::Result<Line> {
         let (octets, seal) = lines::sealed(&self.seal, line)?;
-        // What cannot be read must not get into the file: a number that JSON has no form for would
-        // end the campaign at the next start.
+        // An unreadable line must not be written: a number without a JSON form would make the campaign unusable at the
+        // next start.
         let read_back = serde_json::from_slice(&octets)?;
         if self.overhangs {
             self.take_back()?;
@@ -210,7 +210,7 @@ impl Journal {
             .and_then(|()| self.file.sync_data());
         if let Err(reason) = written {
             self.overhangs = true;
-            // The next append tries again, and so does a resume: the half line has no line feed.
+            // The next append or a resume tries again: the partial line has no line feed.
             let _ = self.take_back();
             return Err(reason);
         }
@@ -225,7 +225,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Only for the message that a second process gets: without it that one is refused all the same.
+    /// Writes the pid file, which only serves the error message of a second process: the lock refuses it in any case.
     fn leave_pid(&mut self, dir: &Path) {
         let path = dir.join(PID_FILE);
         let written = fs::write(&path, format!("{}\n", std::process::id()));
@@ -241,20 +241,19 @@ impl Drop for Journal {
     }
 }
 
-/// Reads the journal of the campaign in `dir`, without a lock: for reports, also while it is being
-/// written.
+/// Reads the journal of the campaign in `dir` without a lock: for reports, even while it is being written.
 ///
 /// # Errors
 ///
-/// There is no campaign, a line is not what was written ([`JournalError::BadLine`]), the format is
-/// a later one, or the last line is not whole ([`JournalError::Torn`], which holds the rest).
+/// There is no campaign, a line was changed ([`JournalError::BadLine`]), the format is a later one, or the last line is
+/// incomplete ([`JournalError::Torn`], which contains the rest).
 pub fn read(dir: &Path) -> Result<Reading, JournalError> {
     let path = dir.join(JOURNAL_FILE);
     let mut file = opened(dir, &path, OpenOptions::new().read(true))?;
     parse_file(&mut file, &path)
 }
 
-/// Now, in milliseconds since 1970 by the real-time clock.
+/// Current time of the real-time clock, in milliseconds since 1970.
 pub fn unix_ms() -> u64 {
     let now = MonotonicClock.now().cast_signed() + MonotonicClock.realtime_offset();
     u64::try_from(now / 1_000_000).unwrap_or(0)
@@ -294,12 +293,11 @@ fn lock(file: &File, dir: &Path, path: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// A lock that its process has given up lives on in the programs that it is just starting, from
-/// fork to exec.
+/// How long to wait for a lock: programs that are being started hold an inherited lock from fork to exec, even if their
+/// parent has released it.
 const LOCK_PATIENCE: Nanos = SECOND;
 
-/// Writes the copy of the plan, unless it is there. Of `another` text that is there this makes the
-/// error.
+/// Writes the copy of the plan, unless it exists. `another` makes the error if the file has a different text.
 fn keep_plan(
     dir: &Path,
     plan: &str,
@@ -322,14 +320,14 @@ fn keep_plan(
     write().map_err(failed("write", &path))
 }
 
-/// A name beside `path` for a file that is not whole yet; no two processes have the same.
+/// Name beside `path` for an incomplete file, unique for each process.
 fn draft_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     name.into()
 }
 
-/// A file is safe only once its name is.
+/// Syncs a directory: a file is durable only after its name is.
 fn sync_directory(dir: &Path) -> Result<(), JournalError> {
     File::open(dir)
         .and_then(|file| file.sync_all())

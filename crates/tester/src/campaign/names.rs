@@ -1,8 +1,7 @@
-//! What servers that run already were asked for, so that a campaign asks for no name twice.
+//! Tracks the names that running servers were queried for, so that a campaign queries no name twice.
 //!
-//! A DUT that is started begins with empty caches, and its names anywhere. A server that was there before
-//! keeps what it has learnt, whatever happens to rigs and processes: its names go on where the
-//! journal's last trial ended.
+//! A DUT that the Tester starts has empty caches, so its names may begin anywhere. A server that ran before keeps its
+//! cache, whatever happens to rigs and processes: its names continue after the journal's last trial.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,23 +9,23 @@ use std::net::SocketAddr;
 use crate::load::names::{Begin, Dealt, RESERVED};
 use crate::namespace::Cidr;
 
-/// The names that the trials of a campaign have used, by server.
+/// Names that the trials of a campaign have used, by server.
 #[derive(Clone, Debug, Default)]
 pub struct UsedNames(BTreeMap<SocketAddr, OfServer>);
 
-/// What one server was asked for.
+/// Names that one server was queried for.
 #[derive(Clone, Debug, Default)]
 struct OfServer {
-    /// The ranges, each with what comes next.
+    /// The ranges, each with its next name.
     ranges: Vec<(Cidr, Begin)>,
     /// Names of trials that ended without a result.
     cut_off: u64,
 }
 
 impl UsedNames {
-    /// A trial has used these.
+    /// Records the names of a trial.
     pub fn learn(&mut self, server: SocketAddr, dealt: &Dealt) {
-        // Without a fresh name it says nothing of where the next one is.
+        // Without a fresh name it does not tell where the next one is.
         if dealt.fresh == 0 {
             return;
         }
@@ -38,7 +37,7 @@ impl UsedNames {
         }
     }
 
-    /// A trial of so many names ended without a result: nobody knows how many of them it asked for.
+    /// Records that a trial of `names` names ended without a result: how many of them it queried is unknown.
     pub fn cut_off(&mut self, server: SocketAddr, names: u64) {
         let of_server = self.0.entry(server).or_default();
         of_server.cut_off = of_server.cut_off.saturating_add(names);
@@ -47,10 +46,9 @@ impl UsedNames {
         }
     }
 
-    /// Where the names of a range begin for this server; `None` where any place will do.
+    /// Where the names of a range begin for this server; `None` if they may begin anywhere.
     ///
-    /// A range around one that was used begins with the whole of that. One within a range that was used
-    /// has no names left.
+    /// If a used range lies within `range`, all of it counts as used. A range within a used one has no names left.
     pub fn begin(&self, server: SocketAddr, range: Cidr) -> Option<Begin> {
         let of_server = self.0.get(&server)?;
         let known = || of_server.ranges.iter();
@@ -69,8 +67,8 @@ impl UsedNames {
         })
     }
 
-    /// The range around `range` with room for `names` more names for this server, or for a server that
-    /// was asked for none; as many as there are if no range has that.
+    /// The smallest range around `range` with room for `names` more names for this server, or for a server without any
+    /// queried names; the range of all names if none has that room.
     pub fn room(&self, server: Option<SocketAddr>, range: Cidr, names: u64) -> Cidr {
         let used = |range: &Cidr| {
             let begin = server.and_then(|server| self.begin(server, *range));
@@ -87,7 +85,7 @@ impl UsedNames {
     }
 }
 
-/// How many names trials with these had in common.
+/// Number of names that these trials have in common.
 pub fn asked_twice<'d>(trials: impl Iterator<Item = &'d Dealt>) -> u64 {
     let mut spans = Vec::new();
     for dealt in trials {
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_goes_on_after_its_own_last_trial() {
+    fn each_server_continues_after_its_last_trial() {
         let mut used = UsedNames::default();
         let range = cidr("10.0.0.0/16");
         assert_eq!(used.begin(server(), range), None);
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_range_begins_with_the_one_that_was_used_and_none_goes_back_into_it() {
+    fn wider_range_skips_the_used_one() {
         let mut used = UsedNames::default();
         used.learn(server(), &dealt("10.0.0.0/8", 1000, 500));
         used.cut_off(server(), 70);
@@ -169,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_by_a_wider_range_where_it_has_to_be() {
+    fn range_is_widened_when_names_run_out() {
         let mut used = UsedNames::default();
         let range = cidr("10.0.0.0/8");
         let room = |used: &UsedNames, names| used.room(Some(server()), range, names).to_string();
@@ -178,19 +176,19 @@ mod tests {
         assert_eq!(room(&used, 1 << 40), "0.0.0.0/0");
         used.learn(server(), &dealt("10.0.0.0/8", 1000, 10_000_000));
         assert_eq!(room(&used, 6_000_000), "10.0.0.0/8");
-        // Beside those of 10.0.0.0/8, which are all taken for used.
+        // In addition to those of 10.0.0.0/8, which all count as used.
         assert_eq!(room(&used, 7_000_000), "10.0.0.0/7");
         assert_eq!(used.room(None, range, 7_000_000), range);
     }
 
     #[test]
-    fn names_that_two_trials_have_asked_for_are_counted() {
+    fn names_queried_by_two_trials_are_counted() {
         let trials = [
             dealt("10.0.0.0/24", 180, 20),
             dealt("10.0.0.0/24", 8, 5),
             dealt("10.0.0.0/24", 12, 168),
         ];
-        // The first wraps round to 0..8, the second ends at 13.
+        // The first wraps around to 0..8, the second ends at 13.
         assert_eq!(asked_twice(trials.iter()), 1);
         assert_eq!(asked_twice(trials[..2].iter()), 0);
         assert_eq!(asked_twice([trials[0], trials[0]].iter()), 20);

@@ -1,5 +1,6 @@
-//! What a plan needs beyond itself, looked up before anything is started: a campaign of days must not end at its last
-//! DUT for want of a package. `run`, `resume` and `run --dry-run` ask the same, and all that is wrong is told at once.
+//! Checks the requirements of a plan before anything is started: a campaign of days must not fail at its last DUT
+//! because of a missing package. `run`, `resume` and `run --dry-run` run the same checks, and all faults are reported
+//! together.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,34 +21,34 @@ use crate::quantity::Thousands;
 use crate::rig::spec::{AuthorityChoice, Subject};
 use crate::rig::{RigError, target};
 
-/// What a plan is to be run with.
+/// Environment for a run of a plan.
 #[derive(Debug)]
 pub struct Surroundings<'a> {
     /// This machine.
     pub machine: &'a Machine,
-    /// Why the lab of the plan is not possible here, if it needs one and that is so.
+    /// Why the lab of the plan is not possible here, if it needs one that is not.
     pub no_lab: Option<&'a LabError>,
-    /// Where the journal is to be, or is.
+    /// Directory of the journal.
     pub directory: &'a Path,
-    /// Octets that may still be written there, if that is known.
+    /// Free octets there, if known.
     pub free: Option<u64>,
-    /// The journal is there.
+    /// The journal exists.
     pub is_resumed: bool,
-    /// The user may load public addresses.
+    /// The user permits load on public addresses.
     pub may_load: bool,
 }
 
-/// One thing that keeps a plan from being run.
+/// One obstacle to a run of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// What, and where in the plan.
+    /// The fault, and its place in the plan.
     pub problem: Problem,
-    /// What would have to be different.
+    /// What has to change.
     pub blame: Blame,
 }
 
-/// All that keeps a plan from being run, in the order of its text; nothing is started but programs that are asked for
-/// their version. What other hosts lack is for them to say.
+/// Returns everything that prevents a run of the plan, in the order of its text. Starts nothing except programs to get
+/// their version. Other hosts report their own missing requirements.
 pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec<Lack> {
     let mut lacks = Lacks {
         places,
@@ -88,7 +89,7 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
     found
 }
 
-/// What does not keep a plan from being run, and had better be known before.
+/// Remarks on a plan that can run nevertheless.
 pub fn remarks(plan: &Plan) -> Vec<String> {
     let mut told = overlaps(plan);
     for (_, profile, given) in servers(plan) {
@@ -102,7 +103,7 @@ pub fn remarks(plan: &Plan) -> Vec<String> {
     told
 }
 
-/// Variants that are kept to a core of the Tester, where it is kept to cores of the plan as well.
+/// Variants that share a core with the Tester, if the plan pins both.
 fn overlaps(plan: &Plan) -> Vec<String> {
     let mut told = Vec::new();
     for variant in &plan.variants {
@@ -125,7 +126,7 @@ fn overlaps(plan: &Plan) -> Vec<String> {
     told
 }
 
-/// What was found so far.
+/// Obstacles found so far.
 struct Lacks<'a> {
     places: &'a Places<'a>,
     found: Vec<Lack>,
@@ -141,7 +142,7 @@ impl Lacks<'_> {
     }
 }
 
-/// Programs that are there and can be executed.
+/// Checks that programs exist and are executable.
 fn programs(plan: &Plan, lacks: &mut Lacks<'_>) {
     for (place, profile, given) in servers(plan) {
         let told = found(profile, given)
@@ -158,7 +159,7 @@ fn found(profile: &str, given: Option<&Path>) -> Result<(Profile, PathBuf), LabE
     Ok((profile, program))
 }
 
-/// The profile and the given program of each server that the plan has started, and where it says so.
+/// The profile and the configured program of each server that the plan starts, and its place in the plan.
 fn servers(plan: &Plan) -> Vec<(Place, &str, Option<&Path>)> {
     let mut all = Vec::new();
     for variant in &plan.variants {
@@ -183,7 +184,7 @@ fn servers(plan: &Plan) -> Vec<(Place, &str, Option<&Path>)> {
     all
 }
 
-/// CPUs that there are and that may be used.
+/// Checks that CPUs exist and are available.
 fn cpus(plan: &Plan, machine: &Machine, lacks: &mut Lacks<'_>) {
     let Some(cpus) = machine.cpus() else {
         return;
@@ -201,7 +202,7 @@ fn cpus(plan: &Plan, machine: &Machine, lacks: &mut Lacks<'_>) {
     }
 }
 
-/// A server, and whoever certifies the Tester for it.
+/// Checks the addresses of a running server and of its self-test server.
 fn addresses(
     variant: &Variant,
     (server, self_test_server): (SocketAddr, Option<SocketAddr>),
@@ -235,8 +236,7 @@ fn addresses(
     }
 }
 
-/// A server that runs already is asked for no name twice: there have to be names at least for those trials of which the
-/// rate is known.
+/// A running server is queried for no name twice: there must be enough names for the trials with a known rate.
 fn names(plan: &Plan, variant: &Variant, server: SocketAddr, lacks: &mut Lacks<'_>) {
     let (first_qps, repeats) = match plan.search.method {
         Method::FixedRange { max_qps } => ((max_qps / 2).max(1), true),
@@ -267,7 +267,7 @@ fn names(plan: &Plan, variant: &Variant, server: SocketAddr, lacks: &mut Lacks<'
     }
 }
 
-/// Whether the journal can be begun, and has room for the trials that are likely.
+/// Checks that the journal can be created, and that there is disk space for the likely number of trials.
 fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
     if !around.is_resumed && around.directory.join(JOURNAL_FILE).exists() {
         let dir = around.directory.to_path_buf();
@@ -306,7 +306,7 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
     }
 }
 
-/// Octets that a query takes, as measured on the files of trials.
+/// Octets of one query, measured on the files of trials.
 fn row(format: RawFormat) -> u64 {
     match format {
         RawFormat::Csv => 90,
@@ -314,7 +314,7 @@ fn row(format: RawFormat) -> u64 {
     }
 }
 
-/// Octets of a line of a trial, as measured on journals.
+/// Octets of the line of a trial, measured on journals.
 const LINE_OCTETS: u64 = 5000;
 
 /// Names are IPv4 addresses.

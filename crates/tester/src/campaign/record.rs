@@ -1,5 +1,5 @@
-//! The records of a journal. Their serialised form is the format of the file: see
-//! [`FORMAT`] and `docs/journal.md` before a change.
+//! The records of a journal. Their serialised form is the format of the file: see [`FORMAT`] and `docs/journal.md`
+//! before a change.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,8 @@ use crate::lab::topology::Role;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::trial::result::{Outcome, TrialResult};
 
-/// Version of the format. A reader reads its own version and those before it, and refuses later
-/// ones by name. An added key that has a default is no new version; a changed meaning and another
-/// kind of record are.
+/// Version of the format. A reader accepts its own version and earlier ones, and refuses later ones by name. An added
+/// key with a default is not a new version; a changed meaning or a new kind of record is.
 pub const FORMAT: u32 = 2;
 
 /// One line of the journal, without its seal.
@@ -24,13 +23,13 @@ pub const FORMAT: u32 = 2;
 pub struct Line {
     /// Counts from 0 without gaps.
     pub number: u64,
-    /// When it was written: milliseconds since 1970, by the real-time clock.
+    /// Time of writing: milliseconds since 1970, by the real-time clock.
     pub at_unix_ms: u64,
-    /// What happened.
+    /// The event.
     pub record: Record,
 }
 
-/// What happened.
+/// The event of a line.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all records of a journal are of the largest kind"
@@ -38,7 +37,7 @@ pub struct Line {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
-    /// The first line: what this journal is.
+    /// The first line: identity of the journal.
     Campaign {
         /// [`FORMAT`] of the writer.
         format: u32,
@@ -50,18 +49,17 @@ pub enum Record {
         plan_origin: String,
         /// SHA-256 of the text, in hexadecimal.
         plan_sha256: String,
-        /// What was typed, so that it can be repeated.
+        /// Command line, so that the run can be repeated.
         command: Vec<String>,
-        /// Where the roles run, if a server has to be started: chosen when the campaign began, and
-        /// kept by whoever resumes it.
+        /// Where the roles run, if a server is started: selected when the campaign began, and kept by each resume.
         #[serde(default)]
         lab: Option<LabKind>,
     },
-    /// A process begins to work on the campaign: the first, or one that resumes.
+    /// A process starts work on the campaign: the first one, or a resume.
     Session {
-        /// The machine as it is.
+        /// The machine.
         environment: Box<Environment>,
-        /// Octets of half a line at the end of the file, which were cut off.
+        /// Octets of an incomplete line at the end of the file, which were cut off.
         torn_bytes: u64,
         /// Program and version; empty in journals from before this key.
         #[serde(default)]
@@ -70,52 +68,52 @@ pub enum Record {
         #[serde(default)]
         tester_sha256: Option<String>,
     },
-    /// The Tester was looped back on itself (RFC 8219 section 9.2.1).
+    /// A self-test of the Tester in a loop (RFC 8219 section 9.2.1).
     SelfTest(SelfTest),
-    /// What a variant turned out to be when it was started.
+    /// Facts of a started variant.
     Variant {
         /// Index into the plan's variants.
         variant: usize,
-        /// How the start went of an authority that is measured; `None` of others, and if it ran already.
+        /// Start of an authority that is measured; `None` for other variants, and if it ran already.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         start: Option<Start>,
-        /// What it turned out to be.
+        /// The facts.
         #[serde(flatten)]
         facts: VariantFacts,
     },
-    /// A task begins; one that was interrupted and has trials goes on without another, but a
-    /// search whose certificate is lower now restarts.
+    /// A task begins. An interrupted task with trials continues without another such record, but a search above a
+    /// lowered certificate restarts.
     Started {
-        /// Which.
+        /// The task.
         task: Task,
-        /// How a search chooses its rates.
+        /// How a search selects its rates.
         search: Option<SearchSpec>,
         /// The rate that overload and soak are relative to.
         base_rate_qps: Option<u64>,
     },
-    /// A trial of the task under way.
+    /// A trial of the current task.
     Trial {
-        /// Which task.
+        /// The task.
         task: Task,
         /// Counts from 1 in each task.
         number: u64,
-        /// From when it was called for until it was over, servers' starts and rests included.
+        /// Time from its request to its end, including starts of servers and rests.
         took_ns: Nanos,
-        /// What it found.
+        /// Its result.
         result: TrialResult,
     },
-    /// A task is over.
+    /// A task is finished.
     Finished(TaskEnd),
-    /// A task was given up and has no result.
+    /// A task was abandoned without a result.
     Abandoned {
-        /// Which.
+        /// The task.
         task: Task,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A process stopped before the end of the plan, in good order.
+    /// A process stopped in an orderly way before the end of the plan.
     Stopped {
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// All tasks of the plan are done.
@@ -123,7 +121,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// What kind of record it is, as the file says it.
+    /// Kind of the record, as in the file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Campaign { .. } => "campaign",
@@ -143,48 +141,48 @@ impl Record {
 /// A self-test of the Tester.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SelfTest {
-    /// What the certificate is tied to.
+    /// What the certificate depends on.
     pub conditions: Box<CertificateConditions>,
-    /// How it ended.
+    /// Its end.
     pub end: Outcome,
-    /// The highest self-test rate that passed.
+    /// Highest self-test rate that passed.
     pub passed_rate_qps: Option<u64>,
-    /// The highest rate of a DUT for which the Tester is good now.
+    /// Highest certified rate for a DUT.
     pub certified_rate_qps: Option<u64>,
     /// All its trials.
     pub trials: Vec<TrialResult>,
 }
 
-/// The end of a task that was not given up.
+/// End of a task that was not abandoned.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskEnd {
-    /// Which.
+    /// The task.
     pub task: Task,
-    /// How a search ended; `None` for other tasks.
+    /// End of a search; `None` for other tasks.
     pub end: Option<SearchEnd>,
-    /// The fastest rate that passed.
+    /// Highest rate that passed.
     pub rate_qps: Option<u64>,
-    /// The slowest rate that failed above it.
+    /// Lowest rate above it that failed.
     pub failed_qps: Option<u64>,
-    /// From its start, interruptions not counted.
+    /// Time since its start, without interruptions.
     pub took_ns: Nanos,
 }
 
 impl TaskEnd {
-    /// Whether the Tester was disturbed until the search gave up.
+    /// Whether the search gave up because the Tester was disturbed.
     pub fn is_disturbed(&self) -> bool {
         matches!(self.end, Some(SearchEnd::TesterFault(_)))
     }
 }
 
-/// What a variant turned out to be.
+/// Facts of a started variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantFacts {
-    /// What its program says of itself.
+    /// Version that its program reports.
     pub version: Option<String>,
-    /// Where it answered.
+    /// Address at which it responded.
     pub server: String,
-    /// The prefix of the expected answers.
+    /// Prefix of the expected answers.
     pub pref64: String,
     /// Cores of the roles: role and list.
     pub cpus: Vec<(String, String)>,
@@ -192,38 +190,38 @@ pub struct VariantFacts {
     pub files_sha256: BTreeMap<String, String>,
     /// SHA-256 of its program.
     pub program_sha256: Option<String>,
-    /// Program and arguments that it was started with; none if it ran already, or in journals from
-    /// before this key. `{workdir}` stands for its directory.
+    /// Program and arguments; empty if it ran already, or in journals from before this key. `{workdir}` stands for its
+    /// directory.
     #[serde(default)]
     pub command: Vec<String>,
-    /// What was set in its environment, by name.
+    /// Environment variables that were set, by name.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// SHA-256 of the text of its profile.
     #[serde(default)]
     pub profile_sha256: Option<String>,
-    /// The authority, where it is a program of its own beside the DUT.
+    /// The authority, if it is a separate program beside the DUT.
     #[serde(default)]
     pub authority: Option<Box<ProgramFacts>>,
-    /// The hosts of the measurement; none if all roles were on one machine.
+    /// Hosts of the measurement; empty if all roles ran on one machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostNote>,
-    /// Why its results are no measurement in the sense of RFC 8219.
+    /// Why its results are not a measurement in the sense of RFC 8219.
     pub not_a_measurement: Vec<String>,
     /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
-/// A host of a plan over several, as it was when it was reached.
+/// A host of a plan with several hosts, at the time of connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostNote {
     /// Its name in the plan.
     pub host: String,
-    /// What it is for in this measurement.
+    /// Its roles in this measurement.
     pub roles: Vec<Role>,
-    /// The name that it has for itself; empty if it cannot be read.
+    /// Its own hostname; empty if unreadable.
     pub hostname: String,
-    /// Its kernel; empty if it cannot be read.
+    /// Its kernel; empty if unreadable.
     pub kernel: String,
     /// CPUs that its agent may use.
     pub cpus: usize,
@@ -233,14 +231,14 @@ pub struct HostNote {
     pub sha256: Option<String>,
 }
 
-/// What a program was that was started.
+/// Facts of a started program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramFacts {
-    /// What it says of itself.
+    /// Version that it reports.
     pub version: Option<String>,
     /// Program and arguments, with `{workdir}` in place of its directory.
     pub command: Vec<String>,
-    /// What was set in its environment, by name.
+    /// Environment variables that were set, by name.
     pub environment: BTreeMap<String, String>,
     /// SHA-256 of the text of its profile.
     pub profile_sha256: Option<String>,
@@ -250,18 +248,18 @@ pub struct ProgramFacts {
     pub program_sha256: Option<String>,
 }
 
-/// What a certificate of the Tester is tied to: it holds while all of this is the same, and for
-/// [`CERTIFICATE_AGE_MAX_MS`](super::state::CERTIFICATE_AGE_MAX_MS). Journals of earlier versions lack
-/// the keys with a default; their certificates hold for nothing measured now.
+/// What a certificate of the Tester depends on: it is valid while all of this is unchanged, for up to
+/// [`CERTIFICATE_AGE_MAX_MS`](super::state::CERTIFICATE_AGE_MAX_MS). Journals of earlier versions lack the keys with a
+/// default; their certificates are valid for no current measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateConditions {
-    /// Identity of the machine since its last start.
+    /// Boot ID of the machine.
     pub boot_id: String,
     /// Its kernel.
     pub kernel: String,
-    /// Where the roles run, and how many hosts there are.
+    /// Where the roles run, and the number of hosts.
     pub lab: String,
-    /// Whom the self-test asks.
+    /// Target of the self-test.
     pub authority: String,
     /// Threads of the Measurer.
     pub threads: usize,
@@ -275,64 +273,64 @@ pub struct CertificateConditions {
     pub cell: String,
     /// Length of the trials.
     pub duration_ns: Nanos,
-    /// Timeout of the DUT's trials; that of the self-test is a quarter.
+    /// Timeout of the DUT's trials; that of the self-test is a quarter of it.
     pub timeout_ns: Nanos,
     /// Program and version of the Tester.
     #[serde(default)]
     pub tester: String,
-    /// SHA-256 of the program: two builds of one version are two Testers.
+    /// SHA-256 of the program: two builds of one version are different Testers.
     #[serde(default)]
     pub tester_sha256: Option<String>,
-    /// What the self-test goes through: roles and links, in words.
+    /// Path of the self-test: roles and links, in words.
     #[serde(default)]
     pub covers: String,
-    /// Between DUT and authority; the self-test asks over IPv6.
+    /// Address family between DUT and authority; the self-test uses IPv6.
     #[serde(default)]
     pub upstream_family: String,
-    /// SHA-256 of the authority's program, if that is not the Tester.
+    /// SHA-256 of the authority's program, if it is not the built-in one.
     #[serde(default)]
     pub authority_sha256: Option<String>,
-    /// Whether the datagrams of the self-test travelled in segmented runs: they never do now.
+    /// Whether the datagrams of the self-test were sent with segmentation offload: always false now.
     #[serde(default)]
     pub segmentation: Option<bool>,
-    /// What carried them; nothing for kernel sockets.
+    /// Their backend; `None` for kernel sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Span of the schedule whose queries may leave in one system call.
+    /// Span of the schedule whose queries may be sent in one system call.
     #[serde(default)]
     pub quantum_ns: Option<Nanos>,
-    /// Queries that leave in one system call at most.
+    /// Maximum number of queries in one system call.
     #[serde(default)]
     pub burst_max: Option<u64>,
-    /// What makes the machine faster or slower, by its name: clock source, frequency governor, turbo,
-    /// SMT, limit of the processors.
+    /// Settings that change the speed of the machine, by name: clock source, frequency governor, turbo, SMT, CPU limit.
     #[serde(default)]
     pub host: BTreeMap<String, String>,
-    /// The interfaces that datagrams pass: driver, MTU, offloads, by their name.
+    /// Interfaces on the path of the datagrams: driver, MTU, offloads, by name.
     #[serde(default)]
     pub links: BTreeMap<String, String>,
 }
 
 impl CertificateConditions {
-    /// Whether a self-test under these is for trials of this point.
+    /// Whether a self-test under these conditions applies to trials of this point.
     pub fn fit(&self, point: &Point) -> bool {
         let spans = (self.duration_ns, self.timeout_ns);
         spans == (point.duration_ns, point.timeout_ns) && self.cell == point.cell.to_string()
     }
 
-    /// Whether Measurer and authority had the same cores in it as beside a DUT, given all roles and theirs.
+    /// Whether Measurer and authority had the same cores in the self-test as beside a DUT, given the cores of all
+    /// roles.
     pub fn have_cores(&self, cpus: &[(String, String)]) -> bool {
         let tester = cpus.iter().filter(|(role, _)| role != "DUT");
         tester.eq(&self.cpus)
     }
 }
 
-/// The machine that a session ran on. What cannot be read is an empty text or missing.
+/// The machine of a session. Unreadable items are empty or missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// Name of the machine.
     pub host: String,
-    /// Changes at each start of the machine.
+    /// Boot ID, which changes at each start of the machine.
     pub boot_id: String,
     /// Kernel and its version.
     pub kernel: String,
@@ -344,19 +342,19 @@ pub struct Environment {
     pub cpus: usize,
     /// Main memory.
     pub memory_bytes: u64,
-    /// Everything else, by its name: SMT, frequency governor, virtualisation, interfaces with driver,
-    /// MTU and offloads, sysctls, mitigations, clock source.
+    /// Other details, by name: SMT, frequency governor, virtualisation, interfaces with driver, MTU and offloads,
+    /// sysctls, mitigations, clock source.
     pub details: BTreeMap<String, String>,
-    /// The interfaces of its own network, of the hosts of a lab, and the test links of the hosts of a plan; empty in
+    /// Interfaces of its own network, of the hosts of a lab, and the test links of the hosts of a plan; empty in
     /// journals from before this key.
     #[serde(default)]
     pub interfaces: Vec<InterfaceFacts>,
 }
 
-/// What of an interface is compared with others.
+/// The facts of an interface that are compared with others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceFacts {
-    /// The host of a lab, of a plan over several hosts by its name there; `None` for the machine's own network.
+    /// Its host in a lab or in a plan with several hosts; `None` for the machine's own network.
     pub host: Option<String>,
     /// Its name.
     pub name: String,

@@ -1,8 +1,7 @@
-//! Works a plan off, task by task, and writes down what happens.
+//! Runs a plan task by task and records the results.
 //!
-//! The driver knows neither sockets nor servers: a [`Bench`] runs the trials. Whatever it decides
-//! follows from the plan and the journal, so a process that resumes goes on as the one before would
-//! have.
+//! The driver knows neither sockets nor servers: a [`Bench`] runs the trials. All of its decisions follow from the plan
+//! and the journal, so a resumed process continues as the earlier one would have.
 
 use std::collections::BTreeMap;
 
@@ -25,15 +24,15 @@ use crate::trial::result::{Outcome, TrialResult};
 
 /// Runs the trials of a campaign.
 pub trait Bench {
-    /// Makes the hosts and whatever else the trials of `assignment` need, unless they are there. Tells
-    /// what a certificate of the Tester for them is tied to; `None` where none is needed.
+    /// Sets up the hosts and other resources for the trials of `assignment`, unless they exist. Returns what a
+    /// certificate of the Tester for them depends on; `None` if none is needed.
     fn prepare(
         &mut self,
         assignment: &Assignment,
     ) -> Result<Option<CertificateConditions>, BenchError>;
 
-    /// A self-test for DUTs up to `max_qps`, which begins at the rate that an earlier one has
-    /// certified, `near_qps`; `None` where there is nobody to ask.
+    /// Runs a self-test for DUTs up to `max_qps`. It begins at the rate that an earlier one has certified, `near_qps`.
+    /// `None` if there is no self-test server.
     fn self_test(
         &mut self,
         max_qps: Option<u64>,
@@ -41,40 +40,40 @@ pub trait Bench {
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError>;
 
-    /// Starts the servers, unless they run, for trials by a Tester that is certified up to this rate.
-    /// Tells what they turned out to be.
+    /// Starts the servers, unless they run, for trials of a Tester that is certified up to this rate. Returns their
+    /// facts.
     fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError>;
 
-    /// How the server that [`start`](Self::start) started came up, once; `None` unless it is an authority that
-    /// is measured.
+    /// Returns once how the server of [`start`](Self::start) started; `None` unless it is an authority that is
+    /// measured.
     fn take_start(&mut self) -> Option<Start> {
         None
     }
 
-    /// Runs one trial. `number` and the assignment of [`prepare`](Self::prepare) name it.
+    /// Runs one trial, identified by `number` and the assignment of [`prepare`](Self::prepare).
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError>;
 
     /// Lets the servers rest.
     fn rest(&mut self, span_ns: Nanos);
 }
 
-/// What the bench is to run trials for: a task, and what all its trials have in common.
+/// A task for a bench, with the properties that all its trials share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The task that they belong to.
+    /// The task.
     pub task: Task,
     /// Its point.
     pub point: Point,
     /// End a trial as soon as its failure is certain.
     pub stop_early: bool,
-    /// Names that all its trials together need, if that can be told beforehand.
+    /// Number of names that all its trials need together, if it is known in advance.
     pub names: Option<u64>,
 }
 
-/// Why a bench, or a whole campaign, cannot go on.
+/// Why a bench, or a whole campaign, cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BenchError {
-    /// The user ended it.
+    /// The user interrupted it.
     #[error("interrupted")]
     Interrupted,
     /// This variant cannot be measured; others can.
@@ -85,18 +84,18 @@ pub enum BenchError {
     Bench(String),
 }
 
-/// What cannot be written down must not be measured either.
+/// A trial must not run if it cannot be recorded.
 impl From<JournalError> for BenchError {
     fn from(error: JournalError) -> Self {
         Self::Bench(error.to_string())
     }
 }
 
-/// A variant of which this many tasks in a row were given up is not tried again: what fails three
-/// times fails for a reason.
+/// A variant is not tried again after this number of consecutive abandoned tasks: three failures in a row are not a
+/// coincidence.
 const ABANDONED_IN_ROW_MAX: u32 = 3;
 
-/// A campaign under way.
+/// A campaign in progress.
 pub struct Campaign<'a, B, C> {
     plan: &'a Plan,
     points: Vec<Point>,
@@ -108,24 +107,24 @@ pub struct Campaign<'a, B, C> {
     clock: C,
     watch: &'a mut dyn FnMut(&Status),
     status: Status,
-    /// What this process has written down of each variant.
+    /// Facts of each variant that this process has recorded.
     facts: BTreeMap<usize, VariantFacts>,
 }
 
-/// What a process works with.
+/// Resources of a process.
 pub struct Parts<B, C> {
     /// The lines so far.
     pub lines: Vec<Line>,
-    /// Where the next ones go.
+    /// Destination of the next ones.
     pub journal: Journal,
     /// Runs the trials.
     pub bench: B,
-    /// Tells how long they take.
+    /// Measures their durations.
     pub clock: C,
 }
 
 impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
-    /// A campaign with what its journal holds so far. `watch` sees the status, and then every change of it.
+    /// Creates a campaign from the contents of its journal. `watch` receives the status, and then every change of it.
     pub fn new(
         plan: &'a Plan,
         parts: Parts<B, C>,
@@ -155,12 +154,12 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         }
     }
 
-    /// Does what is left of the plan.
+    /// Runs the remaining tasks of the plan.
     ///
     /// # Errors
     ///
-    /// The user ended it; or what keeps every variant from being measured, or the journal from being
-    /// written. The campaign can be resumed when the cause is gone.
+    /// The user interrupted it, no variant can be measured, or the journal cannot be written. The campaign can be
+    /// resumed when the cause is removed.
     pub fn work(mut self) -> Result<(), BenchError> {
         (self.watch)(&self.status);
         while let Some(task) = self.state.next_task(&self.tasks) {
@@ -171,7 +170,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
                 Err(end) => {
                     let reason = end.to_string();
                     let stopped = self.record(Record::Stopped { reason });
-                    // Else a journal that cannot be written may be the reason already.
+                    // After another error, writing the journal may be what failed.
                     if end == BenchError::Interrupted {
                         stopped?;
                     }
@@ -220,8 +219,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         }
     }
 
-    /// What the trials of a task have in common. Beyond the searches nothing is gained by ending
-    /// a trial early: what the DUT still does is the question.
+    /// The properties that the trials of a task share. Only trials of searches end early: an overload curve or a soak
+    /// also measures what the DUT still serves.
     fn assignment(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Assignment {
         let search = matches!(task, Task::Search { .. });
         let names = match (task, &self.plan.soak) {
@@ -239,7 +238,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         }
     }
 
-    /// The rate that overload and soak are relative to: the median of what the searches found.
+    /// The rate that overload and soak are relative to: the median of the rates that the searches found.
     fn base_rate(&self, task: Task) -> Result<Option<u64>, BenchError> {
         if matches!(task, Task::Search { .. }) {
             return Ok(None);
@@ -249,8 +248,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         median.map(Some).ok_or_else(missing)
     }
 
-    /// The rate up to which the Tester may be used under these conditions: by the self-tests that there
-    /// are, and those that are made now until there are enough.
+    /// The certified rate of the Tester under these conditions, from existing self-tests and, until there are enough,
+    /// new ones.
     fn certified(
         &mut self,
         point: usize,
@@ -277,8 +276,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         }
     }
 
-    /// Runs a self-test, which begins at the rate that an earlier one has certified, and writes it
-    /// down; `None` where there is nobody to ask.
+    /// Runs a self-test, which begins at the rate that an earlier one has certified, and records it; `None` if there is
+    /// no self-test server.
     fn self_test(
         &mut self,
         near_qps: Option<u64>,
@@ -286,7 +285,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     ) -> Result<Option<(Meaning, Outcome)>, BenchError> {
         self.status.enter(Phase::SelfTest);
         let (status, watch) = (&mut self.status, &mut *self.watch);
-        // Its trials are as long as those of the task or shorter, and wait a quarter of the timeout.
+        // Its trials are at most as long as those of the task, and wait a quarter of the timeout.
         let length_ns = conditions.duration_ns + conditions.timeout_ns / 4;
         let max_qps = asked_qps(self.plan);
         let result = self.bench.self_test(max_qps, near_qps, &mut |event| {
@@ -307,8 +306,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(Some(told))
     }
 
-    /// Starts the servers, and writes down what they are if that is not what it was, and each start of an
-    /// authority that is measured.
+    /// Starts the servers. Records their facts if they are new to this process, and each start of an authority that is
+    /// measured.
     fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), BenchError> {
         let facts = self.bench.start(certified_rate_qps)?;
         self.refuse_another(point.variant, &facts)?;
@@ -325,7 +324,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(())
     }
 
-    /// Runs of a variant before and after a change would end in one median.
+    /// Refuses changed facts: runs before and after a change would share a median.
     fn refuse_another(&self, variant: usize, facts: &VariantFacts) -> Result<(), BenchError> {
         let before = self.state.variants.get(variant).and_then(|all| all.last());
         let changes = before.map_or(Vec::new(), |before| changes(before, facts));
@@ -366,7 +365,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(())
     }
 
-    /// The trials of an overload curve or a soak: their rates do not depend on what is found.
+    /// Runs the trials of an overload curve or a soak: their rates do not depend on outcomes.
     fn rates(&mut self, task: Task, base_rate_qps: u64) -> Result<(), BenchError> {
         let rates = rates(self.plan, task, base_rate_qps);
         while let Some(under_way) = self.state.under_way.as_ref()
@@ -395,7 +394,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(())
     }
 
-    /// Runs one trial and writes it down. Tells how the DUT ended in it, if it did.
+    /// Runs one trial and records it. Returns how the DUT exited during the trial, if it did.
     fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, BenchError> {
         let began = self.clock.now();
         let number = self.state.under_way.as_ref().map_or(0, |task| task.trials) + 1;
@@ -414,7 +413,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(exit)
     }
 
-    /// Writes a record down, and takes it in as a process that resumes would.
+    /// Writes a record and applies it as a resumed process would.
     fn record(&mut self, record: Record) -> Result<(), JournalError> {
         let line = self.journal.append(record)?;
         self.status.apply(self.state.apply(&line), line.at_unix_ms);

@@ -1,8 +1,8 @@
-//! Who answers for a journal: a detached signature with an SSH key, by the program `ssh-keygen`.
+//! Signs a journal: a detached signature with an SSH key, by the program `ssh-keygen`.
 //!
-//! Signed are the 64 digits of the journal's last seal, which stands for every octet before it, in the
-//! namespace [`NAMESPACE`] of SSH signatures. The signature is the file [`SIGNATURE_FILE`] beside the
-//! journal; `docs/journal.md` tells how to check it without this program.
+//! The signed data are the 64 digits of the journal's last seal, which depends on every octet before it, in the
+//! namespace [`NAMESPACE`] of SSH signatures. The signature is the file [`SIGNATURE_FILE`] beside the journal;
+//! `docs/journal.md` describes how to check it without this program.
 
 use std::fs;
 use std::io;
@@ -17,36 +17,35 @@ use crate::lab::process::{Ended, find_program, run_with_input};
 /// Name of the signature in the directory of a campaign.
 pub const SIGNATURE_FILE: &str = "journal.jsonl.sig";
 
-/// What the signature is for, so that none that was made for something else is taken for it
-/// (ssh-keygen(1), `-Y sign -n`).
+/// Purpose of the signature: signatures for other purposes are not accepted (ssh-keygen(1), `-Y sign -n`).
 pub const NAMESPACE: &str = "dns64bench";
 
 /// The program that signs and checks.
 const PROGRAM: &str = "ssh-keygen";
 
-/// Time to type the passphrase of a key.
+/// Time limit, long enough to type the passphrase of a key.
 const LIMIT: Nanos = 120 * SECOND;
 
-/// Why a journal cannot be signed, or why its signature does not hold.
+/// Why a journal cannot be signed, or why its signature is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// There is no program for it.
+    /// `ssh-keygen` is missing.
     #[error("there is no {PROGRAM}; install the Debian package openssh-client")]
     NoProgram,
-    /// The program cannot be run.
+    /// `ssh-keygen` cannot run.
     #[error(transparent)]
     Run(#[from] LabError),
     /// A file cannot be used.
     #[error("cannot {what} {}: {reason}", .path.display())]
     Io {
-        /// What was to be done.
+        /// The attempted operation.
         what: &'static str,
-        /// With what.
+        /// File or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         reason: io::Error,
     },
-    /// The key does not sign.
+    /// The key cannot sign.
     #[error(
         "cannot sign with {}: {PROGRAM} says: {said}; give an SSH key that can be read, or its public half \
          if an agent has it",
@@ -55,10 +54,10 @@ pub enum SignatureError {
     Key {
         /// The key.
         key: PathBuf,
-        /// Why.
+        /// Reason.
         said: String,
     },
-    /// There is no signature.
+    /// The signature is missing.
     #[error(
         "{} is missing: the journal is not signed; sign it with `dns64bench verify --sign KEY DIR`",
         .path.display()
@@ -67,7 +66,7 @@ pub enum SignatureError {
         /// Where it should be.
         path: PathBuf,
     },
-    /// The signature is of something else.
+    /// The signature is for other data.
     #[error(
         "{} is not a signature of this journal, whose seal is {seal}: the journal was changed or went on after \
          it was signed ({PROGRAM} says: {said}); get the journal that was signed, or have this one signed",
@@ -78,29 +77,29 @@ pub enum SignatureError {
         path: PathBuf,
         /// The last seal of the journal.
         seal: String,
-        /// Why.
+        /// Reason.
         said: String,
     },
-    /// The signature is good and its key is nobody's.
+    /// The signature is valid, but no allowed signer has its key.
     #[error(
         "the journal was signed with {signer}, which {} does not list for anybody at this time; if you know whose \
          key it is, add the line `NAME namespaces=\"{NAMESPACE}\" KEY`, see ssh-keygen(1)",
         .allowed.display()
     )]
     UnknownSigner {
-        /// Kind and fingerprint of the key.
+        /// Type and fingerprint of the key.
         signer: String,
         /// The allowed signers.
         allowed: PathBuf,
     },
 }
 
-/// Signs the journal in `dir`, which ends with `seal`, with an SSH key; gives the path of the
-/// signature, which replaces an earlier one. A passphrase is asked for on the terminal.
+/// Signs the journal in `dir`, which ends with `seal`, with an SSH key. Returns the path of the signature, which
+/// replaces an earlier one. `ssh-keygen` prompts for a passphrase on the terminal.
 ///
 /// # Errors
 ///
-/// The program is missing, or the key is of no use.
+/// `ssh-keygen` is missing, or the key cannot be used.
 pub fn sign(dir: &Path, seal: &str, key: &Path) -> Result<PathBuf, SignatureError> {
     let mut command = command("sign")?;
     let made = run_with_input(command.arg("-f").arg(key), seal.as_bytes(), LIMIT)?;
@@ -117,12 +116,12 @@ pub fn sign(dir: &Path, seal: &str, key: &Path) -> Result<PathBuf, SignatureErro
     Ok(path)
 }
 
-/// Checks the signature of the journal in `dir`, which ends with `seal`, against a file of allowed
-/// signers (ssh-keygen(1), ALLOWED SIGNERS). Tells who signed it, and with which key.
+/// Checks the signature of the journal in `dir`, which ends with `seal`, against a file of allowed signers
+/// (ssh-keygen(1), ALLOWED SIGNERS). Returns the signer and the key.
 ///
 /// # Errors
 ///
-/// There is no signature, it is of another journal, or its key is nobody's.
+/// The signature is missing or for another journal, or no allowed signer has its key.
 pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, SignatureError> {
     let path = dir.join(SIGNATURE_FILE);
     if !path.exists() {
@@ -133,7 +132,7 @@ pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, Signature
         path: allowed.to_owned(),
         reason,
     })?;
-    // Whose key it is comes second: a signature of something else says nothing about anybody.
+    // Validate the signature first: for other data the signer has no meaning.
     let mut novalidate = command("check-novalidate")?;
     let good = run_with_input(novalidate.arg("-s").arg(&path), seal.as_bytes(), LIMIT)?;
     if !good.status.success() {
@@ -160,7 +159,7 @@ pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, Signature
     })
 }
 
-/// `ssh-keygen -Y WHAT`, with its name for the signatures of journals.
+/// `ssh-keygen -Y WHAT`, with the namespace of journals.
 fn command(what: &str) -> Result<Command, SignatureError> {
     let program = find_program(PROGRAM).ok_or(SignatureError::NoProgram)?;
     let mut command = Command::new(program);
@@ -168,15 +167,15 @@ fn command(what: &str) -> Result<Command, SignatureError> {
     Ok(command)
 }
 
-/// The key in `Good "dns64bench" signature for NAME with ED25519 key SHA256:...`; all of that if it is
-/// said in another way. For people only.
+/// The key in `Good "dns64bench" signature for NAME with ED25519 key SHA256:...`; the whole text if it has another
+/// form. Only for display.
 fn key_of(good: &Ended) -> String {
     let text = good.stdout.trim();
     let key = text.rsplit_once(" with ").map(|(_, key)| key);
     key.unwrap_or(text).to_owned()
 }
 
-/// What the program said of its failure, in a line.
+/// The error output of the program in one line.
 fn said(ended: &Ended) -> String {
     let text = format!("{} {}", ended.stdout, ended.stderr);
     let words: Vec<&str> = text.split_whitespace().collect();

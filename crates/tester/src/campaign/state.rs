@@ -1,4 +1,4 @@
-//! Where a campaign stands: what its history says about the next step.
+//! The state of a campaign: its next step, from its history.
 
 use dns64_transport::clock::Nanos;
 
@@ -10,22 +10,21 @@ use crate::procedure::search::SearchEnd;
 use crate::procedure::selftest::Meaning;
 use crate::statistics::quantile::median;
 
-/// The history of a campaign for its driver, which needs no results of earlier trials.
+/// History of a campaign for its driver, without results of earlier trials.
 pub type State = History<Forgotten>;
 
-/// A run in which the Tester was disturbed is done again when everything else is done, until there
-/// were this many attempts: what disturbs a machine passes, and a run that is missing shows in every
-/// figure of its point.
+/// Maximum number of attempts for a run in which the Tester was disturbed. It is repeated when everything else is done:
+/// disturbances pass, and a missing run affects every figure of its point.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// How long a certificate holds: half a day. The neighbours of a shared machine are not the same by
-/// day and by night, and neither is the temperature, so a certificate of the evening says little about
-/// the morning. A new one takes minutes, a hundredth of that.
+/// How long a certificate is valid: half a day. The neighbours of a shared machine and the temperature differ between
+/// day and night, so a certificate of the evening says little about the morning. A new one takes minutes, a hundredth
+/// of that.
 pub const CERTIFICATE_AGE_MAX_MS: u64 = 12 * 60 * 60 * 1000;
 
 impl<R> History<R> {
-    /// What to do next: the task under way, or else the first of `tasks` that is not over, or else
-    /// the first search that was disturbed and may be done again.
+    /// The next task: the one in progress, or else the first of `tasks` that is not finished, or else the first
+    /// disturbed search that may be repeated.
     pub fn next_task(&self, tasks: &[Task]) -> Option<Task> {
         if let Some(under_way) = &self.under_way {
             return Some(under_way.task);
@@ -34,13 +33,12 @@ impl<R> History<R> {
         [1, ATTEMPTS_MAX].into_iter().find_map(first).copied()
     }
 
-    /// Whether a task has yet to be done, for the first time or again.
+    /// Whether a task has to run, for the first time or again.
     pub fn is_left(&self, task: Task) -> bool {
         self.is_open(task, ATTEMPTS_MAX)
     }
 
-    /// Whether a task has neither a result nor been given up, and was disturbed in less than so many
-    /// attempts.
+    /// Whether a task has no result, was not abandoned, and was disturbed in fewer than `attempts` attempts.
     fn is_open(&self, task: Task, attempts: u32) -> bool {
         self.tasks.get(&task).is_none_or(|history| {
             let finished = history.finished.as_ref();
@@ -49,13 +47,13 @@ impl<R> History<R> {
         })
     }
 
-    /// How many tasks are over and will not be done again.
+    /// Number of tasks that are finished and will not be repeated.
     pub fn tasks_over(&self) -> usize {
         let tasks = self.tasks.keys();
         tasks.filter(|task| !self.is_left(**task)).count()
     }
 
-    /// Tasks with a result, and how long each took; searches that were disturbed have none.
+    /// Finished tasks, and the time of each; without disturbed searches.
     pub fn done(&self) -> Vec<(Task, Nanos)> {
         let finished = self
             .tasks
@@ -65,7 +63,7 @@ impl<R> History<R> {
         valid.map(|end| (end.task, end.took_ns)).collect()
     }
 
-    /// The rates that the finished runs of a point have found, in the order of the runs.
+    /// Rates that the finished runs of a point found, in the order of the runs.
     pub fn rates_qps(&self, point: usize) -> Vec<u64> {
         let search = |run| Task::Search { point, run };
         let runs = self.tasks.range(search(0)..=search(u32::MAX));
@@ -73,7 +71,7 @@ impl<R> History<R> {
             .collect()
     }
 
-    /// Their median, rounded down: what overload and soak are relative to.
+    /// Their median, rounded down: overload and soak are relative to it.
     pub fn median_rate_qps(&self, point: usize) -> Option<u64> {
         let rates: Vec<f64> = self.rates_qps(point).iter().map(|&r| r as f64).collect();
         #[expect(
@@ -84,10 +82,9 @@ impl<R> History<R> {
         median(&rates).map(|rate| rate as u64)
     }
 
-    /// The rates of the self-tests under exactly these conditions that count at this moment, by the
-    /// real-time clock: those that are young enough, were not disturbed, and came after the last in
-    /// which no rate passed. Their [`Certificate`](crate::procedure::certificate::Certificate) is what
-    /// the Tester is good for.
+    /// The rates of the self-tests under exactly these conditions that count at this time, by the real-time clock: they
+    /// have not expired, were not disturbed, and came after the last one in which no rate passed. Their
+    /// [`Certificate`](crate::procedure::certificate::Certificate) is the capacity of the Tester.
     pub fn self_test_rates(
         &self,
         conditions: &CertificateConditions,
@@ -104,14 +101,13 @@ impl<R> History<R> {
         )
     }
 
-    /// How many self-tests a task of a point asks for where the plan wants `planned`. A search that ended at
-    /// the limit of the Tester makes that a result: each has it tested once more, until there were twice
-    /// as many.
+    /// Number of self-tests that a task of a point needs if the plan has `planned`. Each search that ended at the limit
+    /// of the Tester adds one, because the limit then is the result, up to twice the planned number.
     pub fn self_tests_wanted(&self, planned: usize, point: usize) -> usize {
         planned.saturating_add(self.at_the_limit(point).min(planned))
     }
 
-    /// How many finished searches of a point have ended at the limit of the Tester.
+    /// Number of finished searches of a point that ended at the limit of the Tester.
     fn at_the_limit(&self, point: usize) -> usize {
         let search = |run| Task::Search { point, run };
         let runs = self.tasks.range(search(0)..=search(u32::MAX));

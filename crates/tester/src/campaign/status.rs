@@ -1,7 +1,7 @@
-//! Where a campaign stands, for whoever watches it.
+//! The status of a campaign for observers.
 //!
-//! A [`Status`] follows from the news of the journal's lines and from the events between them, so
-//! that reading a journal again gives the picture of the process that wrote it.
+//! A [`Status`] follows from the news of the journal's lines and from the events between them, so that reading a
+//! journal again gives the status of the process that wrote it.
 
 use std::sync::Arc;
 
@@ -18,48 +18,48 @@ use crate::quantity::Thousands;
 use crate::statistics::quantile::median;
 use crate::trial::result::{Outcome, TrialResult};
 
-/// A picture of the campaign between two records. All moments are by the real-time clock.
+/// Status of the campaign between two records. All times are by the real-time clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Status {
     /// Name of the plan.
     pub campaign: String,
     /// Directory of the journal.
     pub directory: String,
-    /// Where the plan differs from what RFC 8219 asks.
+    /// Deviations of the plan from RFC 8219.
     pub remarks: Vec<String>,
-    /// When this process began.
+    /// Start of this process.
     pub started_unix_ms: u64,
-    /// What is being done.
+    /// The current activity.
     pub phase: Phase,
-    /// The variant under way.
+    /// The current variant.
     pub variant: Option<String>,
-    /// The cell under way, in words.
+    /// The current cell, in words.
     pub cell: Option<String>,
-    /// The run under way, and how many there are.
+    /// The current run, and the number of runs.
     pub run: Option<(u32, u32)>,
-    /// The trial under way.
+    /// The current trial.
     pub trial: Option<TrialNow>,
-    /// The last trials of the task under way, at most 16, in their order.
+    /// The last trials of the current task in order, at most 16.
     pub tried: Vec<Tried>,
-    /// Rates of the search under way: the highest that passed and the lowest that failed.
+    /// Rates of the current search: the highest that passed and the lowest that failed.
     pub passed_qps: Option<u64>,
     /// See `passed_qps`.
     pub failed_qps: Option<u64>,
     /// Rate for which the Tester is certified under the present conditions.
     pub certified_qps: Option<u64>,
-    /// Tasks of the plan that are over and will not be done again.
+    /// Tasks of the plan that are finished and will not be repeated.
     pub tasks_done: u64,
     /// Tasks of the plan.
     pub tasks: u64,
-    /// Trials so far, those of earlier processes included.
+    /// Trials so far, including those of earlier processes.
     pub trials: u64,
-    /// Of those, disturbed ones.
+    /// Disturbed ones among them.
     pub invalid_trials: u64,
-    /// Estimate of the time that is left.
+    /// Estimated remaining time.
     pub left_ns: Option<Nanos>,
-    /// What was found so far, point by point, in the order in which the points were first done.
+    /// Results so far, by point, in the order in which the points were first measured.
     pub found: Vec<Found>,
-    /// The task that was over last.
+    /// The task that finished last.
     pub last: Option<Done>,
     /// The last remark or fault.
     pub message: Option<String>,
@@ -71,11 +71,11 @@ pub struct Status {
     pub runs: u32,
 }
 
-/// What a campaign is busy with.
+/// Activity of a campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Servers are being started, or rest.
+    /// Servers start or rest.
     #[default]
     Preparing,
     /// The Tester is being certified.
@@ -86,24 +86,24 @@ pub enum Phase {
     Overload,
     /// A soak.
     Soak,
-    /// Over, or stopped.
+    /// Finished or stopped.
     Over,
 }
 
-/// A trial under way.
+/// The current trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TrialNow {
     /// Offered rate.
     pub rate_qps: u64,
     /// Its number in the task.
     pub number: u64,
-    /// When it was called for.
+    /// Time of its request.
     pub started_unix_ms: u64,
     /// Duration and timeout.
     pub length_ns: Nanos,
 }
 
-/// A trial that is over.
+/// A finished trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tried {
     /// Its number in the task, from 1.
@@ -114,7 +114,7 @@ pub struct Tried {
     pub outcome: &'static str,
 }
 
-/// How many trials of a task the status keeps: the page shows them without scrolling.
+/// Number of trials of a task that the status keeps: as many as the page shows without scrolling.
 const TRIED_MAX: usize = 16;
 
 /// Rates that the runs of one point found.
@@ -124,16 +124,16 @@ pub struct Found {
     pub variant: String,
     /// The cell, in words, with duration and timeout if they are not the plan's.
     pub cell: String,
-    /// One rate for each finished run that has one.
+    /// One rate for each finished run with a result.
     pub rates_qps: Vec<u64>,
     /// Their median; the mean of the middle two if their number is even.
     pub median_qps: f64,
 }
 
-/// A task that is over.
+/// A finished task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Done {
-    /// When its end was written down.
+    /// Time at which its end was recorded.
     pub at_unix_ms: u64,
     /// Name of the variant.
     pub variant: String,
@@ -141,16 +141,16 @@ pub struct Done {
     pub cell: String,
     /// "run 3 of 20", "overload curve" or "soak".
     pub task: String,
-    /// The rate that was found, if it was looked for and found.
+    /// The rate, if it is a search that found one.
     pub rate_qps: Option<u64>,
-    /// Why there is none, or what is to be known of it.
+    /// Why there is none, or a remark on it.
     pub remark: Option<String>,
-    /// How long it took, if it was not given up.
+    /// Duration, if it was not abandoned.
     pub took_ns: Option<Nanos>,
 }
 
 impl Status {
-    /// A campaign of `tasks` tasks before its first line. `names` are variant and cell of each
+    /// Creates the status of a campaign of `tasks` tasks before its first line. `names` are variant and cell of each
     /// point, in words, in the order of the points.
     pub fn new(plan: &Plan, names: Vec<(String, String)>, tasks: u64, directory: String) -> Self {
         Self {
@@ -168,7 +168,7 @@ impl Status {
         }
     }
 
-    /// Takes in the news of a line that was written at this moment.
+    /// Applies the news of a line that was written at this time.
     pub fn apply(&mut self, news: News<'_>, at_unix_ms: u64) {
         match news {
             News::Campaign => {}
@@ -214,7 +214,7 @@ impl Status {
         }
     }
 
-    /// Takes in what the lines so far add up to, and the estimate of the time that is left.
+    /// Updates the totals of the lines so far and the estimate of the remaining time.
     pub fn count(&mut self, state: &State, left_ns: Option<Nanos>) {
         self.tasks_done = state.tasks_over() as u64;
         self.trials = state.trials;
@@ -222,8 +222,8 @@ impl Status {
         self.left_ns = left_ns;
     }
 
-    /// Takes in an event of the search or self-test under way, at this moment by the real-time
-    /// clock; its trials and their last answers take `length_ns`.
+    /// Applies an event of the current search or self-test, at this time by the real-time clock. A trial with its last
+    /// responses takes `length_ns`.
     pub fn observe(&mut self, event: &Event<'_>, now_unix_ms: u64, length_ns: Nanos) {
         match event {
             Event::TrialStarted { rate_qps, number } => {
@@ -246,7 +246,7 @@ impl Status {
         }
     }
 
-    /// Something else begins: no trial is under way or over, and there is no bracket.
+    /// Begins another activity: clears the current trial, the finished trials and the bracket.
     pub fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.trial = None;
@@ -272,8 +272,8 @@ impl Status {
         (self.variant, self.cell) = (Some(variant), Some(cell));
     }
 
-    /// A trial is over. The bracket is that of a search that goes by what it has seen last: in a
-    /// journal that is read again, no event tells it.
+    /// Applies a finished trial. The bracket follows the latest outcomes, as in a search: a journal that is read again
+    /// has no events.
     fn learn(&mut self, task: Task, result: &TrialResult) {
         self.trial = None;
         let rate_qps = result.rate_qps;
@@ -325,7 +325,7 @@ impl Status {
         self.last = Some(done);
     }
 
-    /// The end of a task of which nothing is known yet.
+    /// The end of a task, without details yet.
     fn done(&self, task: Task, at_unix_ms: u64) -> Done {
         let (variant, cell) = self.name(task);
         Done {
@@ -342,13 +342,13 @@ impl Status {
         }
     }
 
-    /// Variant and cell of a task; empty if the plan has no such point.
+    /// Variant and cell of a task; empty if the plan does not have the point.
     fn name(&self, task: Task) -> (String, String) {
         self.names.get(task.point()).cloned().unwrap_or_default()
     }
 }
 
-/// What is to be known of the end of a search, if it did not just find a rate.
+/// Remark on the end of a search, unless it simply found a rate.
 fn remark(end: &SearchEnd) -> Option<String> {
     let remark = match end {
         SearchEnd::Found => return None,

@@ -1,4 +1,4 @@
-//! From a plan to what is done, in order.
+//! Converts a plan to tasks, in order.
 
 use std::fmt;
 
@@ -19,35 +19,35 @@ pub struct Point {
     pub cell: Cell,
     /// Length of a trial.
     pub duration_ns: Nanos,
-    /// An answer counts until this long after its query.
+    /// A response counts up to this time after its query.
     pub timeout_ns: Nanos,
 }
 
-/// One piece of work. `point` is an index into [`points`] of the plan.
+/// One unit of work. `point` is an index into [`points`] of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
     /// One search.
     Search {
-        /// Of this point.
+        /// Its point.
         point: usize,
         /// From 1.
         run: u32,
     },
     /// The trials of the overload curve.
     Overload {
-        /// Of this point.
+        /// Its point.
         point: usize,
     },
     /// The segments of the soak.
     Soak {
-        /// Of this point.
+        /// Its point.
         point: usize,
     },
 }
 
 impl Task {
-    /// The point that it is about.
+    /// Its point.
     pub fn point(self) -> usize {
         match self {
             Self::Search { point, .. } | Self::Overload { point } | Self::Soak { point } => point,
@@ -65,7 +65,7 @@ impl fmt::Display for Task {
     }
 }
 
-/// All points of a plan, in its order: variants, in each its cells, then the queue check's.
+/// All points of a plan, in order: variants, in each its cells, then those of the queue check.
 pub fn points(plan: &Plan) -> Vec<Point> {
     let mut points = Vec::new();
     for variant in 0..plan.variants.len() {
@@ -95,9 +95,8 @@ pub fn points(plan: &Plan) -> Vec<Point> {
     points
 }
 
-/// Everything that a plan asks for, in the order in which it is done: the searches, then the
-/// overload curves, then the soaks, which both need what the searches found. Authorities by
-/// themselves are searched only.
+/// All tasks of a plan, in order: the searches, then the overload curves, then the soaks, since both need the results
+/// of the searches. Authorities as DUTs have only searches.
 pub fn tasks(plan: &Plan) -> Vec<Task> {
     let points = points(plan);
     let runs = 1..=plan.search.runs;
@@ -123,13 +122,13 @@ pub fn tasks(plan: &Plan) -> Vec<Task> {
     tasks
 }
 
-/// The highest rate that a plan asks for.
+/// The highest rate of a plan.
 pub fn asked_qps(plan: &Plan) -> Option<u64> {
     plan.search.method.max_qps()
 }
 
-/// How the search of a point chooses its rates: up to the certified rate, and from what the
-/// runs `before` found if the plan reuses that.
+/// How the search of a point selects its rates: up to the certified rate, and from the results of the earlier runs,
+/// `before`, if the plan reuses them.
 pub fn search_spec(
     plan: &Plan,
     point: &Point,
@@ -164,8 +163,8 @@ pub fn search_spec(
     }
 }
 
-/// Rates of the trials of an overload curve, or of a soak: one for each of its segments. Those of a
-/// search follow from its outcomes.
+/// Rates of the trials of an overload curve, or of a soak: one for each of its segments. Those of a search follow from
+/// its outcomes.
 pub fn rates(plan: &Plan, task: Task, base_rate_qps: u64) -> Vec<u64> {
     match (task, &plan.overload, &plan.soak) {
         (Task::Overload { .. }, Some(overload), _) => {
@@ -182,13 +181,12 @@ pub fn rates(plan: &Plan, task: Task, base_rate_qps: u64) -> Vec<u64> {
     }
 }
 
-/// A cell as journals have it ("AAAA 50%"), in the form of all texts ("AAAA 50 %").
+/// A cell as in journals ("AAAA 50%"), in the form of all texts ("AAAA 50 %").
 pub fn spaced(cell: &str) -> String {
     cell.replace('%', " %")
 }
 
-/// A point in words: its variant, and its cell with duration and timeout if they are not the
-/// plan's.
+/// A point in words: its variant, and its cell with duration and timeout if they are not the plan's.
 pub fn point_name(plan: &Plan, point: &Point) -> (String, String) {
     let variant = plan.variants.get(point.variant);
     let mut cell = spaced(&point.cell.to_string());
@@ -221,7 +219,7 @@ mod tests {
     const TWO: &str = "[[dut]]\nprofile = \"bind\"\n[[dut]]\nprofile = \"unbound\"\n";
 
     #[test]
-    fn runs_are_interleaved_and_the_rest_follows() {
+    fn runs_are_interleaved_before_overload_and_soak() {
         let plan = plan(&format!(
             "[search]\nruns = 2\n[cells]\naaaa-share = [0, 1]\n[overload]\n[soak]\n{TWO}"
         ));
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_point_after_the_other_if_that_is_wanted() {
+    fn sequential_order_measures_one_point_at_a_time() {
         let plan = plan(&format!(
             "[search]\nruns = 2\norder = \"sequential\"\n{TWO}"
         ));
@@ -256,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn authorities_by_themselves_are_searched_only() {
+    fn authorities_as_duts_have_searches_only() {
         let plan = plan("[search]\nruns = 1\n[overload]\n[[dut]]\nauthority = \"nsd\"\n");
         assert_eq!(words(&tasks(&plan)), ["0: run 1"]);
     }
 
     #[test]
-    fn a_point_is_named_by_what_is_not_the_plans() {
+    fn point_name_has_only_deviations_from_the_plan() {
         let plan = plan(&format!(
             "[trial]\nduration = \"60s\"\n[queue-check]\ndurations = [\"5s\", \"60s\"]\n\
              timeouts = [\"0.5s\", \"1s\"]\n{TWO}"

@@ -1,4 +1,4 @@
-//! What the user can type.
+//! The arguments of the command line.
 
 mod campaign;
 mod own;
@@ -563,7 +563,7 @@ pub struct DemoArgs {
     pub dut: Option<String>,
 }
 
-/// The value of `--pref64`; `None` learns it from an answer of the server.
+/// Value of `--pref64`; `None` learns the prefix from an answer of the server.
 pub type Pref64Arg = Option<Pref64>;
 
 fn pref64(text: &str) -> Result<Pref64Arg, dns64_wire::pref64::Pref64Error> {
@@ -573,14 +573,14 @@ fn pref64(text: &str) -> Result<Pref64Arg, dns64_wire::pref64::Pref64Error> {
     }
 }
 
-/// The value of `dns64perf --pref64`.
+/// Value of `dns64perf --pref64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedArg {
-    /// Learn from some answers what the others must be.
+    /// Learn the prefix from some answers.
     Auto,
-    /// Any AAAA record is right.
+    /// Any AAAA record is valid.
     Any,
-    /// Synthesised with this prefix.
+    /// Valid if synthesised with this prefix.
     Given(Pref64),
 }
 

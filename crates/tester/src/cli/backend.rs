@@ -1,4 +1,4 @@
-//! The flags that say what carries datagrams.
+//! The flags of the datagram backend.
 
 use clap::Args;
 use dns64_transport::Backend;
@@ -20,7 +20,7 @@ pub struct BackendArgs {
 }
 
 impl BackendArgs {
-    /// Both together.
+    /// Combines both flags.
     pub fn resolve(self) -> Backend {
         match self.force {
             true => self.backend.forced(),

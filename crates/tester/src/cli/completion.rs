@@ -1,4 +1,4 @@
-//! What a shell offers for the values of flags, asked of the program itself when the user presses TAB.
+//! Shell completion of the values of flags. The shell gets them from the program itself when the user presses TAB.
 
 use std::ffi::{OsStr, OsString};
 
@@ -6,21 +6,21 @@ use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter a
 
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};
 
-/// The environment variable by which a shell asks.
+/// Environment variable by which a shell requests completions.
 pub const VARIABLE: &str = "DNS64BENCH_COMPLETE";
 
-/// Built-in profiles of DNS64 servers, and files of others.
+/// Built-in profiles of DNS64 servers, and files.
 pub fn duts(current: &OsStr) -> Vec<CompletionCandidate> {
     profiles(Some(ProfileRole::Dut), &[], current)
 }
 
-/// The authorities of the Tester, built-in profiles of others, and files.
+/// Built-in authorities, built-in profiles of authorities, and files.
 pub fn authorities(current: &OsStr) -> Vec<CompletionCandidate> {
     let own = ["built-in", "in-driver", "in-driver:generic"];
     profiles(Some(ProfileRole::Authority), &own, current)
 }
 
-/// All built-in profiles, and files of others.
+/// All built-in profiles, and files.
 pub fn any_profile(current: &OsStr) -> Vec<CompletionCandidate> {
     profiles(None, &[], current)
 }
@@ -44,7 +44,7 @@ fn profiles(
     fitting.map(CompletionCandidate::new).chain(files).collect()
 }
 
-/// Settings of the profile that `--dut` names on the same command line.
+/// Settings of the profile in `--dut` on the same command line.
 pub fn settings(current: &OsStr) -> Vec<CompletionCandidate> {
     settings_of(&std::env::args_os().collect::<Vec<_>>(), current)
 }

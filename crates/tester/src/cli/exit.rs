@@ -1,4 +1,4 @@
-//! What the exit code says.
+//! The exit codes.
 
 use crate::procedure::search::SearchEnd;
 use crate::trial::result::Outcome;
@@ -9,17 +9,16 @@ pub const PASSED: u8 = 0;
 /// The DUT failed the criterion: a trial with a shortfall, a search in which nothing passes.
 pub const FAILED: u8 = 1;
 
-/// The command line cannot be carried out as it stands.
+/// The command line is invalid.
 pub const USAGE: u8 = 2;
 
-/// The Tester is not to be trusted: an invalid trial, a failed self-test, a search that ended at
-/// the limit of the Tester.
+/// The result is not trustworthy: an invalid trial, a failed self-test, a search that ended at the limit of the Tester.
 pub const TESTER: u8 = 3;
 
-/// The machine or the network does not give what is needed: a permission, a port, a program.
+/// The machine or the network lacks something: a permission, a port, a program.
 pub const ENVIRONMENT: u8 = 4;
 
-/// Interrupted by the user: 128 and the number of SIGINT, as shells count.
+/// Interrupted by the user: 128 plus the number of SIGINT, as in shells.
 pub const INTERRUPTED: u8 = 130;
 
 /// The exit code of a trial.

@@ -1,4 +1,4 @@
-//! Man pages, completions and a page of the book, from the same definitions that parse the command line.
+//! Man pages, completions and a page of the book, from the definitions that also parse the command line.
 
 use std::io::{self, Write};
 
@@ -9,12 +9,11 @@ use super::args::Generated;
 use super::completion::VARIABLE;
 use super::{Cli, EXIT_CODES, pages, plan_page};
 
-/// Writes what was asked for to `out`, or man pages into the directory that was given, which is
-/// made if it is not there.
+/// Writes the requested output to `out`, or man pages to the given directory, which is created if necessary.
 ///
 /// # Errors
 ///
-/// What the writer or the directory gives.
+/// Those of the writer or the directory.
 pub fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
     let mut command = Cli::command();
     match what {
@@ -40,7 +39,7 @@ pub fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
 }
 
 const MANUAL: pages::Manual = pages::Manual {
-    // Programs of users.
+    // User commands.
     section: "1",
     exit_status: EXIT_CODES,
     file: (

@@ -1,8 +1,8 @@
-//! The command line: what the user typed, and what it means.
+//! The command line: its arguments and their meaning.
 //!
-//! Two stages. [`args`] holds what was typed, each value already with its unit; [`resolve`] turns
-//! the flags of a measurement into a [`resolve::Measurement`], in which they no longer contradict each
-//! other. Neither does anything yet; [`commands`] does.
+//! It has two stages. [`args`] has the arguments as given, each value already with its unit. [`resolve`] converts the
+//! flags of a measurement to a [`resolve::Measurement`] without contradictions. Neither has side effects; [`commands`]
+//! runs the result.
 
 pub mod args;
 pub mod backend;

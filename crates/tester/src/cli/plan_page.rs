@@ -1,7 +1,8 @@
 //! dns64bench-plan(5): docs/plan.md as a man page.
 //!
-//! The page of the book is the one description of plans; a test compares its tables with the keys that the parser takes.
-//! What of Markdown it uses is known here: headings, paragraphs, lists, tables, blocks of code, links, code and bold.
+//! The page of the book is the only description of plans; a test compares its tables with the keys of the parser. This
+//! module supports only the Markdown that the page uses: headings, paragraphs, lists, tables, blocks of code, links,
+//! code and bold.
 
 use super::pages::{self, roff};
 
@@ -31,7 +32,7 @@ pub(super) fn page() -> String {
     ])
 }
 
-/// Blocks of which the first needs no request for a paragraph.
+/// Blocks after a heading: the first needs no request for a paragraph.
 fn below_heading(text: &str) -> String {
     let blocks = blocks(text);
     blocks.trim_start_matches(PARAGRAPH).to_owned()
@@ -39,14 +40,14 @@ fn below_heading(text: &str) -> String {
 
 const PARAGRAPH: &str = ".PP\n";
 
-/// Of the manual page.
+/// Name of the man page.
 pub(super) const NAME: &str = "dns64bench-plan";
 
 const PLAN: &str = include_str!("../../../../docs/plan.md");
 
 const EXAMPLE: &str = include_str!("../../../../examples/quick.toml");
 
-/// Paragraphs, lists, tables and code, which empty lines separate.
+/// Paragraphs, lists, tables and code, separated by empty lines.
 fn blocks(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();
@@ -64,7 +65,7 @@ fn blocks(text: &str) -> String {
             block.push(next);
         }
         if line.starts_with('|') {
-            // Below the heads and the line that separates them.
+            // Skips the heads and the separator below them.
             block.iter().skip(2).for_each(|row| out += &entry(row));
         } else if begins(line) {
             for item in block.chunk_by(|_, next| !begins(next)) {
@@ -79,7 +80,7 @@ fn blocks(text: &str) -> String {
     out
 }
 
-/// A row of a table: what it is of, its default if there is such a column, and what it means.
+/// A row of a table: its key, its default if there is such a column, and its meaning.
 fn entry(row: &str) -> String {
     let cells: Vec<_> = row.trim_matches('|').split(" |").map(str::trim).collect();
     let (key, text) = match cells[..] {
@@ -92,7 +93,7 @@ fn entry(row: &str) -> String {
     format!(".TP\n{}{}", prose(key), prose(&text))
 }
 
-/// Lines of text. A request among them stays one.
+/// Lines of text. A request among them stays on its own line.
 fn prose(text: &str) -> String {
     let lines = text.lines().map(|line| match line {
         ".br" => ".br\n".to_owned(),
@@ -101,7 +102,7 @@ fn prose(text: &str) -> String {
     lines.collect()
 }
 
-/// A line with its code and what is bold in bold, and its links as their text.
+/// A line with code and bold text in bold, and links as their text.
 fn spans(line: &str) -> String {
     let mut out = String::new();
     for (number, part) in line.split('`').enumerate() {
@@ -120,7 +121,7 @@ fn spans(line: &str) -> String {
     out
 }
 
-/// `[text](address)` is `text`; other brackets stay.
+/// Replaces `[text](address)` by `text`; other brackets stay.
 fn without_links(text: &str) -> String {
     let Some((before, after)) = text.split_once("](") else {
         return text.to_owned();
@@ -130,13 +131,13 @@ fn without_links(text: &str) -> String {
     format!("{before}{name}{}", without_links(after))
 }
 
-/// Lines as they are.
+/// Lines without formatting.
 fn verbatim<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let lines: String = lines.map(|line| roff(line) + "\n").collect();
     format!(".PP\n.RS 4\n.nf\n{lines}.fi\n.RE\n")
 }
 
-/// A text without what is special in it; in what is to be typed a hyphen is a minus sign.
+/// A text with escaped special characters; in text to be typed, a hyphen is a minus sign.
 fn escaped(text: &str, is_typed: bool) -> String {
     let text = text.replace('\\', "\\e");
     match is_typed {
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markdown_becomes_requests() {
+    fn markdown_is_converted_to_requests() {
         let text = "A `max-rate` of\n'x' in [a page](a.md#b) and **bold**.\n\n- one\n  more\n- two\n\n\
                     | key | default | |\n|---|---|---|\n| `a` | `1` | text |\n| `b` | | .so |\n\n\
                     ```toml\n.a = \"\\\\\"\n```\n";
@@ -181,7 +182,7 @@ mod tests {
             }
         }
         assert!(keys > 78, "{keys} keys were seen");
-        // Nothing else is a request, and no Markdown is left.
+        // There is no other request, and no Markdown is left.
         let known = [
             ".TH", ".SH", ".SS", ".PP", ".TP", ".IP", ".RS", ".RE", ".nf", ".fi", ".br", ".B",
             ".I", ".BR",

@@ -1,11 +1,11 @@
-//! Errors for programs: with `--json` a command that fails writes the same object, wherever it fails.
+//! Errors for programs: with `--json` every failing command writes the same object.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Where these arguments want JSON: a file, or `-` for standard output. They need not be valid.
+/// Destination of JSON in these arguments, valid or not: a file, or `-` for standard output.
 pub fn json_target(arguments: &[OsString]) -> Option<PathBuf> {
     let (command, flags) = arguments.get(1..)?.split_first()?;
     let is_flag_alone = match command.to_str()? {
@@ -29,7 +29,7 @@ pub fn json_target(arguments: &[OsString]) -> Option<PathBuf> {
     None
 }
 
-/// Writes an error there. Whoever reads it has the exit code if it cannot be written.
+/// Writes an error to the target. If that fails, the reader still has the exit code.
 pub fn write(target: &Path, code: u8, error: &str) {
     let object = serde_json::json!({ "error": error, "exit_code": code });
     let text = format!("{object:#}\n");
@@ -40,7 +40,7 @@ pub fn write(target: &Path, code: u8, error: &str) {
     }
 }
 
-/// What is wrong with arguments that clap refuses, without the usage below it.
+/// The message of clap for invalid arguments, without the usage below it.
 pub fn in_words(refusal: &clap::Error) -> String {
     let text = refusal.render().to_string();
     let lines = text.lines().take_while(|line| !line.trim().is_empty());
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_is_found_in_arguments_that_are_not_valid() {
+    fn json_target_is_found_in_invalid_arguments() {
         let target = |line: &str| {
             let words: Vec<_> = line.split(' ').map(OsString::from).collect();
             let path = json_target(&words)?;

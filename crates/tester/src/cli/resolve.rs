@@ -1,4 +1,4 @@
-//! From what was typed to the measurement that it means.
+//! Converts arguments to a measurement.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,29 +13,29 @@ use crate::rig::recommended::Recommended;
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Load, RigSpec, Subject};
 use crate::rig::zones::{self, Demand};
 
-/// A measurement, and what is to be done with it.
+/// A measurement and its output.
 #[derive(Debug)]
 pub struct Measurement {
-    /// What to measure, and how.
+    /// Subject and load.
     pub spec: RigSpec,
     /// Where the roles run, if it needs a lab.
     pub lab: LabKind,
     /// Whose servers may be measured.
     pub may_load: MayLoadArgs,
-    /// The user has said which names to ask for.
+    /// Whether the user has given the range of names.
     pub has_namespace: bool,
     /// Measure without a certificate.
     pub uncertified: bool,
     /// Self-tests of a certificate.
     pub self_tests: usize,
-    /// Where to write.
+    /// Destinations of the output.
     pub output: OutputArgs,
 }
 
 impl Measurement {
-    /// What trials of the DUT at no more than this rate ask of the authority, with their self-tests;
-    /// without a DUT, the self-tests for this rate. An authority that is a program then gets no more names
-    /// than they need, unless the user has said which.
+    /// Requirements of trials of the DUT up to this rate, with their self-tests, for the authority; without a DUT, of
+    /// the self-tests for this rate. Unless the user has given the range of names, an authority that is a program gets
+    /// only as many as needed.
     pub fn fit_zone(&mut self, highest_qps: Option<u64>) -> Demand {
         let lab = self.spec.subject.lab();
         let self_test = !self.uncertified || self.spec.subject.is_authority();
@@ -53,7 +53,7 @@ impl Measurement {
         demand
     }
 
-    /// What RFC 8219 recommends for it, of so many searches.
+    /// Recommendations of RFC 8219 for this number of searches.
     pub fn recommended(&self, searches: Option<u32>) -> Recommended<'_> {
         let server = match &self.spec.subject {
             Subject::Server { server, .. } if server.is_ipv4() => Some("the server"),
@@ -64,22 +64,22 @@ impl Measurement {
             timeout_ns: self.spec.load.timeout_ns,
             runs: searches,
             ipv4_servers: server.into_iter().collect(),
-            // Told by the conditions.
+            // Already in the conditions.
             behaviours: Vec::new(),
         }
     }
 }
 
-/// Whether a measurement can do without a DUT.
+/// Whether a measurement needs a DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// It is about a DUT: `trial` and `search`.
+    /// It measures a DUT: `trial` and `search`.
     Dut,
-    /// It leaves the DUT out: `selftest`.
+    /// It measures without a DUT: `selftest`.
     AuthorityOnly,
 }
 
-/// Why flags do not go together.
+/// Why a combination of flags is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
     /// Neither `--server` nor `--dut`.
@@ -92,7 +92,7 @@ pub enum UsageError {
         "--server and --dut cannot be combined; give --server ADDR for a running server, or --dut PROFILE to start one in a lab"
     )]
     TwoServers,
-    /// A thread would have nothing to send from.
+    /// A thread would have no socket.
     #[error(
         "--sockets {sockets} is fewer than --threads {threads}; each thread needs one, so use \
          --sockets {threads} or more"
@@ -103,7 +103,7 @@ pub enum UsageError {
         /// As given.
         threads: u16,
     },
-    /// Nothing could be tried.
+    /// No rate could be tried.
     #[error("--start-rate {start} is beyond --max-rate {max}; lower the one or raise the other")]
     StartRate {
         /// As given.
@@ -111,12 +111,12 @@ pub enum UsageError {
         /// As given.
         max: u64,
     },
-    /// No name would be repeated.
+    /// No name is repeated.
     #[error(
         "--cached-pattern has no effect because --cached-share is 0; omit it, or add for example --cached-share 80%"
     )]
     Pattern,
-    /// Source and destination are of different families.
+    /// Source and destination have different address families.
     #[error(
         "--local {local} and --server {server} are of different IP versions; omit --local, or give an address \
          of the server's IP version"
@@ -127,7 +127,7 @@ pub enum UsageError {
         /// As given.
         server: IpAddr,
     },
-    /// The prefix cannot be local to this host and have the server.
+    /// The prefix contains the server, so it cannot be local.
     #[error(
         "--local {local} contains --server {server}; give a prefix that this host has for itself"
     )]
@@ -137,33 +137,33 @@ pub enum UsageError {
         /// As given.
         server: IpAddr,
     },
-    /// The addresses of a lab are its own.
+    /// A lab has its own addresses.
     #[error("--local {0} is for a running server; omit it, or give --server ADDR")]
     SourceInLab(Sources),
-    /// A host name has no address that could be measured.
+    /// A host name has no usable address.
     #[error(
         "cannot find the address of --server {name}: {why}; check the name, or give the address"
     )]
     UnknownHost {
         /// As given.
         name: String,
-        /// What the system says.
+        /// Error of the system.
         why: String,
     },
-    /// An authority that is another program, or is to certify the Tester, answers as it does.
+    /// Faults can be configured only for the built-in authority behind a DUT.
     #[error("--authority-behaviour is for the built-in authority behind a DNS64 server; {0}")]
     Behaviour(&'static str),
-    /// The arguments of dns64perf++ or dns64perf describe no test; which, and what is needed.
+    /// The arguments of dns64perf++ or dns64perf are invalid; the text says which, and what is needed.
     #[error("{0}")]
     Dns64Perf(String),
 }
 
 impl MeasureArgs {
-    /// What the flags mean together.
+    /// Combines the flags.
     ///
     /// # Errors
     ///
-    /// Flags that contradict each other, or no server where one is needed.
+    /// Contradictory flags, or a missing server.
     pub fn resolve(self, needs: Needs) -> Result<Measurement, UsageError> {
         let Self {
             subject,
@@ -259,7 +259,7 @@ fn check_sources(local: Option<Sources>, server: IpAddr) -> Result<(), UsageErro
 }
 
 impl SubjectArgs {
-    /// What the authority does wrong, where it can.
+    /// The configured faults of the authority, if it supports them.
     fn behaviour(&self, needs: Needs) -> Result<Behaviour, UsageError> {
         let behaviour = self.authority_behaviour.clone().unwrap_or_default();
         let other = match (&self.authority, needs) {

@@ -1,4 +1,4 @@
-//! The command line as a whole; the values of single flags are tested beside their parsers.
+//! Tests of the whole command line; the tests of single flags are beside their parsers.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
 }
 
-/// The measurement that a `trial`, `search` or `selftest` line means.
+/// The measurement of a `trial`, `search` or `selftest` command line.
 fn measure(line: &str) -> Result<Measurement, UsageError> {
     let (measure, needs) = match parse(line).unwrap().command {
         Command::Trial(args) => (args.measure, Needs::Dut),
@@ -157,7 +157,7 @@ fn help_fits_into_eighty_columns() {
 }
 
 #[test]
-fn completions_ask_the_program() {
+fn completions_call_the_program() {
     for shell in [
         Shell::Bash,
         Shell::Zsh,
@@ -171,7 +171,7 @@ fn completions_ask_the_program() {
 }
 
 #[test]
-fn a_server_that_runs_is_asked_as_dnsperf_does() {
+fn running_server_takes_the_flags_of_dnsperf() {
     let line = "dns64bench trial -s ::1 -p 5353 -Q 20k -l 5 -t 0.25 -T 2 -c 8 -a ::1 -j - -q";
     let measure = measure(line).unwrap();
     let Subject::Server { server, .. } = &measure.spec.subject else {
@@ -235,7 +235,7 @@ fn a_profile_is_started_in_a_lab() {
 }
 
 #[test]
-fn the_authority_of_a_lab_misbehaves_where_it_is_asked_to() {
+fn authority_behaviour_is_refused_in_self_tests_and_for_other_authorities() {
     let faults = "--authority-behaviour delay=5ms,loss=0.1%";
     let lab = measure(&format!("dns64bench trial --dut unbound -Q 1 {faults}")).unwrap();
     let behaviour = &lab.spec.subject.lab().unwrap().behaviour;
@@ -246,14 +246,14 @@ fn the_authority_of_a_lab_misbehaves_where_it_is_asked_to() {
     ] {
         let refused = measure(&format!("dns64bench {line} {faults}")).unwrap_err();
         assert_eq!(refused, UsageError::Behaviour(remedy));
-        // Nothing wrong is wrong nowhere.
+        // `none` is valid for any authority.
         let none = format!("dns64bench {line} --authority-behaviour none");
         assert!(measure(&none).is_ok());
     }
 }
 
 #[test]
-fn one_server_is_needed_and_both_ways_are_named() {
+fn no_server_and_two_servers_are_errors_that_name_both_flags() {
     let none = measure("dns64bench trial -Q 1").unwrap_err();
     let both = measure("dns64bench search -s ::1 --dut bind").unwrap_err();
     assert_eq!(none, UsageError::NoServer);
@@ -268,7 +268,7 @@ fn one_server_is_needed_and_both_ways_are_named() {
 }
 
 #[test]
-fn a_self_test_leaves_the_dut_out() {
+fn self_test_has_no_dut() {
     let measure = measure("dns64bench selftest -Q 20k").unwrap();
     let Subject::Lab(plan) = &measure.spec.subject else {
         panic!("{:?}", measure.spec.subject)
@@ -371,7 +371,7 @@ fn commands_and_plans_named_for_the_papers_exist() {
 }
 
 #[test]
-fn a_refused_rate_says_what_would_do() {
+fn invalid_rate_error_says_what_is_expected() {
     let error = parse("dns64bench trial -s ::1 -Q NaN")
         .unwrap_err()
         .to_string();
@@ -393,7 +393,7 @@ fn flags_are_checked_against_each_other() {
 }
 
 #[test]
-fn the_rate_of_a_search_is_where_it_starts() {
+fn rate_of_a_search_is_its_first_rate() {
     for line in [
         "search -s ::1 -Q 2k",
         "search -s ::1 --rate 2k",
@@ -407,14 +407,14 @@ fn the_rate_of_a_search_is_where_it_starts() {
 }
 
 #[test]
-fn a_program_for_a_host_keeps_its_own_flags() {
+fn program_for_a_host_keeps_its_flags() {
     let cli = parse("dns64bench lab exec dut dig -p 53 @::1").unwrap();
     let text = format!("{cli:?}");
     assert!(text.contains(r#"["dig", "-p", "53", "@::1"]"#), "{text}");
 }
 
 #[test]
-fn a_backend_is_forced_only_where_one_is_named() {
+fn force_requires_a_backend() {
     let backend = |flags: &str| {
         let measured = measure(&format!("dns64bench trial --server ::1 -Q 1k {flags}"));
         measured.unwrap().spec.load.backend

@@ -1,4 +1,4 @@
-//! From what the user types for one flag to what it means, where no other room reads such texts.
+//! Parsers of flag values that no other module has.
 
 use std::fmt;
 use std::io;
@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 
 use crate::quantity::ValueError;
 
-/// Reads a setting of a profile, "threads=2": a name and a value, which may be empty.
+/// Parses a setting of a profile, "threads=2": a name and a value, which may be empty.
 ///
 /// # Errors
 ///
-/// What has no name or no equals sign.
+/// No name or no equals sign.
 pub fn setting(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -21,11 +21,11 @@ pub fn setting(text: &str) -> Result<(String, String), ValueError> {
     }
 }
 
-/// Reads where a page is served: "8080" on the loopback interface, or an address with a port.
+/// Parses the listen address of the live page: "8080" on the loopback interface, or an address with a port.
 ///
 /// # Errors
 ///
-/// What is neither; names are not looked up.
+/// Any other text; names are not looked up.
 pub fn http_listen(text: &str) -> Result<SocketAddr, ValueError> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
@@ -38,20 +38,20 @@ pub fn http_listen(text: &str) -> Result<SocketAddr, ValueError> {
     })
 }
 
-/// A running server, as the user names it.
+/// A running server, as the user gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerName {
     /// By its address.
     Address(IpAddr),
-    /// By a host name, which has yet to be looked up.
+    /// By a host name, which is not looked up yet.
     Host(String),
 }
 
-/// Reads an address or a host name.
+/// Parses an address or a host name.
 ///
 /// # Errors
 ///
-/// What is neither, such as an address with a port.
+/// Any other text, such as an address with a port.
 pub fn server(text: &str) -> Result<ServerName, ValueError> {
     if let Ok(address) = text.parse() {
         return Ok(ServerName::Address(address));
@@ -77,7 +77,7 @@ impl fmt::Display for ServerName {
 }
 
 impl ServerName {
-    /// Its address: of a host name the one that the system prefers, of the family of `local` if that is given.
+    /// Its address. For a host name the address that the system prefers, of the family of `local` if that is given.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_alone_is_one_of_the_loopback_interface() {
+    fn port_alone_means_the_loopback_interface() {
         let read = ["8080", "0.0.0.0:80", "[::1]:8080"].map(|text| http_listen(text).unwrap());
         assert_eq!(
             read.map(|listen| listen.to_string()),

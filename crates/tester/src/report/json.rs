@@ -1,7 +1,7 @@
 //! Results as JSON: one object for a trial, a search or a self-test.
 //!
-//! Counts are integers, spans are numbers in the unit that their key names last. What is not known
-//! is `null`, never an invented number: round-trip times when nothing was answered, say.
+//! Counts are integers; durations are numbers in the unit at the end of their key. Unknown values are `null`, never an
+//! invented number: for example round-trip times without any response.
 
 use dns64_transport::clock::Nanos;
 use serde::Serialize;
@@ -78,16 +78,16 @@ pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions)
     }
 }
 
-/// The text of an object, with its end of line.
+/// The text of an object, with its line end.
 ///
 /// # Errors
 ///
-/// What cannot be JSON, such as a map with keys that are no texts.
+/// An object without a JSON form, such as a map with keys that are not strings.
 pub fn text(object: &impl Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(object)? + "\n")
 }
 
-/// A result with what the reports of all have.
+/// A result with the fields that all reports share.
 #[derive(Serialize)]
 struct Report<'a, R> {
     #[serde(flatten)]
@@ -106,9 +106,9 @@ struct Search<'a> {
     resolution_qps: u64,
     certified: bool,
     certified_rate_qps: Option<u64>,
-    /// What the DUT sustains if it stores queries until their timeout: Lencse et al. 2017, equation (1).
+    /// Sustainable rate of a DUT that stores queries until their timeout: Lencse et al. 2017, equation (1).
     calculated_qps: Option<f64>,
-    /// That of the trial at the rate that was found.
+    /// Service of the trial at the measured rate.
     service: Option<Service>,
     trials: &'a [TrialResult],
 }
@@ -128,7 +128,7 @@ struct SelfTest {
     trials: Vec<TrialResult>,
 }
 
-/// One self-test of several; its trials are those in the order of all.
+/// One of several self-tests; its trials are a part of the common list.
 #[derive(Serialize)]
 struct EachSelfTest {
     #[serde(flatten)]

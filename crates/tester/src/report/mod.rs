@@ -1,7 +1,7 @@
-//! What the user sees: the results as text, as JSON, and the progress towards them.
+//! The output for users: results as text and as JSON, and the progress of the measurement.
 //!
-//! Everything is computed from plain data. Whoever asks for a result writes it; only [`progress`]
-//! writes to standard error by itself.
+//! All output is computed from plain data and written by the caller; only [`progress`] writes to standard error
+//! directly.
 
 pub mod campaign;
 mod chart;
@@ -20,20 +20,20 @@ pub use crate::rig::conditions::Conditions;
 use crate::statistics::summary::calculated_rate;
 use crate::trial::result::{Outcome, TrialResult};
 
-/// The highest rate on which the answer of a search rests: its failure too must be the DUT's.
+/// The highest rate that decides the result of a search: its failure must be the DUT's as well.
 fn judged_qps(result: &SearchResult) -> u64 {
     result.failed_qps.max(result.rate_qps).unwrap_or(0)
 }
 
-/// The trial at the rate that a search found.
+/// The passed trial at the rate that a search found.
 fn passed(result: &SearchResult) -> Option<&TrialResult> {
     let passed =
         |t: &&TrialResult| t.outcome == Outcome::Passed && Some(t.rate_qps) == result.rate_qps;
     result.trials.iter().rfind(passed)
 }
 
-/// What a rate is worth that a DUT passed while queries waited in it; `None` if it did not, or if none
-/// waited at the end.
+/// A remark on a passed rate at which queries waited in the DUT; `None` if the trial did not pass, or if no query
+/// waited at its end.
 fn stored(trial: &TrialResult) -> Option<String> {
     let passed = trial.outcome == Outcome::Passed;
     let service = trial
@@ -48,8 +48,8 @@ fn stored(trial: &TrialResult) -> Option<String> {
     ))
 }
 
-/// Equation (1) of Lencse et al. 2017, section 4.4, for the rate that a search found: what a DUT sustains that
-/// stores queries until their timeout.
+/// Equation (1) of Lencse et al. 2017, section 4.4, for the rate that a search found: the sustainable rate of a DUT
+/// that stores queries until their timeout.
 fn calculated_qps(result: &SearchResult) -> Option<f64> {
     let passed = passed(result)?;
     let [duration_s, timeout_s] = [passed.duration_ns, passed.timeout_ns].map(|ns| ns as f64 / 1e9);

@@ -1,4 +1,4 @@
-//! Numbers as a reader of a report wants them.
+//! Formats numbers for the readers of a report.
 
 use dns64_transport::clock::{Nanos, SECOND};
 
@@ -8,7 +8,7 @@ use crate::statistics::agreement::Agreement;
 /// Shown in place of a missing number.
 pub(super) const NOTHING: &str = "–";
 
-/// A number with `places` decimals and commas between thousands; [`NOTHING`] for what is not finite.
+/// A number with `places` decimals and commas between thousands; [`NOTHING`] if it is not finite.
 pub(super) fn decimal(value: f64, places: usize) -> String {
     if !value.is_finite() {
         return NOTHING.to_owned();
@@ -25,7 +25,7 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
     format!("{sign}{whole}{point}{fraction}")
 }
 
-/// A figure without its decimals: a rate is never rounded up to what no run has reached. Below 0 it is 0.
+/// A number truncated to an integer: a rate is never rounded up to a value that no run has reached. 0 if negative.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -35,7 +35,7 @@ pub(crate) fn whole(value: f64) -> u64 {
     value.max(0.0) as u64
 }
 
-/// A number to this many significant digits; whole numbers keep all of theirs.
+/// A number with this many significant digits; integer digits are kept.
 pub(super) fn significant(value: f64, digits: i32) -> String {
     let decade = if value == 0.0 {
         0.0
@@ -51,8 +51,8 @@ pub(super) fn significant(value: f64, digits: i32) -> String {
     decimal(value, places)
 }
 
-/// What a rate may be rounded to, in its unit, if its true value lies between these ends: two significant digits
-/// of half of the distance (JCGM 100:2008, section 7.2.6), and 1 at least.
+/// The unit to which a rate may be rounded if its true value lies between these ends: two significant digits of half of
+/// the distance (JCGM 100:2008, section 7.2.6), and at least 1.
 pub(super) fn unit_of(low: f64, high: f64) -> f64 {
     let half = (high - low).abs() / 2.0;
     match half >= 100.0 && half.is_finite() {
@@ -66,7 +66,7 @@ pub(super) fn short(value: f64) -> String {
     trimmed(&decimal(value, 4)).to_owned()
 }
 
-/// A number without the zeros at the end of its decimals.
+/// A number without trailing zeros in its decimals.
 fn trimmed(number: &str) -> &str {
     match number.contains('.') {
         true => number.trim_end_matches('0').trim_end_matches('.'),
@@ -74,7 +74,7 @@ fn trimmed(number: &str) -> &str {
     }
 }
 
-/// A rate: medians of an even number of runs may end in a half, which is shown.
+/// A rate: the median of an even number of runs may end in a half, which is shown.
 pub(super) fn rate(rate_qps: f64) -> String {
     short((rate_qps * 10.0).round() / 10.0)
 }
@@ -99,7 +99,7 @@ pub(super) fn byte_unit(octets: f64) -> (f64, &'static str) {
         .unwrap_or((1.0, "B"))
 }
 
-/// A span of time that people wait, to within its two largest units: "42.5 s", "3 min 20 s", "1 d 2 h".
+/// A duration in its two largest units: "42.5 s", "3 min 20 s", "1 d 2 h".
 pub(super) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         return NOTHING.to_owned();
@@ -121,7 +121,7 @@ pub(super) fn duration(seconds: f64) -> String {
     )
 }
 
-/// The unit for the axis of a span, in seconds, and its name.
+/// The unit for a time axis of this length, in seconds, and its name.
 pub(super) fn time_unit(span_s: f64) -> (f64, &'static str) {
     match span_s {
         s if s < 600.0 => (1.0, "s"),
@@ -130,12 +130,12 @@ pub(super) fn time_unit(span_s: f64) -> (f64, &'static str) {
     }
 }
 
-/// A span of time that people wait, in whole seconds.
+/// A duration, in whole seconds.
 pub(crate) fn wait(span_ns: Nanos) -> String {
     duration((span_ns / SECOND) as f64)
 }
 
-/// Nanoseconds in the largest unit that leaves at least 1, to within three digits: "12.3 us", "2 ms".
+/// Nanoseconds in the largest unit that leaves at least 1, with three digits: "12.3 us", "2 ms".
 pub(super) fn span(nanoseconds: f64) -> String {
     if !nanoseconds.is_finite() {
         return NOTHING.to_owned();
@@ -143,7 +143,7 @@ pub(super) fn span(nanoseconds: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "spans are not negative, and fractions of a nanosecond are not told"
+        reason = "spans are not negative, and fractions of a nanosecond are not shown"
     )]
     let span_ns = nanoseconds.round() as Nanos;
     let digits = span_ns.checked_ilog10().unwrap_or(0);
@@ -151,7 +151,7 @@ pub(super) fn span(nanoseconds: f64) -> String {
     Span((span_ns + step / 2) / step * step).to_string()
 }
 
-/// A probability: three decimals, and no more than can be said.
+/// A probability with three decimals; "< 0.001" if it is lower.
 pub(super) fn probability(p: f64) -> String {
     if p < 0.001 {
         "< 0.001".to_owned()
@@ -160,7 +160,7 @@ pub(super) fn probability(p: f64) -> String {
     }
 }
 
-/// The same in a sentence.
+/// A probability in a sentence.
 pub(super) fn p(p: f64) -> String {
     let text = probability(p);
     let relation = if text.starts_with('<') { "" } else { "= " };
@@ -172,7 +172,7 @@ pub(super) fn pct(pct: f64) -> String {
     format!("{} %", short(pct))
 }
 
-/// Between which rates searches lie: "8,900 to 9,100", "0 to 35,000 or more".
+/// The range of the rates of searches: "8,900 to 9,100", "0 to 35,000 or more".
 pub(crate) fn range(found: &Agreement) -> String {
     let low = rate(found.low_qps);
     match found.high_qps {
@@ -199,11 +199,11 @@ pub(super) fn seconds(span_ns: Nanos) -> f64 {
     span_ns as f64 / SECOND as f64
 }
 
-/// A moment of the real-time clock, RFC 3339, UTC.
+/// A time of the real-time clock, RFC 3339, UTC.
 pub(super) fn moment(unix_ms: u64) -> String {
     let since = std::time::Duration::from_millis(unix_ms);
     let moment = std::time::SystemTime::UNIX_EPOCH.checked_add(since);
-    // Beyond the year 9999 there is no such form.
+    // After the year 9999 there is no such form.
     let moment = moment.filter(|_| unix_ms < 253_402_300_800_000);
     moment.map_or_else(
         || format!("{unix_ms} ms after 1970"),
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_commas_and_a_true_minus() {
+    fn numbers_have_commas_and_a_minus_sign() {
         assert_eq!(decimal(1_234_567.891, 1), "1,234,567.9");
         assert_eq!(decimal(-12.345, 2), "−12.35");
         assert_eq!(decimal(-0.001, 1), "0.0", "no minus before nothing");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn any_moment_has_a_form() {
+    fn any_time_has_a_text() {
         assert_eq!(moment(0), "1970-01-01T00:00:00Z");
         assert_eq!(moment(253_402_300_799_999), "9999-12-31T23:59:59Z");
         assert_eq!(moment(u64::MAX), "18446744073709551615 ms after 1970");

@@ -13,37 +13,36 @@ use crate::procedure::search::Bracket;
 use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 
-/// What follows the events of a procedure.
+/// Follows the events of a procedure.
 ///
-/// A trial has an absolute schedule, so its bar follows the time, not the worker threads: watching
-/// a trial costs them nothing.
+/// A trial has an absolute schedule, so its bar follows the time and not the worker threads: it costs them nothing.
 #[derive(Debug)]
 pub struct Progress {
     view: View,
     /// Server and step.
     step: String,
-    /// Number of the trial under way.
+    /// Number of the current trial.
     number: u64,
     trial_ns: Nanos,
 }
 
 #[derive(Debug)]
 enum View {
-    /// Nothing at all.
+    /// No output.
     Quiet,
     /// A line for each trial.
     Log,
     /// Bars.
     Terminal {
         screen: MultiProgress,
-        /// Of the step, its procedure and the trial.
+        /// Bars of the step, its procedure and the trial.
         bars: [ProgressBar; 3],
     },
 }
 
 impl Progress {
-    /// Progress of a `step`, which names the server too, with trials that take `duration_ns` and wait
-    /// another `timeout_ns` for the last answers. Nothing is shown if the user asked for `quiet`.
+    /// Progress of a `step`, whose text names the server too, with trials that take `duration_ns` and wait another
+    /// `timeout_ns` for the last responses. Without output if the user requested `quiet`.
     pub fn new(step: String, duration_ns: Nanos, timeout_ns: Nanos, quiet: bool) -> Self {
         let view = if quiet {
             View::Quiet
@@ -60,7 +59,7 @@ impl Progress {
         }
     }
 
-    /// Takes in one event.
+    /// Applies an event.
     pub fn event(&mut self, event: &Event<'_>) {
         if let Event::TrialStarted { number, .. } = event {
             self.number = *number;
@@ -69,23 +68,23 @@ impl Progress {
             View::Quiet => {}
             View::Log => {
                 let line = self.line(event).unwrap_or_default();
-                // Whoever closed the log does not want the rest.
+                // A closed log needs no more lines.
                 let _ = std::io::stderr().write_all(line.as_bytes());
             }
             View::Terminal { bars, .. } => self.draw(bars, event),
         }
     }
 
-    /// Removes the bars, so that the result stands alone; the lines stay.
+    /// Removes the bars, so that only the result remains; the lines stay.
     pub fn clear(&self) {
         if let View::Terminal { screen, bars } = &self.view {
             bars.iter().rev().for_each(ProgressBar::finish_and_clear);
-            // Closed terminals cannot be cleared, and need not be.
+            // A closed terminal cannot be cleared.
             screen.clear().unwrap_or_default();
         }
     }
 
-    /// What a log says of an event.
+    /// The log line of an event.
     fn line(&self, event: &Event<'_>) -> Option<String> {
         let told = match event {
             Event::TrialFinished(result) => format!("trial {}: {}", self.number, finished(result)),
@@ -138,18 +137,18 @@ impl View {
     }
 }
 
-/// A line that is cut where the terminal ends.
+/// A line truncated at the width of the terminal.
 pub(super) const LINE: &str = "{wide_msg}";
 
-/// The line of a trial under way.
+/// The line of the current trial.
 pub(super) const TRIAL_LINE: &str = "{msg}  {schedule}";
 
-/// Standard error, redrawn seldom.
+/// Standard error, with a low redraw rate.
 pub(super) fn on_terminal() -> ProgressDrawTarget {
     ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S)
 }
 
-/// What a search has seen.
+/// Results of a search so far.
 pub(super) fn seen(passed_qps: Option<u64>, failed_qps: Option<u64>) -> String {
     let rate = |qps: Option<u64>| qps.map_or("-".to_owned(), |q| Thousands(q).to_string());
     format!(
@@ -159,7 +158,7 @@ pub(super) fn seen(passed_qps: Option<u64>, failed_qps: Option<u64>) -> String {
     )
 }
 
-/// What a trial under way is.
+/// Description of the current trial.
 pub(super) fn started(number: u64, rate_qps: u64) -> String {
     format!("trial {number} at {} queries/s", Thousands(rate_qps))
 }
@@ -173,11 +172,11 @@ fn repeat(attempt: u32, of: u32, fault: &TesterFault) -> String {
     format!("repeat {attempt} of {of}: {fault}")
 }
 
-/// The bar of the time that has passed, and the time that is left.
+/// The bar of the elapsed time, and the remaining time.
 fn schedule(state: &ProgressState, out: &mut dyn fmt::Write) {
     let elapsed_ms = u64::try_from(state.elapsed().as_millis()).unwrap_or(u64::MAX);
     let text = bar(elapsed_ms, state.len().unwrap_or(0));
-    // Writing into the line's own buffer cannot fail.
+    // Writing to the line's own buffer cannot fail.
     out.write_str(&text).unwrap_or_default();
 }
 
@@ -193,7 +192,7 @@ fn bar(elapsed_ms: u64, whole_ms: u64) -> String {
     )
 }
 
-/// A line of a template, in which `{schedule}` is the bar of the time.
+/// Style of a line; `{schedule}` in its template is the bar of the time.
 pub(super) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -202,7 +201,7 @@ pub(super) fn style(template: &str) -> ProgressStyle {
 
 pub(super) const MILLISECOND: Nanos = 1_000_000;
 
-/// Redraws of the terminal: seldom, since on a small machine they take time from a role.
+/// Redraws of the terminal: few, since on a small machine they take time from a role.
 const REDRAWS_PER_S: u8 = 2;
 
 /// Steps of the trial's bar.
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_says_what_it_knows_and_how_long_it_takes() {
+    fn search_shows_its_results_and_duration() {
         let progress = progress(View::Quiet);
         let mut bracket = Bracket {
             passed_qps: Some(10_000),

@@ -1,8 +1,8 @@
-//! Text for a terminal: a line that does not fit is folded between words, below the column that it has come to.
+//! Text for a terminal: long lines are folded between words and indented to the column of their text.
 
 use std::os::fd::AsFd;
 
-/// The columns of a terminal; `None` if this is none. One that does not tell has 80.
+/// Columns of a terminal; `None` if this is not one. 80 if the terminal does not report them.
 pub fn columns(of: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(of).ok()?;
     Some(match size.ws_col {
@@ -11,12 +11,12 @@ pub fn columns(of: impl AsFd) -> Option<usize> {
     })
 }
 
-/// A text for that output: folded if it is a terminal, as it is for files and pipes.
+/// A text for that output: folded for a terminal, unchanged for files and pipes.
 pub fn fitting(text: &str, of: impl AsFd) -> String {
     columns(of).map_or_else(|| text.to_owned(), |columns| folded(text, columns))
 }
 
-/// A text with its lines folded to so many columns. Words that are longer stay whole.
+/// A text with its lines folded to this many columns. Longer words are not split.
 pub fn folded(text: &str, columns: usize) -> String {
     let mut out = String::new();
     for line in text.split_inclusive('\n') {
@@ -49,7 +49,7 @@ fn fold(line: &str, columns: usize, out: &mut String) {
     *out += rest;
 }
 
-/// The column below which a line goes on: its last one after a gap that leaves room for text.
+/// Indentation of a continued line: the column after its last gap that leaves room for text.
 fn indent(line: &str, columns: usize) -> usize {
     let mut best = 0;
     let mut blanks = 0;
@@ -66,7 +66,7 @@ fn indent(line: &str, columns: usize) -> usize {
     best.max(2).min(columns / 2)
 }
 
-/// Columns that a text needs to be read.
+/// Minimum width of readable text.
 const TEXT_MIN: usize = 30;
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_goes_on_below_its_text() {
+    fn folded_line_continues_below_its_text() {
         let text = "ok    kernel  Linux 6.12.0 with everything that is needed here\nshort\n";
         assert_eq!(
             folded(text, 44),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_terminal() {
+    fn file_is_not_a_terminal() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(columns(&file), None);
         let long = "word ".repeat(100);
@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn folding_loses_no_word_and_makes_no_line_too_long(
+        fn folding_keeps_all_words_within_the_width(
             words in prop::collection::vec("[a-z]{1,12}", 1..60),
             gap in 1_usize..4,
             columns in 40_usize..120,

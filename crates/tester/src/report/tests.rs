@@ -1,4 +1,4 @@
-//! The rendered results in full: whoever changes a line of them sees it here.
+//! The complete rendered results: a change of any line is visible here.
 
 mod sample;
 
@@ -31,7 +31,7 @@ fn a_trial_for_a_terminal() {
 }
 
 #[test]
-fn faults_on_purpose_are_told_beside_what_the_authority_answered() {
+fn configured_faults_are_shown_beside_the_responses() {
     let mut result = failed();
     let counts = result.authority.as_mut().unwrap();
     counts.misbehaviour = Some(FaultCounts {
@@ -51,7 +51,7 @@ fn faults_on_purpose_are_told_beside_what_the_authority_answered() {
 }
 
 #[test]
-fn what_was_achieved_is_told_beside_what_was_asked_for() {
+fn achieved_shares_are_shown_beside_the_configured_ones() {
     let counts = AuthorityCounts {
         aaaa: 1_010,
         a: 760,
@@ -89,10 +89,10 @@ Achieved, as the authority saw it
     let json = |result: &TrialResult| parsed(&as_json(json::trial(result, &conditions)));
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.495);
     assert_eq!(json(&result)["achieved"]["amplification"], 0.8865);
-    // A query that was lost is not a cached one.
+    // A lost query does not count as cached.
     result.achieved = Achieved::by_counts(2_000, &counts, false);
     assert!(json(&result)["achieved"]["cached_share"].is_null());
-    // A DUT that asks again cannot have a share below none; without an authority nothing is known.
+    // A DUT that retries cannot have a negative share; without an authority the share is unknown.
     result.achieved = Achieved::by_counts(1_000, &counts, true);
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.0);
     result.achieved = None;
@@ -141,7 +141,7 @@ fn a_search_for_a_terminal() {
 }
 
 #[test]
-fn a_search_that_the_tester_limits_says_at_least() {
+fn search_limited_by_the_tester_shows_at_least() {
     let spec = SearchSpec {
         ceiling_qps: Some(25_000),
         ..SearchSpec::from_start(10_000)
@@ -202,14 +202,14 @@ fn keys(value: &serde_json::Value) -> Vec<String> {
 }
 
 #[test]
-fn the_json_of_a_trial_is_its_form_in_the_journal_with_the_keys_of_old() {
+fn json_of_a_trial_equals_the_journal_with_the_earlier_keys() {
     let result = failed();
     let mut told = parsed(&as_json(json::trial(&result, &conditions())));
     let told = told.as_object_mut().unwrap();
     assert!(told.remove("conditions").is_some() && told.remove("not_a_measurement").is_some());
     let form = serde_json::to_value(&result).unwrap();
     assert_eq!(serde_json::Value::from(told.clone()), form);
-    // What programs that read the JSON rely on.
+    // Keys that other programs rely on.
     for key in [
         "outcome",
         "invalid_because",
@@ -248,7 +248,7 @@ fn the_json_of_a_trial_is_its_form_in_the_journal_with_the_keys_of_old() {
     );
 }
 
-/// The keys that a schema has, those of inner objects as `outer.inner`.
+/// Keys of a schema; those of inner objects as `outer.inner`.
 fn all_described(schema: &serde_json::Value) -> Vec<String> {
     let mut found = Vec::new();
     for (key, of_key) in schema["properties"].as_object().into_iter().flatten() {
@@ -279,17 +279,17 @@ fn the_schema_has_every_key_of_a_trial_and_no_other() {
     let mut described = Vec::new();
     for (key, of_key) in schema["properties"].as_object().unwrap() {
         described.push(key.clone());
-        // Of the faults there is one at most.
+        // There is at most one fault.
         if key != "fault" {
             let inner = all_described(of_key).into_iter();
             described.extend(inner.map(|inner| format!("{key}.{inner}")));
         }
     }
     described.sort();
-    // Where an authority misbehaves on purpose.
+    // Only for an authority with configured faults.
     described.retain(|key| key != "authority.misbehaviour");
     let form = serde_json::to_value(&result).unwrap();
-    // What is null has no keys.
+    // A `null` has no keys.
     let outer = |key: &str| Some(format!("/{}", key.rsplit_once('.')?.0.replace('.', "/")));
     let is_there = |outer: String| {
         form.pointer(&outer)
@@ -309,7 +309,7 @@ fn the_schema_has_every_key_of_a_trial_and_no_other() {
 }
 
 #[test]
-fn a_result_survives_its_form() {
+fn result_survives_serialisation() {
     let schema = parsed(include_str!("../../schema/trial.schema.json"));
     let outcomes = faults().into_iter().map(Outcome::Invalid);
     for outcome in outcomes.chain([Outcome::Passed, Outcome::Failed { shortfall: 7 }]) {
@@ -397,7 +397,7 @@ fn a_self_test_as_json() {
 }
 
 #[test]
-fn a_search_of_a_dut_that_stores_queries_says_what_it_sustains() {
+fn search_of_a_dut_with_queue_shows_the_sustainable_rate() {
     let mut dut = Simulated(|rate| threshold(2_000, rate));
     let Ok(mut result) = run(
         Search::new(SearchSpec::from_start(1_000)),

@@ -1,5 +1,5 @@
-//! Results for a terminal: the verdict first, then the conditions, then the evidence. Each section is
-//! a title with rows, and each row a label with a text.
+//! Results for a terminal: the verdict first, then the conditions, then the evidence. Each section is a title with
+//! rows; each row is a label with a text.
 
 mod rows;
 
@@ -103,7 +103,7 @@ fn trial_verdict(result: &TrialResult) -> String {
     }
 }
 
-/// What the Tester was certified for, and by which self-tests.
+/// Certified rate of the Tester, and its self-tests.
 fn certified_row(conditions: &Conditions) -> (&'static str, String) {
     let told = match (conditions.certificate, conditions.certified_rate_qps) {
         (Some(certificate), _) => certificate.to_string(),
@@ -163,8 +163,8 @@ fn search_verdict(result: &SearchResult) -> String {
     }
 }
 
-/// What stands below each headline, by one rule for all commands: why it is no measurement, and how much
-/// shorter it is than RFC 8219 asks.
+/// The text below each headline, equal for all commands: why the result is not a measurement, and what is shorter than
+/// RFC 8219 requires.
 pub fn caveats<'a>(
     watermarks: &'a [String],
     conditions: &'a Conditions,
@@ -200,7 +200,7 @@ impl Page {
         }
     }
 
-    /// What the trials had in common, one of which is `example`.
+    /// The common conditions of the trials, one of which is `example`.
     fn conditions(&mut self, conditions: &Conditions, example: Option<&TrialResult>) {
         let known = |value: &str| Some(value.to_owned());
         let span = |of: fn(&TrialResult) -> Nanos| example.map(|t| Span(of(t)).to_string());
@@ -211,7 +211,7 @@ impl Page {
             }
             None => "as many as the rate needs".to_owned(),
         };
-        // Without a certificate there is nothing that they would cover.
+        // Without a certificate there is nothing for them to cover.
         let certified = conditions.certificate.is_some();
         let covers = conditions.self_test_covers.clone();
         let covers = covers.filter(|_| certified);
@@ -250,7 +250,7 @@ impl Page {
         self.section("Conditions", rows.chain(cpus));
     }
 
-    /// What the authority counted, and what it did wrong on purpose.
+    /// Counts of the authority, and its configured faults.
     fn authority(&mut self, counts: Option<&AuthorityCounts>) {
         let Some(counts) = counts else { return };
         self.section("Authority", authority(counts).map(counted));
@@ -318,7 +318,7 @@ impl Page {
         self.dut(result);
     }
 
-    /// What the DUT did.
+    /// Service and resources of the DUT.
     fn dut(&mut self, result: &TrialResult) {
         if let Some(service) = result.service {
             self.section(
@@ -332,7 +332,7 @@ impl Page {
         }
     }
 
-    /// The shares as the authority saw them, beside those that were asked for.
+    /// Shares observed at the authority, beside the configured ones.
     fn achieved(&mut self, achieved: Option<&Achieved>, conditions: &Conditions) {
         let Some(achieved) = achieved else { return };
         let percent = |share: Option<f64>| {
@@ -377,7 +377,7 @@ impl Page {
         }
     }
 
-    /// Remarks, each of them once.
+    /// Remarks without duplicates.
     fn notes<'a>(&mut self, notes: impl Iterator<Item = &'a String>) {
         let mut told: Vec<&String> = Vec::new();
         for note in notes {
@@ -441,7 +441,7 @@ fn authority(counts: &AuthorityCounts) -> [(&'static str, u64, &'static str); 9]
     ]
 }
 
-/// What an authority did to its replies on purpose, with what each means.
+/// Configured faults in the responses of an authority, each with its meaning.
 pub(crate) fn misbehaviour(faults: &FaultCounts) -> [(&'static str, u64, &'static str); 8] {
     [
         ("delayed", faults.delayed, "replies that were held back"),
@@ -478,7 +478,7 @@ fn first_classes(trial: &TrialResult) -> String {
     parts.join(", ")
 }
 
-/// The classes of the queries that were sent, with what each means.
+/// Classes of the sent queries, each with its meaning.
 fn classes(answers: &Answers) -> [(&'static str, u64, &'static str); 7] {
     [
         ("valid", answers.valid, "the expected AAAA, in time"),
@@ -491,7 +491,7 @@ fn classes(answers: &Answers) -> [(&'static str, u64, &'static str); 7] {
     ]
 }
 
-/// The remarks on several trials, each with the number of its trial.
+/// Remarks on several trials, each with the number of its trial.
 fn remarks(trials: &[TrialResult]) -> Vec<String> {
     let mut remarks = Vec::new();
     for (number, trial) in (1..).zip(trials) {
@@ -513,7 +513,7 @@ fn counted<L>((label, n, meaning): (L, u64, &str)) -> (L, String) {
     (label, count(n, None, meaning))
 }
 
-/// A count, its share of `whole`, and what it counts. The share is rounded down: 100 % is all.
+/// A count, its share of `whole`, and its meaning. The share is rounded down: 100 % means all.
 fn count(n: u64, whole: Option<u64>, meaning: &str) -> String {
     let share = whole.filter(|whole| *whole > 0).map(|whole| {
         let ten_thousandths = u128::from(n) * 1_000_000 / u128::from(whole);

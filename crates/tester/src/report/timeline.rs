@@ -10,12 +10,12 @@ use crate::quantity::ValueError;
 use crate::trial::path::Timeline;
 use crate::trial::rows::{Row, Rows};
 
-/// Which query of a trial.
+/// Selects a query of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The one with this number in the schedule, from 0.
+    /// The query with this number in the schedule, from 0.
     Number(u64),
-    /// The one with the longest round-trip time; the first of several.
+    /// The query with the longest round-trip time; the first of several.
     Slowest,
 }
 
@@ -72,7 +72,7 @@ pub fn figure(rows: &Rows<'_>, which: Which) -> String {
     text + "\n" + &sum(&timeline) + "\n"
 }
 
-/// Two messages of the same moment stand in the order of the list.
+/// Simultaneous messages are in the order of the list.
 fn messages(timeline: &Timeline) -> Vec<(Nanos, Side, String)> {
     let mut all = vec![(timeline.sent_at, Side::Query, "AAAA query".to_owned())];
     if let Some(questions) = timeline.questions {
@@ -100,7 +100,7 @@ fn exchange(question: Question, rtype: &str) -> impl Iterator<Item = (Nanos, Sid
     came.into_iter().chain(left)
 }
 
-/// What the messages add up to.
+/// Durations between the messages.
 fn sum(timeline: &Timeline) -> String {
     let us = |span_ns: Nanos| format!("{:.1} us", span_ns as f64 / 1000.0);
     let Some(rtt_ns) = timeline.rtt_ns() else {
@@ -125,7 +125,7 @@ fn sum(timeline: &Timeline) -> String {
     }
 }
 
-/// Between whom a message travels.
+/// Sender and receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     /// Measurer to DUT.
@@ -141,7 +141,7 @@ enum Side {
 /// The three lifelines begin below the first letters of these words.
 const HEAD: &str = "Measurer                  DUT                       AuthDNS";
 
-/// Characters between two of them.
+/// Characters between two lifelines.
 const WIDTH: usize = 25;
 
 impl Side {
@@ -168,7 +168,7 @@ mod tests {
     use crate::report::raw::tests::{asked, trial};
 
     #[test]
-    fn the_messages_of_a_query_stand_in_their_order() {
+    fn messages_of_a_query_are_in_order() {
         let mut course = trial();
         let rows = Rows::new(&course);
         expect![[r#"
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_named_by_its_number_or_as_the_slowest() {
+    fn query_is_selected_by_number_or_as_the_slowest() {
         assert_eq!("7".parse(), Ok(Which::Number(7)));
         assert_eq!("slowest".parse(), Ok(Which::Slowest));
         for text in ["", "-1", "fastest"] {

@@ -1,4 +1,4 @@
-//! Which certificates can have been in force.
+//! The certificates that can have been valid for a task.
 
 use super::{Audit, rate};
 use crate::campaign::record::{CertificateConditions, Environment, SelfTest};
@@ -8,13 +8,13 @@ use crate::procedure::certificate::Certificate;
 use crate::rig::spec::Subject;
 use crate::trial::result::TrialResult;
 
-/// The first format whose trials say whether they were certified.
+/// First format whose trials say whether they were certified.
 const SAYS_CERTIFIED: u32 = 2;
 
 impl Audit<'_> {
-    /// The rates that certificates allow to a task that begins, or goes on, at the next line: one, unless
-    /// variants have self-tests of their own under conditions that the plan does not tell apart, or a
-    /// self-test expired meanwhile.
+    /// Returns the ceilings that certificates allow for a task that begins or continues at the next line. There is one
+    /// ceiling, unless variants have separate self-tests under conditions that the plan does not distinguish, or a
+    /// self-test has expired meanwhile.
     pub(super) fn ceilings(&self, task: Task, point: &Point) -> Vec<Option<u64>> {
         if !self.is_certified(point) {
             return vec![None];
@@ -37,7 +37,7 @@ impl Audit<'_> {
                 }
             }
         }
-        // Nothing is measured with too few self-tests.
+        // No trial runs with too few self-tests.
         if ceilings.iter().any(Option::is_some) {
             ceilings.retain(Option::is_some);
         }
@@ -60,8 +60,8 @@ impl Audit<'_> {
         can_be && !self.plan.uncertified
     }
 
-    /// Moments that stand for all at which the certificate can have been looked up: after the last line
-    /// before servers were started, and before the line at hand. Between two of them no self-test expires.
+    /// Times that represent every time at which the driver can have looked up the certificate: after the last line
+    /// before servers were started, before the current line, and each expiry between them.
     fn moments_of_look_up(&self) -> Vec<u64> {
         let (a, b) = (self.idle_unix_ms, self.now_unix_ms);
         // The clock may have been set back.
@@ -73,7 +73,7 @@ impl Audit<'_> {
         [first, last].into_iter().chain(within).collect()
     }
 
-    /// The conditions of the self-tests that can be for this point.
+    /// Conditions of the self-tests that can apply to this point.
     fn conditions_of(
         &self,
         point: &Point,
@@ -89,14 +89,14 @@ impl Audit<'_> {
         held.map(|test| &*test.conditions)
     }
 
-    /// Whether Measurer and authority are on the cores that they were on in the self-test.
+    /// Whether Measurer and authority have the cores that they had in the self-test.
     fn has_cores(&self, point: &Point, conditions: &CertificateConditions) -> bool {
         let facts = self.state.variants.get(point.variant);
         let facts = facts.and_then(|all| all.last());
         facts.is_some_and(|facts| conditions.have_cores(&facts.cpus))
     }
 
-    /// A process goes on with a task that another began: by which certificate, its first trial tells.
+    /// A process continues a task of an earlier process: its first trial determines the possible certificates.
     pub(super) fn take_up(&mut self, task: Task) {
         let Some(point) = self.points.get(task.point()) else {
             return;
@@ -106,8 +106,8 @@ impl Audit<'_> {
         }
     }
 
-    /// Whether a trial is called certified, or not, against the certificate that its task goes by: what that
-    /// is was decided when the process began with the task, and a soak may outlive a certificate.
+    /// Returns the contradiction if a trial is wrongly marked as certified or not. The certificate is the one that the
+    /// process had when it began the task: a soak may outlive it.
     pub(super) fn certified_otherwise(
         &self,
         point: &Point,
@@ -132,13 +132,13 @@ impl Audit<'_> {
     }
 }
 
-/// Rates that are in question.
+/// The candidate rates as text.
 pub(super) fn rates(rates_qps: &[Option<u64>]) -> String {
     let rates = rates_qps.iter().map(|&rate_qps| rate(rate_qps));
     rates.collect::<Vec<_>>().join(" or ")
 }
 
-/// Whether a self-test is of this start of this machine.
+/// Whether a self-test was run on this machine since its last boot.
 pub(super) fn is_of(test: &SelfTest, machine: &Environment) -> bool {
     let conditions = &test.conditions;
     (&conditions.boot_id, &conditions.kernel) == (&machine.boot_id, &machine.kernel)

@@ -1,4 +1,4 @@
-//! Trials on several hosts: made of the parts of the hosts that the plan has for them, and of no others.
+//! Checks trials on several hosts: they must have exactly the hosts and roles of the plan.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::lab::hosts::Site;
 use crate::trial::result::TrialResult;
 
 impl Audit<'_> {
-    /// Why the hosts of a trial of this point are not those of the plan.
+    /// Returns how the hosts of a trial of this point differ from those of the plan.
     pub(super) fn elsewhere(&self, point: &Point, trial: &TrialResult) -> Option<String> {
         let site = self.site_of(point);
         other_hosts(site.as_ref(), trial)
     }
 
-    /// The same of a self-test, which may be one of any of these points.
+    /// Like [`Self::elsewhere`] for a self-test, which may belong to any of these points.
     pub(super) fn self_test_elsewhere(&self, points: &[&Point], test: &SelfTest) -> Option<String> {
         let sites = points.iter().map(|point| self.site_of(point));
         let fault = |site: Option<Site>| {
@@ -38,8 +38,8 @@ impl Audit<'_> {
     }
 }
 
-/// Whose shares are told that are not those of the authorities of the site, or are missing. One authority has no share, and
-/// programs on hosts that are all Measurers as well have none that is known.
+/// Returns the contradiction if the shares are not those of the authorities of the site, or are missing. A single
+/// authority has no share. Programs on hosts that are all Measurers as well have no known shares.
 fn other_authorities(site: Option<&Site>, trial: &TrialResult) -> Option<String> {
     let authorities = site.map_or(&[][..], |site| &site.authorities);
     let mut due: Vec<&str> = authorities.iter().map(|it| it.host.as_str()).collect();
@@ -67,8 +67,8 @@ fn other_authorities(site: Option<&Site>, trial: &TrialResult) -> Option<String>
     })
 }
 
-/// What is told of other hosts than those of the site, or of roles that they do not have there. Without a site nothing is told
-/// of any.
+/// Returns the contradiction if a trial reports hosts outside the site, or roles that the hosts do not have there.
+/// Without a site it must not report any host.
 fn other_hosts(site: Option<&Site>, trial: &TrialResult) -> Option<String> {
     let due: BTreeSet<&str> = site.map(Site::hosts).into_iter().flatten().collect();
     let told: BTreeSet<&str> = trial.clocks.iter().map(|it| it.host.as_str()).collect();

@@ -1,12 +1,12 @@
-//! Whether the conclusions of a journal follow from the evidence in it.
+//! Checks whether the conclusions of a journal follow from the evidence in it.
 //!
-//! Seals show that lines are unchanged, but anyone who rewrites a journal can compute new seals. The audit
-//! therefore recomputes everything that follows from other lines, with the code that ran the campaign: the counts of
-//! each trial (`trials`), each self-test from its trials (`selftests`), and the next rate of each search. Tasks must
-//! have the order of the driver, must use the rates and certificates (`certificates`) of earlier lines and the hosts
-//! of the plan (`hosts`), and no figure may be missing (`told`).
-//! Figures that follow from single queries, such as percentiles, are only compared with each other. No
-//! computation can show whether the trials ever took place.
+//! Seals show that lines are unchanged, but anyone who rewrites a journal can compute new seals. The audit therefore
+//! recomputes everything that follows from other lines, with the code that ran the campaign: the counts of each trial
+//! (`trials`), each self-test from its trials (`selftests`), and the next rate of each search. Tasks must have the
+//! order of the driver, must use the rates and certificates (`certificates`) of earlier lines and the hosts of the plan
+//! (`hosts`), and no figure may be missing (`told`).
+//! Figures that follow from single queries, such as percentiles, are only compared with each other. No computation can
+//! show whether the trials ever took place.
 
 mod certificates;
 mod hosts;
@@ -29,21 +29,21 @@ use crate::quantity::Thousands;
 use crate::trial::result::{Outcome, TrialResult};
 use certificates::{is_of, rates};
 
-/// What was computed again, and fits.
+/// Numbers of recomputed and consistent items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audited {
-    /// Trials, those of self-tests too, whose verdict follows from their counts.
+    /// Trials, including those of self-tests, whose verdict follows from their counts.
     pub trials: u64,
-    /// Searches that ask for these rates and end so by these outcomes.
+    /// Searches whose rates and end follow from the outcomes of their trials.
     pub searches: u64,
-    /// Self-tests that certify this by their trials.
+    /// Self-tests whose certificate follows from their trials.
     pub certificates: u64,
-    /// Invalid trials whose fault is in no figure of the result, such as a failed system call: the
-    /// Tester is taken at its word.
+    /// Invalid trials whose fault no figure of the result shows, such as a failed system call: the audit trusts the
+    /// Tester.
     pub on_trust: u64,
-    /// Starts of servers whose command is not in the journal: it was written before it had one.
+    /// Server starts without a command in the journal, which older versions did not record.
     pub unknown_commands: u64,
-    /// Trials of programs that did not record themselves: figures that they lack may never have been there.
+    /// Trials of programs that did not record their identity: their missing figures may never have existed.
     pub by_unknown: u64,
 }
 
@@ -53,15 +53,15 @@ pub struct Audited {
 pub struct Contradiction {
     /// Number of the line, from 1.
     pub line: u64,
-    /// Which statement, and what the evidence says.
+    /// The statement, and what the evidence shows.
     pub what: String,
 }
 
-/// Computes all conclusions of a campaign by `plan` from the trials in `lines`.
+/// Recomputes all conclusions of a campaign by `plan` from the trials in `lines`.
 ///
 /// # Errors
 ///
-/// The first line that says something else: what comes after it follows from it.
+/// The first line that contradicts the evidence: later lines depend on it.
 pub fn audit(plan: &Plan, lines: &[Line]) -> Result<Audited, Contradiction> {
     let mut audit = Audit::new(plan);
     for line in lines {
@@ -80,26 +80,25 @@ pub fn audit(plan: &Plan, lines: &[Line]) -> Result<Audited, Contradiction> {
     Ok(audit.audited)
 }
 
-/// The lines up to some line.
+/// State of the audit before a line.
 struct Audit<'a> {
     plan: &'a Plan,
     points: Vec<Point>,
     tasks: Vec<Task>,
     /// What the driver would know.
     state: State,
-    /// The format of the journal.
+    /// Format of the journal.
     format: u32,
-    /// When the line was written.
+    /// Time at which the current line was written.
     now_unix_ms: u64,
-    /// When the last line was written that tells no start, of servers or a task: before it nobody looked
-    /// for the certificate of the next task.
+    /// Time at which the last line was written that is not a start of servers or of a task: the certificate of the next
+    /// task was looked up after it.
     idle_unix_ms: u64,
-    /// The ceilings that the certificate of the task under way can have; `None` until this process goes on
-    /// with it.
+    /// Possible ceilings of the task in progress; `None` until this process continues it.
     in_force: Option<Vec<Option<u64>>>,
-    /// A process is at work; of these variants it has written down what they are.
+    /// Variants whose facts the active process has recorded; `None` if no process is active.
     at_work: Option<BTreeSet<usize>>,
-    /// The search in whose last trial the DUT has ended, in this process.
+    /// Search in whose last trial the DUT has exited, in this process.
     died_in: Option<Task>,
     audited: Audited,
 }
@@ -121,7 +120,7 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// What is wrong with a record that comes next.
+    /// Returns what is wrong with the next record.
     fn faults(&mut self, record: &Record) -> Vec<String> {
         if self.state.complete {
             return vec!["the campaign was complete before".to_owned()];
@@ -290,7 +289,7 @@ impl<'a> Audit<'a> {
         faults
     }
 
-    /// The task that comes next is another.
+    /// Returns the contradiction if the next task is not the expected one.
     fn in_turn(&self, task: Task) -> Option<String> {
         let due = self.state.next_task(&self.tasks);
         (due != Some(task)).then(|| {
@@ -299,8 +298,7 @@ impl<'a> Audit<'a> {
         })
     }
 
-    /// How a search chooses its rates has to follow from the plan, the certificate in force and the
-    /// runs before.
+    /// The rate selection of a search must follow from the plan, the certificate and earlier runs.
     fn spec(&self, task: Task, point: &Point, spec: &SearchSpec) -> Option<String> {
         let ceilings = self.ceilings(task, point);
         if !ceilings.contains(&spec.ceiling_qps) {
@@ -347,7 +345,7 @@ impl<'a> Audit<'a> {
             faults.extend(fault);
         }
         if faults.is_empty() {
-            // Of a result whose figures can be computed with.
+            // Only results whose figures are in range count.
             self.audited.trials += 1;
             self.audited.on_trust += u64::from(trials::is_on_trust(result));
             self.audited.by_unknown += u64::from(!self.is_recorded());
@@ -360,7 +358,7 @@ impl<'a> Audit<'a> {
         faults
     }
 
-    /// Why this trial cannot come next.
+    /// Why this trial cannot be the next one.
     fn misplaced(&self, task: Task, number: u64, result: &TrialResult) -> Option<String> {
         let under_way = self.state.under_way.as_ref();
         let Some(under_way) = under_way.filter(|under_way| under_way.task == task) else {
@@ -402,7 +400,7 @@ impl<'a> Audit<'a> {
         self.asked_otherwise(task, point, result)
     }
 
-    /// Whether the trial is another than those that the plan asks for at this point.
+    /// Returns how a trial differs from the trials that the plan specifies for this point.
     fn asked_otherwise(&self, task: Task, point: &Point, result: &TrialResult) -> Option<String> {
         let is_authority = self.is_authority(point);
         let timeout_ns = match is_authority {
@@ -433,7 +431,8 @@ impl<'a> Audit<'a> {
         None
     }
 
-    /// Beyond what a trial is invalid is the plan's to say; programs from before that did not write it down.
+    /// Whether the limits beyond which a trial is invalid differ from those of the plan. Older programs did not record
+    /// them.
     fn has_other_limits(&self, trial: &TrialResult) -> bool {
         let limits = trial.timing.limits;
         limits.is_some_and(|limits| limits != self.plan.load.limits)
@@ -473,7 +472,7 @@ impl<'a> Audit<'a> {
         faults.map(|fault| format!("{name} {fault}")).collect()
     }
 
-    /// The machine of the process at work.
+    /// Machine of the active process.
     fn machine(&self) -> Option<&Environment> {
         self.state
             .sessions
@@ -499,7 +498,7 @@ impl<'a> Audit<'a> {
     }
 }
 
-/// Where the end of a search is not that of the search that has learnt from its trials.
+/// Returns how the end of a search differs from the recomputed one.
 fn end_of_search(search: &Search, end: &TaskEnd) -> Option<String> {
     let Some(due) = search.finished() else {
         let next = rate(search.next_rate());
@@ -525,7 +524,7 @@ fn end_of_search(search: &Search, end: &TaskEnd) -> Option<String> {
     None
 }
 
-/// An end as the journal spells it.
+/// An end in the spelling of the journal.
 fn word(end: Option<&impl serde::Serialize>) -> String {
     let value = end.and_then(|end| serde_json::to_value(end).ok());
     value.map_or_else(|| "without an end".to_owned(), |value| value.to_string())

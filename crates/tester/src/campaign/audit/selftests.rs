@@ -1,4 +1,4 @@
-//! One self-test: done again from its trials.
+//! Recomputes a self-test from its trials.
 
 use std::slice::Iter;
 
@@ -13,8 +13,8 @@ use crate::procedure::selftest::self_test_timeout;
 use crate::rig::certify::{COARSE, Lengths, Sought, highest};
 use crate::trial::result::TrialResult;
 
-/// The first thing that is wrong with a self-test. It may have begun at one of the rates `near_qps` that
-/// earlier ones have certified; of these one has to fit.
+/// Returns the first contradiction in a self-test. It may have begun at any rate in `near_qps`, which earlier
+/// self-tests have certified; one of them must fit.
 pub(super) fn contradiction(plan: &Plan, test: &SelfTest, near_qps: &[u64]) -> Option<String> {
     let timeout_ns = self_test_timeout(test.conditions.timeout_ns);
     for (number, trial) in (1..).zip(&test.trials) {
@@ -35,7 +35,7 @@ pub(super) fn contradiction(plan: &Plan, test: &SelfTest, near_qps: &[u64]) -> O
     wrong
 }
 
-/// What is wrong with it if it began there.
+/// Returns the contradiction if the self-test began at this rate.
 fn done_again(plan: &Plan, test: &SelfTest, near_qps: Option<u64>) -> Option<String> {
     let mut recorded = Recorded {
         trials: test.trials.iter(),
@@ -81,7 +81,7 @@ fn done_again(plan: &Plan, test: &SelfTest, near_qps: Option<u64>) -> Option<Str
     None
 }
 
-/// The trials that were written down, given out again to the procedure that asked for them.
+/// The recorded trials, in the order in which the procedure requested them.
 struct Recorded<'a> {
     trials: Iter<'a, TrialResult>,
     number: u64,

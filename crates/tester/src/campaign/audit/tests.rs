@@ -1,4 +1,4 @@
-//! Journals that their driver wrote, and forgeries of them that bear good seals.
+//! Journals of the driver, and forgeries of them with valid seals.
 
 mod certificates;
 mod figures;
@@ -24,7 +24,7 @@ use crate::procedure::search::SearchEnd;
 use crate::trial::fault::TesterFault;
 use crate::trial::place::{Losses, Place, Placed, Source};
 
-/// Lines that were changed, numbered and sealed again.
+/// Changed lines, numbered and sealed again.
 pub(crate) fn resealed(mut lines: Vec<Line>) -> Vec<u8> {
     for (number, line) in (0..).zip(&mut lines) {
         line.number = number;
@@ -32,13 +32,13 @@ pub(crate) fn resealed(mut lines: Vec<Line>) -> Vec<u8> {
     octets_of_lines(&lines)
 }
 
-/// What a journal contradicts after a change, its seals computed again.
+/// The contradiction in a journal after a change, with recomputed seals.
 fn first(change: impl FnOnce(&mut Vec<Line>)) -> String {
     let (plan, mut lines) = honest();
     change(&mut lines);
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(JOURNAL_FILE), resealed(lines)).unwrap();
-    // Its seals are good, so reading it is no error.
+    // The seals are valid, so reading succeeds.
     let lines = journal::read(dir.path()).unwrap().lines;
     let found = audit(&plan, &lines).expect_err("the forgery was not noticed");
     found.to_string()
@@ -53,7 +53,7 @@ fn is_trial_of(record: &Record, point: usize, run: u32, number: u64) -> bool {
     matches!(record, Record::Trial { task, number: n, .. } if *task == search && *n == number)
 }
 
-/// A trial of a search; the first of point 0 passes, and its fourth, at 8,000 queries/s, fails.
+/// A trial of a search. The first trial of point 0 passes; its fourth, at 8,000 queries/s, fails.
 fn trial(lines: &mut [Line], run: u32, number: u64) -> (u64, &mut TrialResult) {
     let at = place(lines, |record| is_trial_of(record, 0, run, number));
     match &mut lines[at].record {
@@ -62,7 +62,7 @@ fn trial(lines: &mut [Line], run: u32, number: u64) -> (u64, &mut TrialResult) {
     }
 }
 
-/// What is said after a change of a trial, without its beginning.
+/// The message after a change of a trial, without its beginning.
 fn of_trial(run: u32, number: u64, change: impl FnOnce(&mut TrialResult)) -> String {
     let mut start = String::new();
     let said = first(|lines| {
@@ -98,7 +98,7 @@ fn search_spec_of(lines: &mut [Line], run: u32) -> &mut SearchSpec {
 }
 
 #[test]
-fn what_the_driver_writes_is_verified() {
+fn journal_of_the_driver_is_verified() {
     let (plan, lines) = honest();
     let count = |wanted: fn(&Record) -> u64| lines.iter().map(|line| wanted(&line.record)).sum();
     let audited = audit(&plan, &lines).unwrap();
@@ -107,7 +107,7 @@ fn what_the_driver_writes_is_verified() {
         Record::SelfTest(test) => test.trials.len() as u64,
         _ => 0,
     });
-    // Three runs of four points, one of which died.
+    // Three runs of four points; the DUT died in one of them.
     let expected = Audited {
         trials,
         searches: 11,
@@ -121,7 +121,7 @@ fn what_the_driver_writes_is_verified() {
 }
 
 #[test]
-fn wherever_it_was_killed_what_was_resumed_is_verified() {
+fn journal_resumed_after_a_kill_anywhere_is_verified() {
     let (plan, lines) = honest();
     for kept in (1..lines.len()).step_by(11) {
         let dir = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ fn wherever_it_was_killed_what_was_resumed_is_verified() {
 }
 
 #[test]
-fn a_headline_above_every_pass_is_found() {
+fn result_above_every_passed_rate_is_found() {
     let said = first(|lines| {
         let at = place(lines, |record| matches!(record, Record::Finished(_)));
         if let Record::Finished(end) = &mut lines[at].record {
@@ -159,7 +159,7 @@ fn a_headline_above_every_pass_is_found() {
 }
 
 #[test]
-fn a_verdict_that_its_counts_do_not_give_is_found() {
+fn verdict_that_contradicts_its_counts_is_found() {
     assert_eq!(
         of_trial(1, 4, |trial| trial.outcome = Outcome::Passed),
         "it is called passed, and by its counts it failed by 30,000"
@@ -189,7 +189,7 @@ fn a_verdict_that_its_counts_do_not_give_is_found() {
 }
 
 #[test]
-fn a_failure_that_is_called_a_disturbance_is_found() {
+fn failure_recorded_as_disturbance_is_found() {
     let late = |lateness_ns| {
         Outcome::Invalid(TesterFault::LateSchedule {
             lateness_ns,
@@ -209,7 +209,7 @@ fn a_failure_that_is_called_a_disturbance_is_found() {
         said.contains("do not show that the Measurer's sockets lost 1 replies"),
         "{said}"
     );
-    // Even with its figures the next trial is then not the one that comes next.
+    // Even with its figures it is not the expected next trial.
     let said = first(|lines| {
         let (_, result) = trial(lines, 1, 4);
         result.outcome = late(30_000_000);
@@ -221,7 +221,7 @@ fn a_failure_that_is_called_a_disturbance_is_found() {
 }
 
 #[test]
-fn a_trial_that_another_timer_paced_is_found() {
+fn trial_with_other_pacing_is_found() {
     let old = Some(SelfCorrected::default());
     assert_eq!(
         of_trial(1, 1, |trial| trial.timing.self_correcting = old),
@@ -233,7 +233,7 @@ fn a_trial_that_another_timer_paced_is_found() {
 }
 
 #[test]
-fn a_disturbance_that_is_called_a_pass_is_found() {
+fn disturbance_recorded_as_pass_is_found() {
     assert_eq!(
         of_trial(1, 1, |trial| trial.timing.lateness_ns_max = 900_000_000),
         "it is called passed, and the sender was held up for 900.0 ms and the limit is 10.0 ms"
@@ -250,7 +250,7 @@ fn a_disturbance_that_is_called_a_pass_is_found() {
         of_trial(1, 1, unsent),
         "it is called passed, and 1 queries that were due were not sent"
     );
-    // A disturbed trial that is called what its counts say.
+    // A disturbed trial with the verdict of its counts.
     let shortfall = 6_250;
     assert_eq!(
         of_trial(2, 2, |trial| trial.outcome = Outcome::Failed { shortfall }),
@@ -259,7 +259,7 @@ fn a_disturbance_that_is_called_a_pass_is_found() {
 }
 
 #[test]
-fn a_failure_that_its_figures_excuse_is_found() {
+fn failure_explained_by_tester_drops_is_found() {
     let lost = |high| Losses {
         queries: 30_000,
         places: vec![Placed {
@@ -301,14 +301,14 @@ fn a_failure_that_its_figures_excuse_is_found() {
         of_trial(1, 4, limits),
         "its limits are not those of the plan"
     );
-    // The DUT lost some beyond what the link can explain.
+    // The DUT lost more than the link can explain.
     let (plan, mut lines) = honest();
     trial(&mut lines, 1, 4).1.losses = Some(lost(29_999));
     assert!(audit(&plan, &lines).is_ok());
 }
 
 #[test]
-fn counts_that_cannot_be_are_found() {
+fn impossible_counts_are_found() {
     assert_eq!(
         of_trial(1, 1, |trial| trial.answers.valid = 10_001),
         "10001 queries by verdict, and 10,000 were sent"
@@ -353,7 +353,7 @@ fn counts_that_cannot_be_are_found() {
 }
 
 #[test]
-fn a_ceiling_that_no_self_test_gives_is_found() {
+fn ceiling_without_matching_self_test_is_found() {
     let said = first(|lines| search_spec_of(lines, 1).ceiling_qps = Some(1_000));
     let certified = honest().1.iter().find_map(|line| match &line.record {
         Record::SelfTest(test) => test.certified_rate_qps,
@@ -367,7 +367,7 @@ fn a_ceiling_that_no_self_test_gives_is_found() {
 }
 
 #[test]
-fn a_self_test_that_is_missing_or_certifies_too_much_is_found() {
+fn missing_or_overstated_self_test_is_found() {
     let without = |self_test: usize| {
         first(|lines| {
             let is_one = |line: &Line| matches!(line.record, Record::SelfTest(_));
@@ -376,7 +376,7 @@ fn a_self_test_that_is_missing_or_certifies_too_much_is_found() {
             lines.remove(at);
         })
     };
-    // The second begins where the first ended, and two are not enough.
+    // The second self-test begins where the first ended, and two are not enough.
     let said = without(0);
     assert!(said.contains("trial 1 of the self-test is at "), "{said}");
     let said = without(2);
@@ -418,7 +418,7 @@ fn a_self_test_that_is_missing_or_certifies_too_much_is_found() {
 }
 
 #[test]
-fn trials_and_runs_that_are_missing_or_added_are_found() {
+fn missing_and_added_trials_and_runs_are_found() {
     let said = first(|lines| {
         let at = place(lines, |record| is_trial_of(record, 0, 1, 3));
         lines.remove(at);
@@ -441,7 +441,7 @@ fn trials_and_runs_that_are_missing_or_added_are_found() {
     });
     let order = "run 2 of unbound, AAAA 100 %, cached 0 % where run 2 of unbound, AAAA 0 %, cached 0 % is due";
     assert!(said.ends_with(order), "{said}");
-    // The last of a search, with its number.
+    // The last trial of a search, with its number.
     let said = first(|lines| {
         let at = place(lines, |record| matches!(record, Record::Finished(_)));
         lines.remove(at - 1);
@@ -450,7 +450,7 @@ fn trials_and_runs_that_are_missing_or_added_are_found() {
 }
 
 #[test]
-fn rates_that_the_runs_before_do_not_give_are_found() {
+fn rates_that_contradict_earlier_runs_are_found() {
     let said = first(|lines| search_spec_of(lines, 2).start_qps += 1);
     assert!(
         said.contains("run 2 of unbound, AAAA 0 %, cached 0 % has start_qps "),
@@ -480,7 +480,7 @@ fn rates_that_the_runs_before_do_not_give_are_found() {
 }
 
 #[test]
-fn an_end_before_everything_is_done_is_found() {
+fn completion_before_the_last_task_is_found() {
     let said = first(|lines| {
         let soak = Task::Soak { point: 2 };
         lines.retain(|line| match &line.record {
@@ -505,7 +505,7 @@ fn an_end_before_everything_is_done_is_found() {
 }
 
 #[test]
-fn servers_that_nobody_started_and_searches_beyond_a_death_are_found() {
+fn trials_without_started_server_or_after_dut_exit_are_found() {
     let said = first(|lines| lines.retain(|line| !matches!(line.record, Record::Variant { .. })));
     assert!(
         said.contains("certify no rate") || said.contains("not started"),
@@ -532,9 +532,9 @@ fn servers_that_nobody_started_and_searches_beyond_a_death_are_found() {
 }
 
 proptest! {
-    /// Whichever count of whichever trial is another, the trial is found.
+    /// A change of any count of any trial is found.
     #[test]
-    fn no_changed_count_is_overlooked(which: prop::sample::Index, field in 0_usize..10, more in 1_u64..100_000) {
+    fn every_changed_count_is_found(which: prop::sample::Index, field in 0_usize..10, more in 1_u64..100_000) {
         let (plan, mut lines) = honest();
         let mut trials: Vec<(u64, &mut TrialResult)> = lines
             .iter_mut()
@@ -560,7 +560,7 @@ proptest! {
 }
 
 #[test]
-fn a_server_that_was_changed_is_not_measured_on() {
+fn changed_server_is_not_measured_further() {
     let dir = tempfile::tempdir().unwrap();
     begin(dir.path());
     let (_, lines) = honest();
@@ -583,7 +583,7 @@ fn a_server_that_was_changed_is_not_measured_on() {
         "{session:?}"
     );
     assert!(matches!(&last.record, Record::Stopped { reason } if *reason == error.to_string()));
-    // Restored it goes on; a profile that renders the same is recorded.
+    // With the original server it continues; a profile that renders the same files is recorded.
     resume(dir.path(), Servers::new("-d", "ab")).unwrap();
     let lines = journal::read(dir.path()).unwrap().lines;
     assert!(audit(&plan(), &lines).is_ok());

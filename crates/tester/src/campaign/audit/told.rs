@@ -1,4 +1,4 @@
-//! What a trial has to tell: a rule finds nothing in a figure that is missing.
+//! The figures that a trial must have: the rules cannot check a missing figure.
 
 use super::Audit;
 use crate::campaign::tasks::{Point, Task};
@@ -6,10 +6,10 @@ use crate::load::names::{Names, RESERVED};
 use crate::trial::achieved::Achieved;
 use crate::trial::result::TrialResult;
 
-/// A figure by its key in the journal, and whether a result has it.
+/// Key of a figure in the journal, and whether a result has it.
 type Figure = (&'static str, fn(&TrialResult) -> bool);
 
-/// What each trial has. Journals of programs that did not record themselves can lack any of these.
+/// Figures of every trial. Journals of programs that did not record their identity can lack any of these.
 const ALWAYS: [Figure; 7] = [
     ("timing.limits", |trial| trial.timing.limits.is_some()),
     ("timing.clock_step_ns", |trial| {
@@ -23,13 +23,13 @@ const ALWAYS: [Figure; 7] = [
 ];
 
 impl Audit<'_> {
-    /// Whether the program at work has recorded itself.
+    /// Whether the active program has recorded its identity.
     pub(super) fn is_recorded(&self) -> bool {
         let session = self.state.sessions.last();
         session.is_some_and(|session| !session.tester.is_empty())
     }
 
-    /// Which figure a trial or self-test for a point lacks.
+    /// Returns the missing figure of a trial or self-test for a point.
     pub(super) fn untold(&self, point: &Point, trial: &TrialResult) -> Option<String> {
         if !self.is_recorded() {
             return None;
@@ -37,9 +37,9 @@ impl Audit<'_> {
         let subject = &self.variant_of(point)?.subject;
         let lab = subject.lab();
         let is_program = lab.is_some_and(|lab| lab.authority.is_program());
-        // Of answers in the driver no times are known.
+        // For responses in the driver no times are known.
         let is_in_driver = lab.is_some_and(|lab| lab.authority.driver_mode().is_some());
-        // Without a DUT nobody asks the authority but the Measurer.
+        // Without a DUT only the Measurer queries the authority.
         let has_dut = trial.certified.is_some();
         let shares = trial.authority.as_ref().filter(|_| has_dut);
         let all_answered = trial.answers.missing == 0 && trial.undecided == 0;
@@ -76,8 +76,8 @@ impl Audit<'_> {
         ))
     }
 
-    /// Why its names are not those that the plan has for it. A soak needs its names all together, and may
-    /// have a wider range for that.
+    /// Returns how the names of a trial differ from those of the plan. A soak needs unused names for all of its
+    /// segments, so it may have a wider range.
     pub(super) fn named_otherwise(
         &self,
         task: Option<Task>,

@@ -1,7 +1,7 @@
-//! One trial: what its figures must have in common.
+//! Checks one trial: its figures must be consistent.
 //!
-//! A rule is a function from a result to what is wrong with it. Each looks at figures of its own; a new
-//! one is such a function, and its name in [`RULES`].
+//! A rule is a function from a result to what is wrong with it. Each checks its own figures. A new rule is a new
+//! function, listed in [`RULES`].
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::trial::{shown, summary};
 
 type Rule = fn(&TrialResult) -> Option<String>;
 
-/// The range and the counts come first: the others rest on sums that do not overflow.
+/// The range and the counts come first: the other rules rely on sums that do not overflow.
 const RULES: [Rule; 22] = [
     range,
     queries_due,
@@ -42,7 +42,7 @@ const RULES: [Rule; 22] = [
     service,
 ];
 
-/// The first thing that is wrong with a trial.
+/// Returns the first contradiction in a trial.
 pub(super) fn contradiction(result: &TrialResult) -> Option<String> {
     RULES.iter().find_map(|rule| rule(result))
 }
@@ -57,10 +57,10 @@ fn is_invalid(result: &TrialResult) -> bool {
     matches!(result.outcome, Outcome::Invalid(_))
 }
 
-/// Counts and times beyond are none: 2^53 ns are 104 days, and sums of some hundreds of such fit 64 bits.
+/// Largest count or time: 2^53 ns are 104 days, and sums of some hundreds of such values fit 64 bits.
 pub(super) const COUNT_MAX: u64 = 1 << 53;
 
-/// No figure is so large that rules and sums cannot compute with it, but those that are only compared.
+/// No figure is too large for the sums of the rules, except those that are only compared.
 fn range(result: &TrialResult) -> Option<String> {
     let spans = [
         ("duration_s", result.duration_ns),
@@ -73,7 +73,7 @@ fn range(result: &TrialResult) -> Option<String> {
     Some(format!("its {key} is more than any trial has"))
 }
 
-/// The key of the first whole number that is out of range.
+/// The key of the first integer out of range.
 fn beyond(value: &Value, key: &str) -> Option<String> {
     match value {
         Value::Number(number) => {
@@ -89,8 +89,8 @@ fn beyond(value: &Value, key: &str) -> Option<String> {
     }
 }
 
-/// Limits; how far apart the clocks of two machines are, of which one may have run for years; and the bound of a clock that
-/// was set, which is without end.
+/// Whether a figure is only compared: limits, the offset between the clocks of two machines (one may have run for years
+/// longer), and the error bound of a clock that was set (infinite).
 fn is_compared(key: &str) -> bool {
     let is_limit = matches!(key, "limits" | "limit_ns" | "limit_queries" | "allowed");
     is_limit || matches!(key, "offset_ns" | "bound_ns")
@@ -110,7 +110,7 @@ fn queries_sent(result: &TrialResult) -> Option<String> {
     (sent > due).then(|| format!("{} queries sent of {} due", Thousands(sent), Thousands(due)))
 }
 
-/// Each query that was sent is in one class, or was open at an early end.
+/// Each sent query is in one class, or was open at an early end.
 fn classes(result: &TrialResult) -> Option<String> {
     let a = &result.answers;
     let classes = [
@@ -130,7 +130,7 @@ fn classes(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// What the kernel does not take makes a trial invalid.
+/// Queries that the kernel does not accept invalidate a trial.
 fn unsent(result: &TrialResult) -> Option<String> {
     let unsent = result.queries_due - result.queries_sent;
     (unsent > 0 && !result.ended_early && !is_invalid(result)).then(|| {
@@ -139,7 +139,7 @@ fn unsent(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// Queries are open only where sending ended early, and it does so for a failure or a fault.
+/// Queries are open only if sending ended early, and it ends early only after a failure or a fault.
 fn early_end(result: &TrialResult) -> Option<String> {
     if result.undecided > 0 && !result.ended_early {
         let open = Thousands(result.undecided);
@@ -150,7 +150,7 @@ fn early_end(result: &TrialResult) -> Option<String> {
         .then(|| "it ended early without a failure".to_owned())
 }
 
-/// The verdict is that of its counts.
+/// The verdict follows from the counts.
 fn verdict(result: &TrialResult) -> Option<String> {
     let good = result.answers.valid + result.undecided;
     let fault = result.outcome.fault().cloned();
@@ -176,7 +176,7 @@ fn fault(result: &TrialResult) -> Option<String> {
     (shown::shows(fault, result) == Some(false)).then(text)
 }
 
-/// Each clock is told once, by exchanges that took place, and runs as a clock can.
+/// Each clock appears once, with actual exchanges and a possible drift.
 fn clocks(result: &TrialResult) -> Option<String> {
     let mut seen = BTreeSet::new();
     let mut clocks = result.clocks.iter();
@@ -191,11 +191,11 @@ fn clocks(result: &TrialResult) -> Option<String> {
     ))
 }
 
-/// No two readings of clocks are so far apart, however poor they were.
+/// Drift bound: no two clock readings differ by more, however inaccurate they are.
 const DRIFT_PPM_MAX: f64 = 1e9;
 
-/// Losses of the Tester's own sockets make a trial invalid that they can explain. Programs that did not place
-/// losses called it invalid for any.
+/// Drops at the Tester's own sockets invalidate a trial if they can explain its losses. Programs that did not locate
+/// losses called a trial with any drops invalid.
 fn drops(result: &TrialResult) -> Option<String> {
     let (drops, answers) = (result.tester_drops, &result.answers);
     let only_missing = answers.missing > 0 && answers.answered() == answers.valid;
@@ -207,7 +207,7 @@ fn drops(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// Each query without a valid answer was lost once.
+/// Each query without a valid response counts as lost exactly once.
 fn losses(result: &TrialResult) -> Option<String> {
     let losses = result.losses.as_ref()?;
     let a = &result.answers;
@@ -226,7 +226,7 @@ fn losses(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// A fault that its figures show makes a trial invalid.
+/// A fault that the figures show invalidates a trial.
 fn undisclosed(result: &TrialResult) -> Option<String> {
     let fault = shown::fault(result).filter(|_| !is_invalid(result))?;
     let (word, what) = (result.outcome.word(), fault.what());
@@ -252,8 +252,8 @@ fn percentiles(result: &TrialResult) -> Option<String> {
     (!rise).then(|| "the percentiles of its round-trip times do not rise".to_owned())
 }
 
-/// What is told of the same times twice is the same. The 99.9th is left out: it is asked for by quotients
-/// that differ in their last digit.
+/// Figures of the same distribution agree. The 99.9th percentile is excluded: its two quotients differ in the last
+/// digit.
 fn one_distribution(result: &TrialResult) -> Option<String> {
     let rtt = &result.rtt;
     let pairs = [(50.0, rtt.p50), (99.0, rtt.p99), (100.0, rtt.max)];
@@ -272,10 +272,10 @@ fn one_distribution(result: &TrialResult) -> Option<String> {
         .map(|(percent, _)| format!("its round-trip times have two values at {percent} per cent"))
 }
 
-/// Percentiles of a journal are further apart.
+/// The percentiles of a journal differ by more than this.
 const PERCENT_STEP: f64 = 1e-9;
 
-/// Answers have round-trip times, a valid one has no longer one than the timeout, a late one has.
+/// Responses have round-trip times: at most the timeout if valid, above it if late.
 fn round_trips(result: &TrialResult) -> Option<String> {
     let answers = &result.answers;
     let answered = answers.answered();
@@ -298,10 +298,10 @@ fn round_trips(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// Three digits of a histogram: what is read from it is above the value by less than this part.
+/// A histogram has three significant digits: its values exceed the true ones by less than one part in this number.
 const HISTOGRAM_STEP: u64 = 1000;
 
-/// What several authorities were asked is what all of them counted together.
+/// The counts of several authorities add up to their common total.
 fn authorities(result: &TrialResult) -> Option<String> {
     let counts = result
         .authority
@@ -320,7 +320,7 @@ fn authorities(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// An authority answers no more than it is asked.
+/// An authority sends at most as many responses as it receives queries.
 fn authority(result: &TrialResult) -> Option<String> {
     let c = result.authority.as_ref()?;
     let sum = |counts: &[u64]| counts.iter().copied().map(u128::from).sum::<u128>();
@@ -330,7 +330,7 @@ fn authority(result: &TrialResult) -> Option<String> {
         .then(|| format!("its authority answered {answered} of {asked} queries"))
 }
 
-/// What is told of the ways of names is of no more names than were asked for.
+/// The path counts cover at most as many names as were queried.
 fn path(result: &TrialResult) -> Option<String> {
     let path = result.path.as_ref()?;
     let (valid, missing) = (result.answers.valid, result.answers.missing);
@@ -353,7 +353,7 @@ fn path(result: &TrialResult) -> Option<String> {
         .then(|| "the messages of its typical query are in an impossible order".to_owned())
 }
 
-/// Each name is in one class, and its time without the authority is none beyond the round-trip time.
+/// Each name is in one class, and its time without the authority is at most the round-trip time.
 fn ways(result: &TrialResult) -> Option<String> {
     let path = result.path.as_ref()?;
     let a = &path.answered;
@@ -384,7 +384,7 @@ fn ways(result: &TrialResult) -> Option<String> {
     (!fits).then(|| "the times of DUT and authority do not fit its round-trip times".to_owned())
 }
 
-/// What a DUT served is at most what it was offered.
+/// A DUT serves at most the offered rate.
 fn service(result: &TrialResult) -> Option<String> {
     let service = result.service.as_ref()?;
     (!service.fits(result.rate_qps)).then(|| {
@@ -393,7 +393,7 @@ fn service(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// The achieved shares are those of the counts.
+/// The achieved shares follow from the counts.
 fn achieved(result: &TrialResult) -> Option<String> {
     let is = result.achieved?;
     let all_answered = result.answers.missing == 0 && result.undecided == 0;
@@ -411,5 +411,5 @@ fn achieved(result: &TrialResult) -> Option<String> {
         .then(|| "the shares that it achieved are not those of its authority's counts".to_owned())
 }
 
-/// Quotients may differ in their last digit after they were written and read.
+/// Quotients may differ in the last digit after they were written and read back.
 const SHARE_STEP: f64 = 1e-12;

@@ -28,7 +28,7 @@ pub enum JournalError {
         /// The directory.
         dir: PathBuf,
     },
-    /// Another process works on the campaign.
+    /// Another process uses the campaign.
     #[error(
         "{} is in use by {}; wait for its end, or stop it and continue with `dns64bench resume`",
         .path.display(),
@@ -37,10 +37,10 @@ pub enum JournalError {
     Locked {
         /// The journal.
         path: PathBuf,
-        /// The other process, if it has left its number.
+        /// ID of the other process, if it has written it.
         pid: Option<u32>,
     },
-    /// The directory has a plan.toml that is not the plan of the new campaign.
+    /// The plan.toml in the directory is not the plan of the new campaign.
     #[error(
         "{} is another plan than the one to run; choose another directory for the campaign",
         .path.display()
@@ -49,7 +49,7 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// The plan beside the journal is not the one that the campaign was begun with.
+    /// The plan beside the journal is not the one that the campaign began with.
     #[error(
         "{} was changed: its SHA-256 is {found}, that of the plan of the campaign is {begun}; remove \
          it, and `dns64bench resume` restores it from the journal, or run it in another directory",
@@ -66,14 +66,14 @@ pub enum JournalError {
     /// A file or directory cannot be used.
     #[error("cannot {what} {}: {reason}", .path.display())]
     Io {
-        /// What was to be done.
+        /// The attempted operation.
         what: &'static str,
-        /// With what.
+        /// File or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         reason: io::Error,
     },
-    /// A line could not be written, and what there was of it was taken back.
+    /// A line could not be written, and the partial line was removed.
     #[error(
         "cannot write line {line} ({kind}) of {}: {reason}; this record is lost, all earlier ones are safe: \
          free space on the disk and continue with `dns64bench resume`",
@@ -86,10 +86,10 @@ pub enum JournalError {
         line: u64,
         /// Kind of the record.
         kind: &'static str,
-        /// What the system says.
+        /// Error of the system.
         reason: io::Error,
     },
-    /// The journal is of a format that this program is too old for.
+    /// This program is too old for the format of the journal.
     #[error(
         "{} is of format {format}, written by {tester}; this program reads formats 1 to {FORMAT}, use \
          that one or a later one",
@@ -100,10 +100,10 @@ pub enum JournalError {
         path: PathBuf,
         /// Its version.
         format: u64,
-        /// Who wrote it.
+        /// Program that wrote it.
         tester: String,
     },
-    /// The journal is of a format that is read but not written any more.
+    /// The format of the journal can still be read, but not written.
     #[error(
         "{} has format {format}, and this program can continue only format {FORMAT}: write the report of its \
          trials with `dns64bench report`, and run the plan in a new directory",
@@ -115,7 +115,7 @@ pub enum JournalError {
         /// Its version.
         format: u32,
     },
-    /// A line is not what was written.
+    /// A line was changed after it was written.
     #[error(
         "line {line} of {}, at octet {offset}, {fault}; restore the file from a copy, or measure again",
         .path.display()
@@ -127,10 +127,10 @@ pub enum JournalError {
         line: u64,
         /// Octets before it.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         fault: String,
     },
-    /// The last line is not whole, as a crash leaves it. The lines before it are good.
+    /// The last line is incomplete after a crash. The lines before it are good.
     #[error(transparent)]
     Torn(Box<Torn>),
 }

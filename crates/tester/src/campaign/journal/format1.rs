@@ -1,12 +1,12 @@
-//! Lines of format 1 as lines of today. It spelled a trial in another way than `--json` did, and had
-//! the resources of the DUT beside the result; ends of searches and self-tests were spelled as trials were.
+//! Converts lines of format 1 to the current format. Format 1 spelled a trial differently from `--json` and had the
+//! resources of the DUT beside the result; ends of searches and self-tests were spelled as trials were.
 
 use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
 
-/// The line as this program would have written it. What is no line of format 1 stays as it is: the
-/// reader of records then says what is wrong with it.
+/// The line as this program would have written it. A line that is not of format 1 stays unchanged: the reader of
+/// records then reports the fault.
 pub(super) fn upgraded(mut line: Value) -> Value {
     let part = |pointer| line.pointer(pointer).cloned().unwrap_or_default();
     let resources = part("/record/trial/resources");
@@ -51,7 +51,7 @@ fn upgrade_result(result: &mut Object) {
     }
 }
 
-/// What was a text or an object of one key; the words for a pass and a fault were others in a self-test.
+/// Verdict of a text or of an object with one key. Self-tests had other words for a pass and a fault.
 fn verdict(old: &Value, [pass, fault]: [&str; 2]) -> Value {
     match (old.get("failed"), old.get(fault)) {
         (Some(failed), _) => json!({ "outcome": "failed", "shortfall": failed["shortfall"] }),
@@ -76,7 +76,7 @@ fn seconds(span_ns: Value) -> Value {
     span_ns.as_f64().map_or(span_ns, |ns| json!(ns / 1e9))
 }
 
-/// Queries that have a round-trip time: without any, format 1 wrote zeros.
+/// Queries with a round-trip time: format 1 wrote zeros if there were none.
 fn answered(result: &Object) -> u64 {
     let classes = ["valid", "late", "wrong", "empty", "error", "truncated"];
     let count = |class| result.get("answers")?.get(class)?.as_u64();
@@ -94,7 +94,7 @@ mod tests {
     use crate::trial::fault::TesterFault;
     use crate::trial::result::{Outcome, Rtt, TrialResult};
 
-    /// What a program wrote whose journals were of format 1, some of it left out.
+    /// Output of a program that wrote format 1, shortened.
     const WRITTEN: &str = include_str!("testdata/format1.jsonl");
 
     fn begun() -> tempfile::TempDir {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_of_format_1_is_not_gone_on_with() {
+    fn campaign_of_format_1_cannot_be_resumed() {
         let dir = begun();
         let path = dir.path().join(JOURNAL_FILE);
         let expected = format!(

@@ -1,4 +1,4 @@
-//! Records <-> sealed lines. Pure: octets and plain data.
+//! Converts between records and sealed lines. Pure functions on octets and plain data.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use super::reading::{Reading, Torn};
 use crate::campaign::record::{FORMAT, Line, Record};
 use crate::hash::{hex, sha256_hex};
 
-/// A line as it stands in the file, line feed included, and its seal: the SHA-256 over the seal of
-/// the line before (64 hexadecimal digits, nothing before the first line) and the octets of this
-/// one up to the comma before its key `seal`.
+/// A line as in the file, including the line feed, and its seal: the SHA-256 over the seal of the line before (64
+/// hexadecimal digits, nothing before the first line) and the octets of this line up to the comma before its key
+/// `seal`.
 pub(super) fn sealed(before: &str, line: &Line) -> serde_json::Result<(Vec<u8>, String)> {
     let mut octets = serde_json::to_vec(line)?;
-    // The closing brace moves behind the seal.
+    // The closing brace comes after the seal.
     octets.pop();
     let seal = seal_of(before, &octets);
     octets.extend_from_slice(SEAL_KEY);
@@ -68,7 +68,7 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
     }
 }
 
-/// One line that ends with a line feed; `None` if it is the last and not whole.
+/// Checks one line that ends with a line feed; `None` if it is the last and incomplete.
 fn checked(
     path: &Path,
     before: &Reading,
@@ -77,16 +77,19 @@ fn checked(
 ) -> Result<Option<(Line, String)>, JournalError> {
     let found = match unsealed(&before.seal, text) {
         Ok(seal) => record(before, text).map(|line| Some((line, seal))),
-        // A crash of the machine can leave the end of a line on the disk without its middle, which
-        // then reads as zeros. JSON has none: any other change was made by somebody or something
-        // else, and to cut the line off would hide it.
+        // A crash of the machine can leave the end of a line on the disk without its middle, which then reads as zeros.
+        // JSON has no zero octets. Any other change has another cause, and to cut the line off would hide it.
         Err(_) if at_end && text.contains(&0) => Ok(None),
         Err(fault) => Err(fault.to_owned()),
     };
     found.map_err(|fault| bad(path, before, fault))
 }
 
-/// The seal of a line, if it fits; else what is wrong with it.
+/// Returns the seal of a line if it is correct.
+///
+/// # Errors
+///
+/// What is wrong with the seal.
 fn unsealed(before: &str, text: &[u8]) -> Result<String, &'static str> {
     let split = || {
         let body_len = text.len().checked_sub(TAIL_LEN)?;
@@ -103,7 +106,11 @@ fn unsealed(before: &str, text: &[u8]) -> Result<String, &'static str> {
     }
 }
 
-/// The record of a line whose seal fits, if it can stand after `before`; else what is wrong with it.
+/// Returns the record of a line with a correct seal.
+///
+/// # Errors
+///
+/// Why the record cannot follow `before`.
 fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
     let line: Line = match before.format {
         1 => serde_json::from_slice(text)
@@ -127,7 +134,7 @@ fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
                 ));
             }
         }
-        // The first line has to be the record of the campaign, and no other may be.
+        // The first line must be the record of the campaign, and no other line may be.
         other if due == 0 || matches!(other, Record::Campaign { .. }) => {
             let kind = other.kind();
             return Err(format!("is a record '{kind}', which cannot stand there"));
@@ -137,14 +144,14 @@ fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
     Ok(line)
 }
 
-/// The version that the first line tells. A later one is refused before anything else is looked at: all
-/// the rest may be different in it.
+/// Returns the format version in the first line. A later format is refused before anything else is read: all the rest
+/// may differ.
 fn format_of(path: &Path, octets: &[u8]) -> Result<u32, JournalError> {
     let text = octets.split(|&octet| octet == b'\n').next();
     let first: Value = serde_json::from_slice(text.unwrap_or_default()).unwrap_or_default();
     let campaign = &first["record"]["campaign"];
     let Some(format) = campaign["format"].as_u64() else {
-        // No line of a journal, as its reader will say.
+        // Not a line of a journal; the reader will report it.
         return Ok(FORMAT);
     };
     match u32::try_from(format) {
@@ -175,5 +182,5 @@ fn bad(path: &Path, before: &Reading, fault: String) -> JournalError {
 
 const SEAL_KEY: &[u8] = b",\"seal\":\"";
 const LINE_END: &[u8] = b"\"}\n";
-/// 64 digits of SHA-256 between the two.
+/// Between the two are 64 hexadecimal digits of SHA-256.
 const TAIL_LEN: usize = SEAL_KEY.len() + 64 + LINE_END.len();

@@ -1,23 +1,23 @@
-//! What reading a journal gives.
+//! The result of reading a journal.
 
 use std::path::PathBuf;
 
 use crate::campaign::record::Line;
 
-/// What a journal holds.
+/// Contents of a journal.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// All whole lines; the first is that of the campaign.
+    /// All complete lines; the first is that of the campaign.
     pub lines: Vec<Line>,
-    /// Seal of the last of them, which depends on every octet before it.
+    /// Seal of the last line, which depends on every octet before it.
     pub seal: String,
-    /// Octets of them.
+    /// Octets of all lines.
     pub octets: u64,
-    /// Version of the format that they were written in; they are read as lines of today.
+    /// Format version of the file; the lines are converted to the current format.
     pub format: u32,
 }
 
-/// A journal whose last line is not whole.
+/// A journal whose last line is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "line {line} of {}, at octet {offset}, is incomplete: {octets} octets, left by a crash; `dns64bench resume` removes them",
@@ -32,6 +32,6 @@ pub struct Torn {
     pub offset: u64,
     /// Octets of it.
     pub octets: u64,
-    /// What stands before it.
+    /// The lines before it.
     pub reading: Reading,
 }

@@ -56,7 +56,7 @@ fn trial(number: u64, rate_qps: u64) -> Record {
     }
 }
 
-/// One record of each kind but the first.
+/// One record of each kind except the first.
 pub(crate) fn every_record() -> Vec<Record> {
     let task = Task::Search { point: 0, run: 1 };
     let text = || "text".to_owned();
@@ -119,7 +119,7 @@ pub(crate) fn every_record() -> Vec<Record> {
     ]
 }
 
-/// The octets of a journal of these records, and its lines.
+/// Octets and lines of a journal with these records.
 pub(crate) fn octets_of(records: impl IntoIterator<Item = Record>) -> Vec<u8> {
     let first = Record::Campaign {
         format: FORMAT,
@@ -165,7 +165,7 @@ fn fresh() -> (tempfile::TempDir, PathBuf, Journal) {
 }
 
 #[test]
-fn the_format_is_that_of_its_description() {
+fn format_matches_its_description() {
     let octets = octets_of([Record::Complete]);
     let text = String::from_utf8(octets).unwrap();
     expect![[r#"
@@ -176,7 +176,7 @@ fn the_format_is_that_of_its_description() {
 }
 
 #[test]
-fn what_was_appended_is_read() {
+fn appended_records_are_read() {
     let (_parent, dir, mut journal) = fresh();
     assert_eq!(
         fs::read_to_string(dir.join("pid")).unwrap(),
@@ -187,7 +187,7 @@ fn what_was_appended_is_read() {
         written.push(journal.append(record).unwrap());
     }
     drop(journal);
-    assert!(!dir.join("pid").exists(), "the process has let it go");
+    assert!(!dir.join("pid").exists(), "drop removes it");
     let reading = read(&dir).unwrap();
     assert_eq!(
         format!("{written:?}"),
@@ -205,7 +205,7 @@ fn what_was_appended_is_read() {
 }
 
 #[test]
-fn a_campaign_is_not_begun_over_another() {
+fn campaign_does_not_overwrite_another() {
     let (_parent, dir, journal) = fresh();
     drop(journal);
     let error = Journal::create(&dir, beginning()).unwrap_err();
@@ -233,7 +233,7 @@ fn a_second_controller_is_refused() {
         std::process::id()
     );
     assert_eq!(error.to_string(), expected);
-    assert!(dir.join("pid").exists(), "the refused one leaves it alone");
+    assert!(dir.join("pid").exists(), "the other keeps it");
     journal.append(Record::Complete).unwrap();
     assert_eq!(read(&dir).unwrap().lines.len(), 2, "a reader needs no lock");
     drop(journal);
@@ -241,7 +241,7 @@ fn a_second_controller_is_refused() {
 }
 
 #[test]
-fn a_changed_plan_is_refused_and_a_lost_one_restored() {
+fn changed_plan_is_refused_and_lost_plan_is_restored() {
     let (_parent, dir, journal) = fresh();
     drop(journal);
     let plan = dir.join(PLAN_FILE);
@@ -256,7 +256,7 @@ fn a_changed_plan_is_refused_and_a_lost_one_restored() {
 }
 
 #[test]
-fn a_kill_at_any_octet_of_the_last_lines_costs_no_more_than_them() {
+fn kill_at_any_octet_loses_only_the_incomplete_line() {
     let octets = octets_of([
         Record::Stopped {
             reason: "asked to".to_owned(),
@@ -289,7 +289,7 @@ fn a_kill_at_any_octet_of_the_last_lines_costs_no_more_than_them() {
         assert_eq!(journal.next, lines.len() as u64);
         assert!(parsed(&octets[..whole]).is_ok());
     }
-    // What goes on after a cut has no seam.
+    // A journal continued after a cut equals an uninterrupted one.
     fs::write(&path, &octets[..octets.len() - 1]).unwrap();
     let (mut journal, _, _) = Journal::resume(dir.path()).unwrap();
     journal.append(Record::Complete).unwrap();
@@ -297,7 +297,7 @@ fn a_kill_at_any_octet_of_the_last_lines_costs_no_more_than_them() {
 }
 
 #[test]
-fn zeros_that_a_crash_of_the_machine_leaves_are_a_torn_line() {
+fn zeros_after_a_machine_crash_are_a_torn_line() {
     let mut octets = octets_of([trial(1, 100), trial(2, 50)]);
     let len = octets.len();
     octets[len - 300..len - 20].fill(0);
@@ -308,7 +308,7 @@ fn zeros_that_a_crash_of_the_machine_leaves_are_a_torn_line() {
 }
 
 #[test]
-fn no_changed_bit_is_overlooked() {
+fn every_changed_bit_is_found() {
     let octets = octets_of([
         Record::Stopped {
             reason: "asked to".to_owned(),
@@ -330,7 +330,7 @@ fn no_changed_bit_is_overlooked() {
 }
 
 #[test]
-fn lines_that_are_lost_moved_or_doubled_are_noticed() {
+fn lost_moved_and_duplicate_lines_are_found() {
     let octets = octets_of([trial(1, 100), trial(2, 50), Record::Complete]);
     let lines: Vec<&[u8]> = octets.split_inclusive(|&octet| octet == b'\n').collect();
     for order in [
@@ -376,7 +376,7 @@ fn the_first_bad_line_is_named() {
 }
 
 #[test]
-fn a_resealed_forgery_must_still_make_sense() {
+fn resealed_impossible_records_are_refused() {
     let campaign = |format, plan_sha256: &str| Record::Campaign {
         format,
         tester: "dns64bench 9.0".to_owned(),
@@ -399,7 +399,7 @@ fn a_resealed_forgery_must_still_make_sense() {
 }
 
 #[test]
-fn a_later_format_is_refused_by_name_whatever_else_it_has() {
+fn later_format_is_refused_whatever_its_content() {
     let later = br#"{"record":{"campaign":{"format":7,"new":[]}},"mac":"x"}
 "#;
     assert!(matches!(
@@ -409,7 +409,7 @@ fn a_later_format_is_refused_by_name_whatever_else_it_has() {
 }
 
 #[test]
-fn a_number_without_a_form_in_json_does_not_get_into_the_file() {
+fn number_without_json_form_is_not_written() {
     let (_parent, dir, mut journal) = fresh();
     let Record::Trial {
         task,
@@ -432,10 +432,9 @@ fn a_number_without_a_form_in_json_does_not_get_into_the_file() {
     assert_eq!(read(&dir).unwrap().lines.len(), 2);
 }
 
-/// Runs itself once more under a limit of the size of files, which stops a write in the middle of a
-/// line as a full disk does.
+/// Runs this test again under a file size limit, which stops a write in the middle of a line as a full disk does.
 #[test]
-fn a_full_disk_loses_the_record_under_way_and_no_other() {
+fn full_disk_loses_only_the_current_record() {
     const DIR: &str = "DNS64BENCH_TEST_JOURNAL";
     if let Some(dir) = env::var_os(DIR) {
         return fill(Path::new(&dir));
@@ -447,7 +446,7 @@ fn a_full_disk_loses_the_record_under_way_and_no_other() {
         // In units of 512 octets.
         .arg(r#"trap "" XFSZ; ulimit -f 8; exec "$0" --exact --nocapture "$1""#)
         .arg(env::current_exe().unwrap())
-        .arg("campaign::journal::tests::a_full_disk_loses_the_record_under_way_and_no_other")
+        .arg("campaign::journal::tests::full_disk_loses_only_the_current_record")
         .env(DIR, &dir)
         .output()
         .unwrap();
@@ -471,17 +470,17 @@ fn fill(dir: &Path) {
         dir.join(JOURNAL_FILE).display()
     );
     assert_eq!(journal.append(long).unwrap_err().to_string(), expected);
-    assert_eq!(read(dir).unwrap().lines.len(), 2, "not half of it is left");
-    // A shorter one still fits: the place of the lost one is free.
+    assert_eq!(read(dir).unwrap().lines.len(), 2, "no partial line");
+    // A shorter record still fits: the space of the lost one is free.
     assert_eq!(journal.append(Record::Complete).unwrap().number, 2);
 }
 
-/// All keys in a value, and all texts that stand for a case.
+/// All keys in a value, and all texts that are names of enum variants.
 fn words(value: &serde_json::Value, found: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(keys) => {
             for (key, value) in keys {
-                // What these hold is named by the machine and the DUT.
+                // The machine and the DUT name the entries of these.
                 if key != "details" && key != "files_sha256" {
                     words(value, found);
                 }
@@ -520,7 +519,7 @@ fn the_description_names_every_record_and_key() {
     assert_eq!(description.matches("\n### `").count(), kinds);
 }
 
-/// The octets of a journal of these lines.
+/// Octets of a journal with these lines.
 pub(crate) fn octets_of_lines(all: &[Line]) -> Vec<u8> {
     let (mut octets, mut seal) = (Vec::new(), String::new());
     for line in all {

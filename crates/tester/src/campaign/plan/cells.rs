@@ -6,7 +6,7 @@ use super::file::{Cells, Grid};
 use super::values::list_or;
 use crate::namespace::{Pattern, Share};
 
-/// The cells, each once. The first has the first of the shares.
+/// The cells without duplicates. The first one has the first value of each share.
 pub(super) fn cells(written: &Cells, faults: &mut Faults<'_>) -> Vec<Cell> {
     let patterns = list_or(
         &written.pattern,
@@ -44,7 +44,7 @@ fn product(aaaa: &[Share], cached: &[Share], patterns: &[Pattern]) -> Vec<Cell> 
     let mut cells: Vec<Cell> = Vec::new();
     for &cached_share in cached {
         for &pattern in patterns {
-            // If the cache answers everything, nobody asks whether there is an AAAA.
+            // If the cache answers every query, the DUT sends no AAAA query.
             let of_them = if cached_share == Share::ALL {
                 1
             } else {
@@ -68,5 +68,5 @@ fn product(aaaa: &[Share], cached: &[Share], patterns: &[Pattern]) -> Vec<Cell> 
     cells
 }
 
-/// RFC 8219 section 9.2: 20, 40, 60, 80 and 100 %, beside none.
+/// RFC 8219 section 9.2: 20, 40, 60, 80 and 100 %, in addition to 0 %.
 const FIFTHS: [&str; 6] = ["0%", "20%", "40%", "60%", "80%", "100%"];

@@ -1,4 +1,4 @@
-//! `docs/plan.md` and `examples/` keep up with the code.
+//! Checks that `docs/plan.md` and `examples/` agree with the code.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The keys that the parser expects in a table, as it lists them when it meets another.
+/// The keys that the parser expects in a table, taken from its error for an unknown key.
 fn keys_of(table: &str) -> Vec<String> {
     let error = Plan::parse("x.toml", &format!("{table}\nno-such-key = 1\n")).unwrap_err();
     let error = error.to_string();
@@ -94,7 +94,7 @@ fn every_key_is_documented() {
 }
 
 #[test]
-fn every_example_is_a_plan_of_the_size_that_it_says() {
+fn every_example_has_the_size_that_it_states() {
     // Name, variants, points and tasks.
     let expected = [
         ("overload-soak", 2, 2, 14),

@@ -1,4 +1,4 @@
-//! DUTs, each with its core counts and settings: the variants of a plan.
+//! The variants of a plan: each DUT with each of its core counts and settings.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -119,7 +119,7 @@ fn variants_of(
     variants
 }
 
-/// What a `[[dut]]` is; its host is for [`host_of`].
+/// Subject of a `[[dut]]`, without its host ([`host_of`]).
 fn subject(
     at: &At<Dut>,
     hosts: &LabSpec,
@@ -164,7 +164,7 @@ fn subject(
     }
 }
 
-/// What the authority behind a DUT does wrong on purpose, in each of its variants.
+/// Configured faults of the authority behind a DUT, one for each of its variants.
 pub(super) fn behaviours(dut: &Dut, origin: &str, faults: &mut Faults<'_>) -> Vec<Behaviour> {
     let read = |text: &str| {
         let mut behaviour = text.parse::<Behaviour>()?;
@@ -181,7 +181,7 @@ pub(super) fn behaviours(dut: &Dut, origin: &str, faults: &mut Faults<'_>) -> Ve
     )
 }
 
-/// The cores of a variant are those of what is measured.
+/// Sets the cores of the measured program of a variant.
 fn with(
     mut subject: Subject,
     cpus: &CpuSet,
@@ -206,7 +206,7 @@ fn with(
     subject
 }
 
-/// Keys that mean something for another kind of subject only.
+/// Refuses keys that have a meaning only for another kind of subject.
 fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject, faults: &mut Faults<'_>) {
     let text = |at: &Option<At<String>>| at.as_ref().map(At::whole);
     let cores = ("cores", dut.cores.as_ref().map(At::whole));
@@ -256,7 +256,7 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject, faults: &mut Faults<'_
     }
 }
 
-/// All combinations of the settings: those that are set, with each value of those that are swept.
+/// All combinations of the settings: the fixed ones, with each value of the swept ones.
 fn settings(at: &At<Dut>, faults: &mut Faults<'_>) -> Vec<BTreeMap<String, String>> {
     let dut = at.get_ref();
     let value = |at: &At<Word>| at.get_ref().0.clone();
@@ -302,7 +302,7 @@ fn default_name(subject: &Subject) -> String {
     stem.map_or_else(|| name.clone(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// The name of a built-in profile, or the path of a file from where the program runs.
+/// Name of a built-in profile, or path of a file relative to the working directory of the program.
 pub(super) fn resolved(profile: &str, origin: &str) -> String {
     if is_path(profile) {
         beside(origin, profile).to_string_lossy().into_owned()
@@ -311,12 +311,12 @@ pub(super) fn resolved(profile: &str, origin: &str) -> String {
     }
 }
 
-/// As [`Profile::load`](crate::lab::profile::Profile::load) tells files from names.
+/// Whether this is a path, by the rule of [`Profile::load`](crate::lab::profile::Profile::load).
 fn is_path(profile: &str) -> bool {
     profile.contains('/') || profile.ends_with(".toml")
 }
 
-/// A path that was relative to the plan's directory.
+/// Resolves a path relative to the plan's directory.
 pub(super) fn beside(origin: &str, path: &str) -> PathBuf {
     let directory = Path::new(origin).parent();
     directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
@@ -339,5 +339,5 @@ fn server(text: &str) -> Result<SocketAddr, String> {
 /// RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;
 
-/// As many as two settings of some thirty values each make.
+/// Two settings with some thirty values each.
 const SWEEP_MAX: usize = 1000;

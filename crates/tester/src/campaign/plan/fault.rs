@@ -1,4 +1,4 @@
-//! What is wrong with a plan, and where: every fault at once, each with its line and a mark below the place.
+//! Faults of a plan: all of them at once, each with its line and a mark below the place.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::PlanError;
 use crate::lab::profile::position;
 
-/// One thing that is wrong with a plan. Its text is complete: file, line, column, the value, the bound and the
-/// remedy, then the line itself with a mark below the place.
+/// One fault of a plan. Its text is complete: file, line, column, the value, the bound and the remedy, then the line
+/// itself with a mark below the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Path of the plan.
@@ -16,16 +16,16 @@ pub struct Problem {
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
-    /// What is wrong, and the remedy.
+    /// The fault and its remedy.
     pub message: String,
-    /// The line, without characters that a terminal would obey.
+    /// The line, without control characters that a terminal would interpret.
     shown: String,
-    /// Characters to mark, at least 1.
+    /// Number of characters to mark, at least 1.
     width: usize,
 }
 
 impl Problem {
-    /// What is wrong at these octets of `text`.
+    /// Creates a problem for these octets of `text`.
     pub(super) fn new(origin: &str, text: &str, at: Range<usize>, message: String) -> Self {
         let start = floor(text, at.start);
         let (line, column) = position(text, start);
@@ -48,7 +48,7 @@ impl Problem {
     }
 }
 
-/// The nearest boundary of characters at or before an offset.
+/// The nearest character boundary at or before an offset.
 fn floor(text: &str, offset: usize) -> usize {
     let mut at = offset.min(text.len());
     while !text.is_char_boundary(at) {
@@ -69,14 +69,14 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What is wrong with the text at some octets.
+/// A fault at some octets of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// Where.
+    /// Octets in the text.
     pub(super) span: Range<usize>,
     /// Name of the table, such as `[trial]`.
     pub(super) table: &'static str,
-    /// What is wrong, and the remedy.
+    /// The fault and its remedy.
     pub(super) message: String,
 }
 
@@ -86,7 +86,7 @@ impl Fault {
     }
 }
 
-/// What has been found wrong with a text so far.
+/// The faults found in a text so far.
 #[derive(Debug)]
 pub(super) struct Faults<'a> {
     /// The text.
@@ -100,35 +100,36 @@ impl<'a> Faults<'a> {
         Self { text, found }
     }
 
-    /// Remembers one; the same thing at the same place counts once.
+    /// Adds a fault; the same fault at the same place counts once.
     pub(super) fn add(&mut self, fault: Fault) {
         if !self.found.contains(&fault) {
             self.found.push(fault);
         }
     }
 
-    /// The value; `default` where there is a fault instead, which is remembered.
+    /// Returns the value; after a fault, adds the fault and returns `default`.
     pub(super) fn or<T>(&mut self, read: Result<T, Fault>, default: T) -> T {
         self.keep(read).unwrap_or(default)
     }
 
-    /// The value, or nothing where there is a fault instead, which is remembered.
+    /// Returns the value; after a fault, adds the fault and returns `None`.
     pub(super) fn keep<T>(&mut self, read: Result<T, Fault>) -> Option<T> {
         read.map_err(|fault| self.add(fault)).ok()
     }
 
-    /// Whether there is one in a table of which the name begins so: then nothing can be told that needs all of its values.
+    /// Whether a table whose name begins with one of `tables` has a fault: then checks that need all of its values are
+    /// impossible.
     pub(super) fn spoil(&self, tables: &[&str]) -> bool {
         let of = |fault: &Fault| tables.iter().any(|table| fault.table.starts_with(table));
         self.found.iter().any(of)
     }
 
-    /// How many there are.
+    /// Number of faults.
     pub(super) fn count(&self) -> usize {
         self.found.len()
     }
 
-    /// Whether there is one at this place.
+    /// Whether there is a fault at this place.
     pub(super) fn is_at(&self, span: &Range<usize>) -> bool {
         self.found.iter().any(|fault| fault.span == *span)
     }
@@ -137,13 +138,13 @@ impl<'a> Faults<'a> {
         self.found.is_empty()
     }
 
-    /// The value, if there is one and no fault.
+    /// Returns the value if there is one and no fault.
     pub(super) fn check<T>(self, origin: &str, value: Option<T>) -> Result<T, PlanError> {
         let text = self.text;
         self.check_by(value, |fault| fault.locate(origin, text))
     }
 
-    /// The same with faults that are located otherwise.
+    /// Like [`Self::check`], with another function that locates faults.
     pub(super) fn check_by<T>(
         self,
         value: Option<T>,
@@ -156,7 +157,7 @@ impl<'a> Faults<'a> {
     }
 }
 
-/// The error with these problems in their order in the file.
+/// The error with these problems, in their order in the file.
 fn refused(mut problems: Vec<Problem>) -> PlanError {
     problems.sort_by_key(|problem| (problem.line, problem.column));
     PlanError::Refused { problems }

@@ -1,4 +1,4 @@
-//! A plan as it is written: every key that there is, and where its value stands.
+//! A plan as it is written: all keys, and the places of their values.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::load::pace;
 
 pub(crate) use super::section::{At, Many, Word};
 
-/// Reads the keys; what their values mean is for [`super::read`]. `None` for what is not TOML.
+/// Reads the keys; [`super::read`] interprets their values. `None` if the text is not TOML.
 pub(super) fn parse(faults: &mut Faults<'_>) -> Option<File> {
     let text = faults.text;
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -36,7 +36,7 @@ pub(super) fn parse(faults: &mut Faults<'_>) -> Option<File> {
     is_toml.then(|| section::open(document.get_ref(), TOP, faults, File::read))
 }
 
-/// What the keys outside all tables belong to.
+/// Name for the keys outside all tables.
 const TOP: &str = "a plan";
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl File {
     }
 }
 
-/// A table of which nothing is needed.
+/// Reads an optional table.
 fn below<T: Default + Clone>(
     s: &mut Section<'_, '_, '_>,
     key: &'static str,
@@ -103,7 +103,7 @@ pub(crate) struct Host {
     pub authority_cpus: Option<At<String>>,
     pub threads: Option<At<u64>>,
     pub links: Vec<(LinkName, Vec<At<Link>>)>,
-    /// What was refused already: how it is reached, its roles, or its links.
+    /// Parts with a fault that is reported already: the connection, roles or links.
     pub doubts: Vec<Part>,
 }
 
@@ -311,7 +311,7 @@ pub(crate) enum Grid {
 
 #[derive(Debug)]
 pub(crate) struct Dut {
-    /// What it is has been refused already.
+    /// Whether a fault of its subject is reported already.
     pub is_mistyped: bool,
     pub name: Option<At<String>>,
     pub host: Option<At<String>>,
@@ -402,7 +402,7 @@ impl Soak {
     }
 }
 
-/// Fifty times what RFC 8219 section 9.2 asks for.
+/// Fifty times the number that RFC 8219 section 9.2 requires.
 const RUNS_MAX: u64 = 1000;
 
 /// As on the command line.

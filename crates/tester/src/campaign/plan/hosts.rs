@@ -1,4 +1,4 @@
-//! The hosts of a plan: from its tables to what they mean.
+//! Converts the tables of hosts of a plan.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::lab::hosts::{
 
 /// The hosts, if the plan has any and they have no fault.
 pub(super) fn hosts(file: &File, faults: &mut Faults<'_>) -> Option<Arc<Hosts>> {
-    // If one is there already, it tells why the inventory cannot be read.
+    // An existing fault at this place already says why the inventory cannot be read.
     if let Some(at) = file
         .inventory
         .as_ref()
@@ -32,7 +32,7 @@ pub(super) fn hosts(file: &File, faults: &mut Faults<'_>) -> Option<Arc<Hosts>> 
         .iter()
         .map(|(name, at)| spec(name, at, &mut doubts, faults));
     let specs: Vec<_> = specs.collect();
-    // An authority that is measured by itself is measured by the self-test.
+    // An authority as the DUT is measured by the self-test.
     let is_self_tested =
         !file.tester.uncertified || file.dut.iter().any(|at| at.get_ref().authority.is_some());
     for error in Hosts::faults(&specs, doubts, is_self_tested) {
@@ -54,7 +54,7 @@ fn in_order(file: &File) -> Vec<(&str, &At<Host>)> {
     written
 }
 
-/// Where a part of a host stands; its table, if the plan leaves it out.
+/// Place of a part of a host; its table, if the plan omits the part.
 fn place(at: &At<Host>, part: Part) -> At<()> {
     let host = at.get_ref();
     let ends = |name: LinkName| {
@@ -84,7 +84,7 @@ fn place(at: &At<Host>, part: Part) -> At<()> {
     found.unwrap_or_else(|| at.whole())
 }
 
-/// Keys that describe a lab on one machine.
+/// Refuses keys that describe a lab on one machine.
 fn contradictions(tester: &Tester, faults: &mut Faults<'_>) {
     let of_host = "each host has its own";
     let keys = [
@@ -115,7 +115,7 @@ fn whole<T>(at: Option<&At<T>>) -> Option<At<()>> {
     at.map(At::whole)
 }
 
-/// What a table says, as far as it can be read.
+/// Specification of a host, from the readable parts of its table.
 fn spec(name: &str, at: &At<Host>, doubts: &mut Vec<Doubt>, faults: &mut Faults<'_>) -> HostSpec {
     let host = at.get_ref();
     let mut doubt = |part| {
@@ -187,7 +187,7 @@ fn reach(name: &str, at: &At<Host>) -> Result<Reach, Fault> {
     }
 }
 
-/// The host that the DUT of a `[[dut]]` with a profile runs on; `None` as well where the roles of the hosts are not known.
+/// The host that runs the DUT of a `[[dut]]` with a profile; `None` also if the roles of the hosts are unknown.
 pub(super) fn host_of(at: &At<Dut>, file: &File) -> Result<Option<String>, Fault> {
     let written = at.get_ref().host.as_ref();
     let hosts = in_order(file);

@@ -1,7 +1,6 @@
-//! Hosts from an Ansible inventory: its variables become the tables of a plan, once, when the plan is loaded.
+//! Reads hosts from an Ansible inventory: its variables become tables of the plan, once, when the plan is loaded.
 //!
-//! The text with these tables is what a journal keeps, so that whoever resumes a campaign or reads its results needs
-//! neither the inventory nor Ansible.
+//! A journal keeps the text with these tables, so neither a resume nor a report needs the inventory or Ansible.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,20 +14,20 @@ use super::fault::{Fault, Faults};
 use super::file::{At, File};
 use crate::lab::process::{find_program, run};
 
-/// A plan whose inventory has been read.
+/// A plan with the hosts of its inventory.
 pub(super) struct Expanded {
-    /// The text of the plan; the key `inventory` has become a remark, and the hosts stand at the end.
+    /// The text of the plan: the key `inventory` is a comment, and the hosts are at the end.
     pub text: String,
-    /// Where they begin.
+    /// Offset of the hosts.
     begin: usize,
-    /// Where the inventory was named in the text before.
+    /// Place of the key `inventory` in the original text.
     at: At<()>,
     path: String,
 }
 
 impl Expanded {
-    /// A fault in what came from the inventory is at the key, since nobody has seen these tables; it belongs to the
-    /// text before then.
+    /// Moves a fault in a generated table to the key `inventory` of the original text, since the user has not seen
+    /// these tables. Returns other faults as errors.
     pub(super) fn relocate(&self, fault: Fault) -> Result<Fault, Fault> {
         if fault.span.start < self.begin {
             return Err(fault);
@@ -38,7 +37,7 @@ impl Expanded {
     }
 }
 
-/// Reads the inventory of a plan; `None` if it has none, or cannot be read.
+/// Reads the inventory of a plan; `None` if it has none, or if it cannot be read.
 pub(super) fn expand(file: &File, origin: &str, faults: &mut Faults<'_>) -> Option<Expanded> {
     let at = file.inventory.as_ref()?;
     if !file.hosts.is_empty() {
@@ -67,8 +66,8 @@ pub(super) fn expand(file: &File, origin: &str, faults: &mut Faults<'_>) -> Opti
     })
 }
 
-/// The text with the lines of the key as a remark and these tables at its end, and where they begin. All other
-/// lines stay where they are, so that errors point at them.
+/// Returns the text with the key as a comment and these tables at its end, and their offset. All other lines keep their
+/// place, so that errors point at them.
 fn put_in(text: &str, at: &At<String>, tables: &str) -> (String, usize) {
     let span = at.span();
     let begin = text[..span.start].rfind('\n').map_or(0, |end| end + 1);
@@ -84,7 +83,7 @@ fn put_in(text: &str, at: &At<String>, tables: &str) -> (String, usize) {
     (result, tables_begin)
 }
 
-/// What `ansible-inventory --list` says.
+/// Output of `ansible-inventory --list`.
 fn listed(path: &Path) -> Result<String, String> {
     if !path.exists() {
         return Err("there is no such file; give the path of an Ansible inventory".to_owned());
@@ -94,7 +93,7 @@ fn listed(path: &Path) -> Result<String, String> {
          plan as [hosts.NAME]",
     )?;
     let mut command = Command::new(program);
-    // Without this an inventory that cannot be read is an empty one, with a warning.
+    // Without this variable an unreadable inventory counts as empty, with a warning.
     command.env("ANSIBLE_INVENTORY_UNPARSED_FAILED", "true");
     let end = run(command.arg("-i").arg(path).arg("--list"), LIMIT);
     let end = end.map_err(|error| error.to_string())?;
@@ -114,12 +113,12 @@ fn listed(path: &Path) -> Result<String, String> {
     ))
 }
 
-/// The hosts with `dns64bench_roles` in what `ansible-inventory --list` says, as tables of a plan.
+/// Converts the output of `ansible-inventory --list` to tables of a plan: the hosts with `dns64bench_roles`.
 ///
 /// # Errors
 ///
-/// It is not such a list, no host has roles, or variables have impossible values: all that is wrong, with the host
-/// and the remedy.
+/// The output is not such a list, no host has roles, or variables are invalid: all faults, each with the host and the
+/// remedy.
 pub(super) fn as_toml(json: &str) -> Result<String, Vec<String>> {
     let list: Json = serde_json::from_str(json).map_err(|error| {
         vec![format!(
@@ -160,7 +159,7 @@ impl<'a> Variables<'a> {
         Self { all, faults }
     }
 
-    /// The table of a plan that says the same, but for what is a fault.
+    /// The equivalent table of a plan; adds a fault for each invalid variable.
     fn host(&mut self, name: &str) -> Table {
         let mut host = Table::new();
         let (key, value) = self.reach(name);
@@ -192,7 +191,7 @@ impl<'a> Variables<'a> {
         host
     }
 
-    /// Key and value of how the host is reached.
+    /// Key and value of the connection to the host.
     fn reach(&mut self, name: &str) -> (&'static str, Value) {
         if let Some(netns) = self.text("dns64bench_netns") {
             return ("netns", Value::String(netns));
@@ -217,7 +216,7 @@ impl<'a> Variables<'a> {
     }
 
     fn needs_sudo(&mut self) -> bool {
-        // Ansible takes these words for a truth value as well.
+        // Ansible accepts these words as booleans as well.
         let written = self.text("ansible_become").map(|text| text.to_lowercase());
         let becomes = match written.as_deref() {
             None | Some("false" | "no" | "off" | "0") => false,
@@ -247,7 +246,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// A list of texts, or one.
+    /// A text or a list of texts.
     fn texts(&mut self, what: &str, value: &Json) -> Vec<Value> {
         let one = std::slice::from_ref(value);
         let all = value.as_array().map_or(one, Vec::as_slice);
@@ -299,7 +298,7 @@ impl<'a> Variables<'a> {
         ])))
     }
 
-    /// The value, or nothing where there is a fault instead, which is remembered.
+    /// Returns the value; after a fault, adds the fault and returns `None`.
     fn keep<T>(&mut self, read: Result<T, String>) -> Option<T> {
         read.map_err(|fault| self.faults.push(fault)).ok()
     }
@@ -307,7 +306,7 @@ impl<'a> Variables<'a> {
 
 fn text(what: &str, value: &Json) -> Result<String, String> {
     match value {
-        // `ansible-inventory` shows variables as they are written.
+        // `ansible-inventory` prints variables without expanding them.
         Json::String(text) if text.contains("{{") || text.contains("{%") => Err(format!(
             "{what} is the template {text:?}, which {PROGRAM} does not expand; write its value"
         )),
@@ -323,10 +322,10 @@ const PROGRAM: &str = "ansible-inventory";
 const LINKS_EXAMPLE: &str =
     "must be such as {client: {interface: ens1, addresses: [\"2001:2:0:1::1/64\"]}}";
 
-/// Python starts within a second; an inventory may be a program that asks others.
+/// Python starts within a second; a dynamic inventory may query other services.
 const LIMIT: Nanos = 30 * SECOND;
 
-/// Lines of its messages that an error shows: it says for each of three formats why it is not that.
+/// Number of lines of its output that an error shows: it prints for each of three formats why parsing failed.
 const LINES_MAX: usize = 20;
 
 #[cfg(test)]
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_stand_at_the_end_and_all_else_where_it_was() {
+    fn hosts_are_appended_and_other_lines_keep_their_place() {
         let text = "name = \"x\"\n  inventory=\"a/b.yml\"  # ours\n[[dut]]\nauthority = \"nsd\"";
         let (expanded, begin) = put_into(text);
         expect_test::expect![[r#"
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_over_several_lines_is_a_remark_as_a_whole() {
+    fn value_over_several_lines_becomes_a_comment() {
         let text = "inventory = \"\"\"\\\n  b.yml\"\"\"\r\n[[dut]]\r\nauthority = \"nsd\"\r\n";
         let (expanded, _) = put_into(text);
         Plan::parse("x.toml", &expanded).unwrap();

@@ -1,4 +1,4 @@
-//! What a plan names beyond itself: profiles and features of this program.
+//! Checks a plan against external resources: profiles and features of this program.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,7 +14,7 @@ use crate::lab::profile::{Family, Profile, ProfileRole};
 use crate::namespace::Share;
 use crate::rig::spec::AuthorityChoice;
 
-/// Whether all profiles can be used as the plan uses them.
+/// Checks that all profiles can be used as the plan uses them.
 pub(super) fn profiles(file: &File, origin: &str, hosts: Option<&Hosts>, faults: &mut Faults<'_>) {
     if let Some(at) = &file.tester.raw
         && *at.get_ref() == RawFormat::Parquet
@@ -55,7 +55,7 @@ pub(super) fn profiles(file: &File, origin: &str, hosts: Option<&Hosts>, faults:
     check_patterns(file, faults);
 }
 
-/// The profile of an authority, unless it is the Tester's own.
+/// Profile of an authority; `None` for the built-in one.
 fn authority(at: &At<String>, origin: &str) -> Result<Option<Profile>, Fault> {
     match at.get_ref().parse() {
         Ok(AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_)) => Ok(None),
@@ -81,7 +81,7 @@ fn load(at: &At<String>, origin: &str, role: ProfileRole) -> Result<Profile, Fau
     }
 }
 
-/// Whether the DUT can ask over the family of addresses that the plan wants.
+/// Checks that the DUT can query its upstreams over the address family of the plan.
 fn check_family(profile: &Profile, at: &At<String>, file: &File, faults: &mut Faults<'_>) {
     let wanted = file.tester.upstream_family;
     if let (Some(needs), Some(wanted)) = (profile.requires.upstream_family, wanted)
@@ -95,8 +95,8 @@ fn check_family(profile: &Profile, at: &At<String>, file: &File, faults: &mut Fa
     }
 }
 
-/// Whether the DUT's host is connected to the authorities by the IP version that the DUT asks over, and whether it can ask
-/// all of them.
+/// Checks that the DUT's host is connected to the authorities by the IP version of the DUT's queries, and that the DUT
+/// can query all of them.
 fn check_site(
     profile: &Profile,
     at: &At<Dut>,
@@ -121,7 +121,7 @@ fn check_site(
     }
 }
 
-/// Whether the profile has the settings that are set or swept, and can have these values.
+/// Checks that the profile has the fixed and swept settings and accepts their values.
 fn check_settings(profile: &Profile, dut: &Dut, faults: &mut Faults<'_>) {
     for (key, at) in dut.set.iter().chain(&dut.sweep) {
         for word in at.get_ref() {
@@ -133,8 +133,7 @@ fn check_settings(profile: &Profile, dut: &Dut, faults: &mut Faults<'_>) {
     }
 }
 
-/// A pattern says which names are repeated, so some have to be. Journals are read with plans that say more than they
-/// need.
+/// Refuses a pattern without repeated names. A plan in a journal may have one.
 fn check_patterns(file: &File, faults: &mut Faults<'_>) {
     let cells = &file.cells;
     let is_none = |word: &At<Word>| word.get_ref().0.parse() == Ok(Share::NONE);

@@ -1,4 +1,4 @@
-//! What a campaign is to measure, as plain data: the meaning of a `PLAN.toml`.
+//! The meaning of a `PLAN.toml`: what a campaign measures, as plain data.
 //!
 //! ```text
 //! text -> section, file (what is written) -> read (what it means) -> Plan
@@ -44,47 +44,44 @@ use crate::warning::{Severity, Warning};
 /// A whole plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Title of the report; the name of the file without `.toml` if it has none.
+    /// Title of the report; by default the name of the file without `.toml`.
     pub name: String,
-    /// What it is for, in the user's words.
+    /// Description by the user.
     pub description: String,
-    /// Where the roles run, if a server has to be started; of no consequence with hosts of its own.
+    /// Where the roles run, if a server is started; without effect if the plan has hosts.
     pub lab: LabKind,
-    /// The lab without a DUT: what the labs of all variants have in common, the hosts of the plan among it.
+    /// The part of the lab that all variants share, including the hosts of the plan; without a DUT.
     pub hosts: LabSpec,
-    /// What all trials have in common, but for the shares of their cells, and durations and timeouts
-    /// of the queue check.
+    /// Load that all trials share, except the shares of their cells and the durations and timeouts of the queue check.
     pub load: Load,
-    /// Measure without a certificate; the report is marked.
+    /// Measure without a certificate; the report says so.
     pub uncertified: bool,
     /// Self-tests of each certificate.
     pub self_tests: usize,
-    /// Write the queries of each trial beside the journal.
+    /// Format in which the queries of each trial are written beside the journal.
     pub raw: Option<RawFormat>,
-    /// How rates are searched for.
+    /// Search for rates.
     pub search: SearchPlan,
-    /// What is measured: each DUT with each of its core counts and settings. At least one.
+    /// Measured subjects: each DUT with each of its core counts and settings. At least one.
     pub variants: Vec<Variant>,
-    /// Combinations of shares. At least one; the first is the one for overload, soak and queue
-    /// check.
+    /// Combinations of shares. At least one; the first is used for overload, soak and queue check.
     pub cells: Vec<Cell>,
-    /// More durations and timeouts for the first cell, to see whether the DUT stores requests.
+    /// More durations and timeouts for the first cell, to find out whether the DUT stores queries.
     pub queue_check: Option<QueueCheck>,
-    /// Rates beyond what was found.
+    /// Rates beyond the measured one.
     pub overload: Option<Overload>,
-    /// A long load below it.
+    /// A long load below the measured rate.
     pub soak: Option<Soak>,
 }
 
 impl Plan {
-    /// Reads a plan; `origin` is the path that it was read from: it names the plan in errors, and
-    /// paths in the plan are relative to its directory. Looks at nothing but the text, so that a
-    /// journal's plan can be read anywhere.
+    /// Parses a plan. `origin` is the path that it was read from: it names the plan in errors, and paths in the plan
+    /// are relative to its directory. Reads nothing but the text, so that a journal's plan can be parsed anywhere.
     ///
     /// # Errors
     ///
-    /// Not TOML, a missing or unknown key, a value that cannot be, values that do not go together: all that
-    /// is wrong, each with line, column and remedy.
+    /// Not TOML, a missing or unknown key, an invalid value, or a combination of values that is not possible: all
+    /// faults, each with line, column and remedy.
     pub fn parse(origin: &str, text: &str) -> Result<Self, PlanError> {
         let mut faults = Faults::new(text);
         let file = file::parse(&mut faults);
@@ -92,12 +89,12 @@ impl Plan {
         faults.check(origin, plan)
     }
 
-    /// Reads the plan in a file and looks up the profiles and the inventory that it names. The second value is
-    /// the text of the file, with the hosts of the inventory in the place of its name: all that the plan says.
+    /// Reads the plan in a file and looks up its profiles and its inventory. The second value is the text of the file
+    /// with the hosts of the inventory: the complete plan.
     ///
     /// # Errors
     ///
-    /// As [`Self::parse`]; the file or the inventory cannot be read; a profile cannot be read, is not of the role
+    /// As [`Self::parse`]; the file or the inventory cannot be read; a profile cannot be read, does not have the role
     /// that it is used for, or does not have a setting that the plan sets.
     pub fn load(path: &Path) -> Result<(Self, String), PlanError> {
         let origin = path.display().to_string();
@@ -122,13 +119,13 @@ impl Plan {
         Ok((plan, expanded.text))
     }
 
-    /// The names of the trials of a variant.
+    /// Range of the names in the trials of a variant.
     pub fn cidr(&self, variant: usize) -> Cidr {
         let own = self.variants.get(variant).and_then(|variant| variant.cidr);
         own.unwrap_or(self.load.cidr)
     }
 
-    /// Where the plan leaves what RFC 8219 recommends.
+    /// Deviations of the plan from the recommendations of RFC 8219.
     pub fn remarks(&self) -> Vec<Warning> {
         let ipv4_servers = self.variants.iter().filter_map(|v| match v.subject {
             Subject::Server { server, .. } if server.is_ipv4() => Some(v.name.as_str()),
@@ -185,7 +182,7 @@ impl Plan {
         remarks
     }
 
-    /// What authorities do wrong on purpose, each once.
+    /// Configured faults of the authorities, without duplicates.
     fn behaviours(&self) -> Vec<&Behaviour> {
         let mut behaviours = Vec::new();
         for behaviour in self.variants.iter().filter_map(Variant::behaviour) {
@@ -203,7 +200,7 @@ impl Plan {
     }
 }
 
-/// The plan that `file` stands for, with all that it names.
+/// The plan in `file`, with everything that it refers to.
 fn looked_up(file: &file::File, origin: &str, faults: &mut Faults<'_>) -> Plan {
     let plan = read::plan(file, origin, faults);
     lookup::profiles(file, origin, plan.hosts.at.as_deref(), faults);
@@ -213,7 +210,7 @@ fn looked_up(file: &file::File, origin: &str, faults: &mut Faults<'_>) -> Plan {
 /// Why a plan cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// It is not TOML, or says what cannot be: all that is wrong with it.
+    /// The text is not TOML or has invalid values: all faults.
     #[error("{}", all(problems))]
     Refused {
         /// At least one, in their order in the file.
@@ -224,7 +221,7 @@ pub enum PlanError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: std::io::Error,
     },
 }
@@ -242,45 +239,44 @@ fn all(problems: &[Problem]) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RawFormat {
-    /// That of dns64perf++.
+    /// The format of dns64perf++.
     Csv,
     /// Parquet, if built in.
     Parquet,
 }
 
-/// How rates are searched for.
+/// How rates are searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchPlan {
     /// Searches of each point: 20 by RFC 8219 section 9.2.
     pub runs: u32,
-    /// Distance of pass and fail at which a search ends.
+    /// Distance between the passing and the failing rate at which a search ends.
     pub resolution: Resolution,
-    /// How the rates are chosen.
+    /// How rates are selected.
     pub method: Method,
     /// End a trial as soon as its failure is certain.
     pub stop_early: bool,
     /// When the DUT is restarted.
     pub restart: Restart,
-    /// Rest between trials, beyond waiting for the DUT to work off its queues.
+    /// Rest between trials, in addition to the wait for the DUT's queues.
     pub settle_ns: Nanos,
-    /// In which order the points are measured.
+    /// Order in which the points are measured.
     pub order: Order,
 }
 
-/// How the rates of a search are chosen. All end with a pass and a fail within the resolution.
+/// How the rates of a search are selected. Both methods end with a passing and a failing rate within the resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Gallop from a first rate, then bisect. Later runs of the same point begin at what the ones
-    /// before found.
+    /// Gallop from a first rate, then bisect. Later runs of the same point begin at the result of earlier ones.
     Galloping {
         /// First rate of the first run.
         start_qps: u64,
         /// Highest rate to try.
         max_qps: Option<u64>,
-        /// Begin a run at what the runs before found.
+        /// Whether a run begins at the result of the earlier runs.
         reuse: bool,
     },
-    /// Bisect a fixed range from 0, as the papers' scripts do (paper 002, figure 3).
+    /// Bisect a fixed range from 0, as the papers' scripts do (Lencse and Bakai 2017, figure 3).
     FixedRange {
         /// Its upper end.
         max_qps: u64,
@@ -288,7 +284,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The highest rate that is tried, if the plan says so.
+    /// Highest rate to try, if the plan has one.
     pub fn max_qps(self) -> Option<u64> {
         match self {
             Self::Galloping { max_qps, .. } => max_qps,
@@ -301,45 +297,45 @@ impl Method {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
-    /// Only when it has to be: another DUT came between, it died, or the names are used up.
+    /// Only if necessary: after another DUT, after its death, or when the names are used up.
     #[default]
     Never,
     /// Before each search.
     Search,
-    /// Before each trial (paper 000, section 6.3).
+    /// Before each trial (Lencse et al. 2017, section 6.3).
     Trial,
 }
 
-/// In which order the points are measured.
+/// Order in which the points are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Run 1 of all points, then run 2 of all: drift of the machine falls on all alike.
+    /// Run 1 of all points, then run 2 of all: drift of the machine affects all points equally.
     #[default]
     Interleaved,
     /// All runs of one point, then those of the next.
     Sequential,
 }
 
-/// One thing to be measured.
+/// One measured subject.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// Unique: the name of the DUT, with its cores and settings if the plan varies them.
     pub name: String,
-    /// Name of the DUT that it is a variant of.
+    /// Name of its DUT.
     pub dut: String,
     /// Number of its `[[dut]]` in the plan, from 0.
     pub number: usize,
-    /// What runs, and where. A lab without a DUT is for its authority, measured by the self-test.
+    /// What runs, and where. A lab without a DUT measures its authority by the self-test.
     pub subject: Subject,
-    /// How its trials are paced.
+    /// Pacing of its trials.
     pub pacing: Pacing,
-    /// The names of its trials; `None` for those of the plan. Authorities only.
+    /// Range of names of its trials; `None` for that of the plan. Authorities only.
     pub cidr: Option<Cidr>,
 }
 
 impl Variant {
-    /// Cores of what is measured; unrestricted for those that the Tester leaves.
+    /// Cores of the measured program; unrestricted means all those that the Tester does not use.
     pub fn cpus(&self) -> CpuSet {
         let cpus = self.subject.lab().map(|lab| match &lab.dut {
             Some(dut) => &dut.cpus,
@@ -348,7 +344,7 @@ impl Variant {
         cpus.cloned().unwrap_or_default()
     }
 
-    /// What the authority behind it does wrong on purpose; `None` where there is no lab.
+    /// Configured faults of its authority; `None` without a lab.
     pub fn behaviour(&self) -> Option<&Behaviour> {
         self.subject.lab().map(|lab| &lab.behaviour)
     }
@@ -367,16 +363,16 @@ impl Variant {
 /// A combination of shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Share of the names with an AAAA of their own.
+    /// Share of the names with their own AAAA record.
     pub aaaa_share: Share,
-    /// Share of the queries for names that were asked before.
+    /// Share of the queries for names that were queried before.
     pub cached_share: Share,
-    /// Which names those are; of no consequence if the share is none.
+    /// Pattern of the repeated names; without effect if that share is zero.
     pub pattern: Pattern,
 }
 
 impl Cell {
-    /// The combination that RFC 8219 section 9.2 requires: nothing cached, no AAAA.
+    /// Whether this is the combination that RFC 8219 section 9.2 requires: nothing cached, no AAAA.
     pub fn is_worst_case(&self) -> bool {
         self.aaaa_share == Share::NONE && self.cached_share == Share::NONE
     }
@@ -392,7 +388,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Each duration with each timeout.
+/// Combines each duration with each timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueCheck {
     /// Lengths of trials.
@@ -408,12 +404,12 @@ pub struct Overload {
     pub factors_milli: Vec<u32>,
 }
 
-/// A load that goes on for long, in segments of the plan's duration.
+/// A long load, in segments of the plan's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Soak {
     /// Share of the median rate.
     pub share: Share,
-    /// How long in all.
+    /// Total length.
     pub length_ns: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! Where the keys of a plan stand, for what shows that it cannot be run only when the machine is looked at.
+//! Finds the places of keys in a plan, for faults that appear only when the plan is checked against the machine.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use super::fault::Problem;
 /// A key of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// One outside all tables.
+    /// A key outside all tables.
     Top(&'static str),
-    /// One of a table, such as `tester` and `cpus`.
+    /// A key of a table, such as `tester` and `cpus`.
     In(&'static str, &'static str),
-    /// One of the `[[dut]]` of this number, from 0.
+    /// A key of the `[[dut]]` with this number, from 0.
     Dut(usize, &'static str),
 }
 
-/// The text of a plan that has no fault of its own.
+/// The text of a plan without faults.
 #[derive(Debug)]
 pub struct Places<'a> {
     origin: &'a str,
@@ -26,7 +26,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Of a text that was read from `origin`.
+    /// Parses a text that was read from `origin`.
     pub fn of(origin: &'a str, text: &'a str) -> Self {
         let (document, _) = DeTable::parse_recoverable(text);
         Self {
@@ -36,8 +36,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// What is wrong with a key; at its table if the plan leaves it out, or else where the plan begins. Flags of the
-    /// command line in the message become keys.
+    /// Creates a problem at a key; at its table if the plan omits the key, or else at the beginning of the plan. Flags
+    /// of the command line in the message become keys.
     pub fn problem(&self, place: Place, message: &str) -> Problem {
         let span = self.span(place).unwrap_or(0..0);
         Problem::new(self.origin, self.text, span, in_keys(message))
@@ -61,7 +61,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A remedy for the command line as one for a plan: `--namespace 10.0.0.0/8` is `namespace = "10.0.0.0/8"` there.
+/// Converts the flags in a remedy to keys of a plan: `--namespace 10.0.0.0/8` becomes `namespace = "10.0.0.0/8"`.
 pub fn in_keys(message: &str) -> String {
     let mut words = message.split(' ');
     let mut told = Vec::new();
@@ -83,7 +83,7 @@ pub fn in_keys(message: &str) -> String {
     told.join(" ")
 }
 
-/// Flags with a value, and the keys that are the same.
+/// Flags with a value, and their keys.
 const KEYS: [(&str, &str); 4] = [
     ("namespace", "namespace"),
     ("setup", "setup"),
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_in_a_remedy_is_a_key_in_a_plan() {
+    fn flag_in_a_remedy_becomes_a_key() {
         for (flag, key) in [
             (
                 "use --namespace 10.0.0.0/15, or less",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plan_leaves_out_is_at_its_table_or_at_the_first_dut() {
+    fn omitted_key_is_reported_at_its_table_or_the_first_dut() {
         let text = "[search]\nruns = 3\n[[dut]]\nprofile = \"a\"\n[[dut]]\nprofile = \"b\"\n";
         let places = Places::of("x.toml", text);
         let line = |place| {

@@ -1,4 +1,4 @@
-//! From what is written to what it means.
+//! Interprets the keys of a plan.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ use crate::procedure::search::Resolution;
 use crate::quantity::{self, Span};
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load};
 
-/// The plan that `file` stands for. Where there are faults, they are noted, and it is of no use.
+/// The plan in `file`. Faults are added to `faults`; with any fault the plan must not be used.
 pub(super) fn plan(file: &File, origin: &str, faults: &mut Faults<'_>) -> Plan {
     let hosts = lab(file, origin, faults);
     let search = search(&file.search, faults);
@@ -55,7 +55,7 @@ pub(super) fn plan(file: &File, origin: &str, faults: &mut Faults<'_>) -> Plan {
     plan
 }
 
-/// What has to hold of several values, as far as they have no fault of their own.
+/// Checks combinations of values that have no fault of their own.
 fn together(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     if !faults.spoil(&["[cells]", "[queue-check]", DUT]) {
         check_size(plan, file, faults);
@@ -83,7 +83,7 @@ fn name(file: &File, origin: &str, faults: &mut Faults<'_>) -> String {
     given.or_else(of_file).unwrap_or_else(|| "plan".to_owned())
 }
 
-/// The lab that all DUTs are started in.
+/// The lab that all DUTs run in.
 fn lab(file: &File, origin: &str, faults: &mut Faults<'_>) -> LabSpec {
     let written = &file.tester;
     let authority = |name: &str| resolved(name, origin).parse::<AuthorityChoice>();
@@ -101,7 +101,7 @@ fn lab(file: &File, origin: &str, faults: &mut Faults<'_>) -> LabSpec {
     }
 }
 
-/// A value that may be left out.
+/// An optional value.
 fn optional<T: Default>(read: Result<Option<T>, Fault>, faults: &mut Faults<'_>) -> T {
     faults.or(read, None).unwrap_or_default()
 }
@@ -262,7 +262,7 @@ fn soak(written: &At<file::Soak>, faults: &mut Faults<'_>) -> Soak {
     }
 }
 
-/// More than a report could show is a slip of the pen.
+/// Refuses a plan that is too large for a report: probably a typing error.
 fn check_size(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     let queue = plan.queue_check.as_ref().map_or(0, |check| {
         check.durations_ns.len() * check.timeouts_ns.len()
@@ -280,8 +280,8 @@ fn check_size(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     }
 }
 
-/// A self-test has an AAAA for every name, so AAAA shares mean nothing to it. Repeated names are its
-/// working set.
+/// Checks the authorities as DUTs. In a self-test every name has an AAAA record, so AAAA shares have no effect.
+/// Repeated names are its working set.
 fn check_authorities(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     let labs = plan
         .variants
@@ -307,7 +307,7 @@ fn check_authorities(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     }
 }
 
-/// Every trial needs a query, and a name for each of them.
+/// Every trial needs at least one query, and a name for each query.
 fn check_names(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     let (first_qps, rate) = match plan.search.method {
         Method::Galloping { start_qps, .. } => (start_qps, &file.search.start_rate),
@@ -348,7 +348,7 @@ fn check_names(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     }
 }
 
-/// Whether a range has names enough for a trial of this rate and length, and for the patterns.
+/// Checks that a range has enough names for a trial of this rate and length, and for the patterns.
 fn check_range(
     plan: &Plan,
     file: &File,
@@ -403,25 +403,25 @@ fn check_soak(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     }
 }
 
-/// That of the command line.
+/// The default of the command line.
 const START_QPS: u64 = 10_000;
 
 /// RFC 8219 section 9.2.
 const RUNS_DEFAULT: u32 = 20;
 
-/// A year of searches of an hour each.
+/// A year of searches of one hour each.
 const POINTS_MAX: usize = 10_000;
 
-/// In tenths of a second: paper 000, section 6.5.
+/// In tenths of a second: Lencse et al. 2017, section 6.5.
 const QUEUE_DURATIONS: [u64; 4] = [50, 100, 300, 600];
 
-/// In tenths of a second: paper 000, section 6.5.
+/// In tenths of a second: Lencse et al. 2017, section 6.5.
 const QUEUE_TIMEOUTS: [u64; 3] = [5, 10, 50];
 
-/// From half to five times the rate.
+/// From half the rate to five times the rate.
 const FACTORS_MILLI: [u32; 6] = [500, 1000, 1500, 2000, 3000, 5000];
 
-/// A load that a server is operated at.
+/// A typical load of a server in operation.
 const SOAK_SHARE: &str = "80%";
 
 /// Long enough for a leak to show.

@@ -1,4 +1,4 @@
-//! Tables of a plan, read key by key, so that every fault is found and has its place.
+//! Reads tables of a plan key by key, so that every fault is found together with its place.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
@@ -10,13 +10,13 @@ use toml::de::{DeTable, DeValue};
 
 use super::fault::{Fault, Faults};
 
-/// A value, and which one it is.
+/// A value and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
     table: &'static str,
     key: String,
     span: Range<usize>,
-    /// The value as it stands in the text, as far as a sentence has room for it.
+    /// The value as written, shortened to fit into a message.
     written: String,
     value: T,
 }
@@ -26,12 +26,12 @@ impl<T> At<T> {
         &self.value
     }
 
-    /// Where it stands in the text.
+    /// Its place in the text.
     pub(super) fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// Its place alone.
+    /// Its place without the value.
     pub(super) fn whole(&self) -> At<()> {
         At {
             table: self.table,
@@ -42,7 +42,7 @@ impl<T> At<T> {
         }
     }
 
-    /// What is wrong with it: a whole sentence.
+    /// Creates a fault at this place; `message` is a complete sentence.
     pub(super) fn fault(&self, message: impl Into<String>) -> Fault {
         Fault {
             span: self.span(),
@@ -51,7 +51,7 @@ impl<T> At<T> {
         }
     }
 
-    /// Why its text was refused; the value is told, unless the reason does.
+    /// Creates a fault for a refused text; adds the value unless the reason contains it.
     pub(super) fn refused(&self, text: &str, reason: &str) -> Fault {
         let quotes = [format!("{text:?}"), format!("'{text}'")];
         let is_named = quotes.iter().any(|quoted| reason.contains(quoted));
@@ -65,8 +65,7 @@ impl<T> At<T> {
     }
 }
 
-/// A text or a number: `"10k"`, `10000`, `0.5`. A number is the text that it would be on the
-/// command line.
+/// A text or a number: `"10k"`, `10000`, `0.5`. A number is converted to the text that it would be on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word(pub String);
 
@@ -76,7 +75,7 @@ pub(crate) struct Many(pub Vec<At<Word>>);
 
 type Item<'t> = Spanned<DeValue<'t>>;
 
-/// A table that is being read. A key that nobody asks for is a fault.
+/// A table that is being read. A key that is not read is a fault.
 pub(super) struct Section<'a, 't, 'f> {
     table: &'a DeTable<'t>,
     name: &'static str,
@@ -84,7 +83,7 @@ pub(super) struct Section<'a, 't, 'f> {
     pub(super) faults: &'a mut Faults<'f>,
 }
 
-/// Reads a table of this name.
+/// Reads a table with this name.
 pub(super) fn open<T>(
     table: &DeTable<'_>,
     name: &'static str,
@@ -137,12 +136,12 @@ impl<'a, 't> Section<'a, 't, '_> {
         }
     }
 
-    /// Whether a key is given, whatever it says.
+    /// Whether a key exists, whatever its value.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// A value, unless it is of another type than `wanted`.
+    /// A value; `None` and a fault if its type is not `wanted`.
     fn typed<T>(
         &mut self,
         key: &str,
@@ -174,7 +173,7 @@ impl<'a, 't> Section<'a, 't, '_> {
         self.typed(key, item, (wanted.0, &wanted.1), |value| value.as_bool())
     }
 
-    /// A whole number from 1 to `most`.
+    /// An integer from 1 to `most`.
     pub(super) fn number(&mut self, key: &'static str, most: u64) -> Option<At<u64>> {
         let item = self.item(key)?;
         let wanted = format!("a whole number from 1 to {most}");
@@ -192,7 +191,7 @@ impl<'a, 't> Section<'a, 't, '_> {
         self.typed(key, item, ("a text or a number", &example), word)
     }
 
-    /// One word, or a list of them.
+    /// One word, or a list of words.
     pub(super) fn many(&mut self, key: &'static str, example: &str) -> Option<At<Many>> {
         let item = self.item(key)?;
         let words = self.words(key, item, example)?;
@@ -212,7 +211,7 @@ impl<'a, 't> Section<'a, 't, '_> {
         Some(self.at(key, item, words))
     }
 
-    /// One of the names of a type; its error lists them.
+    /// One of the names of a type; the error lists them.
     pub(super) fn choice<T: for<'de> Deserialize<'de>>(
         &mut self,
         key: &'static str,
@@ -221,7 +220,7 @@ impl<'a, 't> Section<'a, 't, '_> {
         self.chosen(key, item, ["", ""])
     }
 
-    /// A list of such names.
+    /// A list of names of a type.
     pub(super) fn choices<T: for<'de> Deserialize<'de>>(
         &mut self,
         key: &'static str,
@@ -274,7 +273,7 @@ impl<'a, 't> Section<'a, 't, '_> {
         &[]
     }
 
-    /// A table below this one.
+    /// A subtable.
     pub(super) fn section<T>(
         &mut self,
         key: &'static str,
@@ -304,7 +303,7 @@ impl<'a, 't> Section<'a, 't, '_> {
         Some(At { table: name, ..at })
     }
 
-    /// A list of tables below this one; where a single one is meant as a list of one, it may be that.
+    /// A list of subtables; a single table is accepted in place of a list with one.
     pub(super) fn sections<T>(
         &mut self,
         key: &'static str,
@@ -328,7 +327,7 @@ impl<'a, 't> Section<'a, 't, '_> {
             .collect()
     }
 
-    /// The tables below this one that the user has named.
+    /// Subtables with names from the user.
     pub(super) fn named<T>(
         &mut self,
         key: &'static str,
@@ -343,7 +342,7 @@ impl<'a, 't> Section<'a, 't, '_> {
         entries.into_iter().filter_map(of).collect()
     }
 
-    /// A table of words, or of lists of them, that the user has named.
+    /// A table with keys from the user; its values are words or lists of words.
     pub(super) fn settings(
         &mut self,
         key: &'static str,
@@ -398,7 +397,7 @@ fn word(value: &DeValue<'_>) -> Option<Word> {
     }))
 }
 
-/// A value as it is written, as far as it fits into a sentence.
+/// A value as written, shortened to fit into a message.
 fn shown(written: &str) -> String {
     let line = written.lines().next().unwrap_or_default();
     match line.chars().count() > SHOWN_MAX || line.len() < written.len() {
@@ -407,7 +406,7 @@ fn shown(written: &str) -> String {
     }
 }
 
-/// Whether somebody who writes `given` may have meant `known`: one character more, less or other, or underscores.
+/// Whether `given` may be a misspelling of `known`: one character added, missing or different, or underscores.
 fn is_near(given: &str, known: &str) -> bool {
     let given: Vec<char> = given.replace('_', "-").to_lowercase().chars().collect();
     let known: Vec<char> = known.chars().collect();
@@ -420,7 +419,7 @@ fn is_near(given: &str, known: &str) -> bool {
     left(given).max(left(known)) <= if swapped { 2 } else { 1 }
 }
 
-/// The names of a type, out of the error of a name that it does not have.
+/// The names of a type, taken from the error for an unknown name.
 #[derive(Debug)]
 struct Names(&'static [&'static str]);
 
@@ -442,5 +441,5 @@ impl serde::de::Error for Names {
     }
 }
 
-/// The rest of a long value says no more.
+/// Characters of a value in a message; more are of no use.
 const SHOWN_MAX: usize = 40;

@@ -38,7 +38,7 @@ fn places(error: &PlanError) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The error of a plan that has `text` before its DUT.
+/// Checks the error of a plan with `text` before its DUT.
 fn check(text: &str, expected: &Expect) {
     expected.assert_eq(&error(&format!("{text}\n{MINIMAL}")));
 }
@@ -52,7 +52,7 @@ fn cells(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn a_plan_of_one_dut_is_what_rfc_8219_asks_for() {
+fn plan_of_one_dut_meets_rfc_8219() {
     let plan = plan(MINIMAL);
     assert_eq!(plan.name, "x");
     assert_eq!(plan.load.duration_ns, 60_000_000_000);
@@ -82,7 +82,7 @@ fn a_plan_of_one_dut_is_what_rfc_8219_asks_for() {
     assert_eq!(plan.remarks(), []);
 }
 
-/// Every key that there is, with a value that is not its default.
+/// Every key, with a value that is not its default.
 const EVERY_KEY: &str = r#"
 name = "all of it"
 description = "every key"
@@ -143,7 +143,7 @@ length = "2h"
 "#;
 
 #[test]
-fn every_key_is_taken() {
+fn every_key_is_read() {
     let plan = plan(EVERY_KEY);
     assert_eq!(plan.name, "all of it");
     assert_eq!(plan.lab, LabKind::Userns);
@@ -172,7 +172,7 @@ fn every_key_is_taken() {
 }
 
 #[test]
-fn every_key_of_cells_and_duts_is_taken() {
+fn every_key_of_cells_and_duts_is_read() {
     let plan = plan(EVERY_KEY);
     assert_eq!(
         cells(&plan),
@@ -228,7 +228,7 @@ fn the_grids_are_those_of_rfc_8219() {
 }
 
 #[test]
-fn patterns_matter_only_where_names_are_repeated() {
+fn pattern_applies_only_to_cells_with_repeated_names() {
     let plan = plan(&format!(
         "[cells]\ncached-share = [\"0%\", \"50%\"]\npattern = [\"one-name\", \"window:9\"]\n{MINIMAL}"
     ));
@@ -243,7 +243,7 @@ fn patterns_matter_only_where_names_are_repeated() {
 }
 
 #[test]
-fn unknown_keys_and_values_are_pointed_at() {
+fn unknown_keys_and_values_are_refused_with_place() {
     check(
         "[trial]\nlength = \"60s\"",
         &expect![
@@ -265,7 +265,7 @@ fn unknown_keys_and_values_are_pointed_at() {
 }
 
 #[test]
-fn values_that_cannot_be_are_pointed_at() {
+fn invalid_values_are_refused_with_place() {
     for (text, expected) in [
         (
             "[trial]\ntimeout = \"61s\"",
@@ -301,7 +301,7 @@ fn values_that_cannot_be_are_pointed_at() {
 }
 
 #[test]
-fn shares_and_names_that_cannot_be_are_pointed_at() {
+fn invalid_shares_and_names_are_refused_with_place() {
     for (text, expected) in [
         (
             "[cells]\naaaa-share = [\"0%\", \"101%\"]",
@@ -343,7 +343,7 @@ fn shares_and_names_that_cannot_be_are_pointed_at() {
 }
 
 #[test]
-fn values_that_do_not_go_together_are_pointed_at() {
+fn invalid_combinations_are_refused_with_place() {
     for (text, expected) in [
         (
             "[search]\nmethod = \"fixed-range\"",
@@ -391,7 +391,7 @@ fn values_that_do_not_go_together_are_pointed_at() {
 }
 
 #[test]
-fn duts_that_cannot_be_are_pointed_at() {
+fn invalid_duts_are_refused_with_place() {
     for (text, expected) in [
         (
             "",
@@ -439,7 +439,7 @@ fn duts_that_cannot_be_are_pointed_at() {
 }
 
 #[test]
-fn more_than_a_report_could_show_is_refused() {
+fn plan_too_large_for_a_report_is_refused() {
     let values: Vec<String> = (1..=500).map(|n| n.to_string()).collect();
     let text = format!(
         "[cells]\ngrid = \"rfc8219\"\n[[dut]]\nprofile = \"bind\"\nsweep = {{ a = [{}] }}",
@@ -455,7 +455,7 @@ fn more_than_a_report_could_show_is_refused() {
 }
 
 #[test]
-fn what_leaves_the_recommendations_is_remarked() {
+fn deviations_from_the_recommendations_are_remarked() {
     let plan = plan(
         "[trial]\nduration = \"5s\"\ntimeout = \"2s\"\n[search]\nruns = 3\n[cells]\naaaa-share = 1\n\
          [[dut]]\nserver = \"192.0.2.1\"\nname = \"old\"\n[tester]\nlab = \"loopback\"",

@@ -1,11 +1,11 @@
-//! Values of a plan: from the text that is written to what it means, or what is wrong with it.
+//! Converts the texts of a plan to values or faults.
 
 use std::fmt::Display;
 
 use super::fault::{Fault, Faults};
 use super::file::{At, Many, Word};
 
-/// Reads a text, if there is one.
+/// Converts an optional text.
 pub(super) fn text<T, E: Display>(
     at: Option<&At<String>>,
     read: impl Fn(&str) -> Result<T, E>,
@@ -30,7 +30,7 @@ pub(super) fn word_or<T, E: Display>(
     at.as_ref().map_or(Ok(default), |at| word(at, read))
 }
 
-/// Reads a list of different values with at least one, or takes `default`. Values with a fault are left out.
+/// Converts a list of distinct values with at least one, or takes `default`. Invalid values are omitted.
 pub(super) fn list_or<T: PartialEq, E: Display>(
     at: &Option<At<Many>>,
     read: impl Fn(&str) -> Result<T, E>,
@@ -59,12 +59,12 @@ pub(super) fn list_or<T: PartialEq, E: Display>(
     }
 }
 
-/// A number that was read within bounds that its type holds.
+/// A number within bounds that its type holds.
 pub(super) fn number<T: TryFrom<u64>>(at: Option<&At<u64>>) -> Option<T> {
     T::try_from(*at?.get_ref()).ok()
 }
 
-/// A name for people and for file names.
+/// Checks a name for use in reports and file names.
 pub(super) fn label(text: &str) -> Result<String, String> {
     let bad = |c: char| c.is_control() || c == '/';
     if text.trim().is_empty() || text.starts_with('.') || text.contains(bad) {
@@ -82,5 +82,5 @@ pub(super) fn label(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A terminal is some 100 characters wide.
+/// A terminal is about 100 characters wide.
 const LABEL_CHARS_MAX: usize = 100;

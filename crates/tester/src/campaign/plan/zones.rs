@@ -1,4 +1,4 @@
-//! The zones that the authorities of a plan have to serve.
+//! The zones that the authorities of a plan serve.
 
 use dns64_transport::clock::Nanos;
 
@@ -13,7 +13,7 @@ use crate::rig::spec::{AuthorityChoice, Load};
 use crate::rig::zones::{self, Demand};
 
 impl Plan {
-    /// What the authorities that are programs need, each once; none for the built-in one.
+    /// Zones of the authorities that are programs, without duplicates; none for the built-in authority.
     pub fn rooms(&self) -> Vec<Room> {
         let mut rooms = Vec::new();
         for variant in &self.variants {
@@ -31,8 +31,8 @@ impl Plan {
         rooms
     }
 
-    /// Why authorities that are programs cannot serve the names of a variant: too few names for the longest trial at
-    /// the highest rate; too little memory or disk of this machine, unless they run on another.
+    /// Returns why authorities that are programs cannot serve the names of a variant: too few names for the longest
+    /// trial at the highest rate, or too little memory or disk on this machine if they run on it.
     pub(in crate::campaign) fn zone_faults(
         &self,
         variant: &Variant,
@@ -43,7 +43,7 @@ impl Plan {
         };
         let demand = self.demand(variant);
         let of = |load| match self.hosts.at {
-            // Other machines are looked at when they are reached.
+            // Other machines are checked when they are connected.
             Some(_) => {
                 let names = zones::check_names(&load, demand).err();
                 names.map(RigError::from).into_iter().collect()
@@ -53,8 +53,7 @@ impl Plan {
         self.loads(variant).flat_map(of).collect()
     }
 
-    /// Processor time that the authority of a variant takes to load its zone at each start, as far as it is
-    /// known.
+    /// Processor time that the authority of a variant takes to load its zone at each start, if known.
     pub(in crate::campaign) fn zone_load_ns(&self, variant: &Variant) -> Nanos {
         let profile = profile(variant);
         let self_test = self.demand(variant).self_test;
@@ -68,9 +67,9 @@ impl Plan {
         load_ns.unwrap_or(0)
     }
 
-    /// The smallest part of the range that has the names of all trials, if an authority is a program,
-    /// which keeps each name in memory; otherwise the range. A server that runs already is asked for no
-    /// name twice, and so needs all of them.
+    /// Returns the smallest part of the range with the names of all trials if an authority is a program, which keeps
+    /// each name in memory; otherwise the whole range. A running server is queried for no name twice, and so needs the
+    /// whole range.
     pub(super) fn smallest_range(&self) -> Cidr {
         if self.variants.iter().any(|it| it.subject.server().is_some()) {
             return self.load.cidr;
@@ -86,8 +85,8 @@ impl Plan {
         widest.unwrap_or(self.load.cidr)
     }
 
-    /// What the trials of a variant ask of its authority. Self-tests are for the highest rate that a
-    /// DUT is searched at, overload goes beyond it.
+    /// Requirements of the trials of a variant for its authority. Self-tests cover the highest search rate of a DUT;
+    /// overload goes beyond that rate.
     fn demand(&self, variant: &Variant) -> Demand {
         let max_qps = self.search.method.max_qps();
         if variant.subject.is_authority() {
@@ -111,7 +110,7 @@ impl Plan {
         }
     }
 
-    /// The load of each cell of a variant, in trials of the greatest length.
+    /// Load of each cell of a variant, in its longest trials.
     fn loads(&self, variant: &Variant) -> impl Iterator<Item = Load> {
         let cidr = variant.cidr.unwrap_or(self.load.cidr);
         let checks = self.queue_check.iter();
@@ -131,12 +130,12 @@ impl Plan {
     }
 }
 
-/// The profile of a variant's authority, if that is a program and can be read.
+/// Profile of a variant's authority, if it is a program and readable.
 fn profile(variant: &Variant) -> Option<Profile> {
     Profile::load(program(variant)?).ok()
 }
 
-/// Name of the profile of a variant's authority, if that is a program.
+/// Name of the profile of a variant's authority, if it is a program.
 fn program(variant: &Variant) -> Option<&str> {
     match &variant.subject.lab()?.authority {
         AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_) => None,
@@ -148,7 +147,7 @@ fn program(variant: &Variant) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// The range of a plan with these tables that has trials of 60 s at 1091 queries per second at most.
+    /// The range of a plan with these tables, whose trials last 60 s at up to 1091 queries per second.
     fn range(tables: &str) -> String {
         let text = format!("[search]\nstart-rate = 1000\nmax-rate = 1091\n{tables}");
         let plan = Plan::parse("x.toml", &text);
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_takes_the_names_that_its_longest_trial_needs() {
+    fn plan_uses_the_names_of_its_longest_trial() {
         const NSD: &str = "[[dut]]\nauthority = \"nsd\"\n";
         const BEHIND: &str = "[tester]\nauthority = \"nsd\"\n[[dut]]\nprofile = \"unbound\"\n";
         assert_eq!(range(NSD), "10.0.0.0/16");
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_takes_all_names_if_none_are_kept_or_a_server_runs_already() {
+    fn plan_uses_all_names_for_built_in_authority_or_running_server() {
         let built_in = "[[dut]]\nauthority = \"built-in\"\n";
         assert_eq!(range(built_in), "10.0.0.0/8");
         let server = "[[dut]]\nauthority = \"nsd\"\n[[dut]]\nserver = \"2001:db8::53\"\n";
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_beyond_every_memory_or_below_the_trial_is_refused() {
+    fn zone_too_large_for_memory_or_too_small_for_trial_is_refused() {
         let refused = |namespace: &str| {
             let text = format!(
                 "[tester]\nnamespace = \"{namespace}\"\n[search]\nstart-rate = 1000\nmax-rate = 1092\n\

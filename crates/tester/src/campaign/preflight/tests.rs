@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::lab::Blame;
 
-/// A machine with CPUs 0-3, of which 0-1 may be used, 1 GiB of memory and no network.
+/// A machine with CPUs 0-3, of which 0-1 are available, 1 GiB of memory and no network.
 fn machine() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in [
@@ -29,7 +29,7 @@ fn machine() -> TempDir {
     root
 }
 
-/// A server that says `version`, as a profile of this role beside a plan.
+/// A server that prints `version`, as a profile of this role beside a plan.
 fn server(root: &TempDir, name: &str, role: &str, version: &str) {
     let program = root.path().join(format!("{name}.sh"));
     fs::write(&program, format!("#!/bin/sh\necho {version}\n")).unwrap();
@@ -42,7 +42,7 @@ fn server(root: &TempDir, name: &str, role: &str, version: &str) {
     fs::write(root.path().join(format!("{name}.toml")), profile).unwrap();
 }
 
-/// What keeps a plan from being run, and whether it is the machine's fault.
+/// The obstacles to a run of a plan, and what has to change.
 fn lacks(root: &TempDir, text: &str, change: impl FnOnce(&mut Surroundings<'_>)) -> Vec<Lack> {
     let origin = root.path().join("plan.toml").display().to_string();
     let plan = Plan::parse(&origin, text).unwrap_or_else(|error| panic!("{error}"));
@@ -66,7 +66,7 @@ fn told(root: &TempDir, lacks: &[Lack], expected: &Expect) {
 }
 
 #[test]
-fn all_that_a_machine_lacks_is_told_at_once() {
+fn missing_requirements_are_reported_together() {
     let root = machine();
     server(&root, "silent", "dut", "nothing");
     server(&root, "large", "authority", "good 1.0");
@@ -102,7 +102,7 @@ fn all_that_a_machine_lacks_is_told_at_once() {
 }
 
 #[test]
-fn a_machine_that_has_everything_lacks_nothing() {
+fn complete_machine_has_no_obstacles() {
     let root = machine();
     server(&root, "fine", "dut", "good 1.0");
     let text = "[tester]\ncpus = \"0\"\n[[dut]]\nprofile = \"fine.toml\"\ncores = \"1\"\n[[dut]]\nserver = \
@@ -111,7 +111,7 @@ fn a_machine_that_has_everything_lacks_nothing() {
 }
 
 #[test]
-fn servers_that_may_not_be_loaded_are_refused_unless_the_user_says_so() {
+fn public_servers_are_refused_without_permission() {
     let root = machine();
     let text = "[[dut]]\nserver = \"8.8.8.8\"\nself-test-server = \"[2001:4860:4860::8888]:53\"\n[[dut]]\n\
                 server = \"ff02::1\"\n[[dut]]\nserver = \"::1\"\nself-test-server = \"::1\"\n";
@@ -139,7 +139,7 @@ fn servers_that_may_not_be_loaded_are_refused_unless_the_user_says_so() {
 }
 
 #[test]
-fn a_server_needs_names_for_all_trials_of_which_the_rate_is_known() {
+fn server_needs_names_for_trials_with_a_known_rate() {
     let root = machine();
     let plan = |more: &str| {
         format!(
@@ -158,7 +158,7 @@ fn a_server_needs_names_for_all_trials_of_which_the_rate_is_known() {
 }
 
 #[test]
-fn the_journal_needs_room_and_a_directory_of_its_own() {
+fn journal_needs_disk_space_and_a_new_directory() {
     let root = machine();
     let text = "name = \"x\"\n[tester]\nraw = \"csv\"\n[[dut]]\nserver = \"::1\"\n";
     let small = lacks(&root, text, |around| around.free = Some(1 << 30));
@@ -190,7 +190,7 @@ fn the_journal_needs_room_and_a_directory_of_its_own() {
 }
 
 #[test]
-fn a_lab_that_is_not_possible_is_told_where_it_is_named() {
+fn impossible_lab_is_reported_at_its_key() {
     let root = machine();
     server(&root, "fine", "dut", "good 1.0");
     let text = "[tester]\nlab = \"userns\"\n[[dut]]\nprofile = \"fine.toml\"\n";

@@ -1,4 +1,4 @@
-//! Whole campaigns on simulated servers, with a manual clock and real journals.
+//! Complete campaigns on simulated servers, with a manual clock and real journals.
 
 mod resumed;
 
@@ -38,20 +38,20 @@ share = "50%"
 length = "3s"
 "#;
 
-/// Servers that can do a rate; what goes wrong is scripted by the number of the call.
+/// Servers with a limit; faults are scripted by the number of the call.
 struct Servers {
-    /// Start of the machine that they are on.
+    /// Boot ID of their machine.
     boot: &'static str,
-    /// Rate that the variant can do in the cell: by variant, and half of it without AAAA.
+    /// Limit of the variant in the cell: by variant, and half of it without AAAA.
     limits_qps: [u64; 2],
     certified_qps: Option<u64>,
-    /// Decides about a self-test, by its number from 1, before that.
+    /// Overrides a self-test, by its number from 1.
     self_test: Box<dyn FnMut(u32) -> Option<SelfTestResult>>,
-    /// Where the self-tests began.
+    /// Rates at which the self-tests began.
     near_qps: Rc<RefCell<Vec<Option<u64>>>>,
     clock: ManualClock,
     assignment: Option<Assignment>,
-    /// Decides about a trial before the servers do.
+    /// Overrides a trial before the servers handle it.
     fate: Fates,
     self_tests: u32,
 }
@@ -201,7 +201,7 @@ fn watched(
     Campaign::new(&plan, parts, String::new(), watch).work()
 }
 
-/// A campaign from its beginning to its end, and what it wrote down.
+/// Runs a complete campaign and returns what it recorded.
 fn whole(servers: Servers) -> (Result<(), BenchError>, Vec<Line>) {
     let directory = tempfile::tempdir().unwrap();
     let ended = work(begin(directory.path()), servers);
@@ -242,7 +242,7 @@ fn abandoned(lines: &[Line]) -> Vec<(Task, String)> {
 }
 
 #[test]
-fn every_run_of_every_point_finds_what_the_server_can_do() {
+fn every_run_finds_the_limit_of_the_server() {
     let (ended, lines) = whole(Servers::steady());
     assert_eq!(ended, Ok(()));
     for (point, limit_qps) in [5_000, 10_000, 2_000, 4_000].into_iter().enumerate() {
@@ -280,7 +280,7 @@ fn later_runs_begin_where_earlier_ones_ended() {
 }
 
 #[test]
-fn wherever_it_is_killed_it_goes_on_as_if_nothing_had_been() {
+fn campaign_killed_anywhere_resumes_with_equal_results() {
     let (_, lines) = whole(Servers::steady());
     let expected = trials(&lines);
     for kept in (1..lines.len()).step_by(7) {
@@ -309,7 +309,7 @@ fn wherever_it_is_killed_it_goes_on_as_if_nothing_had_been() {
 }
 
 #[test]
-fn a_dut_that_dies_in_run_3_has_no_number_for_it() {
+fn dut_that_exits_in_a_run_has_no_result_for_it() {
     let third = Task::Search { point: 2, run: 3 };
     let (ended, lines) = whole(Servers::new(move |assignment, number| {
         if assignment.task == third && number == 2 {
@@ -330,7 +330,7 @@ fn a_dut_that_dies_in_run_3_has_no_number_for_it() {
 }
 
 #[test]
-fn a_dut_that_does_not_start_is_given_up_and_the_others_are_measured() {
+fn dut_that_does_not_start_is_abandoned_and_others_are_measured() {
     let (ended, lines) = whole(Servers::new(|assignment, _| {
         match assignment.point.variant {
             1 => Fate::DoesNotStart,
@@ -352,7 +352,7 @@ fn a_dut_that_does_not_start_is_given_up_and_the_others_are_measured() {
 }
 
 #[test]
-fn a_disturbed_trial_is_repeated_and_teaches_nothing() {
+fn disturbed_trial_is_repeated_and_has_no_effect() {
     let mut disturbed = 0;
     let (_, lines) = whole(Servers::new(move |_, number| {
         disturbed += 1;
@@ -374,7 +374,7 @@ fn a_disturbed_trial_is_repeated_and_teaches_nothing() {
 }
 
 #[test]
-fn an_interrupt_leaves_a_campaign_that_can_be_resumed() {
+fn interrupted_campaign_can_be_resumed() {
     let mut calls = 0;
     let (ended, lines) = whole(Servers::new(move |_, _| {
         calls += 1;
@@ -390,7 +390,7 @@ fn an_interrupt_leaves_a_campaign_that_can_be_resumed() {
 }
 
 #[test]
-fn nothing_is_measured_without_a_certificate() {
+fn no_trial_runs_without_a_certificate() {
     let mut servers = Servers::steady();
     servers.certified_qps = None;
     let (_, lines) = whole(servers);
@@ -400,7 +400,7 @@ fn nothing_is_measured_without_a_certificate() {
 }
 
 #[test]
-fn the_certificate_is_the_ceiling_and_is_used_again() {
+fn certificate_is_the_ceiling_and_is_reused() {
     let mut servers = Servers::steady();
     servers.certified_qps = Some(3_000);
     let (_, lines) = whole(servers);
@@ -422,8 +422,8 @@ fn the_certificate_is_the_ceiling_and_is_used_again() {
     let self_tests = lines
         .iter()
         .filter(|line| matches!(line.record, Record::SelfTest { .. }));
-    // Three for each of the two cells, whichever DUT it was for; and for each of those that were the
-    // limit one more before each run after one that ended there, three at most.
+    // Three for each of the two cells, shared by the DUTs. Each point limited by the Tester has one more before the run
+    // that follows, three at most.
     assert_eq!(self_tests.count(), 6 + 6);
 }
 
@@ -435,7 +435,7 @@ fn self_tests(lines: &[Line]) -> Vec<Option<u64>> {
     lines.iter().filter_map(certified).collect()
 }
 
-/// The ceilings of the searches of a point, in their order.
+/// Ceilings of the searches of a point, in order.
 fn ceilings(lines: &[Line], of: usize) -> Vec<Option<u64>> {
     let ceiling = |line: &Line| match &line.record {
         Record::Started {
@@ -468,9 +468,9 @@ fn the_lowest_of_three_self_tests_is_the_ceiling() {
 }
 
 #[test]
-fn self_tests_that_are_added_at_the_ceiling_never_raise_it() {
+fn added_self_tests_never_raise_the_ceiling() {
     let mut servers = Servers::steady();
-    // One that was lucky, and one that was not, after the three of the plan.
+    // After the three of the plan, a self-test with a higher result and one with a lower result.
     servers.self_test = Box::new(|number| {
         let rate = match number {
             1..=6 => 3_000,
@@ -488,7 +488,7 @@ fn self_tests_that_are_added_at_the_ceiling_never_raise_it() {
 }
 
 #[test]
-fn a_disturbed_self_test_is_made_again_and_too_many_are_an_error() {
+fn disturbed_self_test_is_repeated_until_the_limit() {
     let disturbed = || SelfTestResult {
         end: Outcome::Invalid(TesterFault::ClockStep { step_ns: 1 }),
         ..found(None)
@@ -502,12 +502,12 @@ fn a_disturbed_self_test_is_made_again_and_too_many_are_an_error() {
     servers.self_test = Box::new(move |_| Some(disturbed()));
     let (_, lines) = whole(servers);
     assert!(trials(&lines).is_empty());
-    // Each task makes three and is given up, and after three tasks a variant is not tried again.
+    // Each task runs three and is abandoned; after three tasks a variant is not tried again.
     assert_eq!(self_tests(&lines).len(), 2 * 3 * 3);
 }
 
 #[test]
-fn a_certificate_that_is_too_old_is_made_anew() {
+fn expired_certificate_is_renewed() {
     let (_, mut lines) = whole(Servers::steady());
     let half = lines.len() / 2;
     lines.truncate(half);
@@ -529,7 +529,7 @@ fn a_certificate_that_is_too_old_is_made_anew() {
 }
 
 #[test]
-fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
+fn disturbed_run_is_repeated_at_the_end() {
     let second = Task::Search { point: 0, run: 2 };
     let mut hits = 0;
     let (ended, lines) = whole(Servers::new(move |assignment, number| {
@@ -544,7 +544,7 @@ fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
     let found = rates(&lines, 0);
     assert_eq!(found.len(), 5);
     assert_eq!(found.iter().filter(|rate| rate.is_none()).count(), 1);
-    // Nothing is left to do but this.
+    // No other task is left.
     assert!(found[4].is_some());
     let directory = tempfile::tempdir().unwrap();
     let always = Servers::new(move |assignment, number| {
@@ -566,7 +566,7 @@ fn a_run_that_was_disturbed_again_and_again_is_done_anew_at_the_end() {
 }
 
 #[test]
-fn a_run_that_is_done_again_counts_once_and_takes_time() {
+fn repeated_run_counts_once_and_adds_time() {
     let second = Task::Search { point: 0, run: 2 };
     let mut hits = 0;
     let servers = Servers::new(move |assignment, number| {
@@ -588,6 +588,6 @@ fn a_run_that_is_done_again_counts_once_and_takes_time() {
     })
     .unwrap();
     assert_eq!(tasks, 4 * 4 + 2 * 2);
-    // A search of 17 trials of a second, which wait for another.
+    // A search of 17 trials of one second each remains.
     assert!(left_before_the_last.unwrap() > 10 * SECOND);
 }

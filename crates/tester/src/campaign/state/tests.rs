@@ -83,8 +83,7 @@ fn disturbed() -> Outcome {
     Outcome::Invalid(TesterFault::NotSent { queries: 1 })
 }
 
-/// What a controller that knows nothing but the state does next, with DUTs and disturbances that
-/// are drawn by lot from the seed.
+/// The next record of a controller that knows only the state. DUTs and disturbances are random, from the seed.
 fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
     if state.complete {
         return None;
@@ -153,7 +152,7 @@ fn begin(state: &State, task: Task) -> Record {
     }
 }
 
-/// Goes on to the end, and gives what it has recorded.
+/// Continues to the end and returns the records.
 fn go_on(state: &mut State, tasks: &[Task], seed: u64) -> Vec<Record> {
     let mut records = Vec::new();
     while let Some(record) = next(state, tasks, seed) {
@@ -172,7 +171,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_kill_at_any_octet_changes_nothing_of_what_is_done(
+    fn kill_at_any_octet_does_not_change_the_tasks(
         seed in any::<u64>(),
         runs in 1u32..6,
         cuts in proptest::collection::vec(0.0..1.0f64, 1..4),
@@ -189,7 +188,7 @@ proptest! {
         for cut in cuts {
             let octets = octets_of(records);
             let first = octets.iter().position(|&octet| octet == b'\n').unwrap() + 1;
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place by lot")]
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a random position")]
             let cut = first + ((octets.len() - first) as f64 * cut) as usize;
             fs::write(&path, &octets[..cut]).unwrap();
             let (_, lines, _) = Journal::resume(dir.path()).unwrap();
@@ -206,7 +205,7 @@ proptest! {
 }
 
 #[test]
-fn tasks_are_done_in_order_and_the_one_under_way_first() {
+fn tasks_run_in_order_after_the_current_one() {
     let plan = plan(2);
     let tasks = tasks(&plan);
     let mut state = State::new(&plan);
@@ -243,7 +242,7 @@ fn rates_are_in_the_order_of_the_runs() {
 }
 
 #[test]
-fn a_search_goes_on_with_what_it_has_learnt() {
+fn search_continues_with_its_earlier_outcomes() {
     let task = search(0, 1);
     let records = [
         started(task),
@@ -260,11 +259,11 @@ fn a_search_goes_on_with_what_it_has_learnt() {
     assert_eq!((state.trials, state.invalid_trials), (2, 1));
     let again = folded(&plan(1), records.into_iter().chain([started(task)]));
     assert_eq!(again.under_way.unwrap().trials, 0);
-    assert_eq!(again.trials, 2, "they were made all the same");
+    assert_eq!(again.trials, 2, "both trials count");
 }
 
 #[test]
-fn a_trial_that_the_search_did_not_ask_for_teaches_nothing() {
+fn unrequested_trial_does_not_affect_the_search() {
     let task = search(0, 1);
     let state = folded(&plan(1), [started(task), trial(task, 150, Outcome::Passed)]);
     assert!(state.under_way.is_none());
@@ -294,7 +293,7 @@ fn disturbed_factors_are_repeated_and_segments_are_not() {
 }
 
 #[test]
-fn self_tests_of_the_same_conditions_count_while_they_are_young() {
+fn self_tests_under_equal_conditions_count_until_they_expire() {
     let at = |at_unix_ms, duration_ns, certified_rate_qps| Line {
         number: 0,
         at_unix_ms,
@@ -322,7 +321,7 @@ fn self_tests_of_the_same_conditions_count_while_they_are_young() {
     assert_eq!(rates(&state, CERTIFICATE_AGE_MAX_MS), [12, 10, 11]);
     assert_eq!(rates(&state, CERTIFICATE_AGE_MAX_MS + 5), [10, 11]);
     assert_eq!(rates(&state, CERTIFICATE_AGE_MAX_MS + 8), [0; 0]);
-    // A clock that was set back makes nothing older.
+    // Setting the clock back makes nothing older.
     assert_eq!(rates(&state, 0), [12, 10, 11]);
     assert_eq!(state.self_test_rates(&conditions(2), 8), [20]);
     assert_eq!(state.self_test_rates(&conditions(3), 8), [0; 0]);
@@ -338,7 +337,7 @@ fn self_tests_of_the_same_conditions_count_while_they_are_young() {
 }
 
 #[test]
-fn searches_that_ended_at_the_limit_of_the_tester_ask_for_more_self_tests() {
+fn searches_at_the_tester_limit_require_more_self_tests() {
     let limited = |run, end| {
         Record::Finished(TaskEnd {
             task: search(0, run),
@@ -359,7 +358,7 @@ fn searches_that_ended_at_the_limit_of_the_tester_ask_for_more_self_tests() {
 }
 
 #[test]
-fn a_finished_task_of_a_variant_ends_its_row_of_abandoned_ones() {
+fn finished_task_resets_the_abandoned_count() {
     let mut state = folded(
         &plan(3),
         [
@@ -380,7 +379,7 @@ fn a_finished_task_of_a_variant_ends_its_row_of_abandoned_ones() {
 }
 
 #[test]
-fn names_of_a_running_server_go_on_after_the_last_trial_and_after_one_that_was_cut_off() {
+fn names_of_a_running_server_continue_after_complete_and_cut_off_trials() {
     let text = "[trial]\nduration = \"1s\"\n[search]\nruns = 1\n[overload]\nfactors = [3]\n\
                 [[dut]]\nserver = \"2001:db8::53\"\n[[dut]]\nprofile = \"unbound\"\n";
     let plan = Plan::parse("plan.toml", text).unwrap();
@@ -412,12 +411,12 @@ fn names_of_a_running_server_go_on_after_the_last_trial_and_after_one_that_was_c
     assert_eq!(used(session()), None);
     assert_eq!(used(started(search(0, 1))), None);
     assert_eq!(used(of(search(0, 1), 100, 500)), Some((500, 100)));
-    // The next trial would have been one of 200 queries.
+    // The next trial would have had 200 queries.
     assert_eq!(used(session()), Some((500, 300)));
     assert_eq!(used(of(search(0, 1), 200, 800)), Some((500, 500)));
     assert_eq!(used(finished(search(0, 1), Some(200))), Some((500, 500)));
-    assert_eq!(used(session()), Some((500, 500)), "no trial was under way");
-    // One of three times the rate, when the bench failed.
+    assert_eq!(used(session()), Some((500, 500)), "no trial was running");
+    // A trial at three times the rate, during which the bench failed.
     let overload = Task::Overload { point: 0 };
     let base_rate_qps = Some(200);
     used(Record::Started {
@@ -426,7 +425,7 @@ fn names_of_a_running_server_go_on_after_the_last_trial_and_after_one_that_was_c
         base_rate_qps,
     });
     assert_eq!(used(abandoned(overload)), Some((500, 1100)));
-    // A DUT that is started has forgotten everything.
+    // A restarted DUT has an empty cache.
     used(started(search(1, 1)));
     assert_eq!(used(of(search(1, 1), 100, 7)), Some((500, 1100)));
 }

@@ -12,7 +12,7 @@ use crate::trial::result::Outcome;
 
 const RUN_1: Task = Task::Search { point: 0, run: 1 };
 
-/// A status that is kept up to date with the state of its campaign.
+/// A status, updated from the state of its campaign.
 struct Watched {
     status: Status,
     state: State,
@@ -32,7 +32,7 @@ impl DerefMut for Watched {
     }
 }
 
-/// A campaign of two points and three runs that has just begun.
+/// A campaign of two points and three runs at its beginning.
 fn begun() -> Watched {
     let text = "[search]\nruns = 3\n[[dut]]\nprofile = \"unbound\"\n[[dut]]\nprofile = \"bind\"\n";
     let plan = Plan::parse("x.toml", text).unwrap();
@@ -124,7 +124,7 @@ fn a_search_shows_its_bracket_and_its_run() {
 }
 
 #[test]
-fn the_last_trials_of_a_task_are_told_until_another_begins() {
+fn last_trials_of_a_task_are_kept_until_the_next_begins() {
     let mut status = begun();
     let mut records = vec![
         started(RUN_1),
@@ -173,7 +173,7 @@ fn a_later_verdict_at_odds_with_the_bracket_replaces_it() {
 }
 
 #[test]
-fn runs_of_a_point_are_found_together() {
+fn runs_of_a_point_are_grouped() {
     let mut status = begun();
     let run = |run| Task::Search { point: 0, run };
     let other = Task::Search { point: 1, run: 1 };
@@ -266,7 +266,7 @@ fn a_certificate_is_shown_until_the_next() {
 }
 
 #[test]
-fn a_stopped_campaign_says_why_and_a_new_session_goes_on() {
+fn stopped_campaign_gives_the_reason_until_a_new_session() {
     let mut status = begun();
     let records = vec![
         started(RUN_1),
@@ -294,7 +294,7 @@ fn a_stopped_campaign_says_why_and_a_new_session_goes_on() {
 }
 
 #[test]
-fn events_show_the_trial_under_way() {
+fn events_show_the_current_trial() {
     let mut status = begun();
     status.enter(Phase::SelfTest);
     let started = Event::TrialStarted {
@@ -338,7 +338,7 @@ fn events_show_the_trial_under_way() {
 }
 
 #[test]
-fn a_search_that_is_done_again_counts_once() {
+fn repeated_search_counts_once() {
     let mut status = begun();
     let disturbed = || finished(RUN_1, SearchEnd::TesterFault(fault()), None);
     apply(&mut status, vec![started(RUN_1), disturbed()]);
@@ -351,7 +351,7 @@ fn a_search_that_is_done_again_counts_once() {
 }
 
 #[test]
-fn a_task_of_no_point_of_the_plan_has_no_name() {
+fn task_of_an_unknown_point_has_no_name() {
     let mut status = begun();
     apply(&mut status, vec![started(Task::Soak { point: 99 })]);
     assert_eq!(status.variant.as_deref(), Some(""));

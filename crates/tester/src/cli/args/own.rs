@@ -1,4 +1,4 @@
-//! Arguments of the commands that print what the program has within.
+//! Arguments of the commands that print built-in data.
 
 use std::path::PathBuf;
 

@@ -17,7 +17,7 @@ use crate::agent::outer;
 use crate::agent::serve::serve;
 use crate::rig::far::post::Post;
 
-/// Serves the controller at the other ends of standard input and output until it hangs up.
+/// Serves the controller on standard input and output until the connection closes.
 pub(super) fn run(inner: Option<u32>) -> Result<u8, Failure> {
     if io::stdin().is_terminal() || io::stdout().is_terminal() {
         let refusal = anyhow!(
@@ -55,7 +55,7 @@ fn work(outer: u32) -> Result<u8, Failure> {
     let pipes = "cannot use standard input and output";
     let input = File::from(io::stdin().as_fd().try_clone_to_owned().context(pipes)?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned().context(pipes)?);
-    // Freed by the end of the process, as late as possible.
+    // Released at the end of the process, as late as possible.
     let mut lock = None;
     let admit = |hello: &Hello| {
         lock = Some(HostLock::take(&holder(hello))?);
@@ -67,7 +67,7 @@ fn work(outer: u32) -> Result<u8, Failure> {
     Ok(exit::PASSED)
 }
 
-/// What others are told who find the host in use.
+/// Description of the lock's owner, for other controllers that find the host in use.
 fn holder(hello: &Hello) -> String {
     let pid = std::process::id();
     format!("{} (agent with PID {pid} on the host)", hello.controller)

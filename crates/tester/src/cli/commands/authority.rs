@@ -19,10 +19,10 @@ use crate::report::text;
 use crate::trial::in_driver::{InDriver, Interception};
 use crate::trial::{AuthDns, Tester};
 
-/// How often the command looks whether it was interrupted.
+/// How often the command checks for an interrupt.
 const POLL_NS: Nanos = SECOND / 10;
 
-/// Serves the zone until it is interrupted, then tells what it has counted.
+/// Serves the zone until it is interrupted, then prints its counts.
 pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
     let listen = SocketAddr::new(args.listen, args.port);
@@ -82,7 +82,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     Ok(exit::PASSED)
 }
 
-/// Where queries are answered before they come to the sockets.
+/// Prints the interface and mode of the XDP program that answers queries before the sockets.
 fn tell_driver(out: &mut dyn Write, in_driver: &InDriver) -> std::io::Result<()> {
     let (interface, mode) = (in_driver.interface(), in_driver.mode());
     writeln!(
@@ -99,7 +99,7 @@ fn tell_driver(out: &mut dyn Write, in_driver: &InDriver) -> std::io::Result<()>
     Ok(())
 }
 
-/// Prints what was counted.
+/// Prints the counts.
 fn tell(counts: &AuthorityCounts) -> Result<(), Failure> {
     print(|out| {
         writeln!(

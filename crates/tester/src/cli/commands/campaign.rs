@@ -89,7 +89,7 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
 /// The hosts of a plan, and their test links.
 type Held = (Crew, Vec<InterfaceFacts>);
 
-/// Does what the journal in `directory` lacks, then makes the report.
+/// Runs the remaining tasks of the journal in `directory`, then writes the report.
 fn go_on(
     directory: &Path,
     (crew, links): Held,
@@ -115,7 +115,7 @@ fn go_on(
     report::run(directory, None)
 }
 
-/// The kind of lab that a campaign was begun with.
+/// Kind of lab with which a campaign was begun.
 fn lab_of(lines: &[Line]) -> Option<LabKind> {
     lines.iter().find_map(|line| match &line.record {
         Record::Campaign { lab, .. } => *lab,
@@ -123,7 +123,7 @@ fn lab_of(lines: &[Line]) -> Option<LabKind> {
     })
 }
 
-/// The plan that a campaign was begun with: its file and its text.
+/// File name and text of the plan with which a campaign was begun.
 fn written(lines: &[Line]) -> (&str, &str) {
     let first = lines.iter().find_map(|line| match &line.record {
         Record::Campaign {
@@ -134,7 +134,8 @@ fn written(lines: &[Line]) -> (&str, &str) {
     first.unwrap_or_default()
 }
 
-/// Reaches the hosts of a plan, if it has any, and refuses what cannot be measured on them. They are held from here on.
+/// Connects the hosts of a plan, if it has any, and refuses hosts that cannot be measured. The hosts are held from then
+/// on.
 fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<Held, Failure> {
     let crew = Crew::new(
         &format!("plan {}", plan.name),
@@ -151,12 +152,12 @@ fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<H
     }
 }
 
-/// Hands a campaign over to a user namespace, if its lab is to be in one, and tells the exit code of what ran there.
+/// Runs the campaign in a user namespace, if its lab needs one. Returns the exit code of that process.
 fn handed_over(lab: Option<LabKind>, interrupted: &AtomicBool) -> Result<Option<u8>, Failure> {
     lab.map_or(Ok(None), |kind| in_user_namespace(kind, interrupted))
 }
 
-/// The machine, with the links of the lab that is used, which is made for a moment.
+/// The environment of the machine, including the links of the lab in use, which is created temporarily.
 fn environment(plan: &Plan, lab: Option<LabKind>) -> Result<Environment, Failure> {
     let setup = match lab {
         None | Some(LabKind::Loopback) => return Ok(environment::capture(&[])),
@@ -167,10 +168,10 @@ fn environment(plan: &Plan, lab: Option<LabKind>) -> Result<Environment, Failure
     Ok(environment::capture(&hosts))
 }
 
-/// A campaign whose journal is held.
+/// A campaign whose journal is locked.
 struct Opened<'a> {
     directory: &'a Path,
-    /// The kind of lab that was chosen when it began, if it needs one.
+    /// The kind of lab selected when it began, if it needs one.
     lab: Option<LabKind>,
     /// The hosts of the plan.
     crew: Crew,
@@ -222,7 +223,7 @@ impl Opened<'_> {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone_from(status);
-                // What an earlier process has done was told by that.
+                // The earlier process has shown its own events.
                 if std::mem::replace(&mut known, true) {
                     progress.show(status, unix_ms());
                 } else {
@@ -243,7 +244,7 @@ impl Opened<'_> {
     }
 }
 
-/// Why a campaign left off, and how it goes on.
+/// Why a campaign stopped, and how to continue it.
 fn left_off(error: &BenchError, directory: &Path) -> Failure {
     let resume = format!("dns64bench resume {}", directory.display());
     let (code, text) = match error {
@@ -259,8 +260,7 @@ fn left_off(error: &BenchError, directory: &Path) -> Failure {
     Failure::new(code, anyhow::anyhow!(text))
 }
 
-/// Writes the queries of each trial beside the journal, if the plan wants them: after the trial,
-/// never during it.
+/// Writes the queries of each trial beside the journal, if the plan requests it: after the trial, never during it.
 fn keep_raw(
     format: Option<RawFormat>,
     folder: PathBuf,

@@ -11,7 +11,7 @@ use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::compare::{self, Comparison};
 use crate::report::json;
 
-/// Prints the comparisons and writes their page; the exit code says whether a campaign is slower than the first.
+/// Prints the comparisons and writes their page. The exit code says whether any campaign is slower than the first.
 pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
     let others = || std::iter::once(&args.after).chain(&args.more);
     let mut campaigns = vec![load(&args.before)?.analyse()];

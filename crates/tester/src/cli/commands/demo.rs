@@ -1,4 +1,4 @@
-//! `dns64bench demo`: the whole job in about a minute.
+//! `dns64bench demo`: a complete measurement in about a minute.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ use crate::rig::spec::{DutChoice, LabSpec, Load, RigSpec, Subject};
 use crate::statistics::agreement::{Bracket, agreement};
 use crate::statistics::quantile::median;
 
-/// Servers that the demo looks for, in this order, when none is named.
+/// Servers that the demo looks for, in this order, if none is given.
 const CANDIDATES: [&str; 5] = [
     "dns64d",
     "unbound",
@@ -29,32 +29,31 @@ const CANDIDATES: [&str; 5] = [
     "pdns-recursor",
 ];
 
-/// The searches of the demo.
+/// Number of searches in the demo.
 const SEARCHES: usize = 3;
 
-/// Where they start: most DNS64 servers do more on one core.
+/// First rate of the searches: most DNS64 servers exceed it on one core.
 const START_QPS: u64 = 5_000;
 
-/// How exact they are, so that all is done in about a minute.
+/// Resolution of the searches, coarse enough to finish in about a minute.
 const RESOLUTION: Resolution = Resolution::Relative { millionths: 20_000 };
 
-/// What one search of the demo found.
+/// Result of one search of the demo.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// The fastest rate that passed.
+    /// Highest rate that passed.
     rate_qps: Option<u64>,
-    /// The slowest that failed above it.
+    /// Lowest rate above it that failed.
     failed_qps: Option<u64>,
-    /// Whether the search ended there because the Tester is certified no further. Such a rate is
-    /// the highest that a search can find.
+    /// Whether the search ended at the certified rate of the Tester, the highest that it can find.
     limited: bool,
-    /// Whether it ended without an answer because the Tester was disturbed.
+    /// Whether it ended without a result because the Tester was disturbed.
     disturbed: bool,
-    /// Trials that it took.
+    /// Number of its trials.
     trials: usize,
 }
 
-/// Measures a DNS64 server that is here.
+/// Measures a DNS64 server on this machine.
 pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
     let dut = match args.dut {
         Some(dut) => dut,
@@ -62,7 +61,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
     };
     with_output(measurement(dut), |session| {
         let findings = doctor::disturbances();
-        // Whoever closed standard error does not want it.
+        // Standard error may be closed.
         let _unheard = list(&mut io::stderr(), &findings);
         let mut rig = session.rig()?;
         let question = Question::Highest {
@@ -78,11 +77,11 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         for number in 1..=SEARCHES {
             let step = format!("search {number} of {SEARCHES}");
             let result = session.search(&mut rig, spec.clone(), &step)?;
-            // The next search starts where this one ended; a pass and a fail of its own confirm
-            // its answer all the same.
+            // The next search starts at the result of this one, and confirms its result with a passing and a failing
+            // trial of its own.
             spec.start_qps = result.rate_qps.unwrap_or(START_QPS);
             let limited = matches!(result.end, SearchEnd::LimitedByTester { .. });
-            // A lower bound is all that a demo on a small machine can show, and no failure.
+            // A lower bound is the normal result of a demo on a small machine, not a failure.
             if !limited {
                 code = code.max(exit::of_search(&result.end));
             }
@@ -104,7 +103,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
     })
 }
 
-/// Trials of 2 s with a DUT in the best lab that there is.
+/// Trials of 2 s with a DUT in the best available kind of lab.
 fn measurement(profile: String) -> Measurement {
     let lab = LabSpec {
         dut: Some(DutChoice {
@@ -131,7 +130,7 @@ fn measurement(profile: String) -> Measurement {
     }
 }
 
-/// The first candidate whose program is here.
+/// The first candidate whose program is installed.
 fn installed() -> Result<String, Failure> {
     let mut packages = Vec::new();
     for name in CANDIDATES {
@@ -181,7 +180,7 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::R
         .try_for_each(|(label, text)| writeln!(out, "  {label:<17}  {text}"))
 }
 
-/// What the searches say together, and whose limit it is.
+/// The common result of the searches, and whether the Tester or the server is the limit.
 fn headline(found: &[Found]) -> String {
     let brackets = found
         .iter()
@@ -224,7 +223,7 @@ fn rate(qps: Option<u64>) -> String {
     qps.map_or("none".into(), |q| format!("{} queries/s", Thousands(q)))
 }
 
-/// The rate that a search found, as what it is: the answer or a lower bound of it.
+/// The rate that a search found: the result or a lower bound.
 fn bound(found: Found) -> String {
     let least = if found.limited { "at least " } else { "" };
     format!("{least}{}", rate(found.rate_qps))
@@ -245,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_at_the_limit_of_the_tester_is_told_as_a_lower_bound() {
+    fn rate_at_the_limit_of_the_tester_is_a_lower_bound() {
         let limit = found(Some(30_000), true);
         assert_eq!(
             headline(&[limit, found(Some(29_000), false), limit]),
             "DNS64 rate: at least 30,000 queries/s (median of 3 searches; min to max 29,000 to 30,000 or more)\n\
              THE TESTER IS THE LIMIT, not the server: the Tester is not certified for more; give it more cores"
         );
-        // The rate that failed now and then at the certified one is the answer all the same.
+        // If a minority of searches reaches the limit, the median is still the result.
         let lower = found(Some(28_000), false);
         assert_eq!(
             headline(&[lower, limit, lower]),
@@ -274,7 +273,7 @@ mod tests {
             headline(&[none, none, none]),
             "DNS64 rate: none (3 searches)"
         );
-        // A search that was disturbed says nothing about the server.
+        // A disturbed search has no information about the server.
         let mut disturbed = none;
         disturbed.disturbed = true;
         assert_eq!(

@@ -41,7 +41,7 @@ use lines::Sums;
 /// The file that dns64perf++ writes, in the current directory.
 const FILE: &str = "dns64perf.csv";
 
-/// Runs the test that the arguments describe.
+/// Runs the test that the arguments specify.
 pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
     if args.classic {
         return classic::run(&args.arguments, args.may_load);
@@ -110,28 +110,28 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
     })
 }
 
-/// Tells what does not belong to the result; whoever closed standard error does not want it.
+/// Prints remarks outside the result; standard error may be closed.
 fn remark(remarks: &[String]) {
     for remark in remarks {
         let _ = writeln!(std::io::stderr(), "{remark}");
     }
 }
 
-/// Which answers are valid.
+/// Decides which answers are valid.
 struct Judge {
-    /// What the names are answered with; `None` if each has an AAAA of its own.
+    /// Prefix of the expected answers; `None` if each name has its own AAAA.
     pref64: Option<Pref64>,
-    /// Any other AAAA record will do as well.
+    /// Whether any other AAAA record is valid as well.
     any: bool,
-    /// What the user should know about it.
+    /// Remark for the user.
     remark: Option<String>,
 }
 
-/// Names that are asked before the test. With a share of 1/16 of AAAA records, one of so many
-/// neighbours has one; paper 000, section 7.1, has no smaller share than a fifth.
+/// Number of names that are queried before the test. If 1/16 of the names have an AAAA record, one of this number of
+/// consecutive names has one; Lencse et al. 2017, section 7.1, has no share below a fifth.
 const PROBES: u64 = 16;
 
-/// How long a probe is waited for.
+/// Timeout of a probe.
 const PROBE_NS: Nanos = SECOND;
 
 impl Judge {
@@ -166,8 +166,12 @@ impl Judge {
     }
 }
 
-/// Finds out what the names are answered with, from the last ones of the subnet: the prefix that
-/// explains all answers, or `None` if each name has an AAAA of its own. An error says why neither.
+/// Learns the expected answers from the last names of the subnet: the prefix that explains all answers, or `None` if
+/// each name has its own AAAA.
+///
+/// # Errors
+///
+/// Neither is the case; the text says why.
 fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
     let prober = Prober {
         way: Host::Here.into(),
@@ -207,7 +211,7 @@ fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
 }
 
 impl Test {
-    /// A schedule that does what the arguments say.
+    /// The schedule of the arguments.
     fn schedule(&self, pacing: Pacing) -> Schedule {
         let bursts = (self.delay_ns, self.threads as u64);
         let schedule = Schedule::in_bursts(self.requests, self.burst, bursts);
@@ -217,7 +221,7 @@ impl Test {
         }
     }
 
-    /// Sockets of all threads: as many as asked for, or as the query IDs need.
+    /// Total number of sockets: the number in the arguments, or more if the query IDs need it.
     fn ports_enough(&self) -> usize {
         let needed = Generator::ports_needed(self.rate_qps(), self.timeout_ns);
         let needed = usize::try_from(needed).unwrap_or(usize::MAX);

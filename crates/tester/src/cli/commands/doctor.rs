@@ -9,12 +9,12 @@ use crate::cli::args::PushArgs;
 use crate::doctor::{self, Finding, Grade};
 use crate::rig::remote::crew::Crew;
 
-/// Prints what this machine can do, worst findings included, and always succeeds: it is advice.
+/// Prints the findings on this machine. Always succeeds, even with poor findings: they are advice.
 pub(super) fn run() -> Result<u8, Failure> {
     show(&doctor::examine())
 }
 
-/// Prints the same of the hosts of a plan.
+/// Prints the findings on the hosts of a plan.
 pub(super) fn of_hosts(plan: &Path, push: &PushArgs) -> Result<u8, Failure> {
     let (plan, _) = Plan::load(plan)?;
     let Some(hosts) = &plan.hosts.at else {
@@ -38,7 +38,7 @@ fn show(findings: &[Finding]) -> Result<u8, Failure> {
     Ok(exit::PASSED)
 }
 
-/// One line for each, and one for its remedy.
+/// Prints one line for each finding, and one for its remedy.
 pub(super) fn list(out: &mut dyn Write, findings: &[Finding]) -> std::io::Result<()> {
     let width = findings
         .iter()

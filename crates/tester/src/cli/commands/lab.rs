@@ -13,7 +13,7 @@ use crate::lab::host::Host;
 use crate::lab::topology::{self, Lab, Role, Setup};
 use crate::lab::{LabKind, userns};
 
-/// Makes, uses or removes the hosts.
+/// Creates, uses or removes the hosts.
 pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
     match command {
         LabCommand::Up { setup } => {
@@ -30,7 +30,7 @@ pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
     }
 }
 
-/// Runs a program on a host of the lab that is up, and passes its exit code on.
+/// Runs a program on a host of the active lab, and returns its exit code.
 fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
     let up = topology::leftovers();
     let host = [Setup::ThreeDevice, Setup::TwoDevice]
@@ -44,14 +44,13 @@ fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
     Ok(code_of(status))
 }
 
-/// The exit code of a program; one that a signal ended was interrupted.
+/// Exit code of a program; that of an interrupt if a signal ended it.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     code.unwrap_or(exit::INTERRUPTED)
 }
 
-/// Hands the command line over to a user namespace, if the lab is to be in one. Returns the exit
-/// code of what ran there.
+/// Runs the command line in a user namespace, if the lab needs one. Returns the exit code of that process.
 pub(super) fn in_user_namespace(
     kind: LabKind,
     interrupted: &AtomicBool,

@@ -86,7 +86,7 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
             return Ok(exit::TESTER);
         };
         let mut conditions = session.conditions(&rig, result.certificate(), None);
-        // The datagrams of a self-test always travel one by one.
+        // A self-test always sends and receives single datagrams.
         conditions.segmentation = false;
         let server = rig.self_test_server().map(|server| server.to_string());
         conditions.server = server.unwrap_or_default();
@@ -129,20 +129,20 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
     })
 }
 
-/// One measurement on its way from arguments to output.
+/// One measurement, from its arguments to its output.
 pub(super) struct Session {
     measurement: Measurement,
     interrupted: Arc<AtomicBool>,
     json: Option<Sink>,
-    /// The JSON has its object: what fails from here on is told in words alone.
+    /// Whether the JSON object is written: later errors are only printed as text.
     told: bool,
 }
 
-/// Where JSON goes.
+/// Destination of JSON.
 enum Sink {
-    /// Standard output, which then carries nothing else.
+    /// Standard output, which then has no other output.
     Stdout,
-    /// A file, which is replaced.
+    /// A file, which is overwritten.
     File(PathBuf, File),
 }
 
@@ -173,7 +173,7 @@ pub(super) fn with_output(
     })
 }
 
-/// Refuses servers at public addresses, unless the user may load them.
+/// Refuses servers at public addresses, unless the user permits load on them.
 pub(super) fn may_load(
     mut servers: impl Iterator<Item = SocketAddr>,
     args: MayLoadArgs,
@@ -184,7 +184,7 @@ pub(super) fn may_load(
     }
 }
 
-/// Where a search begins.
+/// First rate of a search.
 fn first_rate(given: Option<u64>, max: Option<u64>) -> Result<u64, UsageError> {
     match (given, max) {
         (Some(start), Some(max)) if start > max => Err(UsageError::StartRate { start, max }),
@@ -193,11 +193,11 @@ fn first_rate(given: Option<u64>, max: Option<u64>) -> Result<u64, UsageError> {
     }
 }
 
-/// As in plans.
+/// The default of plans as well.
 const START_QPS: u64 = 10_000;
 
 impl Sink {
-    /// A file that cannot be written is told before the measurement, not after it.
+    /// Opens the destination before the measurement, so that an error does not lose its result.
     fn open(output: &OutputArgs) -> Result<Option<Self>, Failure> {
         let Some(path) = &output.json else {
             return Ok(None);
@@ -225,8 +225,7 @@ impl Session {
         may_load(servers, self.measurement.may_load)
     }
 
-    /// Refuses a trial that cannot be run, such as one beyond the namespace, before anything is
-    /// set up.
+    /// Refuses an impossible trial, such as one with more queries than names, before anything is set up.
     fn refuse_impossible(&self, rate_qps: u64) -> Result<(), Failure> {
         let load = &self.measurement.spec.load;
         let schedule = load.schedule(rate_qps);
@@ -235,20 +234,20 @@ impl Session {
         Ok(load.trial(anybody, rate_qps, schedule, names).check()?)
     }
 
-    /// Refuses a zone that the authority could not serve, before anything is set up.
+    /// Refuses a zone that the authority cannot serve, before anything is set up.
     fn refuse_zone(&self, demand: Demand) -> Result<(), Failure> {
         let RigSpec { subject, load } = &self.measurement.spec;
         let profiles = Profiles::load(subject)?;
         Ok(zones::check(load, profiles.authority(), demand)?)
     }
 
-    /// How long the trials take, and how long the last answer is waited for.
+    /// Duration and timeout of the trials.
     fn length(&self) -> (Nanos, Nanos) {
         let load = &self.measurement.spec.load;
         (load.duration_ns, load.timeout_ns)
     }
 
-    /// One search on a rig, which is started for it if it is not yet.
+    /// Runs one search on a rig, which is started if necessary.
     pub(super) fn search(
         &self,
         rig: &mut Rig,
@@ -261,7 +260,7 @@ impl Session {
         })
     }
 
-    /// Of so many searches, or of none.
+    /// Conditions of this number of searches, or of a single trial.
     pub(super) fn conditions(
         &self,
         rig: &Rig,
@@ -285,8 +284,8 @@ impl Session {
         Ok(Rig::open(spec, &crew, Arc::clone(&self.interrupted))?)
     }
 
-    /// The certificate of the self-tests; `None` where the user does without, or where there is no
-    /// authority to ask. A Tester that fails its self-test is refused.
+    /// The certificate of the self-tests; `None` if the user disabled them, or if there is no self-test server. A
+    /// Tester that fails its self-test is refused.
     pub(super) fn certify(
         &self,
         rig: &Rig,
@@ -322,7 +321,7 @@ impl Session {
         })
     }
 
-    /// Runs a procedure, a `step` of the command, with its progress shown.
+    /// Runs a procedure, a `step` of the command, and shows its progress.
     fn shown<T>(
         &self,
         step: &str,
@@ -344,8 +343,8 @@ impl Session {
         Ok(done?)
     }
 
-    /// Writes a result, as JSON where it was asked for and as a table. The table goes to standard
-    /// output, unless the JSON has it; then to a terminal, if there is one.
+    /// Writes a result as JSON, if requested, and as a table. The table goes to standard output, unless that has the
+    /// JSON; then to standard error if it is a terminal.
     fn write(&mut self, json: &impl Serialize, table: &str) -> Result<(), Failure> {
         self.write_json(json)?;
         if self.measurement.output.quiet {

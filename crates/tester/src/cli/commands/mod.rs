@@ -1,4 +1,4 @@
-//! What the subcommands do, from resolved arguments to an exit code.
+//! The subcommands: from resolved arguments to an exit code.
 
 mod agent;
 mod authority;
@@ -34,14 +34,14 @@ use crate::rig::RigError;
 use crate::rig::target::PublicTarget;
 use crate::trial::TrialError;
 
-/// Why a command came to nothing, and the exit code that says so.
+/// Failure of a command, with its exit code.
 #[derive(Debug)]
 pub struct Failure {
     /// Exit code, see [`exit`].
     pub code: u8,
-    /// What to tell the user.
+    /// Error for the user.
     pub error: anyhow::Error,
-    /// Whether `--json` has its object already.
+    /// Whether the object of `--json` is already written.
     pub told: bool,
 }
 
@@ -62,11 +62,11 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// Carries out what was asked for; returns the exit code.
+/// Runs a command and returns its exit code.
 ///
 /// # Errors
 ///
-/// Whatever kept the command from giving a result.
+/// Any error that prevents a result.
 pub fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Trial(args) => measure::trial(args),
@@ -121,7 +121,7 @@ fn print(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Result<(), 
     print_raw(&terminal::fitting(&text, std::io::stdout()))
 }
 
-/// Writes to standard output; whoever closed it does not want the rest.
+/// Writes to standard output, which may be closed.
 fn print_raw(text: &str) -> Result<(), Failure> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.into()),
@@ -129,7 +129,7 @@ fn print_raw(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// The exit code of an error: the machine or the network lacks something, unless it is known better.
+/// Exit code of an error: [`exit::ENVIRONMENT`], unless the error has a more specific one.
 fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
     match error.downcast_ref() {
         Some(RigError::Trial(error)) => return code_of(error),
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_within_an_error_keeps_its_exit_code() {
+    fn nested_error_keeps_its_exit_code() {
         let code = |error: RigError| Failure::from(error).code;
         let unknown = || Blame::Request.error("there is no such profile");
         let requires = Blame::Machine.error("it needs IPv6");

@@ -1,4 +1,4 @@
-//! `dns64bench run --dry-run`, and what `run` tries as well before it starts anything.
+//! `dns64bench run --dry-run`, and the checks that `run` makes before it starts anything.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use crate::lab::{Blame, LabError, LabKind, userns, zone};
 use crate::report::campaign::dry_run;
 use crate::rig::remote::crew::Crew;
 
-/// Prints what a plan would do and how long it would take, then all that keeps it from being run here: a plan may be
-/// looked at on another machine than it is for.
+/// Prints the tasks of a plan and their duration, then everything that prevents its run here: the user may inspect a
+/// plan on another machine than its own.
 pub(super) fn dry_run(args: &RunArgs) -> Result<u8, Failure> {
     let (plan, text) = Plan::load(&args.plan)?;
     let (rooms, estimate) = (plan.rooms(), estimate(&plan));
@@ -55,7 +55,7 @@ pub(super) fn dry_run(args: &RunArgs) -> Result<u8, Failure> {
     }
 }
 
-/// What is seen of the hosts of a plan, which are held meanwhile and not longer.
+/// Findings on the hosts of a plan, which are held only during the check.
 fn seen(plan: &Plan, args: &RunArgs) -> Result<Readiness, Failure> {
     let Some(hosts) = &plan.hosts.at else {
         return Ok(Readiness::default());
@@ -65,7 +65,7 @@ fn seen(plan: &Plan, args: &RunArgs) -> Result<Readiness, Failure> {
     Ok(ready::look(plan, hosts, crew.try_reach(hosts.iter())))
 }
 
-/// The hosts, and what they have.
+/// Prints the hosts and their programs.
 fn told(out: &mut dyn Write, hosts: &Hosts, seen: &Readiness, plan: &Path) -> std::io::Result<()> {
     writeln!(out, "Hosts:")?;
     let width = hosts.iter().map(|host| host.name.len()).max().unwrap_or(0);
@@ -101,30 +101,30 @@ fn told(out: &mut dyn Write, hosts: &Hosts, seen: &Readiness, plan: &Path) -> st
     )
 }
 
-/// What keeps a plan from being run on its hosts.
+/// Why a plan cannot run on its hosts.
 pub(super) fn not_ready(lacks: &[String]) -> anyhow::Error {
     anyhow!("the hosts are not ready:\n{}", lacks.join("\n"))
 }
 
-/// The lab that a plan needs on this machine, if it needs one: what is chosen once must not change in the midst of a
+/// The kind of lab that a plan needs on this machine, if any. It is selected once, since it must not change during a
 /// campaign.
 pub(super) fn settled(plan: &Plan) -> Option<Result<LabKind, LabError>> {
     let is_here = plan.uses_lab() && plan.hosts.at.is_none();
     is_here.then(|| plan.lab.settle())
 }
 
-/// Where the journal and the report are to be.
+/// Directory of the journal and the report.
 pub(super) fn directory(args: &RunArgs, plan: &Plan) -> PathBuf {
     let by_name = || PathBuf::from(&plan.name);
     args.output.clone().unwrap_or_else(by_name)
 }
 
-/// A plan that is to be run.
+/// A plan to be run.
 pub(super) struct Attempt<'a> {
     pub(super) plan: &'a Plan,
-    /// Where its text was read.
+    /// Path of its text.
     pub(super) origin: &'a str,
-    /// All that it says.
+    /// Its complete text.
     pub(super) text: &'a str,
     pub(super) no_lab: Option<&'a LabError>,
     pub(super) directory: &'a Path,
@@ -133,9 +133,10 @@ pub(super) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Refuses what cannot be run, before anything is started.
+    /// Refuses a plan that cannot run, before anything is started.
     pub(super) fn refuse(&self) -> Result<(), Failure> {
-        // There is no network there by which to judge an address, and all else was looked at outside.
+        // The user namespace has no network to check addresses against, and the outer process has made the other
+        // checks.
         if userns::inside() {
             return Ok(());
         }

@@ -17,7 +17,7 @@ pub(super) fn run(command: &ProfileCommand) -> Result<u8, Failure> {
     Ok(exit::PASSED)
 }
 
-/// A line for each built-in profile: what for, whether its program is here, and what can be set.
+/// Prints a line for each built-in profile: its role, whether its program is installed, and its settings.
 fn list() -> Result<(), Failure> {
     let rows = built_in_names().map(|name| {
         let profile = Profile::built_in(name)?;

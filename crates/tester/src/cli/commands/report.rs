@@ -1,4 +1,4 @@
-//! `dns64bench report`, and what it has in common with `verify` and `compare`.
+//! `dns64bench report`, and the code that it shares with `verify` and `compare`.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,17 +14,17 @@ use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::files::{self, TEMPLATE};
 
-/// The folder of the report in the directory of a campaign.
+/// Folder of the report in the directory of a campaign.
 pub(super) const FOLDER: &str = "report";
 
-/// The journal of a campaign, and the plan in it.
+/// The journal of a campaign, and its plan.
 pub(super) struct Loaded {
     pub(super) plan: Plan,
     pub(super) lines: Vec<Line>,
     pub(super) seal: String,
-    /// Version of the format that the journal was written in.
+    /// Format version of the journal.
     pub(super) format: u32,
-    /// Why the end of the journal was left out, if it was.
+    /// Why the last line of the journal was omitted, if it was.
     pub(super) torn: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Loaded {
     }
 }
 
-/// Reads the journal in `dir`. One that is being written may end in half a line.
+/// Reads the journal in `dir`. The last line may be incomplete while the journal is being written.
 pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
     let (reading, torn) = match journal::read(dir) {
         Ok(reading) => (reading, None),
@@ -60,7 +60,7 @@ pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
     })
 }
 
-/// Makes all files of the report and says what was found.
+/// Writes all files of the report and prints the results.
 pub(super) fn run(directory: &Path, template: Option<&Path>) -> Result<u8, Failure> {
     let loaded = load(directory)?;
     let template = template.map(read_template).transpose()?;
@@ -90,8 +90,7 @@ fn read_template(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Writes all files of the report below `dir`, each whole or not at all, and gives the analysis that
-/// is in them, and their folder.
+/// Writes all files of the report below `dir`, each atomically, and returns their analysis and their folder.
 pub(super) fn write(
     dir: &Path,
     loaded: &Loaded,
@@ -113,7 +112,7 @@ pub(super) fn write(
     Ok((analysis, folder))
 }
 
-/// Puts a file in place of another at once: who reads it has the old or the new one.
+/// Replaces a file atomically: a reader sees the old or the new one.
 fn replace(path: &Path, octets: &[u8]) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -122,7 +121,7 @@ fn replace(path: &Path, octets: &[u8]) -> io::Result<()> {
     draft.push(format!(".{}", std::process::id()));
     fs::write(&draft, octets)?;
     fs::rename(&draft, path).inspect_err(|_| {
-        // The draft is of no use; that it stays is told by the error itself.
+        // The draft is useless; the returned error explains why it may remain.
         let _ = fs::remove_file(&draft);
     })
 }

@@ -24,12 +24,12 @@ pub(super) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
     Ok(exit::PASSED)
 }
 
-/// What was verified.
+/// Result of a successful verification.
 #[derive(Debug)]
 struct Verified {
     /// Last seal of the journal.
     seal: String,
-    /// What was checked, in numbers, and what could not be.
+    /// Numbers of the checked items, and what could not be checked.
     lines: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
     })
 }
 
-/// What the journal does not hold, or holds as a word only.
+/// Facts that the journal lacks, or only asserts.
 fn unchecked(audited: &Audited, format: u32) -> Vec<String> {
     let mut texts = Vec::new();
     if format < FORMAT {
@@ -116,8 +116,8 @@ fn many(number: u64, what: &str) -> String {
     format!("{} {what}{ending}", Thousands(number))
 }
 
-/// What the journal contradicts; with the program that wrote it, if that is another, since rules may
-/// have changed.
+/// The error for a contradiction in the journal. It names the program that wrote the journal if it is another version,
+/// since the rules may have changed.
 fn refused(loaded: &Loaded, contradiction: &Contradiction) -> Failure {
     let mut text = format!("{contradiction}; do not trust the journal or its report");
     let made = loaded.lines.first().map(|line| &line.record);
@@ -131,12 +131,12 @@ fn refused(loaded: &Loaded, contradiction: &Contradiction) -> Failure {
     Failure::new(exit::TESTER, anyhow::anyhow!(text))
 }
 
-/// All files below a folder, as paths from there. What is neither file nor folder is one of them.
+/// All files below a folder, as relative paths. Anything that is not a folder counts as a file.
 fn below(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(next) = open.pop() {
-        // What cannot be read is missing, and was told.
+        // Unreadable entries count as missing and were reported.
         let entries = fs::read_dir(&next).into_iter().flatten().flatten();
         for entry in entries {
             let path = entry.path();
@@ -152,7 +152,7 @@ fn below(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Makes or checks the signature, and says what there is.
+/// Makes or checks the signature, and returns its description.
 fn signature(args: &VerifyArgs, seal: &str) -> Result<String, Failure> {
     let dir = &args.directory;
     let failed = |error: SignatureError| {
@@ -181,8 +181,8 @@ fn signature(args: &VerifyArgs, seal: &str) -> Result<String, Failure> {
     })
 }
 
-/// The copy of the plan beside the journal, if there is one, is that of the journal, whose hash was
-/// checked with its seal.
+/// Checks that the copy of the plan beside the journal, if any, equals the plan in the journal, whose hash was checked
+/// with its seal.
 fn check_plan(dir: &Path, lines: &[Line]) -> Result<(), Failure> {
     let path = dir.join(PLAN_FILE);
     let Ok(copy) = fs::read(&path) else {

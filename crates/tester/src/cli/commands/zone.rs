@@ -16,7 +16,7 @@ use crate::namespace::Zone;
 use crate::rig::probe::Prober;
 use crate::rig::sample::{self, SAMPLE_MAX};
 
-/// Writes the zone, or compares a sample of it with what a server answers.
+/// Writes the zone, or compares a sample of it with the answers of a server.
 pub(super) fn run(args: ZoneArgs) -> Result<u8, Failure> {
     let zone = ZoneFile {
         cidr: args.namespace,
@@ -41,7 +41,7 @@ pub(super) fn run(args: ZoneArgs) -> Result<u8, Failure> {
             Ok(exit::PASSED)
         }
         (None, _) => match zone.write(&mut io::stdout().lock()) {
-            // Whoever closed it does not want the rest.
+            // The reader may have closed the output.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
             _ => Ok(exit::PASSED),
         },

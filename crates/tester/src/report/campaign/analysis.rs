@@ -1,4 +1,4 @@
-//! Every number that a report of a campaign prints, as plain data.
+//! Every number in the report of a campaign, as plain data.
 
 mod authorities;
 mod authority;
@@ -24,100 +24,100 @@ pub use hosts::{ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow, Shar
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
 pub use standing::{CommonLoad, CommonLoadRow, Course, Moment, Standing, Standings};
 
-/// Version of the form of `results.json`; its schema is published as `results.schema.json`.
+/// Version of the format of `results.json`; its schema is published as `results.schema.json`.
 pub const FORMAT: u32 = 2;
 
-/// A campaign as a reader wants it.
+/// The results of a campaign.
 #[derive(Clone, Debug, Serialize)]
 pub struct Analysis {
     /// [`FORMAT`].
     pub format: u32,
     /// Title.
     pub name: String,
-    /// What it was for.
+    /// Description by the user.
     pub description: String,
     /// Program and version.
     pub tester: String,
-    /// SHA-256 of the plan, and of the journal's last seal.
+    /// SHA-256 of the plan.
     pub plan_sha256: String,
-    /// The seal of the last line: it stands for the whole journal.
+    /// Seal of the last line, which depends on the whole journal.
     pub journal_seal: String,
-    /// Everything of the plan was done.
+    /// Whether all tasks of the plan are done.
     pub complete: bool,
-    /// What was found, in a sentence for each variant, and which authority is the best: the verdict.
+    /// The verdict: a sentence on the result of each variant, and the best authority.
     pub verdict: Vec<String>,
-    /// The servers side by side: who is the fastest, and by how much.
+    /// The servers side by side: the fastest, and the differences.
     pub standings: Standings,
-    /// Why no number of it may be quoted as a measurement; empty if they may.
+    /// Why none of its numbers may be quoted as a measurement; empty if they may be.
     pub not_a_measurement: Vec<String>,
-    /// What a reader has to know, the gravest first: flags, faults, abandoned tasks, lower bounds.
+    /// Warnings for the reader, the most severe first: flags, faults, abandoned tasks, lower bounds.
     pub warnings: Vec<Warning>,
     /// Names and values: lab, setup, durations, timeouts, names, threads, cores.
     pub conditions: Vec<(String, String)>,
-    /// What was measured.
+    /// The variants.
     pub variants: Vec<VariantInfo>,
-    /// The hosts of a plan over several, with their links.
+    /// Hosts of a plan with several, with their links.
     pub hosts: Hosts,
-    /// Self-tests, in their order.
+    /// Self-tests in order.
     pub certificates: Vec<Certificate>,
-    /// The self-tests beside the rates that they are for.
+    /// The self-tests with the rates that they apply to.
     pub margins: Vec<Margin>,
-    /// What the trials of each variant tell of the Tester.
+    /// Evidence about the Tester from the trials of each variant.
     pub evidence: Vec<Evidence>,
-    /// The results, point by point, in the order of the plan.
+    /// Results by point, in the order of the plan.
     pub points: Vec<PointResult>,
     /// Round-trip times of several servers at one rate, by cell.
     pub common_loads: Vec<CommonLoad>,
-    /// The trials of the searches at the point that stands for each variant, over time.
+    /// Trials over time of the searches at each variant's representative point.
     pub courses: Vec<Course>,
-    /// The same by both shares at once, of variants with several of each.
+    /// The results by both shares at once, for variants with several values of each.
     pub grids: Vec<Grid>,
-    /// The papers' models, where there are cells enough.
+    /// The papers' models, if there are enough cells.
     pub models: Vec<ModelResult>,
-    /// Whether a DUT stores requests.
+    /// Whether a DUT stores queries.
     pub queue_checks: Vec<QueueCheckResult>,
-    /// Rates by cores, of DUTs with more than one set of cores.
+    /// Rates by cores, for DUTs with several numbers of cores.
     pub scaling: Vec<Scaling>,
-    /// Rates by the delay of the authority, of DUTs with more than one delay.
+    /// Rates by the delay of the authority, for DUTs with several delays.
     pub delays: Vec<DelayCurve>,
-    /// Rates by the names that all queries are for, where there is more than one number of them.
+    /// Rates by the size of the working set, if there are several sizes.
     pub working_sets: Vec<WorkingSets>,
-    /// Authoritative servers by themselves, side by side.
+    /// Authoritative servers measured by themselves, side by side.
     pub authorities: Authorities,
-    /// Beyond the rate that was found.
+    /// Trials above the measured rate.
     pub overloads: Vec<OverloadCurve>,
-    /// For long below it.
+    /// Long trials below it.
     pub soaks: Vec<SoakResult>,
-    /// The processes that worked on it, with the machine of each.
+    /// Processes of the campaign, with the machine of each.
     pub sessions: Vec<Session>,
-    /// RFC 8219, clause by clause.
+    /// Statement of conformance with RFC 8219 by clause.
     pub statement: Vec<Clause>,
-    /// What to type to repeat it.
+    /// Commands to repeat the campaign.
     pub commands: Vec<String>,
-    /// Where the time went.
+    /// How the time was spent.
     pub time: TimeSpent,
 }
 
-/// What was measured.
+/// A measured variant.
 #[derive(Clone, Debug, Serialize)]
 pub struct VariantInfo {
     /// Its name in the report.
     pub name: String,
-    /// The DUT that it is a variant of.
+    /// Its DUT.
     pub dut: String,
-    /// What its program says of itself.
+    /// Version that its program reports.
     pub version: Option<String>,
-    /// Settings that the plan gave it.
+    /// Settings from the plan.
     pub settings: Vec<(String, String)>,
     /// Cores of the roles.
     pub cpus: Vec<(String, String)>,
-    /// Where it answered.
+    /// Address at which it responded.
     pub server: Option<String>,
     /// Prefix of the expected answers.
     pub pref64: Option<String>,
     /// SHA-256 of its program and of its configuration files.
     pub hashes: Vec<(String, String)>,
-    /// Why its results are no measurement.
+    /// Why its results are not a measurement.
     pub not_a_measurement: Vec<String>,
     /// Remarks.
     pub notes: Vec<String>,
@@ -126,15 +126,15 @@ pub struct VariantInfo {
 /// One self-test.
 #[derive(Clone, Debug, Serialize)]
 pub struct Certificate {
-    /// What it is tied to.
+    /// What it depends on.
     pub conditions: CertificateConditions,
-    /// Whether it was passed, or why not.
+    /// Outcome: passed, or the reason.
     pub end: String,
-    /// The highest self-test rate that passed.
+    /// Highest self-test rate that passed.
     pub passed_rate_qps: Option<u64>,
-    /// For DUTs up to this rate.
+    /// Highest certified rate of a DUT.
     pub certified_rate_qps: Option<u64>,
-    /// Trials that it took.
+    /// Number of its trials.
     pub trials: usize,
 }
 
@@ -145,11 +145,11 @@ pub struct PointResult {
     pub point: usize,
     /// Index into [`Analysis::variants`].
     pub variant: usize,
-    /// Asked share of names with an AAAA of their own, in per cent.
+    /// Configured share of names with their own AAAA record, in per cent.
     pub aaaa_pct: f64,
-    /// Asked share of queries for cached names, in per cent.
+    /// Configured share of queries for cached names, in per cent.
     pub cached_pct: f64,
-    /// Which names those are; empty for the papers' one name.
+    /// Pattern of these names; empty for the papers' single name.
     pub pattern: String,
     /// Length of a trial.
     pub duration_s: f64,
@@ -157,63 +157,61 @@ pub struct PointResult {
     pub timeout_s: f64,
     /// Figures over the runs; `None` if none found a rate.
     pub summary: Option<Summary>,
-    /// Whether the runs agree, and between which rates the true one lies; `None` likewise.
+    /// Whether the runs agree, and bounds of the true rate; `None` if no run found a rate.
     pub agreement: Option<Agreement>,
-    /// A run ended at the limit of the Tester or of the plan: the true rate is not lower, but may be
-    /// higher.
+    /// Whether a run ended at the limit of the Tester or of the plan: the true rate is not lower, but may be higher.
     pub lower_bound: bool,
-    /// Rate for which the Tester was certified; the lowest, if it was another for some runs. `None` as
-    /// soon as one was without.
+    /// Certified rate of the Tester; the lowest if it differs between runs. `None` if any run had no certificate.
     pub certified_rate_qps: Option<u64>,
-    /// Whether the Tester was certified for the rates of all its runs; `None` of an authority by
-    /// itself, which the self-test measures.
+    /// Whether the Tester was certified for the rates of all runs; `None` for an authority, which the self-test
+    /// measures.
     pub certified: Option<bool>,
     /// Certified rate / median.
     pub headroom: Option<f64>,
-    /// Degradation against the first cell of the same variant, in per cent (RFC 8219 section 10.2);
-    /// `None` for that cell itself.
+    /// Degradation relative to the first cell of the same variant, in per cent (RFC 8219 section 10.2); `None` for that
+    /// cell itself.
     pub degradation_pct: Option<f64>,
     /// The runs.
     pub runs: Vec<RunResult>,
-    /// What the authority saw in trials that passed.
+    /// Figures observed at the authority in trials that passed.
     pub achieved: Option<Achieved>,
-    /// What the DUT sustains, where the trials that the runs found their rates by show that it stores
-    /// queries; `None` if those of half the runs or more do not.
+    /// Sustainable rate of the DUT, if the trials at the measured rates show in more than half of the runs that it
+    /// stores queries.
     pub stored: Option<Stored>,
-    /// Round-trip times of the passed trial of the run nearest to the median: percentile and
-    /// nanoseconds, the percentiles in rising order.
+    /// Round-trip times of the passed trial of the run nearest to the median: percentile and nanoseconds, by ascending
+    /// percentile.
     pub rtt_ns: Vec<(f64, u64)>,
     /// Their mean.
     pub rtt_mean_ns: Option<u64>,
-    /// The way of the queries through DUT and authority; `None` if the authority was not the Tester's.
+    /// Path of the queries through DUT and authority; `None` without the built-in authority.
     pub path: Option<PathResult>,
-    /// Timing of the sender in that trial, and the worst of all valid trials.
+    /// Timing of the sender in that trial, and the worst over all valid trials.
     pub timing: Option<TimingResult>,
     /// Largest resident memory of the DUT after a trial.
     pub memory_bytes_max: Option<u64>,
-    /// Processor time of the DUT in the trials that the runs found their rates by, in per cent of one core: the median.
+    /// Processor time of the DUT in the trials at the measured rates, in per cent of one core: the median.
     pub dut_cpu_pct: Option<f64>,
-    /// Why that is not known.
+    /// Why that is unknown.
     pub dut_cpu_unknown: Option<&'static str>,
 }
 
 /// One search.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunResult {
-    /// Its number.
+    /// Its number, from 1.
     pub run: u32,
     /// How it ended.
     pub ended: RunEnd,
-    /// Why it has no rate, in plain words.
+    /// Why it has no rate, in words.
     pub why: Option<String>,
-    /// The fastest rate that passed.
+    /// Highest rate that passed.
     pub rate_qps: Option<u64>,
-    /// Whether the Tester was certified for it, by the lowest certificate of all runs of the point;
-    /// `None` if there is none, and of an authority by itself.
+    /// Whether the Tester was certified for it, by the lowest certificate of all runs of the point; `None` without a
+    /// rate, and for an authority.
     pub certified: Option<bool>,
-    /// The slowest that failed above it.
+    /// Lowest rate above it that failed.
     pub failed_qps: Option<u64>,
-    /// How long it took.
+    /// Duration.
     pub took_s: f64,
     /// Its trials, in order.
     pub trials: Vec<Step>,
@@ -222,9 +220,9 @@ pub struct RunResult {
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// Between a pass and a fail.
+    /// Between a passing and a failing rate.
     Found,
-    /// At the rate that the Tester is certified for.
+    /// At the certified rate of the Tester.
     LimitedByTester,
     /// At the highest rate of the plan.
     LimitedByRequest,
@@ -232,9 +230,9 @@ pub enum RunEnd {
     NothingPasses,
     /// The Tester was disturbed too often.
     TesterFault,
-    /// Given up.
+    /// Abandoned.
     Abandoned,
-    /// Not begun, under way or cut short.
+    /// Not begun, in progress or interrupted.
     Unfinished,
 }
 
@@ -252,7 +250,7 @@ impl RunEnd {
         }
     }
 
-    /// The true rate is not lower than the one that was found, but may be higher.
+    /// Whether the true rate may be higher than the one that was found, but not lower.
     pub fn is_lower_bound(self) -> bool {
         matches!(self, Self::LimitedByTester | Self::LimitedByRequest)
     }
@@ -269,14 +267,14 @@ impl Serialize for RunEnd {
 pub struct Step {
     /// Offered rate.
     pub rate_qps: u64,
-    /// Whether the Tester was certified for it; `None` if that is not known, or needs not be.
+    /// Whether the Tester was certified for it; `None` if unknown or not required.
     pub certified: Option<bool>,
     /// Its verdict; in JSON "passed", "failed" or "invalid".
     #[serde(serialize_with = "outcome")]
     pub outcome: Outcome,
-    /// Queries without a valid answer in time.
+    /// Queries without a valid response in time.
     pub shortfall: u64,
-    /// What went wrong, in plain words; empty if nothing.
+    /// The failure in words; empty if there is none.
     pub why: String,
 }
 
@@ -284,44 +282,44 @@ fn outcome<S: Serializer>(outcome: &Outcome, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(outcome.word())
 }
 
-/// What the authority saw, in the mean of trials that passed.
+/// Figures observed at the authority, averaged over trials that passed.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Achieved {
-    /// Share of the asked names that had an AAAA, in per cent.
+    /// Share of the queried names with an AAAA, in per cent.
     pub aaaa_pct: Option<f64>,
-    /// Share of the client's queries for which the authority was not asked, in per cent.
+    /// Share of the client's queries that caused no query to the authority, in per cent.
     pub cached_pct: f64,
-    /// Queries that the authority got for one query of the client: 2 in the worst case.
+    /// Queries at the authority for each query of the client: 2 in the worst case.
     pub amplification: f64,
 }
 
-/// What a DUT sustains that passes trials above that rate by storing queries.
+/// Sustainable rate of a DUT that passes trials above it by storing queries.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Stored {
     /// Runs whose trial shows it.
     pub runs: usize,
-    /// Growth of the delay of the answers in those trials, in nanoseconds per second: the median.
+    /// Growth of the response delay in those trials, in nanoseconds per second: the median.
     pub slope_ns_per_s: f64,
     /// Queries that the DUT served per second in those trials: the median.
     pub sustainable_qps: f64,
 }
 
-/// The way of the queries through DUT and authority.
+/// Path of the queries through DUT and authority.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathResult {
-    /// Fresh names with a valid answer by the questions for them, all valid trials together.
+    /// Fresh names with a valid response, by the queries at the authority for them, over all valid trials.
     pub answered: AnsweredNames,
-    /// Questions at the authority for each fresh name, in the trial of `rtt_ns`.
+    /// Queries at the authority for each fresh name, in the trial of `rtt_ns`.
     pub questions_per_name: Option<f64>,
-    /// Its round-trip times without those of the authority, in the form of `rtt_ns`.
+    /// Round-trip times of that trial without those of the authority, in the form of `rtt_ns`.
     pub dut_only_ns: Vec<(f64, u64)>,
-    /// How long the authority took for an answer in it.
+    /// Response times of the authority in that trial.
     pub authority: AuthorityTimes,
     /// The messages of its typical query.
     pub typical: Option<Messages>,
 }
 
-/// How well the sender kept to its schedule.
+/// How well the sender kept its schedule.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TimingResult {
     /// 99th percentile of the lateness.
@@ -334,7 +332,7 @@ pub struct TimingResult {
     pub bin_100ms_deviation_pct_max: f64,
     /// Largest lateness in any valid trial of the point.
     pub worst_lateness_ns: u64,
-    /// Datagrams lost at the Tester's own sockets, all trials together.
+    /// Datagrams lost at the Tester's own sockets, over all trials.
     pub tester_drops: u64,
 }
 
@@ -343,23 +341,23 @@ pub struct TimingResult {
 pub struct Grid {
     /// Index into [`Analysis::variants`].
     pub variant: usize,
-    /// Shares of names with an AAAA of their own, in per cent: the columns.
+    /// Shares of names with their own AAAA record, in per cent: the columns.
     pub aaaa_pct: Vec<f64>,
     /// The rows, by the share of queries for cached names.
     pub rows: Vec<GridRow>,
 }
 
-/// One row of it.
+/// One row of a grid.
 #[derive(Clone, Debug, Serialize)]
 pub struct GridRow {
     /// Share of queries for cached names, in per cent.
     pub cached_pct: f64,
-    /// One cell for each column; `None` where nothing was measured or found. When everything is
-    /// cached the AAAA share is of no consequence, and one cell stands for all.
+    /// One cell for each column; `None` without a result. If everything is cached, the AAAA share has no effect and one
+    /// cell represents all.
     pub cells: Vec<Option<GridCell>>,
 }
 
-/// One cell of it.
+/// One cell of a grid.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct GridCell {
     /// Median rate, in queries per second.
@@ -374,42 +372,41 @@ pub struct GridCell {
     pub certified: Option<bool>,
 }
 
-/// What a model is of.
+/// The modelled quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelOf {
-    /// The work for a query, whose reciprocal is the rate (equations 7 and 8, and 6 likewise).
+    /// The work for a query, whose reciprocal is the rate (equations 7 and 8, and 6 accordingly).
     Work,
-    /// The mean reply time, under the rate that was found (equations 4, 5 and 6).
+    /// The mean reply time at the measured rate (equations 4, 5 and 6).
     ReplyTime,
 }
 
-/// A model of paper 000, fitted to the medians of one variant.
+/// A model of Lencse et al. 2017, fitted to the medians of one variant.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelResult {
     /// Index into [`Analysis::variants`].
     pub variant: usize,
-    /// What it is of.
+    /// The modelled quantity.
     pub of: ModelOf,
     /// "AAAA share" (equations 7 and 4), "cached share" (8 and 5) or "both shares" (6).
     pub model: &'static str,
-    /// The equation with its numbers in it.
+    /// The equation with its fitted values.
     pub equation: String,
     /// Its parameters.
     pub parameters: Vec<Parameter>,
-    /// Why it does not hold, however well it fits: one of its times would be negative, or its cells are too few
-    /// to judge it.
+    /// Why it does not hold, even if it fits well: a time would be negative, or there are too few cells to judge it.
     pub refused: Option<String>,
-    /// The cells that it is fitted to.
+    /// The cells of the fit.
     pub fitted: Vec<FittedRow>,
-    /// Largest difference of the two, in per cent of the median.
+    /// Largest difference between model and median, in per cent of the median.
     pub residual_pct_max: f64,
-    /// Coefficient of determination of the fit to 1/rate; `None` of cells that are too few to judge it.
+    /// Coefficient of determination of the fit to 1/rate; `None` if there are too few cells to judge it.
     pub r_squared: Option<f64>,
 }
 
 impl ModelResult {
-    /// Whether it is over both shares.
+    /// Whether it covers both shares.
     pub fn is_over_both(&self) -> bool {
         self.fitted.iter().any(|row| row.other_pct > 0.0)
     }
@@ -418,7 +415,7 @@ impl ModelResult {
 /// A parameter of a model.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// Its value, in the unit below.
     pub value: f64,
@@ -426,14 +423,14 @@ pub struct Parameter {
     pub unit: &'static str,
 }
 
-/// A cell that a model is fitted to.
+/// A cell of the fit of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct FittedRow {
-    /// Share, in per cent; with both shares that of names with an AAAA.
+    /// Share in per cent; with both shares the one of names with an AAAA.
     pub share_pct: f64,
-    /// Median rate, in queries per second; of reply times the mean, in microseconds.
+    /// Median rate, in queries per second; for reply times the mean, in microseconds.
     pub median: f64,
-    /// What the model says, likewise.
+    /// Value of the model in the same unit.
     pub modelled: f64,
     /// The other share, in per cent: with both shares the cached one, else 0.
     pub other_pct: f64,
@@ -444,20 +441,20 @@ pub struct FittedRow {
 pub struct QueueCheckResult {
     /// Index into [`Analysis::variants`].
     pub variant: usize,
-    /// What was measured.
+    /// Measured durations and timeouts.
     pub rows: Vec<QueueCheckRow>,
     /// Dispersion of the medians, in per cent.
     pub median_dispersion_pct: f64,
     /// Dispersion of the calculated rates, in per cent.
     pub calculated_dispersion_pct: f64,
-    /// The DUT stores requests and uses the timeout up: the calculated rate is the sustainable one. `None`:
-    /// undecided.
+    /// Whether the DUT stores queries and uses the whole timeout: the calculated rate is then the sustainable one.
+    /// `None`: undecided.
     pub stores_requests: Option<bool>,
-    /// The same in words.
+    /// The verdict in words.
     pub verdict: String,
 }
 
-/// One duration and timeout of it.
+/// One duration and timeout.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueCheckRow {
     /// Length of a trial.
@@ -468,16 +465,16 @@ pub struct QueueCheckRow {
     pub median: f64,
     /// See [`Summary::calculated`].
     pub calculated: f64,
-    /// See [`PointResult::certified`]; not in JSON, which has it at the point.
+    /// See [`PointResult::certified`]; omitted in JSON, which has it at the point.
     pub certified: Option<bool>,
 }
 
-/// Rates of one DUT, with the same settings, by its cores.
+/// Rates of one DUT with equal settings, by its cores.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scaling {
     /// The DUT.
     pub dut: String,
-    /// The rates, by rising cores.
+    /// The rates, by ascending number of cores.
     pub rows: Vec<ScalingRow>,
 }
 
@@ -492,13 +489,13 @@ pub struct ScalingRow {
     pub median: f64,
     /// Queries per second and core.
     pub per_core: f64,
-    /// See [`PointResult::certified`]; not in JSON, which has it at the point.
+    /// See [`PointResult::certified`]; omitted in JSON, which has it at the point.
     pub certified: Option<bool>,
-    /// Factor against the fewest cores.
+    /// Factor relative to the fewest cores.
     pub factor: f64,
 }
 
-/// Rows whose form in JSON is an array of their fields.
+/// Serialises rows to JSON as arrays of their fields.
 macro_rules! as_arrays {
     ($($row:ident { $($field:ident),+ })+) => {$(
         impl Serialize for $row {
@@ -516,20 +513,20 @@ as_arrays! {
     ScalingRow { cores, point, median, per_core, factor }
 }
 
-/// A process that worked on the campaign.
+/// A process of the campaign.
 #[derive(Clone, Debug, Serialize)]
 pub struct Session {
-    /// When it began: RFC 3339, UTC.
+    /// Start time: RFC 3339, UTC.
     pub began: String,
-    /// How it ended: "complete", why it stopped, or "without a stop record" after a crash.
+    /// How it ended: "complete", the reason of a stop, or "without a stop record" after a crash.
     pub ended: String,
-    /// Octets of half a line that it found.
+    /// Octets of an incomplete line that it found.
     pub torn_bytes: u64,
     /// Its machine.
     pub environment: Environment,
 }
 
-/// Where the time went.
+/// How the time was spent.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct TimeSpent {
     /// In searches.
@@ -540,8 +537,8 @@ pub struct TimeSpent {
     pub others_s: f64,
     /// Trials of searches.
     pub trials: usize,
-    /// What the papers' script would have taken for the same searches: each trial to its end, a
-    /// range from 0 to the first power of two above twice the highest rate, bisected down to the same
-    /// resolution (paper 002, figure 3).
+    /// Time that the papers' script would have taken for the same searches: each trial to its end, a range from 0 to
+    /// the first power of two above twice the highest rate, bisected to the same resolution (Lencse and Bakai 2017,
+    /// figure 3).
     pub fixed_range_s: f64,
 }

@@ -1,4 +1,4 @@
-//! Two campaigns side by side: which points are slower in the second, and how surely.
+//! Compares two campaigns: which points are slower in the second, and with what certainty.
 
 mod page;
 
@@ -11,11 +11,11 @@ use super::{numbers, words};
 use crate::statistics::compare;
 pub use page::page;
 
-/// Probability below which a difference is not taken for chance.
+/// Significance level: a difference with a higher probability counts as chance.
 const SIGNIFICANT: f64 = 0.05;
 
-/// With fewer runs on a side the test can hardly say anything: of three runs each, even the rarest
-/// order has an exact probability of 0.1. The interval judges then.
+/// Minimum number of runs on each side for the test. With three runs each, even the rarest order has an exact
+/// probability of 0.1. With fewer runs the interval decides.
 const RUNS_FOR_TEST: usize = 5;
 
 /// Two campaigns side by side.
@@ -23,19 +23,19 @@ const RUNS_FOR_TEST: usize = 5;
 pub struct Comparison {
     /// Names of the campaigns.
     pub names: (String, String),
-    /// How much slower the second may be, in per cent.
+    /// Tolerated slowdown of the second, in per cent.
     pub max_regression_pct: f64,
-    /// What makes the two hard to compare.
+    /// Differences that make the comparison doubtful.
     pub warnings: Vec<String>,
-    /// Points of both.
+    /// Points in both campaigns.
     pub rows: Vec<Row>,
-    /// Points of the first alone.
+    /// Points only in the first.
     pub only_first: Vec<String>,
-    /// Points of the second alone.
+    /// Points only in the second.
     pub only_second: Vec<String>,
 }
 
-/// A point of both campaigns.
+/// A point in both campaigns.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Variant, shares, duration and timeout.
@@ -52,31 +52,31 @@ pub struct Row {
     pub interval_pct: Option<(f64, f64)>,
     /// Cliff's delta: -1 if all runs of the second are slower, 1 if all are faster.
     pub cliffs_delta: Option<f64>,
-    /// The same in a word.
+    /// Its magnitude in a word.
     pub effect: Option<&'static str>,
     /// Probability of such a difference by chance (Mann-Whitney).
     pub p: Option<f64>,
     /// Whether the second is slower.
     pub verdict: Verdict,
-    /// What the verdict rests on, or why there is none.
+    /// Basis of the verdict, or why there is none.
     pub why: String,
 }
 
-/// Whether a point is slower than allowed.
+/// Whether a point is slower than tolerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is.
+    /// Yes.
     Slower,
-    /// It is not.
+    /// No.
     Within,
-    /// Its median is lower by more than the limit, which may be chance.
+    /// The median is lower by more than the limit, but that may be chance.
     NotShown,
-    /// It cannot be said.
+    /// The data do not allow a verdict.
     NotJudged,
 }
 
 impl Verdict {
-    /// The same in words, as in JSON.
+    /// The verdict in words, as in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Slower => "slower",
@@ -118,7 +118,7 @@ impl Comparison {
         }
     }
 
-    /// Whether a point is slower than allowed.
+    /// Whether any point is slower than tolerated.
     pub fn has_regressions(&self) -> bool {
         self.count(Verdict::Slower) > 0
     }
@@ -132,7 +132,7 @@ impl Comparison {
     ///
     /// # Errors
     ///
-    /// What the writer gives.
+    /// Those of the writer.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         for warning in &self.warnings {
             writeln!(out, "warning: {warning}")?;
@@ -168,7 +168,7 @@ const HEADS: [&str; 8] = [
     "point", "A", "B", "change", "interval", "delta", "p", "verdict",
 ];
 
-/// The points with what makes two of them the same: everything but the rates.
+/// The points, each with a key of everything but the rates: equal keys mean the same point.
 fn keyed(analysis: &Analysis) -> Vec<(String, &PointResult)> {
     let key = |point: &PointResult| {
         let variant = &analysis.variants[point.variant].name;
@@ -213,7 +213,7 @@ fn judge(row: &Row, max_regression_pct: f64) -> (Verdict, String) {
         return (NotJudged, "no rate on one side".to_owned());
     };
     if change_pct >= -max_regression_pct {
-        // The true rate of A may be any higher one.
+        // The true rate of A may be higher.
         return match row.lower_bounds.0 {
             true => (NotJudged, "A is a lower bound".to_owned()),
             false => (Within, String::new()),
@@ -242,7 +242,7 @@ fn shown(row: &Row) -> [String; 8] {
         let sign = if lower_bound { "≥ " } else { "" };
         median.map_or_else(dash, |rate| format!("{sign}{}", numbers::rate(rate)))
     };
-    // Neither have lower bounds a ratio, nor the runs that ended at them an order.
+    // Lower bounds have no ratio, and runs that ended at them have no order.
     let exact = row.lower_bounds == (false, false);
     let verdict = match row.why.is_empty() {
         true => row.verdict.word().to_owned(),
@@ -269,7 +269,7 @@ fn shown(row: &Row) -> [String; 8] {
     ]
 }
 
-/// What makes two campaigns hard to compare.
+/// Differences that make a comparison of two campaigns doubtful.
 fn warnings(a: &Analysis, b: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     for (which, analysis) in [("A", a), ("B", b)] {
@@ -285,7 +285,7 @@ fn incomplete(which: &str, analysis: &Analysis) -> Option<String> {
     (!analysis.complete).then(|| format!("{which} is not complete"))
 }
 
-/// What is different around two campaigns.
+/// Differences between the environments of two campaigns.
 fn differences(a: &Analysis, b: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str| {

@@ -3,7 +3,7 @@
 
 use super::analysis::PointResult;
 
-/// A rate that some of the runs found.
+/// A rate that was found in one or more runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
     /// The rate, in queries per second.
@@ -12,12 +12,12 @@ pub(super) struct Step {
     pub(super) runs: usize,
     /// Their share of all runs with a rate: its probability, 0 to 1.
     pub(super) share: f64,
-    /// Share of the runs with this rate or a lower one: the empirical distribution function of RFC 2330
-    /// section 11.3, which the percentiles are read from.
+    /// Share of the runs with this rate or a lower one: the empirical distribution function of RFC 2330 section 11.3,
+    /// which gives the percentiles.
     pub(super) cumulative: f64,
 }
 
-/// The rates of a point in rising order, each once; none for fewer than two runs with a rate.
+/// The distinct rates of a point in ascending order; empty for fewer than two runs with a rate.
 pub(super) fn steps(point: &PointResult) -> Vec<Step> {
     let mut rates: Vec<u64> = point.runs.iter().filter_map(|run| run.rate_qps).collect();
     rates.sort_unstable();
@@ -44,7 +44,7 @@ mod tests {
     use crate::report::campaign::tests::sample::{SMALL, analysed};
 
     #[test]
-    fn each_rate_has_its_share_and_that_of_all_up_to_it() {
+    fn each_rate_has_its_share_and_cumulative_share() {
         let mut point = analysed(SMALL).points.remove(0);
         let mut of = |rates: [Option<u64>; 3]| {
             for (run, rate_qps) in point.runs.iter_mut().zip(rates) {

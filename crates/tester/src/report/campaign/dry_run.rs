@@ -1,4 +1,4 @@
-//! What a plan is about to do, as text: `dns64bench run --dry-run`.
+//! The text of `dns64bench run --dry-run`: what a plan will do.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -9,8 +9,7 @@ use crate::campaign::tasks::{point_name, points};
 use crate::lab::zone::Room;
 use crate::report::numbers::{Span, Thousands, wait};
 
-/// Writes the plan's size, its points, what it takes, the zones of its authorities, and where it leaves
-/// RFC 8219.
+/// Writes the plan's size, its points, its cost, the zones of its authorities, and its deviations from RFC 8219.
 ///
 /// # Errors
 ///
@@ -132,7 +131,7 @@ fn papers(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<(
     )
 }
 
-/// How far the names last of servers that are not restarted when they are used up.
+/// How long the names last for servers that are not restarted when the names are used up.
 fn names(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<()> {
     let range = plan.load.cidr;
     for &(server, trials, length_ns) in &estimate.running {
@@ -154,7 +153,7 @@ fn names(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<()
     Ok(())
 }
 
-/// Who asks which of several authorities.
+/// Which Measurers query which of several authorities.
 fn authorities(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
     let Some(hosts) = &plan.hosts.at else {
         return Ok(());
@@ -176,7 +175,7 @@ fn authorities(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
     )
 }
 
-/// More items than this are counted.
+/// Maximum number of items in a list; the rest is only counted.
 const LIST_MAX: usize = 12;
 
 #[cfg(test)]
@@ -187,7 +186,7 @@ mod tests {
     use crate::campaign::estimate::estimate;
 
     #[test]
-    fn a_dry_run_says_how_far_the_names_of_a_running_server_last() {
+    fn dry_run_shows_how_long_names_of_a_running_server_last() {
         let told = |namespace: &str| {
             let plan = Plan::parse(
                 "x.toml",
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_says_who_asks_which_authority() {
+    fn dry_run_shows_which_hosts_query_which_authority() {
         let host = |name: &str, role: &str, links: &str| {
             format!("[hosts.{name}]\nssh = \"{name}\"\nroles = [\"{role}\"]\n{links}\n")
         };
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_says_what_is_done_and_how_long_it_takes() {
+    fn dry_run_shows_tasks_and_duration() {
         let plan = Plan::parse(
             "x.toml",
             "name = \"small\"\ndescription = \"Two servers.\"\n[trial]\nduration = \"5s\"\n\

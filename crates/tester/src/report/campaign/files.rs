@@ -1,4 +1,4 @@
-//! All files of a report: the one list that `report` writes by and `verify` compares with.
+//! The list of all files of a report, for both `report` and `verify`.
 
 use super::analysis::Analysis;
 use super::csv::Csv;
@@ -12,25 +12,25 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::hash::sha256_hex;
 
-/// The published form of `results.json`, JSON Schema 2020-12.
+/// Published schema of `results.json`, JSON Schema 2020-12.
 pub const SCHEMA: &str = include_str!("../../../schema/results.schema.json");
 
-/// The file that holds the hashes of all others, and who made them.
+/// Name of the file with the hashes of all others and the program that made them.
 pub const SUMS: &str = "SHA256SUMS";
 
-/// The template of the page, kept beside it if it is not the built-in one.
+/// Name of the copy of the page's template, if it is not the built-in one.
 pub const TEMPLATE: &str = "template.html";
 
-/// Why there are no files.
+/// Why the files cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// There is no page.
+    /// The page cannot be rendered.
     #[error(transparent)]
     Page(#[from] ReportError),
-    /// A number of the report has no form in JSON.
+    /// A number of the report has no JSON form.
     #[error("cannot write results.json: {reason}")]
     Json {
-        /// What the writer says.
+        /// Error of the writer.
         reason: serde_json::Error,
     },
     /// A table could not be written.
@@ -38,12 +38,12 @@ pub enum FilesError {
     Table(#[from] std::io::Error),
 }
 
-/// Every file of the report: its path below the folder of the report, and its octets. `analysis` is
-/// that of `lines`, whose plan is `plan`; the same journal and template give the same files.
+/// Every file of the report: its path below the folder of the report, and its octets. `analysis` is that of `lines`,
+/// whose plan is `plan`. The same journal and template give the same files.
 ///
 /// # Errors
 ///
-/// The template is wrong, or a number of the report has no form in JSON.
+/// The template is wrong, or a number of the report has no JSON form.
 pub fn files(
     analysis: &Analysis,
     plan: &Plan,
@@ -90,7 +90,7 @@ pub fn files(
         .collect())
 }
 
-/// Hashes in the form that `sha256sum --check` reads, which skips the lines before them.
+/// Hashes in the format of `sha256sum --check`, which skips the lines before them.
 fn sums(texts: &[(&str, String)], seal: &str) -> String {
     let mut sums = format!(
         "{}\n# from the journal with the seal {seal}\n",
@@ -106,7 +106,7 @@ fn sums(texts: &[(&str, String)], seal: &str) -> String {
     sums
 }
 
-/// The first line of [`SUMS`], without its end.
+/// First line of [`SUMS`], without its line end.
 pub fn maker_line() -> String {
     format!("# made by {PROGRAM}")
 }

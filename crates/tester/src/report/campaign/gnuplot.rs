@@ -1,5 +1,5 @@
-//! Data and a script for gnuplot: medians as boxes with the 1st and 99th percentile, the distribution
-//! of the runs, the way of every search to its rate, and round-trip times by percentile.
+//! Data and a script for gnuplot: medians as boxes with the 1st and 99th percentile, the distribution of the runs, the
+//! trials of every search, and round-trip times by percentile.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use super::analysis::Analysis;
 use super::table::{Cell, Exporter, Table};
 use super::tables;
 
-/// Data in blocks that gnuplot calls indices: a block for each group, under its title.
+/// Data in blocks, the indices of gnuplot: one block with a title for each group.
 pub(super) struct Gnuplot;
 
 impl Exporter for Gnuplot {
@@ -39,7 +39,7 @@ fn value(cell: &Cell) -> String {
     }
 }
 
-/// The script: run in the folder of the data, it draws one picture for each file that has any.
+/// The script. Run in the folder of the data, it draws one picture for each file with data.
 pub(super) fn script(analysis: &Analysis) -> String {
     let mut out = String::from(
         "# In this folder: gnuplot plot.gp\nset key outside below height 1\nset grid\n\
@@ -87,7 +87,7 @@ pub(super) fn script(analysis: &Analysis) -> String {
     out + &dut_only(analysis) + &lateness(analysis)
 }
 
-/// A picture with so many titles below: higher by their lines, so that the diagram keeps its height.
+/// A picture with this number of titles below: higher by their lines, so that the diagram keeps its height.
 fn canvas(name: &str, titles: usize) -> String {
     let height = HEIGHT + titles * LINE;
     format!("\nset terminal svg size 1000,{height} noenhanced\nset output \"{name}.svg\"\n")
@@ -117,7 +117,7 @@ fn rates(analysis: &Analysis) -> String {
     )
 }
 
-/// Every search, with the marks of the outcomes that the page has.
+/// Every search, with the marks of the page for outcomes.
 fn convergence(analysis: &Analysis) -> String {
     let groups = tables::convergence(analysis).groups().count();
     let Some(last) = groups.checked_sub(1) else {
@@ -139,7 +139,7 @@ fn convergence(analysis: &Analysis) -> String {
     out + "\n"
 }
 
-/// Round-trip times without the authority, in the axes of those with it.
+/// Round-trip times without the authority, on the same axes as those with it.
 fn dut_only(analysis: &Analysis) -> String {
     let duts = Series::of(&tables::dut_only(analysis));
     let Some(last) = duts.last else {
@@ -155,7 +155,7 @@ fn dut_only(analysis: &Analysis) -> String {
     )
 }
 
-/// Lateness: for each figure of a trial the median and the worst of all trials, and the limit.
+/// Lateness: for each figure of a trial the median and the maximum over all trials, and the limit.
 fn lateness(analysis: &Analysis) -> String {
     let senders = Series::of(&tables::lateness(analysis));
     let Some(last) = senders.last else {
@@ -174,19 +174,19 @@ fn lateness(analysis: &Analysis) -> String {
     )
 }
 
-/// What is drawn of a file: its groups, each with its title and its style.
+/// The groups of a file, each with its title and style.
 struct Series {
-    /// Index of the last group, if there is one.
+    /// Index of the last group, if any.
     last: Option<usize>,
     titles: Vec<String>,
-    /// Of each group the number of its variant, from 1.
+    /// Number of the variant of each group, from 1.
     variants: Vec<String>,
-    /// Of each group the number of its cell among those of its variant, from 1; empty of variants.
+    /// Number of each group's cell among those of its variant, from 1; empty for variants.
     cells: Vec<String>,
 }
 
 impl Series {
-    /// The groups of a table, whose columns say whose they are.
+    /// The groups of a table with owner columns.
     fn of(table: &Table) -> Self {
         let of_groups = |at: usize| table.groups().map(move |group| group[0][at].raw());
         let column = |key: &str| table.columns.iter().position(|column| column.key == key);
@@ -199,7 +199,7 @@ impl Series {
         }
     }
 
-    /// All of it as arrays of gnuplot: the titles by this name.
+    /// The groups as arrays of gnuplot; the titles have this name.
     fn arrays(&self, name: &str) -> String {
         let count = self.titles.len();
         let array = |name: &str, values: &[String]| {
@@ -215,18 +215,18 @@ impl Series {
     }
 }
 
-/// The style of a group of points: colour and mark of the variant, dashes of the cell.
+/// Style of a group of points: colour and mark of the variant, dashes of the cell.
 fn style(name: &str) -> String {
     format!("lt variant_{name}[i + 1] dt cell_{name}[i + 1]")
 }
 
-/// A text as gnuplot reads it, in data and in scripts.
+/// A text quoted for gnuplot, for data and scripts.
 fn quoted(text: &str) -> String {
     let clean = text.replace(char::is_control, " ");
     format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "'"))
 }
 
-/// Of a picture without titles.
+/// Height of a picture without titles.
 const HEIGHT: usize = 600;
 
 /// Height of a title in the font of the terminal.
@@ -237,13 +237,13 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#c98600", "#008c66", "#b65a8f", "#3f9fd0", "#d55e00",
 ];
 
-/// Filled circle, square, triangle, diamond and triangle on its point, as numbers of gnuplot.
+/// Filled circle, square, triangle, diamond and inverted triangle, as numbers of gnuplot.
 const MARKS: [u8; 5] = [7, 5, 9, 13, 11];
 
-/// Of lines that are no variant's.
+/// Colour of lines without a variant.
 const INK: &str = "#1b1b1a";
 
-/// Of lines between trials.
+/// Colour of lines between trials.
 const GREY: &str = "#6a6f74";
 
 /// Number in the data, colour and mark on the page, name.

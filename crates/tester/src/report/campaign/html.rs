@@ -1,7 +1,7 @@
-//! The report as one page of HTML, by a template of minijinja.
+//! The report as one HTML page, from a minijinja template.
 //!
-//! The page holds its style and figures; it loads nothing, and needs no script. The template may be
-//! another: `docs/report.md` says what it can use.
+//! The page includes its style and figures: it loads nothing and needs no script. Users can supply their own template;
+//! `docs/report.md` describes the available values.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
@@ -12,19 +12,19 @@ use super::numbers;
 use super::plots::Figures;
 use super::table::Table;
 
-/// The template of the page, to begin one's own from.
+/// The built-in template, also the starting point for user templates.
 pub const TEMPLATE: &str = include_str!("report.html.jinja");
 
-/// The style of all pages, which templates include as "style".
+/// Style of all pages; templates include it as "style".
 const STYLE: &str = include_str!("style.css.jinja");
 
-/// Why there is no page: the template is wrong.
+/// An error in the template.
 #[derive(Debug, thiserror::Error)]
 #[error("template, line {line}: {reason}; docs/report.md lists what templates can use")]
 pub struct ReportError {
     /// From 1.
     line: usize,
-    /// What minijinja says.
+    /// Error of minijinja.
     reason: String,
 }
 
@@ -41,12 +41,12 @@ impl From<Error> for ReportError {
     }
 }
 
-/// Renders an analysis by a template's text, or by [`TEMPLATE`]. The same analysis gives the same
-/// octets. Every text of the analysis is escaped.
+/// Renders an analysis with a template's text, or with [`TEMPLATE`]. The same analysis gives the same octets. Every
+/// text of the analysis is escaped.
 ///
 /// # Errors
 ///
-/// [`ReportError`]: the template does not parse, or uses what there is not.
+/// [`ReportError`]: the template does not parse, or uses an unknown name.
 pub fn page(
     analysis: &Analysis,
     tables: &[Table],
@@ -106,7 +106,7 @@ fn add_filters(environment: &mut Environment<'_>) {
     });
 }
 
-/// The section of the page with the details of a warning, by its words, as far as the page has it.
+/// The section of the page with the details of a warning, selected by its words, if the page has it.
 fn section(warning: &Value, analysis: &Value) -> Option<&'static str> {
     let text = warning.get_attr("text").ok()?.to_string();
     let about = warning.get_attr("about").ok()?.to_string();
@@ -134,7 +134,7 @@ const DETAILS: [(&[&str], &str, &str); 7] = [
     (&["run", "point", "search"], "points", "results"),
 ];
 
-/// The text for a number; a dash for none, and an error for what is not a number.
+/// Formats a number; a dash for a missing one, and an error for any other value.
 fn number(value: &Value, text: impl Fn(f64) -> String) -> Result<String, Error> {
     if value.is_none() {
         return Ok(numbers::NOTHING.to_owned());
@@ -142,7 +142,7 @@ fn number(value: &Value, text: impl Fn(f64) -> String) -> Result<String, Error> 
     f64::try_from(value.clone()).map(text)
 }
 
-/// Whether a cell of a table is a number, with a unit or without: it stands at the right.
+/// Whether a cell of a table is a number, with or without a unit: it is aligned to the right.
 fn is_figure(cell: &str) -> bool {
     let mut words = cell
         .trim_start_matches("< ")

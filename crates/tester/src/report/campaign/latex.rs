@@ -1,11 +1,11 @@
-//! Tables as LaTeX, for a paper.
+//! Tables in LaTeX, for papers.
 
 use std::collections::BTreeSet;
 use std::io;
 
 use super::table::{Exporter, Table};
 
-/// LaTeX with the rules of booktabs. A table wider than its column is scaled down to it.
+/// LaTeX with the rules of booktabs. Tables that are too wide are scaled down.
 pub(super) struct Latex;
 
 impl Exporter for Latex {
@@ -21,10 +21,10 @@ impl Exporter for Latex {
     }
 }
 
-/// In front of all tables.
+/// Preamble of the file.
 const HEAD: &str = "% Tables of the campaign; they need \\usepackage{booktabs,graphicx}.\n";
 
-/// What `\\ref` calls a table of this title; none of those that are taken.
+/// The `\label` of a table with this title, different from those in `taken`.
 fn label(title: &str, taken: &BTreeSet<String>) -> String {
     let words = title.split(|c: char| !c.is_ascii_alphanumeric());
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
@@ -34,7 +34,7 @@ fn label(title: &str, taken: &BTreeSet<String>) -> String {
     free.find(|label| !taken.contains(label)).unwrap_or(label)
 }
 
-/// A table, in parts if it is longer than a page.
+/// A table, split into parts if it is longer than a page.
 fn text(table: &Table, label: &str) -> String {
     let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
     let heads = line(table.columns.iter().map(|c| escaped(&c.head)).collect());
@@ -49,7 +49,7 @@ fn text(table: &Table, label: &str) -> String {
         };
         let mut body = String::new();
         for (at, row) in rows.iter().enumerate() {
-            // Rows that belong together stand between rules.
+            // Rules separate groups of rows.
             if table.grouped && at > 0 && rows[at - 1][0] != row[0] {
                 body += "\\midrule\n";
             }
@@ -60,9 +60,9 @@ fn text(table: &Table, label: &str) -> String {
     out
 }
 
-/// A part of a table: `name` says what it is, `lines` are all of its lines.
+/// A part of a table: `name` identifies it, `lines` are all of its lines.
 fn float(table: &Table, name: &str, lines: &str) -> String {
-    // Across both columns of a page that has two.
+    // A starred float spans both columns of a page with two.
     let float = match table.columns.len() > COLUMNS_OF_A_COLUMN {
         true => "table*",
         false => "table",
@@ -77,20 +77,20 @@ fn float(table: &Table, name: &str, lines: &str) -> String {
     )
 }
 
-/// With some room for the caption and the rules between groups.
+/// Rows on a page, with some room for the caption and the rules between groups.
 const ROWS_OF_A_PAGE: usize = 35;
 
-/// What a column of a page with two has room for.
+/// Table columns that fit into one column of a page with two.
 const COLUMNS_OF_A_COLUMN: usize = 6;
 
-/// Text as LaTeX prints it, on one line.
+/// Text escaped for LaTeX, on one line.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            // At the beginning of a row, an argument of what ends the one before.
+            // At the beginning of a row they would be an argument of the preceding row end.
             '[' | ']' | '*' => out.extend(['{', c, '}']),
-            // Two of them are a dash or a quotation mark.
+            // Two of them form a dash or a quotation mark.
             '-' | '\'' | ',' if out.ends_with(c) => out.extend(['{', '}', c]),
             '`' => out.push_str("\\textasciigrave{}"),
             '|' => out.push_str("\\textbar{}"),
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::report::campaign::table::Cell;
 
-    /// What TeX prints of a text without arguments of its own: an independent reading. `None` if it means anything else.
+    /// Independent implementation of what TeX prints for a text without arguments; `None` if it means anything else.
     fn printed(tex: &str) -> Option<String> {
         let mut out = String::new();
         let mut depth = 0_u32;
@@ -140,7 +140,7 @@ mod tests {
                     };
                     rest = &rest[name.len()..];
                     let (_, character) = COMMANDS.into_iter().find(|(known, _)| *known == name)?;
-                    // A letter after its name would be a part of it, and a space be lost.
+                    // A following letter would belong to the name, and a space would be lost.
                     if name.starts_with(|c: char| c.is_ascii_alphabetic()) {
                         rest = rest.strip_prefix("{}")?;
                     }
@@ -189,7 +189,7 @@ mod tests {
         ("dag", '†'),
     ];
 
-    /// Texts of the characters that mean something to TeX, and of any others.
+    /// Texts of TeX's special characters and of any others.
     fn names() -> impl Strategy<Value = String> {
         let special = "[-a 0\\\\&%$#_{}~^<>|\\[\\]*`',\"≥–†−\n]{0,12}";
         prop_oneof![special, "\\PC{0,12}"]
@@ -197,13 +197,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_printed_as_it_is(text in names()) {
+        fn any_text_is_printed_unchanged(text in names()) {
             let tex = escaped(&text);
             prop_assert_eq!(printed(&tex), Some(text.replace(char::is_control, " ")), "{}", tex);
         }
 
         #[test]
-        fn any_names_make_a_whole_table(names in vec(names(), 1..80), caption in names()) {
+        fn any_names_give_a_complete_table(names in vec(names(), 1..80), caption in names()) {
             let mut table = Table::new("", "t", &caption).grouped();
             let row = |name| vec![Cell::Text(name), Cell::Count(1)];
             table.rows = names.iter().cloned().map(row).collect();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_longer_than_a_page_is_in_parts() {
+    fn table_longer_than_a_page_is_split() {
         let export = |rows: u64| {
             let mut table = Table::new("", "t", "c");
             table.rows = (0..rows).map(|row| vec![Cell::Count(row)]).collect();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_words_and_each_is_another() {
+    fn labels_are_words_and_unique() {
         let mut taken = BTreeSet::new();
         let mut of = |title: &str| {
             let label = label(title, &taken);

@@ -1,15 +1,14 @@
-//! The live page: where a campaign stands, for a browser and for Prometheus, over HTTP/1.1.
+//! The live page: the status of a campaign for browsers and for Prometheus, over HTTP/1.1.
 //!
-//! | path | what |
+//! | path | content |
 //! |---|---|
 //! | `/` | a page that updates itself every 2 s |
-//! | `/status.json` | a [`Status`], the version and the moment |
+//! | `/status.json` | a [`Status`], the version and the time |
 //! | `/metrics` | metrics, as OpenMetrics 1.0 or in the text format of Prometheus |
 //!
-//! Everything is read only. One thread of the lowest precedence serves all watchers. A request
-//! holds the lock on the status for as long as copying it takes, a few microseconds; the rest, less
-//! than a millisecond for a campaign of 93 points and 20 runs, is taken from what no role
-//! of a trial wants, if there is such.
+//! All paths are read only. One thread of the lowest priority serves all clients. A request holds the lock on the
+//! status only while it is copied, for a few microseconds. The rest takes less than a millisecond for a campaign of 93
+//! points and 20 runs, on a CPU that no role of a trial needs, if there is one.
 
 #[path = "../../../../exposition.rs"]
 mod exposition;
@@ -28,23 +27,23 @@ use crate::connections::{Next, Service};
 use exposition::Format;
 use http::{Answer, Request};
 
-/// The live page of a campaign, for as long as this value lives.
+/// The live page of a campaign. It is served until this value is dropped.
 #[derive(Debug)]
 pub struct Live(Service);
 
-/// Why there is no live page: somebody else listens there, it is not an address of this machine, a port
-/// below 1024 without root, or there is no thread or descriptor left.
+/// Why the live page cannot be served: the address is in use or is not an address of this machine, the port is below
+/// 1024 without root, or no thread or descriptor is left.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {0}")]
 pub struct LiveError(String);
 
 impl Live {
-    /// Serves `status` at `listen` until dropped; port 0 is one that the system chooses.
-    /// `now_unix_ms` tells the moment, in milliseconds since 1970.
+    /// Serves `status` at `listen` until dropped; the system selects the port if it is 0. `now_unix_ms` returns the
+    /// time in milliseconds since 1970.
     ///
     /// # Errors
     ///
-    /// The address cannot be listened on, or a thread cannot be started.
+    /// The address is not available, or a thread cannot be started.
     pub fn start(
         listen: SocketAddr,
         status: Arc<Mutex<Status>>,
@@ -60,9 +59,9 @@ impl Live {
         let listener = TcpListener::bind(listen).map_err(refused)?;
         let own = listener.local_addr().map_err(refused)?.ip();
         let begin = move || {
-            // Without the permission it serves all the same.
+            // Without the permission the page is served nevertheless.
             let _ = cpu::give_way();
-            // Whoever panicked with the lock left a status that is still worth showing.
+            // After a panic with the lock held the status is still worth showing.
             let copy = move || {
                 let status = status.lock().unwrap_or_else(PoisonError::into_inner);
                 status.clone()
@@ -80,13 +79,13 @@ impl Live {
         service.map(Self).map_err(no_thread)
     }
 
-    /// Where it is served.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.0.address()
     }
 }
 
-/// What `/status.json` is.
+/// Content of `/status.json`.
 #[derive(Serialize)]
 struct Picture<'a> {
     tester: &'static str,
@@ -115,7 +114,7 @@ fn answer(
                 now_unix_ms: now_unix_ms(),
                 status: &copy(),
             };
-            // Numbers and texts only: nothing that JSON could not hold.
+            // Only numbers and texts: all of them have a JSON form.
             let body = serde_json::to_string(&picture).unwrap_or_default();
             Answer::page("application/json", body)
         }
@@ -127,9 +126,8 @@ fn answer(
     }
 }
 
-/// Whether a request is for this page and not for a name that a stranger's page has pointed here
-/// (DNS rebinding). Who serves on an address of a network is known by names of that network, and
-/// shows the page to whoever reaches it.
+/// Whether a request is meant for this page, and not for a name that a foreign page has pointed to this address (DNS
+/// rebinding). A page on a network address can have any name of that network, and everyone who reaches it may see it.
 fn host_is_meant(host: Option<&str>, own: IpAddr) -> bool {
     let Some(host) = host.filter(|_| own.is_loopback()) else {
         return true;
@@ -144,10 +142,10 @@ fn host_is_meant(host: Option<&str>, own: IpAddr) -> bool {
 
 const IN_USE: &str = "the address is in use; give another port, or stop the program that uses it (`ss -ltnp` names it)";
 
-/// Connections at once.
+/// Maximum number of connections.
 const VISITORS_MAX: usize = 16;
 
-/// The page, which fetches `status.json` and draws it.
+/// The page, which fetches `status.json` and shows it.
 const PAGE: &str = include_str!("live/page.html");
 
 #[cfg(test)]

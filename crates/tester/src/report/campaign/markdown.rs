@@ -1,4 +1,4 @@
-//! The report as Markdown, for places that show it: the tables of the page in the same order.
+//! The report in Markdown, for sites that render it: the tables of the page in the same order.
 
 use std::fmt::Write as _;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use super::analysis::Analysis;
 use super::table::{Cell, Exporter, Table};
 
-/// Tables of GitHub's Markdown, each under its title.
+/// Tables in GitHub's Markdown, each below its title.
 pub(super) struct Markdown;
 
 impl Exporter for Markdown {
@@ -63,7 +63,7 @@ fn text(table: &Table) -> String {
     let side = |is_number| if is_number { "---:" } else { "---" };
     let heads: Vec<_> = table.columns.iter().map(|c| escaped(&c.head)).collect();
     let sides: Vec<_> = table.columns.iter().map(|c| side(c.number)).collect();
-    // Writing to a text does not fail.
+    // Writing to a string does not fail.
     let _ = writeln!(
         out,
         "\n| {} |\n| {} |",
@@ -78,7 +78,7 @@ fn text(table: &Table) -> String {
     out
 }
 
-/// User text as Markdown shows it, on one line.
+/// User text escaped for Markdown, on one line.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! The trials that passed, in the form of DNS-OARC's dns-metrics (draft of 2024-05-30): JSON lines
-//! that other tools for DNS measurements read.
+//! The passed trials in DNS-OARC's dns-metrics format (draft of 2024-05-30): JSON lines for other DNS measurement
+//! tools.
 
 use serde_json::json;
 
@@ -9,11 +9,11 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::trial::result::{Outcome, TrialResult};
 
-/// The draft that the keys are of.
+/// The draft that defines the keys.
 const SCHEMA_VERSION: u32 = 20_240_530;
 
-/// A header, then a `stats_sum` for each trial that passed. All spans are in nanoseconds, as the
-/// header says; `since` and `until` hold the rests before and after the trial too.
+/// A header, then a `stats_sum` for each trial that passed. All durations are in nanoseconds, as the header says;
+/// `since` and `until` include the rests before and after the trial.
 pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String {
     let (generator, version) = analysis
         .tester

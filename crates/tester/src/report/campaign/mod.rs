@@ -1,12 +1,11 @@
-//! The report of a campaign: from the journal to numbers, and from those to files.
+//! The report of a campaign: converts the journal to numbers, and those to files.
 //!
 //! ```text
 //! journal's lines -> analysis (every number, plain data) -> results.json, CSV, Markdown, LaTeX,
 //!                                                           gnuplot, dns-metrics, HTML with figures
 //! ```
 //!
-//! Nothing but the journal goes in, so that the same journal gives the same octets: that is what
-//! `verify` checks.
+//! The journal is the only input, so the same journal gives the same octets: `verify` checks that.
 
 pub mod analyse;
 pub mod analysis;

@@ -12,11 +12,10 @@ use crate::report::progress::{
 };
 use crate::report::{Thousands, terminal};
 
-/// Shows a campaign as it goes on.
+/// Shows the progress of a campaign.
 ///
-/// What has happened is a line each, which stays; on a terminal four lines below them say what
-/// is under way. The bar of a trial follows the time, as its schedule does: watching costs the
-/// trial nothing.
+/// Each event has a permanent line; on a terminal four lines below them show the current work. The bar of a trial
+/// follows the time, as its schedule does, so it costs the trial nothing.
 #[derive(Debug)]
 pub struct CampaignProgress {
     view: View,
@@ -27,20 +26,20 @@ pub struct CampaignProgress {
 
 #[derive(Debug)]
 enum View {
-    /// Nothing at all.
+    /// No output.
     Quiet,
     /// Lines for a log.
     Log,
     /// Bars below the lines.
     Terminal {
         screen: MultiProgress,
-        /// Of the campaign, the task, its search and the trial.
+        /// Bars of the campaign, the task, its search and the trial.
         bars: [ProgressBar; 4],
     },
 }
 
 impl CampaignProgress {
-    /// A view for standard error as it is, or none if the user asked for `quiet`.
+    /// Creates the view for the kind of standard error; without output if the user requested `quiet`.
     pub fn new(quiet: bool) -> Self {
         Self::on(if quiet {
             View::Quiet
@@ -60,21 +59,20 @@ impl CampaignProgress {
         }
     }
 
-    /// Takes what is already known for shown, so that a campaign that resumes does not tell its
-    /// past again.
+    /// Marks the known events as shown, so that a resumed campaign does not repeat them.
     pub fn begin(&mut self, status: &Status) {
         self.last.clone_from(&status.last);
         self.message.clone_from(&status.message);
     }
 
-    /// Shows what is new since the last call.
+    /// Shows the changes since the last call.
     pub fn show(&mut self, status: &Status, now_unix_ms: u64) {
         let news = self.news(status, now_unix_ms);
         match &self.view {
             View::Quiet => {}
             View::Log => {
                 let text = news.concat();
-                // Whoever closed the log does not want the rest.
+                // A closed log needs no more lines.
                 let _ = std::io::stderr().write_all(text.as_bytes());
             }
             View::Terminal {
@@ -100,12 +98,12 @@ impl CampaignProgress {
     pub fn clear(&self) {
         if let View::Terminal { screen, bars } = &self.view {
             bars.iter().rev().for_each(ProgressBar::finish_and_clear);
-            // Closed terminals cannot be cleared, and need not be.
+            // A closed terminal cannot be cleared.
             screen.clear().unwrap_or_default();
         }
     }
 
-    /// A line for each thing that has happened, with its end.
+    /// A line with its line end for each new event.
     fn news(&mut self, status: &Status, now_unix_ms: u64) -> Vec<String> {
         let mut lines = Vec::new();
         if status.last != self.last {
@@ -114,7 +112,7 @@ impl CampaignProgress {
         }
         if status.message != self.message {
             self.message.clone_from(&status.message);
-            // What was given up stands in the line of its task.
+            // The line of an abandoned task already has the reason.
             let told = status.last.as_ref().and_then(|done| done.remark.as_ref());
             let message = status.message.as_ref().filter(|text| told != Some(text));
             lines.extend(message.map(|text| format!("{} {text}\n", numbers::moment(now_unix_ms))));
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn four_lines_say_what_is_under_way() {
+    fn four_lines_show_the_current_work() {
         let mut status = status();
         expect![[r#"quick: 12 of 60 tasks, 1,143 trials (2 invalid), about 2 h 5 min left"#]]
             .assert_eq(&campaign_line(&status));
@@ -312,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_that_resumes_does_not_tell_its_past() {
+    fn resumed_campaign_does_not_repeat_earlier_events() {
         let mut progress = CampaignProgress::on(View::Log);
         let status = Status {
             last: Some(done()),
@@ -324,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_is_that_of_the_trial_under_way() {
+    fn bar_is_that_of_the_current_trial() {
         let mut progress = CampaignProgress::on(View::on(ProgressDrawTarget::hidden()));
         let mut status = status();
         status.trial = Some(TrialNow {

@@ -1,5 +1,5 @@
-//! The one form of every table of a report: columns that know their names and where their values come from, cells that know what
-//! they are, and the trait of whatever writes them.
+//! The common form of the tables of a report: columns with names and sources of values, typed cells, and the trait of
+//! the exporters.
 
 use std::borrow::Borrow;
 use std::io;
@@ -9,9 +9,9 @@ use serde::{Serialize, Serializer};
 
 use super::{numbers, words};
 
-/// A form in which tables are written.
+/// A format for tables.
 pub(super) trait Exporter {
-    /// These tables as a text, one after the other.
+    /// These tables in this format, one after another.
     ///
     /// # Errors
     ///
@@ -24,41 +24,41 @@ pub(super) trait Exporter {
 pub enum Cell {
     /// Unknown, or not applicable.
     Nothing,
-    /// Words.
+    /// Text.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Count(u64),
-    /// A number of which people see as many decimals as it has, four at most.
+    /// A number, displayed with as many decimals as it has, four at most.
     Number(f64),
-    /// A number of which people see this many decimals.
+    /// A number, displayed with this many decimals.
     Decimal(f64, usize),
-    /// A number of which people see so many significant digits, and all of its whole ones.
+    /// A number, displayed with this many significant digits; integer digits are kept.
     Significant(f64, i32),
     /// Queries per second.
     Rate {
         /// The rate.
         qps: f64,
-        /// The true one may be higher.
+        /// Whether the true one may be higher.
         at_least: bool,
-        /// The Tester was not certified for it.
+        /// Whether the Tester was not certified for it.
         uncertified: bool,
     },
     /// The lowest and the highest of several rates, in queries per second.
     Range(f64, f64),
     /// Nanoseconds.
     Span(u64),
-    /// Seconds that people wait.
+    /// A duration in seconds.
     Wait(f64),
     /// Octets.
     Bytes(u64),
-    /// The probability of something by chance.
+    /// A probability by chance.
     Probability(f64),
-    /// Several values, one below the other.
+    /// Several values, displayed one below another.
     List(Vec<Self>),
 }
 
 impl Cell {
-    /// The value for programs: every digit, no unit; nothing for what is unknown.
+    /// The value for programs: all digits, no unit; empty if unknown.
     pub(super) fn raw(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -75,7 +75,7 @@ impl Cell {
         }
     }
 
-    /// The value for people; `between` stands between the values of a list.
+    /// The value for people; `between` separates the values of a list.
     pub(super) fn text(&self, between: &str) -> String {
         match self {
             Self::Nothing => numbers::NOTHING.to_owned(),
@@ -107,7 +107,7 @@ impl Cell {
         }
     }
 
-    /// Whether it is a number: those stand at the right.
+    /// Whether it is a number, which is aligned to the right.
     pub(super) fn is_number(&self) -> bool {
         match self {
             Self::Text(_) => false,
@@ -116,7 +116,7 @@ impl Cell {
         }
     }
 
-    /// Whether it is a rate, or holds one, for which the Tester was not certified.
+    /// Whether it is or contains a rate for which the Tester was not certified.
     pub(super) fn is_uncertified(&self) -> bool {
         match self {
             Self::Rate { uncertified, .. } => *uncertified,
@@ -125,7 +125,7 @@ impl Cell {
         }
     }
 
-    /// Several texts; nothing if there are none.
+    /// A list of texts; nothing if there are none.
     pub(super) fn list(texts: impl IntoIterator<Item = String>) -> Self {
         let cells: Vec<_> = texts.into_iter().map(Self::Text).collect();
         match cells.is_empty() {
@@ -168,13 +168,13 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// A rate that was measured, by a Tester that was certified for it or need not be.
+/// A measured rate of a Tester that was certified, or needed no certificate.
 #[cfg(test)]
 pub(super) fn rate(qps: f64) -> Cell {
     rate_if(qps, None)
 }
 
-/// A rate that was measured, marked if the Tester was not certified for it.
+/// A measured rate, marked if the Tester was not certified for it.
 pub(super) fn rate_if(qps: f64, certified: Option<bool>) -> Cell {
     Cell::Rate {
         qps,
@@ -188,11 +188,11 @@ pub(super) fn two(value: f64) -> Cell {
     Cell::Decimal(value, 2)
 }
 
-/// A column of rows that are made from an `R` each.
+/// A column of rows that are made from values of type `R`.
 pub(super) struct Column<R> {
-    /// Its name for programs, with the unit of the values.
+    /// Name for programs, with the unit of the values.
     pub(super) key: &'static str,
-    /// Its name for people.
+    /// Name for people.
     pub(super) head: &'static str,
     /// Its value in the row of an `R`.
     pub(super) cell: fn(&R) -> Cell,
@@ -217,22 +217,22 @@ pub struct Head {
     pub key: String,
     /// For people.
     pub head: String,
-    /// Its values are numbers.
+    /// Whether its values are numbers.
     pub number: bool,
 }
 
 /// A table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
-    /// What templates call it.
+    /// Name in templates.
     pub key: &'static str,
-    /// What it is of, in a word or two.
+    /// Subject in a few words.
     pub title: String,
-    /// What it shows, and what its columns mean.
+    /// Content, and meaning of its columns.
     pub caption: String,
-    /// What follows from it, in sentences.
+    /// Conclusions, in sentences.
     pub notes: Vec<String>,
-    /// Rows with the same first cell belong together.
+    /// Whether rows with the same first cell form a group.
     pub grouped: bool,
     /// Names of the columns.
     pub columns: Vec<Head>,
@@ -251,7 +251,7 @@ impl Table {
         }
     }
 
-    /// The table with more columns at its right. The first ones say how many rows there are.
+    /// Adds columns at the right. The first call determines the number of rows.
     pub(super) fn with<'c, R: 'c>(
         mut self,
         columns: impl IntoIterator<Item = &'c Column<R>>,
@@ -272,7 +272,7 @@ impl Table {
         self
     }
 
-    /// Names the next column, whose cells the rows have already.
+    /// Names the next column, whose cells are already in the rows.
     pub(super) fn add_head(&mut self, key: &str, head: &str) {
         let at = self.columns.len();
         let mut cells = self.rows.iter().map(|row| &row[at]);
@@ -283,13 +283,13 @@ impl Table {
         });
     }
 
-    /// The table with its rows in groups by the first column.
+    /// Groups the rows by the first column.
     pub(super) fn grouped(mut self) -> Self {
         self.grouped = true;
         self
     }
 
-    /// The table without the columns that no row has a value for; the first one stays.
+    /// Removes columns without any value, except the first column.
     pub(super) fn without_empty_columns(mut self) -> Self {
         if self.rows.is_empty() {
             return self;
@@ -306,7 +306,7 @@ impl Table {
         self
     }
 
-    /// The table with the meaning of the mark in its caption, if one of its rates bears it.
+    /// Adds the meaning of the mark to the caption if any rate has it.
     pub(super) fn explained(mut self) -> Self {
         if self.rows.iter().flatten().any(Cell::is_uncertified) {
             let end = if self.caption.ends_with('.') {
@@ -320,7 +320,7 @@ impl Table {
         self
     }
 
-    /// The rows that belong together.
+    /// The groups of rows.
     pub(super) fn groups(&self) -> impl Iterator<Item = &[Vec<Cell>]> {
         self.rows.chunk_by(|a, b| !self.grouped || a[0] == b[0])
     }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_without_a_value_are_left_out() {
+    fn columns_without_a_value_are_removed() {
         let columns = columns![n: u64;
             "n", "N" => *n;
             "odd", "Odd" => (*n % 2 == 1).then_some(*n);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_grows_by_columns_and_falls_into_groups() {
+    fn table_grows_by_columns_and_splits_into_groups() {
         let name = columns![name: &str; "name", "Name" => *name;];
         let figures = columns![n: u64; "n", "N" => *n; "half", "Half" => *n as f64 / 2.0;];
         let table = Table::new("t", "T", "")

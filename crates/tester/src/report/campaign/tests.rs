@@ -1,4 +1,4 @@
-//! The files of the small sample in full, and laws that hold for any report.
+//! The complete files of the small sample, and properties of any report.
 
 use expect_test::{ExpectFile, expect_file};
 use serde_json::Value;
@@ -114,7 +114,7 @@ fn passed_trials_for_tools_that_read_dns_metrics() {
     assert!(lines.all(|line| line.contains("\"type\":\"stats_sum\"")));
 }
 
-/// The small campaign, in which the Tester was not certified for the third variant.
+/// The small campaign, with a Tester that was not certified for the third variant.
 fn partly_certified() -> (Plan, Vec<Line>) {
     let (plan, mut lines) = small();
     let points = points(&plan);
@@ -150,7 +150,7 @@ fn a_run_is_certified_only_if_its_passing_trial_was() {
 }
 
 #[test]
-fn what_was_not_certified_is_marked_in_every_file_and_nothing_else_is() {
+fn every_file_marks_exactly_the_uncertified_rates() {
     let (plan, lines) = partly_certified();
     let analysis = analyse(&plan, &lines, SEAL);
     let why = "the Tester is not certified (RFC 8219 section 9.2.1)";
@@ -170,7 +170,7 @@ fn what_was_not_certified_is_marked_in_every_file_and_nothing_else_is() {
         let (_, octets) = files.iter().find(|(path, _)| *path == file).unwrap();
         String::from_utf8(octets.clone()).unwrap()
     };
-    // Blocks that are of one variant each, by what is between them, with the mark of each file.
+    // Splits each file into blocks of one variant; each file has its own mark.
     for (file, between, name, mark) in [
         ("tables.tex", "\\begin{table}", "un\\_bound", "\\dag{}"),
         ("data/rates.dat", "\n\n\n", "un_bound", "# not certified"),
@@ -212,7 +212,7 @@ fn what_was_not_certified_is_marked_in_every_file_and_nothing_else_is() {
 }
 
 #[test]
-fn results_say_of_each_point_and_run_whether_the_tester_was_certified() {
+fn results_have_the_certification_of_each_point_and_run() {
     let (plan, lines) = partly_certified();
     let results = serde_json::to_value(analyse(&plan, &lines, SEAL)).unwrap();
     for point in results["points"].as_array().unwrap() {
@@ -233,7 +233,7 @@ fn results_say_of_each_point_and_run_whether_the_tester_was_certified() {
     }
 }
 
-/// Values of a column of a table of commas, by the name of the variant in each row.
+/// Values of a column of a CSV table, with the name of the variant in each row.
 fn column(text: &str, name: &str) -> Vec<(String, String)> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let at = reader
@@ -249,7 +249,7 @@ fn column(text: &str, name: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn tables_for_programs_say_of_each_row_whether_the_tester_was_certified() {
+fn tables_for_programs_have_the_certification_of_each_row() {
     let (plan, lines) = partly_certified();
     let analysis = analyse(&plan, &lines, SEAL);
     let files = files(&analysis, &plan, &lines, None).unwrap();
@@ -272,7 +272,7 @@ fn tables_for_programs_say_of_each_row_whether_the_tester_was_certified() {
 }
 
 #[test]
-fn results_are_of_the_published_form() {
+fn results_match_the_published_schema() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let results: Value = serde_json::from_str(&text_of("results.json")).unwrap();
     assert_eq!(faults(&schema, &schema, &results, ""), Vec::<String>::new());
@@ -292,7 +292,7 @@ fn results_are_of_the_published_form() {
     );
 }
 
-/// Where `value` is not of the form that `schema` asks for: the keywords that our schema uses.
+/// Faults of `value` against `schema`, for the keywords that our schema uses.
 pub(super) fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(name) = schema["$ref"].as_str() {
@@ -404,7 +404,7 @@ fn is_of(value: &Value, kind: &str) -> bool {
 }
 
 #[test]
-fn any_beginning_of_a_journal_makes_a_report() {
+fn any_prefix_of_a_journal_gives_a_report() {
     let (plan, lines) = small();
     for end in [0, 1, 2, 3, 4, 6, 7, 8, 40, 200, lines.len() - 1] {
         let analysis = analyse(&plan, &lines[..end], SEAL);
@@ -420,7 +420,7 @@ fn any_beginning_of_a_journal_makes_a_report() {
 }
 
 #[test]
-fn the_lab_is_the_one_that_the_first_line_names() {
+fn lab_is_that_of_the_first_line() {
     let (plan, mut lines) = small();
     let shared = "all roles share the loopback interface";
     let mut judged = |of: Option<LabKind>| {
@@ -438,7 +438,7 @@ fn the_lab_is_the_one_that_the_first_line_names() {
 }
 
 #[test]
-fn clauses_of_names_are_judged_by_what_the_authority_saw() {
+fn clauses_of_names_are_judged_by_queries_at_the_authority() {
     let (plan, mut lines) = small();
     let mut judged = |change: fn(&mut TrialResult)| {
         for line in &mut lines {
@@ -466,13 +466,13 @@ fn clauses_of_names_are_judged_by_what_the_authority_saw() {
             .1
             .ends_with("names were answered without a question to the authority")
     );
-    // In older journals there is nothing but sums.
+    // Older journals have only totals.
     let [names, one_a] = judged(|trial| trial.path = None);
     assert_eq!((names.0, one_a.0), (Met::Met, Met::Met));
 }
 
 #[test]
-fn warnings_come_with_the_gravest_first() {
+fn warnings_are_sorted_by_severity() {
     let (plan, lines) = small();
     let severities: Vec<_> = analyse(&plan, &lines, SEAL)
         .warnings
@@ -485,7 +485,7 @@ fn warnings_come_with_the_gravest_first() {
 }
 
 #[test]
-fn a_server_that_was_another_at_a_later_start_is_warned_of() {
+fn changed_server_at_a_later_start_causes_a_warning() {
     let warned = |change: fn(&mut VariantFacts)| {
         let (plan, mut lines) = small();
         let is_variant = |line: &Line| matches!(line.record, Record::Variant { variant: 0, .. });
@@ -515,7 +515,7 @@ fn a_server_that_was_another_at_a_later_start_is_warned_of() {
 }
 
 #[test]
-fn a_doubtful_machine_is_warned_of_when_a_session_first_has_it() {
+fn doubtful_machine_causes_a_warning_at_its_first_session() {
     let (plan, mut lines) = small();
     let warned = |lines: &[Line]| -> Vec<_> {
         let warnings = analyse(&plan, lines, SEAL).warnings.into_iter();
@@ -569,7 +569,7 @@ fn a_campaign_of_full_size_has_all_its_figures() {
             if point.point == 2 { 19 } else { 20 }
         );
     }
-    // Three models of work and three of reply times for each DUT, and the RFC's statement of what it asks for.
+    // Three models of work and three of reply times for each DUT, and all clauses of the RFC.
     assert_eq!(analysis.models.len(), 18);
     let met = |id: &str| analysis.statement.iter().find(|c| c.id == id).unwrap().met;
     assert_eq!(

@@ -1,28 +1,28 @@
-//! Where a report differs from what its journal says.
+//! Finds differences between a report and its journal.
 
 use serde_json::Value;
 
 use super::files::{SUMS, maker_line};
 use crate::PROGRAM;
 
-/// What is wrong with a report on the disk.
+/// A fault of a report on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
-    /// A file is not there.
+    /// A file is missing.
     #[error("{path} is missing; make the report again with `dns64bench report`")]
     Missing {
         /// Its path below the folder of the report.
         path: String,
     },
-    /// Another program made the report: its words may be others.
+    /// Another version made the report, so its texts may differ.
     #[error(
         "the report was {made}, and this is {PROGRAM}; make it again, or verify it with that one"
     )]
     OtherMaker {
-        /// What the report says of it.
+        /// The version in the report.
         made: String,
     },
-    /// The file does not say what the journal says.
+    /// A file differs from what follows from the journal.
     #[error(
         "{path} does not follow from the journal: {what}; do not trust it, make the report again"
     )]
@@ -32,7 +32,7 @@ pub enum Difference {
         /// The first difference.
         what: String,
     },
-    /// There are files beside those of the report.
+    /// There are extra files beside those of the report.
     #[error("not part of the report: {}; nothing is known of them, move them elsewhere", .paths.join(", "))]
     Unknown {
         /// Their paths below the folder of the report.
@@ -40,11 +40,11 @@ pub enum Difference {
     },
 }
 
-/// The first difference of the files on the disk and those that follow from the journal.
+/// Compares the files on the disk with those that follow from the journal.
 ///
 /// # Errors
 ///
-/// That difference.
+/// The first difference.
 pub fn check(
     expected: &[(&'static str, Vec<u8>)],
     mut read: impl FnMut(&str) -> Option<Vec<u8>>,
@@ -72,11 +72,11 @@ pub fn check(
     Ok(())
 }
 
-/// Of the files `found` in the folder of a report, those that do not follow from the journal.
+/// Checks that all files `found` in the folder of a report follow from the journal.
 ///
 /// # Errors
 ///
-/// There are some.
+/// There are other files.
 pub fn check_no_others(
     expected: &[(&'static str, Vec<u8>)],
     mut found: Vec<String>,
@@ -108,7 +108,7 @@ fn first_difference(path: &str, expected: &[u8], found: &[u8]) -> String {
     format!("line {line_number} is {is}, and should be {should_be}")
 }
 
-/// A value that is not to fill the screen.
+/// A value shortened for the screen.
 fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 100;
     match text.char_indices().nth(CHARACTERS_MAX) {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_do_not_follow_are_named_in_order() {
+    fn extra_files_are_named_in_order() {
         let expected = [("index.html", Vec::new()), ("data/plot.gp", Vec::new())];
         let check = |found: &[&str]| {
             let found = found.iter().map(|path| (*path).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Names and events in words, the same in every file of a report.
+//! Names and events in words, equal in every file of a report.
 
 use super::analysis::{Analysis, PointResult};
 use super::numbers::{Thousands, pct, short};
@@ -6,14 +6,14 @@ use crate::statistics::agreement::Agreement;
 use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 
-/// Stands behind a rate for which the Tester was not certified.
+/// Mark of a rate for which the Tester was not certified.
 const UNCERTIFIED: &str = "†";
 
-/// What that mark means.
+/// Meaning of that mark.
 pub(super) const UNCERTIFIED_MEANS: &str = "† marks a rate for which the Tester is not certified (RFC \
                                             8219 section 9.2.1): not a measurement.";
 
-/// What stands behind a rate: that mark, if the Tester was not certified for it.
+/// The mark of a rate, if the Tester was not certified for it.
 pub(super) fn dagger(certified: Option<bool>) -> &'static str {
     match certified {
         Some(false) => UNCERTIFIED,
@@ -21,7 +21,7 @@ pub(super) fn dagger(certified: Option<bool>) -> &'static str {
     }
 }
 
-/// The title of a figure of rates, with the meaning of the mark if one of these bears it.
+/// The title of a figure of rates, with the meaning of the mark if any rate has it.
 pub(super) fn explained(title: &str, mut certified: impl Iterator<Item = Option<bool>>) -> String {
     match certified.any(|certified| certified == Some(false)) {
         true => format!("{title}. {}", UNCERTIFIED_MEANS.trim_end_matches('.')),
@@ -29,12 +29,12 @@ pub(super) fn explained(title: &str, mut certified: impl Iterator<Item = Option<
     }
 }
 
-/// Whether the Tester was certified, for programs that read numbers: 1 or 0, -1 where it need not be.
+/// Whether the Tester was certified, as a number for programs: 1 or 0, -1 if not required.
 pub(super) fn certified(certified: Option<bool>) -> f64 {
     certified.map_or(-1.0, |is| if is { 1.0 } else { 0.0 })
 }
 
-/// What stands behind the name of something for which the Tester was not certified.
+/// Suffix of a name, if the Tester was not certified for it.
 pub(super) fn unless_certified(certified: Option<bool>) -> &'static str {
     match certified {
         Some(false) => ", not certified",
@@ -75,7 +75,7 @@ pub(super) fn cell_and_spans(analysis: &Analysis, point: &PointResult) -> String
     }
 }
 
-/// What the range of the runs of a point is.
+/// Kind of the range of the runs of a point.
 pub(super) fn range_is(found: Agreement) -> &'static str {
     match found.interval {
         true => "95 % interval",
@@ -83,13 +83,13 @@ pub(super) fn range_is(found: Agreement) -> &'static str {
     }
 }
 
-/// Its variant before that.
+/// The variant of a point, and its shares.
 pub(super) fn point(analysis: &Analysis, point: &PointResult) -> String {
     let variant = &analysis.variants[point.variant].name;
     format!("{variant}, {}", cell_and_spans(analysis, point))
 }
 
-/// What became of the queries of a failed trial.
+/// Outcomes of the queries of a failed trial.
 pub(super) fn losses(result: &TrialResult) -> String {
     let a = &result.answers;
     let classes = [

@@ -1,31 +1,31 @@
-//! Axes: where a value stands, and which values are named.
+//! Axes: positions of values, and ticks.
 
 use crate::report::numbers;
 
 /// One axis of a chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
-    /// What it shows, with the unit.
+    /// Label, with the unit.
     pub(super) label: String,
-    /// Values that are named, in rising order, and their names.
+    /// Values of the ticks in ascending order, and their names.
     pub(super) ticks: Vec<(f64, String)>,
-    /// From a value to its position.
+    /// Converts a value to its position on the scale.
     scale: fn(f64) -> f64,
-    /// Positions of its beginning and its end.
+    /// Positions of its beginning and its end on the scale.
     range: (f64, f64),
 }
 
-/// Names at an axis, about.
+/// Approximate number of ticks of an axis.
 const NAMES: f64 = 5.0;
 
 impl Axis {
-    /// From zero to a little above the highest of the values.
+    /// From zero to slightly above the highest value.
     pub(crate) fn from_zero(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
         let highest = values.into_iter().fold(0.0, f64::max);
         Self::linear(label, (0.0, highest * 1.04))
     }
 
-    /// From a value to another; of length 1 if that is not beyond.
+    /// From one value to another; of length 1 if the second is not higher.
     pub(crate) fn linear(label: &str, (from, to): (f64, f64)) -> Self {
         let beyond = to > from && to.is_finite();
         let to = if beyond { to } else { from + 1.0 };
@@ -36,13 +36,13 @@ impl Axis {
         Self::new(label, |value| value, (from, to), values, numbers::short)
     }
 
-    /// Without the ticks between whole numbers, for what is counted.
+    /// Removes ticks at fractions, for counts.
     pub(crate) fn whole(mut self) -> Self {
         self.ticks.retain(|(value, _)| value.fract().abs() < 1e-9);
         self
     }
 
-    /// With every second of its ticks, if there are more than four.
+    /// Keeps every second tick if there are more than four.
     pub(crate) fn sparse(mut self) -> Self {
         if self.ticks.len() > 4 {
             self.ticks = self.ticks.into_iter().step_by(2).collect();
@@ -50,20 +50,20 @@ impl Axis {
         self
     }
 
-    /// Without the ticks between decades.
+    /// Removes the ticks between decades.
     pub(crate) fn decades_only(mut self) -> Self {
         let is_decade = |value: f64| (value.log10() - value.log10().round()).abs() < 1e-9;
         self.ticks.retain(|(value, _)| is_decade(*value));
         self
     }
 
-    /// Times in nanoseconds by their logarithm, in whole decades from 1 on; between them 2 and 5 are
-    /// named if there are few.
+    /// Logarithmic axis of times in nanoseconds, in whole decades from 1 on. If there are few decades, 2 and 5 have
+    /// ticks as well.
     pub(crate) fn times(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
         Self::decades(label, values, 1.0, numbers::span)
     }
 
-    /// Percentages by their logarithm, likewise, from 0.1 on.
+    /// Logarithmic axis of percentages, with the same ticks, from 0.1 on.
     pub(crate) fn parts(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
         Self::decades(label, values, 0.1, |value| {
             format!("{} %", numbers::short(value))
@@ -90,8 +90,8 @@ impl Axis {
         Self::new(label, f64::log10, (from, to), values, name)
     }
 
-    /// Percentiles by the logarithm of 1 / (1 - p), so that each nine is as wide as the one before it;
-    /// the largest value of all, at 100, stands one step beyond the last of the others.
+    /// Percentiles by the logarithm of 1 / (1 - p), so that each additional nine has the same width. The maximum, at
+    /// 100, is one step beyond the last of the others.
     pub(crate) fn percentile(label: &str, percentiles: impl IntoIterator<Item = f64>) -> Self {
         const NAMED: [f64; 7] = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
         const STEP_TO_MAX: f64 = 0.75;
@@ -109,21 +109,21 @@ impl Axis {
         Self::new("", |value| value, (rows, 0.0), [], numbers::short)
     }
 
-    /// Rows from top to bottom, with names at some places.
+    /// Rows from top to bottom, with names at some positions.
     pub(crate) fn named_rows(rows: f64, names: impl IntoIterator<Item = (f64, String)>) -> Self {
         let mut axis = Self::rows(rows);
         axis.ticks = names.into_iter().collect();
         axis
     }
 
-    /// Places from 1 on, with these names.
+    /// Positions from 1 on, with these names.
     pub(crate) fn named(label: &str, names: impl IntoIterator<Item = String>) -> Self {
         let ticks: Vec<_> = (1..).map(f64::from).zip(names).collect();
         let last = ticks.len() as f64;
         Self::named_at(label, last, ticks)
     }
 
-    /// Places from 1 to `last`, some of which have a name.
+    /// Positions from 1 to `last`, some of them with a name.
     pub(crate) fn named_at(
         label: &str,
         last: f64,
@@ -150,7 +150,7 @@ impl Axis {
         }
     }
 
-    /// Where a value stands, as a share of the axis: at an end if it is beyond. NaN if it is not a number.
+    /// Position of a value, as a share of the axis: at an end if it is beyond the axis. NaN if it is not a number.
     pub(super) fn share(&self, value: f64) -> f64 {
         let (from, to) = self.range;
         (((self.scale)(value) - from) / (to - from)).clamp(0.0, 1.0)

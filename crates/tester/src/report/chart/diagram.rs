@@ -1,16 +1,16 @@
-//! Diagrams: boxes, lines and words at places of the drawing, without axes.
+//! Diagrams: boxes, lines and words at positions in the drawing, without axes.
 
 use std::fmt::Write as _;
 
 use super::{MIDDLE, Role, Size, Stroke, element, key_of, path, write_text};
 
-/// A diagram in the making.
+/// A diagram under construction.
 pub(in crate::report) struct Diagram {
     size: Size,
     svg: String,
 }
 
-/// How a box is drawn, so that none is told by its colour alone.
+/// Style of a box, so that boxes differ by more than their colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::report) enum Look {
     /// With corners.
@@ -22,7 +22,7 @@ pub(in crate::report) enum Look {
 }
 
 impl Diagram {
-    /// An empty one.
+    /// An empty diagram.
     pub(in crate::report) fn new(size: Size) -> Self {
         Self {
             size,
@@ -30,12 +30,12 @@ impl Diagram {
         }
     }
 
-    /// A box around a point.
+    /// Draws a box around a point.
     pub(in crate::report) fn frame(&mut self, role: Role, look: Look, at: (f64, f64), size: Size) {
         self.svg += &frame(role, look, at, size);
     }
 
-    /// A filled box from its upper left corner.
+    /// Draws a filled box from its upper left corner.
     pub(in crate::report) fn block(
         &mut self,
         role: Role,
@@ -46,14 +46,14 @@ impl Diagram {
         path(&mut self.svg, role, Stroke::Fill, &data);
     }
 
-    /// A box as dark as a share of the darkest.
+    /// Draws a box as dark as a share of the darkest one.
     pub(in crate::report) fn shade(
         &mut self,
         share: f64,
         (x, y): (f64, f64),
         (width, height): Size,
     ) {
-        // The darkest leaves words legible, the lightest is still a box.
+        // Words are legible on the darkest box, and the lightest is still visible.
         let opacity = 0.04 + 0.56 * share.clamp(0.0, 1.0);
         let class = Role::HEAT.0;
         let _ = write!(
@@ -64,7 +64,7 @@ impl Diagram {
         );
     }
 
-    /// A straight line.
+    /// Draws a straight line.
     pub(in crate::report) fn line(
         &mut self,
         role: Role,
@@ -76,7 +76,7 @@ impl Diagram {
         path(&mut self.svg, role, stroke, &data);
     }
 
-    /// A level or upright line with a head at its end.
+    /// Draws a horizontal or vertical line with an arrow head at its end.
     pub(in crate::report) fn arrow(&mut self, role: Role, from: (f64, f64), to: (f64, f64)) {
         const HEAD: f64 = 14.0;
         let length = (to.0 - from.0).hypot(to.1 - from.1).max(1.0);
@@ -94,12 +94,12 @@ impl Diagram {
         path(&mut self.svg, role, Stroke::Fill, &data);
     }
 
-    /// A word whose height is halfway at a point: `class` is its role, and its anchor if that is not its beginning.
+    /// Draws a word vertically centred at a point: `class` is its role, and its anchor if that is not its beginning.
     pub(in crate::report) fn word(&mut self, class: &str, at: (f64, f64), word: &str) {
         write_text(&mut self.svg, class, at, MIDDLE, word);
     }
 
-    /// The drawing beside words that say the same: a screen reader passes over it.
+    /// The drawing beside words with the same content: hidden from screen readers.
     pub(in crate::report) fn decoration(&self) -> String {
         let (width, height) = self.size;
         format!(
@@ -108,7 +108,7 @@ impl Diagram {
         )
     }
 
-    /// The drawing for a page; `spoken` is what a screen reader says.
+    /// The drawing for a page; `spoken` is the text for screen readers.
     pub(in crate::report) fn svg(&self, spoken: &str) -> String {
         element(self.size, &self.svg, spoken)
     }

@@ -1,5 +1,5 @@
-//! Charts as SVG: axes, lines, bars, marks and words, each with the class of its [`Role`], so that a
-//! style sheet gives them their colours for light, dark and paper.
+//! Charts as SVG: axes, lines, bars, marks and words, each with the class of its [`Role`]. A style sheet gives them
+//! their colours for light, dark and paper.
 //!
 //! Lengths are units of the drawing, two for a pixel at its full size; a letter is 24 high.
 
@@ -11,89 +11,89 @@ use std::fmt::Write as _;
 pub(super) use axis::Axis;
 pub(super) use diagram::{Diagram, Look};
 
-/// Width and height, with the names of the axes.
+/// Width and height, including the names of the axes.
 pub(super) type Size = (f64, f64);
 
-/// One of many beside each other.
+/// For many charts side by side.
 pub(super) const SMALL: Size = (600.0, 400.0);
-/// One or two beside each other.
+/// For one or two charts side by side.
 pub(super) const MEDIUM: Size = (960.0, 600.0);
-/// Alone in its row.
+/// For a single chart in its row.
 pub(super) const WIDE: Size = (1_600.0, 560.0);
 
-/// Width of a letter of the names at ticks, with some space.
+/// Width of a letter in tick names, with some space.
 pub(super) const LETTER: f64 = 15.0;
 
-/// What something stands for: its class.
+/// Meaning of an element: its class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Role(&'static str);
 
 impl Role {
     /// Names and numbers.
     pub(super) const INK: Self = Self("ink");
-    /// What helps to read, such as axes and ideal lines.
+    /// Auxiliary elements such as axes and ideal lines.
     pub(super) const MUTED: Self = Self("muted");
-    /// The mesh.
+    /// Grid lines.
     pub(super) const GRID: Self = Self("grid");
     /// A trial that passed.
     pub(super) const PASSED: Self = Self("passed");
-    /// One that failed.
+    /// A trial that failed.
     pub(super) const FAILED: Self = Self("failed");
-    /// One that says nothing.
+    /// An invalid trial.
     pub(super) const INVALID: Self = Self("invalid");
-    /// What is the DUT's, where it is beside the Tester.
+    /// Elements of the DUT, in contrast to the Tester.
     pub(super) const DUT: Self = Self("dut");
-    /// What is the Tester's.
+    /// Elements of the Tester.
     pub(super) const TESTER: Self = Self("tester");
-    /// A rate, by how dark it is.
+    /// A rate, shown by its darkness.
     pub(super) const HEAT: Self = Self("heat");
 
-    /// A variant, by its place; the one after the last class begins again with another shape.
+    /// A variant, by its index; after the last class the classes repeat with other shapes.
     pub(super) fn variant(place: usize) -> Self {
         const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
         Self(CLASSES[place % CLASSES.len()])
     }
 }
 
-/// How a path is drawn.
+/// Style of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stroke {
     /// Filled, without a line.
     Fill,
-    /// By a line of this width.
+    /// A line of this width.
     Solid(u8),
-    /// By dashes: what is not measured.
+    /// Dashes, for values that are not measured.
     Dashed,
 }
 
 impl Stroke {
-    /// As style sheets have it.
+    /// Width as in the style sheet.
     pub(super) const THIN: Self = Self::Solid(2);
-    /// For what is measured.
+    /// For measured values.
     pub(super) const THICK: Self = Self::Solid(3);
 }
 
-/// A mark: how it is drawn, where it begins to the right of its point and below it, and how it goes on.
+/// A mark: its style, its start to the right of its point and below it, and the rest of its path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark(Stroke, f64, f64, &'static str);
 
 impl Mark {
-    /// An oblique cross.
+    /// A diagonal cross.
     pub(super) const CROSS: Self = Self(Stroke::THIN, -5.0, -5.0, "l10 10m0-10l-10 10");
-    /// A hollow square on its corner.
+    /// A hollow diamond.
     pub(super) const DIAMOND: Self = Self(Stroke::THIN, -8.0, 0.0, "l8-8 8 8-8 8z");
-    /// The foot of an upright whisker.
+    /// The end of a vertical whisker.
     pub(super) const LEVEL: Self = Self(Stroke::THIN, -6.0, 0.0, "h12");
-    /// The foot of a whisker along a bar.
+    /// The end of a horizontal whisker along a bar.
     pub(super) const UPRIGHT: Self = Self(Stroke::THIN, 0.0, -6.0, "v12");
 
-    /// A dot of this size: a line without length, by its round ends.
+    /// A dot of this size: a line of length zero with round ends.
     pub(super) const fn dot(size: u8) -> Self {
         Self(Stroke::Solid(size), 0.0, 0.0, "h0")
     }
 
-    /// The shape of a variant by its place, so that none is told by its colour alone; it is hollow for
-    /// what is doubtful.
+    /// The shape of a variant by its index, so that variants differ by more than their colour; hollow for doubtful
+    /// values.
     pub(super) fn variant(place: usize, hollow: bool) -> Self {
         const SHAPES: [(f64, f64, &str); 5] = [
             (-8.0, 0.0, "a8 8 0 1 0 16 0a8 8 0 1 0-16 0z"),
@@ -112,32 +112,32 @@ impl Mark {
     }
 }
 
-/// A chart in the making: what is added later stands before the rest. What is not a number is left out,
-/// and what is beyond an axis stands at its end.
+/// A chart under construction: later elements are drawn over earlier ones. Values that are not numbers are omitted, and
+/// values beyond an axis are drawn at its end.
 pub(super) struct Chart {
     size: Size,
     x: Axis,
     y: Axis,
-    /// Left and right end of the level axis.
+    /// Left and right end of the horizontal axis.
     across: (f64, f64),
-    /// Lower and upper end of the upright axis.
+    /// Lower and upper end of the vertical axis.
     up: (f64, f64),
     svg: String,
 }
 
 impl Chart {
-    /// The axes with their names.
+    /// A chart with these axes and their names.
     pub(super) fn new(size: Size, x: Axis, y: Axis) -> Self {
         Self::with_margin(size, x, y, 0.0)
     }
 
-    /// The same with a margin of this width for notes at the right.
+    /// A chart with a margin of this width for notes at the right.
     pub(super) fn with_margin(size: Size, x: Axis, y: Axis, margin: f64) -> Self {
         let wide = |(_, name): &(f64, String)| LETTER * name.chars().count() as f64;
         let names = y.ticks.iter().map(wide).reduce(f64::max);
         let left = names.map_or(8.0, |width| 26.0 + width);
         let right = size.0 - margin - 12.0 - x.ticks.last().map_or(0.0, wide) / 2.0;
-        // A line for the name of the upright axis, if it has one.
+        // A line for the name of the vertical axis, if it has one.
         let top = if y.label.is_empty() { 8.0 } else { 52.0 };
         let bottom = size.1 - 80.0;
         let mut chart = Self {
@@ -168,7 +168,7 @@ impl Chart {
         chart
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub(super) fn line(
         &mut self,
         role: Role,
@@ -178,13 +178,13 @@ impl Chart {
         let places = points.into_iter().filter_map(|point| self.place(point));
         let places: Vec<_> = places.map(|(x, y)| format!("{x:.0} {y:.0}")).collect();
         if !places.is_empty() {
-            // The line to nowhere at its end makes a lone point a dot.
+            // The zero-length segment at its end turns a single point into a dot.
             let data = format!("M{}h0", places.join("L"));
             path(&mut self.svg, role, stroke, &data);
         }
     }
 
-    /// The same mark at points: one path, so that many trials stay small.
+    /// Draws the same mark at several points, as one path, so that many trials need little space.
     pub(super) fn marks(
         &mut self,
         role: Role,
@@ -196,19 +196,18 @@ impl Chart {
         path(&mut self.svg, role, mark.0, &data);
     }
 
-    /// A line between two points, with a foot at each.
+    /// Draws a line between two points, with a mark at each end.
     pub(super) fn whisker(&mut self, role: Role, foot: Mark, ends: [(f64, f64); 2]) {
         self.line(role, Stroke::THIN, ends);
         self.marks(role, foot, ends);
     }
 
-    /// What was measured of a variant: a line through points, with a mark at each, which is hollow for
-    /// what is doubtful.
+    /// Draws measured values of a variant: a line through points, with a mark at each, hollow for doubtful values.
     pub(super) fn curve(&mut self, variant: usize, points: &[(f64, f64, bool)]) {
         self.curve_of(Role::variant(variant), variant, points);
     }
 
-    /// The same in any colour, with the shape of a place.
+    /// Like [`Self::curve`] in any colour, with the shape of an index.
     pub(super) fn curve_of(&mut self, role: Role, shape: usize, points: &[(f64, f64, bool)]) {
         self.line(role, Stroke::THICK, points.iter().map(|&(x, y, _)| (x, y)));
         for hollow in [false, true] {
@@ -218,7 +217,7 @@ impl Chart {
         }
     }
 
-    /// A bar from zero to a point.
+    /// Draws a bar from zero to a point.
     pub(super) fn bar(&mut self, role: Role, point: (f64, f64)) {
         if let Some((x, y)) = self.place(point) {
             let (zero, top) = (self.across.0, y - 12.0);
@@ -227,30 +226,30 @@ impl Chart {
         }
     }
 
-    /// A word to the right of a point, at a distance.
+    /// Draws a word to the right of a point, at a distance.
     pub(super) fn word(&mut self, point: (f64, f64), distance: f64, word: &str) {
         if let Some((x, y)) = self.place(point) {
             self.text("ink", (x + distance, y), MIDDLE, word);
         }
     }
 
-    /// A note in the margin at the right, on the level of `y`.
+    /// Draws a note in the right margin, level with `y`.
     pub(super) fn note(&mut self, y: f64, note: &str) {
         let y = between(self.up, self.y.share(y));
         self.text("end ink", (self.size.0 - 8.0, y), MIDDLE, note);
     }
 
-    /// The drawing for a page; `spoken` is what a screen reader says.
+    /// The drawing for a page; `spoken` is the text for screen readers.
     pub(super) fn svg(&self, spoken: &str) -> String {
         element(self.size, &self.svg, spoken)
     }
 
-    /// What stands in the drawing, without the element around it.
+    /// The content of the drawing, without the surrounding element.
     pub(super) fn content(self) -> String {
         self.svg
     }
 
-    /// The place of a pair of values, if both are numbers.
+    /// The position of a pair of values, if both are numbers.
     fn place(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
         let across = between(self.across, self.x.share(x));
         let up = between(self.up, self.y.share(y));
@@ -262,7 +261,7 @@ impl Chart {
     }
 }
 
-/// The line and the shape of a variant, for a legend; a screen reader passes over it.
+/// The line and the mark of a variant for a legend, hidden from screen readers.
 pub(super) fn key(variant: usize) -> String {
     let (role, mark) = (Role::variant(variant), Mark::variant(variant, false));
     let mut content = String::new();
@@ -278,7 +277,7 @@ pub(super) fn mark_key(role: Role, mark: Mark) -> String {
     key_of(&content)
 }
 
-/// An upright limit for a legend.
+/// A vertical limit for a legend.
 pub(super) fn limit_key() -> String {
     let mut content = String::new();
     path(&mut content, Role::INK, Stroke::Dashed, "M26 -6V30");
@@ -289,7 +288,7 @@ fn key_of(content: &str) -> String {
     format!("<svg viewBox=\"0 0 52 24\" aria-hidden=\"true\">{content}</svg>")
 }
 
-/// A drawing for a page; `spoken` is what a screen reader says.
+/// A drawing for a page; `spoken` is the text for screen readers.
 fn element((width, height): Size, content: &str, spoken: &str) -> String {
     let look = format!("role=\"img\" aria-label=\"{}\"", escaped(spoken));
     format!("<svg viewBox=\"0 0 {width} {height}\" {look}>{content}</svg>")
@@ -319,7 +318,7 @@ fn between((from, to): (f64, f64), share: f64) -> f64 {
     from + share * (to - from)
 }
 
-/// Text that can stand in an attribute or between tags. Characters that XML forbids are replaced.
+/// Text escaped for attributes and for content between tags. Characters that XML forbids are replaced.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -336,7 +335,7 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Where a word stands against the height of its place: halfway, below, above.
+/// Vertical offset of a word: centred, below, above.
 const MIDDLE: &str = ".35em";
 const BELOW: &str = ".8em";
 const ABOVE: &str = "0";

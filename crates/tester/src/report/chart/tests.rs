@@ -29,7 +29,7 @@ fn ticks_are_round_numbers() {
 }
 
 #[test]
-fn what_is_counted_has_no_ticks_between_whole_numbers() {
+fn counts_have_no_ticks_at_fractions() {
     let axis = Axis::linear("cores", (0.0, 2.5)).whole();
     assert_eq!(names(&axis), ["0", "1", "2"]);
 }
@@ -56,7 +56,7 @@ fn each_nine_is_as_wide_as_the_one_before() {
 }
 
 #[test]
-fn what_is_beyond_an_axis_stands_at_its_end() {
+fn value_beyond_an_axis_is_drawn_at_its_end() {
     let mut chart = square();
     let beyond = [(-5.0, 5.0), (5.0, 1e300), (f64::INFINITY, -1.0)];
     chart.line(Role::MUTED, Stroke::Dashed, beyond);
@@ -71,7 +71,7 @@ fn what_is_beyond_an_axis_stands_at_its_end() {
 }
 
 #[test]
-fn what_is_not_a_number_is_left_out() {
+fn value_that_is_not_a_number_is_omitted() {
     let mut chart = square();
     let points = [(0.0, 0.0), (f64::NAN, 5.0), (5.0, f64::NAN), (10.0, 10.0)];
     chart.line(Role::variant(0), Stroke::THIN, points);
@@ -116,7 +116,7 @@ fn a_variant_beyond_the_last_colour_has_another_shape() {
 }
 
 #[test]
-fn texts_of_users_are_only_text() {
+fn user_texts_are_escaped() {
     let hostile = "</svg><script>\"'&\u{1b}\u{ffff}ü";
     let safe = "&lt;/svg&gt;&lt;script&gt;&quot;&#39;&amp;\u{fffd}\u{fffd}ü";
     let mut chart = Chart::new(
@@ -132,7 +132,7 @@ fn texts_of_users_are_only_text() {
 }
 
 #[test]
-fn names_stand_within_the_drawing() {
+fn names_fit_within_the_drawing() {
     let (x, y) = (Axis::from_zero("", [4e9]), Axis::from_zero("", [4e9]));
     let svg = Chart::new(SMALL, x, y).svg("");
     let ends: Vec<f64> = svg
@@ -140,18 +140,15 @@ fn names_stand_within_the_drawing() {
         .skip(1)
         .filter_map(|rest| rest.split('"').next()?.parse().ok())
         .collect();
-    // A digit of the usual fonts is at most 0.64 of its height wide, and "4,000,000,000" has ten.
+    // In the usual fonts a digit is at most 0.64 times as wide as high, and "4,000,000,000" has ten.
     assert!(ends.len() > 3 && ends.iter().all(|end| *end > 10.0 * 0.64 * 24.0));
 }
 
 #[test]
-fn percentages_have_decades_of_their_own() {
+fn percentages_have_separate_decades() {
     let axis = Axis::parts("of those due", [0.0, 12.0]);
     assert_eq!(names(&axis), ["0.1 %", "1 %", "10 %", "100 %"]);
-    assert!(
-        axis.share(0.0).abs() < 1e-12,
-        "nothing stands at the beginning"
-    );
+    assert!(axis.share(0.0).abs() < 1e-12, "zero is at the beginning");
     let near = Axis::times("time", [120_000.0, 900_000.0]).decades_only();
     assert_eq!(names(&near), ["100 us", "1 ms"]);
     let sparse = Axis::linear("rate", (0.0, 35_000.0)).sparse();

@@ -1,8 +1,8 @@
-//! The `dns64perf.csv` of dns64perf++: seven lines of parameters, an empty one, the names of the
-//! columns, and a row for each query, with semicolons.
+//! The `dns64perf.csv` of dns64perf++: seven lines of parameters, an empty line, the names of the columns, and a row
+//! for each query, with semicolons.
 //!
-//! Times are real time, in nanoseconds since 1970. A query without an answer was received at 0, with
-//! a round-trip time of -1.
+//! Times are real time, in nanoseconds since 1970. A query without a response was received at 0, with a round-trip time
+//! of -1.
 
 use std::io::{self, Write};
 
@@ -16,14 +16,14 @@ pub const TITLE: &str = "dns64perf++ test parameters";
 /// Names of the columns.
 pub const COLUMNS: &str = "query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]";
 
-/// Rows are collected up to this many octets before they are handed to the system.
+/// Octets of rows that are collected before a write.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Writes header and rows; `valid` says whose `answered` is 1. Returns how many rows there were.
+/// Writes header and rows; `valid` decides which rows have `answered` = 1. Returns the number of rows.
 ///
 /// # Errors
 ///
-/// What the writer gives.
+/// Those of the writer.
 pub fn write(
     mut out: impl Write,
     rows: Rows<'_>,
@@ -79,7 +79,7 @@ fn put_row(text: &mut Vec<u8>, row: &Row, suffix: &[u8], started_at_ns: u64, val
     }
 }
 
-/// Appends a number in decimals, two at a time: this is most of the work of a row.
+/// Appends a number in decimal, two digits at a time: this is most of the work of a row.
 #[inline]
 fn put_number(text: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; DIGITS_MAX];
@@ -103,7 +103,7 @@ fn pair(number: u64) -> usize {
 /// 2^64 has 20 digits.
 const DIGITS_MAX: usize = 20;
 
-/// A name of at most 255 octets, as text at most four times as long; numbers and separators.
+/// A name of at most 255 octets, whose text is at most four times as long; numbers and separators.
 const ROW_BYTES_MAX: usize = 4 * 255 + 5 * DIGITS_MAX;
 
 /// "00" to "99".
@@ -129,7 +129,7 @@ mod tests {
     use crate::load::ledger::Fate;
 
     #[test]
-    fn header_and_rows_are_these_octets() {
+    fn header_and_rows_have_the_expected_octets() {
         let header = Header {
             server: "2001:db8::53".parse().unwrap(),
             port: 53,
@@ -177,7 +177,7 @@ query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]
 
     proptest! {
         #[test]
-        fn numbers_are_written_as_everywhere(number: u64, shift in 0_u32..64) {
+        fn numbers_equal_the_standard_format(number: u64, shift in 0_u32..64) {
             for number in [number >> shift, u64::MAX, 0, 9, 10, 99, 100] {
                 let mut text = Vec::new();
                 put_number(&mut text, number);

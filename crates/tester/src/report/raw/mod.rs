@@ -1,8 +1,8 @@
-//! Raw data: each query of a trial, written when the trial is over.
+//! Raw data: each query of a trial, written after the trial.
 //!
-//! [`csv`] is the file of dns64perf++, which its scripts read; Parquet, for those who load tens of
-//! millions of rows at once, comes with the cargo feature `parquet`. Rows are read from the ledgers
-//! and written as they are formed; nothing is held twice.
+//! [`csv`] is the file of dns64perf++, which its scripts read. Parquet, for loading tens of millions of rows at once,
+//! requires the cargo feature `parquet`. Rows are read from the ledgers and written immediately, without another copy
+//! in memory.
 
 pub mod csv;
 #[cfg(feature = "parquet")]
@@ -19,25 +19,25 @@ use crate::load::ledger::Fate;
 use crate::namespace;
 use crate::trial::rows::{Row, Rows};
 
-/// What the file says of the trial, in the words of dns64perf++.
+/// Description of the trial in the file, in the terms of dns64perf++.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who was asked.
+    /// Address of the server.
     pub server: IpAddr,
-    /// At which port.
+    /// Port of the server.
     pub port: u16,
-    /// Queries of the schedule.
+    /// Number of queries in the schedule.
     pub requests: u64,
-    /// Queries of a burst.
+    /// Queries in a burst.
     pub burst: u64,
     /// Threads.
     pub threads: u64,
-    /// From one burst of a thread to its next.
+    /// Time between two bursts of a thread.
     pub delay_ns: Nanos,
 }
 
 impl Header {
-    /// The header of the trial that the rows are from.
+    /// Header of the trial of these rows.
     fn of(rows: &Rows<'_>) -> Self {
         let schedule = rows.schedule();
         Self {
@@ -54,7 +54,7 @@ impl Header {
 /// Why raw data cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
-    /// The name tells no format.
+    /// The name does not indicate a format.
     #[error(
         "{} ends neither in .csv nor in .parquet; the ending says what is written",
         path.display()
@@ -63,7 +63,7 @@ pub enum RawError {
         /// As given.
         path: PathBuf,
     },
-    /// Built without Parquet.
+    /// The program was built without Parquet.
     #[error(
         "cannot write {}: this dns64bench was built without the cargo feature parquet; write .csv, \
          or build with --features parquet",
@@ -73,25 +73,25 @@ pub enum RawError {
         /// As given.
         path: PathBuf,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot make {}: {reason}", path.display())]
     Create {
         /// As given.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         reason: io::Error,
     },
-    /// The file cannot be written to its end.
+    /// The file cannot be written completely.
     #[error("cannot write {} to its end: {reason}; what is there is not the whole trial", path.display())]
     Write {
         /// As given.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         reason: io::Error,
     },
 }
 
-/// A file for raw data, made but not written yet: what is wrong with it is told before the trial.
+/// A file for raw data, created but still empty, so that its faults are reported before the trial.
 #[derive(Debug)]
 pub struct RawFile {
     path: PathBuf,
@@ -107,11 +107,11 @@ enum Format {
 }
 
 impl RawFile {
-    /// Makes the file, or empties it. Its ending, `.csv` or `.parquet`, is its format.
+    /// Creates or empties the file. Its ending, `.csv` or `.parquet`, selects the format.
     ///
     /// # Errors
     ///
-    /// Another ending, Parquet without its cargo feature, or what the system refuses.
+    /// Another ending, Parquet without its cargo feature, or an error of the system.
     pub fn create(path: &Path) -> Result<Self, RawError> {
         let path = path.to_owned();
         let format = match path.extension().and_then(|e| e.to_str()) {
@@ -128,11 +128,11 @@ impl RawFile {
         }
     }
 
-    /// Writes all rows; returns how many there were.
+    /// Writes all rows and returns their number.
     ///
     /// # Errors
     ///
-    /// What the disk refuses.
+    /// Those of the file system.
     pub fn write(self, rows: Rows<'_>) -> Result<u64, RawError> {
         let Self { path, file, format } = self;
         let header = &Header::of(&rows);
@@ -145,7 +145,7 @@ impl RawFile {
     }
 }
 
-/// Writes all rows to `path`; returns how many there were.
+/// Writes all rows to `path` and returns their number.
 ///
 /// # Errors
 ///
@@ -154,13 +154,13 @@ pub fn write(path: &Path, rows: Rows<'_>) -> Result<u64, RawError> {
     RawFile::create(path)?.write(rows)
 }
 
-/// The name that a query asked for.
+/// The queried name.
 pub(super) fn name(rows: &Rows<'_>, row: &Row) -> String {
     let label = namespace::label(row.address);
     String::from_utf8_lossy(&label).into_owned() + &suffix(rows)
 }
 
-/// What follows the label of a name; the root is a dot by itself.
+/// The part of a name after its first label; a dot for the root.
 fn suffix(rows: &Rows<'_>) -> String {
     let suffix = rows.names().zone.suffix.to_string();
     format!(".{}", suffix.trim_start_matches('.'))

@@ -1,8 +1,7 @@
-//! The columns of the CSV as Parquet, with the lateness and the class of each query beside them, and what
-//! the authority noted of its name.
+//! The columns of the CSV as Parquet, with the lateness and the class of each query, and the authority's records of its
+//! name.
 //!
-//! A row group is written as soon as its rows have been read, so no more than [`GROUP_ROWS`] of them
-//! are in memory.
+//! A row group is written as soon as its rows have been read, so at most [`GROUP_ROWS`] rows are in memory.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,11 +21,10 @@ use crate::load::ledger::Fate;
 use crate::namespace;
 use crate::trial::rows::{Row, Rows};
 
-/// Rows of a row group: some 10 MB of them while they wait for their columns, and enough that the
-/// statistics of a group do not count.
+/// Rows in a row group: some 10 MB in memory, and enough to make the statistics of a group negligible.
 const GROUP_ROWS: usize = 1 << 17;
 
-/// Names and types of the columns; units as last word, since Parquet has no place for them.
+/// Names and types of the columns; each name ends in its unit, since Parquet has no field for it.
 const SCHEMA: &str = "message dns64perf {
     REQUIRED BYTE_ARRAY query (UTF8);
     REQUIRED INT32 thread_id;
@@ -45,11 +43,11 @@ const SCHEMA: &str = "message dns64perf {
     REQUIRED INT64 a_answered_ns;
 }";
 
-/// Writes all rows; returns how many there were.
+/// Writes all rows and returns their number.
 ///
 /// # Errors
 ///
-/// What the writer gives.
+/// Those of the writer.
 pub fn write(out: impl Write + Send, mut rows: Rows<'_>, header: &Header) -> io::Result<u64> {
     let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
     let properties = Arc::new(properties(header));
@@ -80,8 +78,8 @@ pub fn write(out: impl Write + Send, mut rows: Rows<'_>, header: &Header) -> io:
     Ok(count)
 }
 
-/// Times rise by small steps and names share their beginnings, so differences are what is kept;
-/// the flags and classes are few, and a dictionary holds them.
+/// Encodings: times increase in small steps and names share prefixes, so differences are stored; flags and classes have
+/// few values, which a dictionary stores.
 fn properties(header: &Header) -> WriterProperties {
     let key = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
     let mut properties = WriterProperties::builder()
@@ -112,7 +110,7 @@ fn properties(header: &Header) -> WriterProperties {
 
 /// The rows of a group, column by column.
 struct Columns<'a> {
-    /// The trial that they are from.
+    /// The trial of the rows.
     all: &'a Rows<'a>,
     rows: &'a [Row],
     suffix: &'a [u8],
@@ -155,8 +153,7 @@ impl Columns<'_> {
         Ok(())
     }
 
-    /// The questions of one type for the name of a row, none if they are not known, and how a moment of them
-    /// is turned into real time.
+    /// Times of the queries of one type for the name of a row, empty if unknown, and their conversion to real time.
     fn question(
         &self,
         row: &Row,
@@ -187,7 +184,7 @@ impl Columns<'_> {
     }
 }
 
-/// What the system refused, if that is what it was.
+/// The error of the system, if it caused this error.
 fn io_error(error: parquet::errors::ParquetError) -> io::Error {
     match error {
         parquet::errors::ParquetError::External(inner) => match inner.downcast::<io::Error>() {

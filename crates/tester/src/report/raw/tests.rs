@@ -1,4 +1,4 @@
-//! The rows of a trial of two shards, as they come out of its ledgers and into files.
+//! The rows of a trial with two shards, from its ledgers to files.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::namespace::{Share, Zone};
 use crate::trial::TrialSpec;
 use crate::trial::rows::Course;
 
-/// Six queries of two shards, of which the last was not sent and the one before is undecided.
+/// Six queries of two shards; the last was not sent and the one before is undecided.
 pub(crate) fn trial() -> Course {
     let zone = Zone {
         suffix: "dns64perf.test.".parse().unwrap(),
@@ -64,7 +64,7 @@ pub(crate) fn trial() -> Course {
     }
 }
 
-/// What the authority noted of the third name of that trial.
+/// The authority's records of the third name of that trial.
 pub(crate) fn asked() -> Arc<Ledger> {
     let course = trial();
     let ledger = Arc::new(Ledger::new(&course.spec.names, 0, None));
@@ -73,7 +73,7 @@ pub(crate) fn asked() -> Arc<Ledger> {
         address: course.spec.names.asked(2),
         rtype,
     };
-    // The query left at 2,000,005 ns and was answered 3,000 ns later.
+    // The query was sent at 2,000,005 ns and answered 3,000 ns later.
     let mark = recorder.arrived(Some(question(Rtype::AAAA)), 2_000_704);
     recorder.arrived(Some(question(Rtype::AAAA)), 2_000_900);
     recorder.answered(mark, 2_001_280);
@@ -100,7 +100,7 @@ fn rows_come_in_the_order_of_the_schedule() {
 }
 
 #[test]
-fn the_csv_of_a_trial_is_this() {
+fn csv_of_a_trial_has_the_expected_text() {
     let course = trial();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.csv");
@@ -127,7 +127,7 @@ query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]
 
 #[cfg(not(feature = "parquet"))]
 #[test]
-fn without_its_feature_parquet_is_refused_by_name() {
+fn parquet_without_its_feature_is_refused_by_name() {
     let error = RawFile::create(Path::new("x.parquet")).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -1,4 +1,4 @@
-//! What the rendered results are of.
+//! Sample results for the rendered texts.
 
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::process::Resources;
@@ -63,7 +63,7 @@ const SERVICE: Service = Service {
     stores_queries: true,
     sustainable_qps: 11_037,
 };
-/// The DUT lost them all.
+/// All losses are the DUT's.
 pub(super) fn losses() -> Losses {
     let places = [
         (Place::DutSockets, 12),
@@ -185,7 +185,7 @@ pub(super) fn usage() -> Usage {
     }
 }
 
-/// What the ledgers tell of the names of that trial.
+/// The path of the names of that trial, from the ledgers.
 pub(super) fn path() -> Path {
     let mut path = Path {
         fresh_names: 100_000,
@@ -199,7 +199,7 @@ pub(super) fn path() -> Path {
     path
 }
 
-/// A fault of most kinds.
+/// A fault of almost every kind.
 pub(super) fn faults() -> Vec<TesterFault> {
     vec![
         TesterFault::LateSchedule {

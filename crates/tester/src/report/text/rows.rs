@@ -43,7 +43,7 @@ pub(super) fn service_rows(service: Service) -> [(&'static str, String); 2] {
     ]
 }
 
-/// The times without that of the authority, and how the DUT asked.
+/// Times without those of the authority, and the types of the DUT's queries.
 pub(super) fn without_authority(path: &Path) -> String {
     let span = |ns: Option<Nanos>| ns.map_or("-".to_owned(), |ns| Span(ns).to_string());
     let dut = [50.0, 99.0].map(|percent| span(path.dut_only_ns(percent)));
@@ -92,7 +92,7 @@ pub(super) fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, Strin
     rows
 }
 
-/// What the sender had to make up for.
+/// Backlog that the sender had to catch up.
 fn bursts(catch_up: &CatchUp, limits: &Limits) -> String {
     let allowed = limits.max_burst_queries;
     match catch_up.stalls {
@@ -107,7 +107,7 @@ fn bursts(catch_up: &CatchUp, limits: &Limits) -> String {
     }
 }
 
-/// What a role had of its cores, and others.
+/// Use of the cores by a role and by other programs.
 pub(super) fn processor(row: &RoleUsage) -> (String, String) {
     let role = match row.role {
         Role::Measurer => "Measurer",
@@ -130,5 +130,5 @@ pub(super) fn processor(row: &RoleUsage) -> (String, String) {
     (label, parts.join(", "))
 }
 
-/// Labels of what is told of a distribution of times.
+/// Labels of the figures of a distribution of times.
 const QUANTILES: [&str; 4] = ["median", "99th percentile", "99.9th percentile", "largest"];

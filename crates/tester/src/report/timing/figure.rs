@@ -1,21 +1,20 @@
-//! The figures of paper 001 from the bins of a trial: one above the other, for 100 ms (figures 2 and
-//! 4) and for 10 ms (figure 5), what was sent as a curve and what was due as a line.
+//! The figures of Lencse and Pivoda 2018 from the bins of a trial, one above the other: for 100 ms (figures 2 and 4)
+//! and for 10 ms (figure 5), sent queries as a curve and due queries as a line.
 
 use super::{Bins, Evenness};
 use crate::report::chart::{Axis, Chart, Role, Size, Stroke, escaped};
 
-/// Size of one of the two, in half pixels.
+/// Size of one panel, in half pixels.
 const PANEL: Size = (1800.0, 600.0);
 
-/// More bins than pixels are drawn as the lowest and the highest of those that share a pixel.
+/// Maximum number of columns. If there are more bins, each column shows the lowest and the highest of its bins.
 const COLUMNS: usize = 800;
 
-/// The curve may take up the whole height, but what is flat shall look flat: the axis spans at least
-/// this share of the due count on both sides of it.
+/// Minimum range of the axis on each side of the due count, as a share of that count: a steady rate must look flat.
 const MARGIN: f64 = 0.05;
 
-/// Colours that stay apart for the colour-blind (Okabe and Ito). Not every program that shows pictures
-/// knows variables or asks for the dark ones, so the light ones come first and in full.
+/// Colours that are distinguishable for the colour-blind (Okabe and Ito). Some image viewers support neither variables
+/// nor the dark scheme, so the light colours come first and without variables.
 const STYLE: &str = "\
 svg{background:#fff;font:24px sans-serif}\
 .line{fill:none;stroke-width:2;stroke-linecap:round;stroke-linejoin:round}\
@@ -25,7 +24,7 @@ text{fill:#1b1b1a}text.muted{fill:#5a5d60}text.middle{text-anchor:middle}text.en
 .line.muted{stroke:#a8aeb4}.line.s1{stroke:#6db6f0}.line.s2{stroke:#f59a5e}text{fill:#e8e8e6}\
 text.muted{fill:#a8aeb4}}";
 
-/// What the two lines are, at the right of the title.
+/// Legend of the two lines, at the right of the title.
 const LEGEND: &str = "\
 <path class=\"line s1\" style=\"stroke-width:4\" d=\"M1556 66h44\"/><text x=\"1612\" y=\"74\">sent</text>\
 <path class=\"line s2\" style=\"stroke-width:4\" d=\"M1690 66h44\"/><text x=\"1746\" y=\"74\">due</text>";
@@ -42,7 +41,7 @@ pub fn svg(timing: &Evenness, title: &str) -> String {
     )
 }
 
-/// One of the two figures.
+/// One of the two panels.
 fn panel(timing: &Evenness, bins: &Bins) -> String {
     let sent = timing.whole(bins);
     let points = points(sent, seconds(bins.width_ns));
@@ -59,7 +58,7 @@ fn panel(timing: &Evenness, bins: &Bins) -> String {
     chart.content()
 }
 
-/// The curve: each bin at its middle, or the lowest and the highest of a few.
+/// The curve: each bin at its middle, or the lowest and the highest of several.
 fn points(sent: &[u64], width_s: f64) -> Vec<(f64, f64)> {
     let together = sent.len().div_ceil(COLUMNS).max(1);
     let mut points = Vec::with_capacity(2 * COLUMNS);

@@ -1,5 +1,5 @@
-//! The timing of a sender, from the raw data of a trial: how many queries it sent in each 100 ms and
-//! in each 10 ms, as the figures 2, 4 and 5 of paper 001 show it.
+//! The timing of a sender, from the raw data of a trial: queries sent in each 100 ms and in each 10 ms, as in figures
+//! 2, 4 and 5 of Lencse and Pivoda 2018.
 
 pub mod figure;
 pub mod read;
@@ -13,19 +13,19 @@ use super::Thousands;
 use super::raw::Header;
 use read::ReadError;
 
-/// Widths of the bins: paper 001, figures 2 and 4, and figure 5.
+/// Widths of the bins: Lencse and Pivoda 2018, figures 2 and 4, and figure 5.
 const WIDTHS_NS: [Nanos; 2] = [100_000_000, 10_000_000];
 
-/// When the queries of a trial left.
+/// Sending times of the queries of a trial.
 #[derive(Clone, Debug)]
 pub struct Evenness {
-    /// What was to be done.
+    /// Parameters of the trial.
     pub header: Header,
-    /// Queries that were sent.
+    /// Number of sent queries.
     pub queries: u64,
-    /// From the first query to the last.
+    /// Time from the first query to the last.
     pub total_ns: Nanos,
-    /// Counts in spans of 100 ms and of 10 ms from the first query on.
+    /// Counts in bins of 100 ms and of 10 ms, starting at the first query.
     pub bins: [Bins; 2],
 }
 
@@ -34,29 +34,29 @@ pub struct Evenness {
 pub struct Bins {
     /// Width of a bin.
     pub width_ns: Nanos,
-    /// Queries sent in each, to the last one in which any was.
+    /// Queries sent in each bin, up to the last bin with any.
     pub sent: Vec<u64>,
 }
 
-/// Bins in a word.
+/// Summary of bins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// Bins within the schedule; a bin that it ends in does not count.
+    /// Number of bins within the schedule, without the one that it ends in.
     pub bins: usize,
-    /// Fewest queries sent in one.
+    /// Fewest queries sent in a bin.
     pub min: u64,
-    /// Most queries sent in one.
+    /// Most queries sent in a bin.
     pub max: u64,
-    /// Largest deviation from the queries due in a bin, in per cent of those.
+    /// Largest deviation from the queries due in a bin, in per cent of these.
     pub deviation_pct_max: f64,
 }
 
 impl Evenness {
-    /// Reads the raw data twice: for the first query, and for all others after it.
+    /// Reads the raw data twice: for the time of the first query, and for all times relative to it.
     ///
     /// # Errors
     ///
-    /// What cannot be read, or is not the raw data of a trial.
+    /// The file cannot be read, or is not the raw data of a trial.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let (mut queries, mut first, mut last) = (0, Nanos::MAX, 0);
         let header = read::each(path, |sent_ns| {
@@ -90,37 +90,37 @@ impl Evenness {
         })
     }
 
-    /// When the last query was due, after the first.
+    /// Due time of the last query, relative to the first.
     pub fn specified_ns(&self) -> Nanos {
         let header = &self.header;
         let bursts_before = header.requests.saturating_sub(1) / header.burst;
         share(bursts_before, header.delay_ns, header.threads)
     }
 
-    /// Queries due in a span, on the average.
+    /// Average number of queries due in a time.
     pub fn due_in(&self, span_ns: Nanos) -> f64 {
         let header = &self.header;
         let queries = header.burst as f64 * header.threads as f64;
         queries * span_ns as f64 / header.delay_ns as f64
     }
 
-    /// Length of the schedule: to the due time of the query that would follow the last.
+    /// Length of the schedule: up to the due time of the query that would follow the last.
     pub fn length_ns(&self) -> Nanos {
         let header = &self.header;
         let queries = header.burst.saturating_mul(header.threads);
         share(header.requests, header.delay_ns, queries)
     }
 
-    /// The bins to draw: without the one that the sending ended in, unless there is no other. What is
-    /// sent late falls into bins after the schedule.
+    /// The bins to draw: without the one in which sending ended, unless it is the only one. Late queries fall into bins
+    /// after the schedule.
     fn whole<'a>(&self, bins: &'a Bins) -> &'a [u64] {
         let whole = index(self.length_ns().max(self.total_ns) / bins.width_ns);
         &bins.sent[..whole.clamp(1, bins.sent.len())]
     }
 
-    /// The bins in a word; `None` if the schedule is shorter than one.
+    /// Summary of the bins; `None` if the schedule is shorter than one bin.
     pub fn spread(&self, bins: &Bins) -> Option<Spread> {
-        // A trial that ended early has nothing in the bins after its end.
+        // A trial that ended early sent nothing in the bins after its end.
         let whole = index(self.length_ns() / bins.width_ns).min(bins.sent.len());
         let due = self.due_in(bins.width_ns);
         let sent = &bins.sent[..whole];
@@ -136,7 +136,7 @@ impl Evenness {
 
 impl Bins {
     fn add(&mut self, moment_ns: Nanos) {
-        // Between two readings the file may have grown.
+        // The file may have grown between the two readings.
         if let Some(bin) = self.sent.get_mut(index(moment_ns / self.width_ns)) {
             *bin += 1;
         }
@@ -147,7 +147,7 @@ impl Bins {
 ///
 /// # Errors
 ///
-/// What the writer gives.
+/// Those of the writer.
 pub fn write_text(out: &mut impl Write, timing: &Evenness) -> io::Result<()> {
     let header = &timing.header;
     writeln!(
@@ -196,7 +196,7 @@ fn index(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-/// No trial is longer than a day; what claims to be would ask for memory without end.
+/// Longest trial: a day. A file that claims more would need unlimited memory.
 const LONGEST_NS: Nanos = 24 * 60 * 60 * SECOND;
 
 #[cfg(test)]

@@ -18,19 +18,19 @@ pub enum ReadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         reason: io::Error,
     },
-    /// A line is not what it has to be, or the rows are of no trial.
+    /// A line has the wrong form, or the rows are not those of a trial.
     #[error("{0}")]
     Content(String),
 }
 
-/// Reads the raw data at `path` and hands the sending time of each query to `each`.
+/// Reads the raw data at `path` and passes the sending time of each query to `each`.
 ///
 /// # Errors
 ///
-/// The first line that is not as dns64perf++ writes it.
+/// The first line that differs from the format of dns64perf++.
 pub fn each(path: &Path, mut each: impl FnMut(Nanos)) -> Result<Header, ReadError> {
     let told = |reason: io::Error, line| match reason.kind() {
         ErrorKind::InvalidData => {
@@ -51,13 +51,13 @@ pub fn each(path: &Path, mut each: impl FnMut(Nanos)) -> Result<Header, ReadErro
     header.map_err(|reason| told(reason, lines.number))
 }
 
-/// A line that is not what it has to be.
+/// A line with the wrong form.
 fn fault(text: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, text)
 }
 
-/// When the query of a row left, in nanoseconds since 1970. All columns are looked at, so that half
-/// a row is none.
+/// Sending time of the query of a row, in nanoseconds since 1970. Checks all columns, so that an incomplete row is
+/// refused.
 fn sent_ns(line: &[u8]) -> io::Result<Nanos> {
     let mut fields = [&line[..0]; 7];
     let mut count = 0;
@@ -83,7 +83,7 @@ fn sent_ns(line: &[u8]) -> io::Result<Nanos> {
     number(sent, "tsent")
 }
 
-/// A number below 2^64 in decimals.
+/// A decimal number below 2^64.
 fn number(field: &[u8], column: &str) -> io::Result<u64> {
     let digits = field.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(field).ok().filter(|_| digits);
@@ -91,7 +91,7 @@ fn number(field: &[u8], column: &str) -> io::Result<u64> {
     value.ok_or_else(|| fault(format!("{column} is {}, no whole number", quoted(field))))
 }
 
-/// A text of unknown length and making, for an error.
+/// A text of unknown length and origin, quoted for an error.
 fn quoted(text: &[u8]) -> String {
     let shown = &text[..text.len().min(SHOWN_BYTES)];
     let more = if shown.len() < text.len() { "..." } else { "" };
@@ -135,7 +135,7 @@ impl<R: BufRead> Lines<R> {
         )))
     }
 
-    /// What a line of the header says between its label and its unit.
+    /// Value of a line of the header, between its label and its unit.
     fn parameter<T: FromStr>(&mut self, label: &str, unit: &str) -> io::Result<T> {
         let line = self.next()?;
         let value = line
@@ -147,7 +147,7 @@ impl<R: BufRead> Lines<R> {
         })
     }
 
-    /// A parameter that counts something, and is divided by.
+    /// A parameter that must be positive, since it is a divisor.
     fn positive(&mut self, label: &str, unit: &str) -> io::Result<u64> {
         match self.parameter(label, unit)? {
             0 => Err(fault(format!("{label}0{unit}; at least 1 is needed"))),
@@ -155,7 +155,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line without its end; one that is longer than any row is cut.
+    /// The next line without its end; a line that is longer than any row is truncated.
     fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
         self.number += 1;
@@ -170,11 +170,11 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Rows are read from the system in pieces of this size.
+/// Size of the reads from the system.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Longer than any row: a name of 255 octets in its longest writing, and six numbers.
+/// Longer than any row: a name of 255 octets in its longest form, and six numbers.
 const LINE_BYTES_MAX: u64 = 2048;
 
-/// As much of a wrong line as an error shows.
+/// Maximum length of a wrong line in an error.
 const SHOWN_BYTES: usize = 60;

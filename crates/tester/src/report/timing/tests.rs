@@ -1,4 +1,4 @@
-//! Rows as dns64perf++ and this program write them, and what is none.
+//! Rows of dns64perf++ and of this program, and invalid ones.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// From dns64perf++ itself, shortened to five rows of which the last got no answer.
+/// Output of dns64perf++, shortened to five rows; the last query has no response.
 const THEIRS: &str = "\
 dns64perf++ test parameters
 server: ::1
@@ -65,7 +65,7 @@ fn bins_count_from_the_first_query_on() {
 }
 
 #[test]
-fn the_table_is_this() {
+fn table_has_the_expected_text() {
     let mut text = Vec::new();
     write_text(&mut text, &read(THEIRS.as_bytes()).unwrap()).unwrap();
     let expected = "\
@@ -83,7 +83,7 @@ largest deviation              0.00%       400.00%
 }
 
 #[test]
-fn a_wrong_line_is_told_with_its_number() {
+fn wrong_line_is_reported_with_its_number() {
     let with = |from: &str, to: &str| read(THEIRS.replacen(from, to, 1).as_bytes());
     for (from, to, fault) in [
         (";1;1;255739", ";1;1", "line 13: 6 fields instead of 7"),
@@ -153,7 +153,7 @@ fn the_picture_has_both_panels_and_stays_small() {
 
 proptest! {
     #[test]
-    fn no_text_is_a_panic(at in 0_usize..700, junk: Vec<u8>) {
+    fn no_input_causes_a_panic(at in 0_usize..700, junk: Vec<u8>) {
         let mut text = THEIRS.as_bytes().to_vec();
         let at = at.min(text.len());
         let end = (at + junk.len()).min(text.len());

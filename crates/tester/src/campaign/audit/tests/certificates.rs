@@ -3,8 +3,8 @@
 use super::honest::written;
 use super::*;
 
-/// A campaign whose searches end at the limit of the Tester, which the fourth self-test of each point, the
-/// first that such an end asks for, finds to be lower.
+/// A campaign whose searches end at the limit of the Tester. Such an end requires an additional self-test: the fourth
+/// of each point, which finds a lower limit.
 fn limited() -> Vec<Line> {
     let tester_qps = |number| if number <= 6 { 9_000 } else { 8_000 };
     let servers = Servers {
@@ -15,7 +15,7 @@ fn limited() -> Vec<Line> {
 }
 
 #[test]
-fn a_self_test_that_the_limit_asks_for_cannot_be_left_out() {
+fn missing_self_test_after_tester_limit_is_found() {
     let (plan, mut lines) = (plan(), limited());
     let audited = audit(&plan, &lines);
     assert!(audited.is_ok(), "{audited:?}");
@@ -39,7 +39,7 @@ fn a_self_test_that_the_limit_asks_for_cannot_be_left_out() {
 }
 
 #[test]
-fn trials_that_do_not_say_what_they_were_certified_for_are_found() {
+fn trial_with_missing_or_wrong_certification_is_found() {
     let said = of_trial(1, 4, |trial| trial.certified = None);
     assert!(
         said.starts_with("it does not say whether the Tester was certified"),
@@ -50,7 +50,7 @@ fn trials_that_do_not_say_what_they_were_certified_for_are_found() {
         said.starts_with("the Tester is called uncertified at its rate, and was to "),
         "{said}"
     );
-    // Beyond the lowest self-test, and within the highest.
+    // Above the lowest self-test, and below the highest.
     let (plan, lines) = (plan(), limited());
     let ceiling_qps = lines.iter().filter_map(|line| match &line.record {
         Record::SelfTest(test) => test.certified_rate_qps,
@@ -81,7 +81,7 @@ fn trials_that_do_not_say_what_they_were_certified_for_are_found() {
 }
 
 #[test]
-fn a_search_that_begins_anew_without_need_is_found() {
+fn unnecessary_restart_of_search_is_found() {
     let said = first(|lines| {
         let search = Task::Search { point: 0, run: 1 };
         let start = place(

@@ -1,4 +1,4 @@
-//! Figures without a verdict, and figures that nobody can compute with.
+//! Figures that no verdict depends on, and figures out of range.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::trial::place::{Evidence, Facts, Kind};
 use crate::trial::service::{By, Service};
 
 #[test]
-fn a_service_beyond_the_offered_rate_is_found() {
+fn service_rate_above_offered_rate_is_found() {
     let service = |by, slope_ns_per_s, tenths_qps: u32, stores_queries| Service {
         slope_ns_per_s,
         service_rate_qps: f64::from(tenths_qps) / 10.0,
@@ -21,7 +21,7 @@ fn a_service_beyond_the_offered_rate_is_found() {
     let of = |service: Service| of_trial(1, 4, |trial| trial.service = Some(service));
     let too_much = "the DUT served 50000 queries/s, and 8,000 queries/s were offered to it";
     assert_eq!(of(service(By::Delay, 6e8, 500_000, true)), too_much);
-    // At this growth it serves 5,000.
+    // At this rate of growth it serves 5,000.
     let said = of(service(By::Delay, 6e8, 50_010, true));
     assert!(said.starts_with("the DUT served 5001 "), "{said}");
     let said = of(service(By::Drain, 0.0, 50_000, true));
@@ -42,7 +42,7 @@ fn a_service_beyond_the_offered_rate_is_found() {
 }
 
 #[test]
-fn distributions_that_differ_and_ways_that_do_not_add_up_are_found() {
+fn contradictory_distributions_and_path_counts_are_found() {
     let said = of_trial(1, 1, |trial| trial.rtt_percentiles[0].1 += 1);
     assert_eq!(said, "its round-trip times have two values at 50 per cent");
     let said = of_trial(1, 1, |trial| trial.rtt_percentiles[1].1 += 1);
@@ -50,7 +50,7 @@ fn distributions_that_differ_and_ways_that_do_not_add_up_are_found() {
     let way = |change: fn(&mut crate::trial::path::Path)| {
         of_trial(1, 4, |trial| change(trial.path.as_mut().unwrap()))
     };
-    // B-10 looks at these.
+    // The criterion B-10 uses these figures.
     assert_eq!(
         way(|path| (path.answered.aaaa_then_a, path.answered.parallel) = (20_000, 20_000)),
         "40,000 answered names by their questions, and 50,000 of 80,000 were answered"
@@ -70,7 +70,7 @@ fn distributions_that_differ_and_ways_that_do_not_add_up_are_found() {
 }
 
 #[test]
-fn names_that_are_not_those_of_the_plan_are_found() {
+fn names_outside_the_plan_are_found() {
     let dealt = |change: fn(&mut crate::load::names::Dealt)| {
         of_trial(1, 1, |trial| change(trial.names.as_mut().unwrap()))
     };
@@ -87,7 +87,7 @@ fn names_that_are_not_those_of_the_plan_are_found() {
     assert!(said.contains("names from 16777216 on"), "{said}");
 }
 
-/// Numbers of a value, one after the other: calls back with each changed to `to`.
+/// Calls back with each number of a value changed to `to`, one at a time.
 fn each_number(value: &Value, to: &Value, tried: &mut dyn FnMut(&Value)) -> usize {
     let mut paths = Vec::new();
     paths_of(value, String::new(), &mut paths);
@@ -101,7 +101,7 @@ fn each_number(value: &Value, to: &Value, tried: &mut dyn FnMut(&Value)) -> usiz
 
 fn paths_of(value: &Value, at: String, found: &mut Vec<String>) {
     match value {
-        // Of the trials of a self-test one stands for all.
+        // The first trial of a self-test represents the others.
         Value::Number(_) if at.contains("/trials/") && !at.contains("/trials/0/") => {}
         Value::Number(_) => found.push(at),
         Value::Array(all) => {
@@ -116,7 +116,7 @@ fn paths_of(value: &Value, at: String, found: &mut Vec<String>) {
     }
 }
 
-/// A failed trial of everything that can be told.
+/// A failed trial with every figure that a trial can have.
 fn rich(lines: &mut [Line]) -> (usize, TrialResult) {
     let (number, trial) = trial(lines, 1, 4);
     let source = Source {
@@ -161,7 +161,7 @@ fn rich(lines: &mut [Line]) -> (usize, TrialResult) {
 }
 
 #[test]
-fn whatever_a_number_is_nothing_panics() {
+fn no_number_causes_a_panic() {
     let (plan, mut lines) = honest();
     let (at, result) = rich(&mut lines);
     assert_eq!(result.service.map(|it| it.sustainable_qps), Some(5_000));
@@ -169,7 +169,7 @@ fn whatever_a_number_is_nothing_panics() {
     each_number_of(&plan, &lines, at);
 }
 
-/// Whatever a number of this line is, or of a self-test, nothing panics.
+/// No value of any number of this line, or of a self-test, causes a panic.
 pub(super) fn each_number_of(plan: &Plan, lines: &[Line], at: usize) {
     assert!(audit(plan, lines).is_ok(), "{:?}", audit(plan, lines));
     let (mut numbers, mut refused) = (0, 0);
@@ -178,7 +178,7 @@ pub(super) fn each_number_of(plan: &Plan, lines: &[Line], at: usize) {
             Ok(_) => drop(analyse(plan, forged, "")),
             Err(_) => refused += 1,
         }
-        // A report is made of what nobody has verified.
+        // A report is also generated from an unverified journal.
         History::<Forgotten>::of(plan, forged);
     };
     let self_test = place(lines, |record| matches!(record, Record::SelfTest(_)));

@@ -1,4 +1,4 @@
-//! A campaign as the driver really writes it, on servers and a Tester that are arithmetic.
+//! A campaign as the real driver writes it, on simulated servers and a simulated Tester.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -57,10 +57,10 @@ share = "50%"
 length = "30s"
 "#;
 
-/// What a self-test passes; DUTs are far below a half of it.
+/// Highest rate that passes a self-test; the DUTs are far below half of it.
 const TESTER_QPS: u64 = 200_000;
 
-/// The plan, and a journal of all of it.
+/// The plan and its complete journal.
 pub(crate) fn honest() -> (Plan, Vec<Line>) {
     static LINES: OnceLock<Vec<Line>> = OnceLock::new();
     let lines = LINES.get_or_init(|| written(PLAN, [Servers::new("-d", "aa")]));
@@ -71,7 +71,7 @@ pub(crate) fn plan() -> Plan {
     Plan::parse("honest.toml", PLAN).unwrap()
 }
 
-/// What processes one after the other write of a campaign by this plan.
+/// Lines that consecutive processes write for a campaign by this plan.
 pub(super) fn written<const N: usize>(plan: &str, processes: [Servers; N]) -> Vec<Line> {
     let dir = tempfile::tempdir().unwrap();
     begin_with(dir.path(), plan);
@@ -85,7 +85,7 @@ pub(super) fn written<const N: usize>(plan: &str, processes: [Servers; N]) -> Ve
     journal::read(dir.path()).unwrap().lines
 }
 
-/// A campaign of which nothing is done.
+/// A campaign without any finished task.
 pub(super) fn begin(dir: &Path) {
     begin_with(dir, PLAN);
 }
@@ -101,7 +101,7 @@ fn begin_with(dir: &Path, plan: &str) {
     Journal::create(dir, beginning).unwrap();
 }
 
-/// A process does what is left.
+/// Runs a process that finishes the campaign.
 pub(super) fn resume(dir: &Path, servers: Servers) -> Result<(), BenchError> {
     let (mut journal, mut lines, torn_bytes) = Journal::resume(dir).unwrap();
     let session = Record::Session {
@@ -128,9 +128,9 @@ pub(super) fn resume(dir: &Path, servers: Servers) -> Result<(), BenchError> {
 /// All servers of a plan and their Tester.
 pub(super) struct Servers {
     pub(super) plan: Plan,
-    /// The start of the machine.
+    /// Boot ID of the machine.
     pub(super) boot: &'static str,
-    /// What the self-test with this number, from 1, passes.
+    /// Highest rate that passes the self-test with this number, from 1.
     pub(super) tester_qps: fn(u32) -> u64,
     /// Interrupted in this trial of this task.
     pub(super) interrupted_in: Option<(Task, u64)>,
@@ -162,7 +162,7 @@ impl Servers {
         }
     }
 
-    /// Those of another plan.
+    /// The servers of another plan.
     pub(super) fn of(plan: &str) -> Self {
         Self {
             plan: Plan::parse("honest.toml", plan).unwrap(),
@@ -170,13 +170,13 @@ impl Servers {
         }
     }
 
-    /// Whether the authority is the Tester's own.
+    /// Whether the authority is the built-in one.
     fn has_authority(&self) -> bool {
         let lab = self.subject().lab();
         lab.is_some_and(|lab| !lab.authority.is_program())
     }
 
-    /// Whether it answers in the driver, so that no times are known.
+    /// Whether the authority responds in the driver, where processing times are unknown.
     fn is_in_driver(&self) -> bool {
         let lab = self.subject().lab();
         lab.is_some_and(|lab| lab.authority.driver_mode().is_some())
@@ -328,14 +328,14 @@ impl Bench for Servers {
     }
 }
 
-/// A Tester on its own, that is held up beyond its limit.
+/// A Tester in a self-test, which is late above its limit.
 struct Looped {
     tester_qps: u64,
     duration_ns: Nanos,
     timeout_ns: Nanos,
-    /// The authority is the Tester's own.
+    /// The authority is the built-in one.
     has_authority: bool,
-    /// It answers in the driver.
+    /// The authority responds in the driver.
     is_in_driver: bool,
     names: (Cidr, Share),
     site: Option<Site>,
@@ -381,7 +381,7 @@ impl Lengths for Looped {
     }
 }
 
-/// A trial of this duration and timeout in which so many queries a second stay without an answer.
+/// A trial of this duration and timeout in which `missing_qps` queries per second have no response.
 fn counted(
     rate_qps: u64,
     (duration_ns, timeout_ns): (Nanos, Nanos),
@@ -425,7 +425,7 @@ fn counted(
     }
 }
 
-/// What the result of every trial tells.
+/// Sets the figures that every trial has.
 fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u64) {
     let fresh = Names::fresh(cached, told.queries_due);
     if *next + fresh > namespace.names() - RESERVED {
@@ -457,13 +457,13 @@ fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u
     told.segmentation = Some(true);
 }
 
-/// What a trial on several hosts tells of them.
+/// Sets the clocks of a trial on several hosts.
 fn tell_hosts(told: &mut TrialResult, site: Option<&Site>) {
     let hosts = site.map(Site::hosts).into_iter().flatten();
     told.clocks = hosts
         .map(|host| HostClock {
             host: host.to_owned(),
-            // That machine has run for years longer than the controller.
+            // This machine booted years before the controller.
             offset_ns: 1 << 60,
             bound_ns: 40_000,
             drift_ppm: -3.5,
@@ -473,7 +473,7 @@ fn tell_hosts(told: &mut TrialResult, site: Option<&Site>) {
         .collect();
 }
 
-/// What each of several authorities tells: the first was asked all there was but one question for each other.
+/// Sets the shares of several authorities: each but the first received one query.
 fn tell_shares(told: &mut TrialResult, site: Option<&Site>) {
     let authorities = site.map_or(&[][..], |site| &site.authorities);
     let others = authorities.len().saturating_sub(1) as u64;
@@ -492,7 +492,7 @@ fn fresh(told: &TrialResult) -> u64 {
     told.names.map_or(0, |names| names.fresh)
 }
 
-/// What the Tester's own authority behind a DUT tells besides.
+/// Sets the figures of the built-in authority behind a DUT.
 fn tell_authority(told: &mut TrialResult) {
     let asked = told.queries_sent;
     let counts = AuthorityCounts {

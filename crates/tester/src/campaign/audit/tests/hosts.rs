@@ -1,4 +1,4 @@
-//! Trials on several hosts, and what can be forged of them.
+//! Trials on several hosts, and forgeries of them.
 
 use super::figures::each_number_of;
 use super::honest::written;
@@ -8,7 +8,7 @@ use crate::lab::topology::Role;
 use crate::lab::usage::Usage;
 use crate::trial::result::HostClock;
 
-/// Two hosts of DUTs, of which each trial has one.
+/// Two hosts with DUTs; each trial uses one of them.
 const PLAN: &str = r#"
 [trial]
 duration = "10s"
@@ -47,7 +47,7 @@ fn on_hosts() -> (Plan, Vec<Line>) {
     (Plan::parse("hosts.toml", PLAN).unwrap(), lines)
 }
 
-/// What is said after a change of the first trial, of the first DUT.
+/// The result after a change of the first trial of the first DUT.
 fn changed(change: impl FnOnce(&mut TrialResult)) -> Result<Audited, Contradiction> {
     let (plan, mut lines) = on_hosts();
     change(trial(&mut lines, 1, 1).1);
@@ -89,7 +89,7 @@ fn trials_on_the_hosts_of_the_plan_are_verified() {
 }
 
 #[test]
-fn each_host_has_one_clock_and_no_other() {
+fn each_host_has_exactly_one_clock() {
     assert_eq!(
         said(|trial| drop(trial.clocks.remove(1))),
         "it has no clock of host one"
@@ -124,7 +124,7 @@ fn each_host_has_one_clock_and_no_other() {
     assert!(error.contains("it has a clock of host gen"), "{error}");
 }
 
-/// The plan with one host of a DUT, and with another Measurer and another authority.
+/// The plan with one DUT host, and with another Measurer and another authority.
 fn with_two_authorities() -> (Plan, Vec<Line>) {
     let plan = PLAN
         .replace("[hosts.two]\nssh = \"two\"\nroles = [\"dut\"]", "[hosts.gen2]\nssh = \"gen2\"\nroles = [\"measurer\"]")
@@ -138,7 +138,7 @@ fn with_two_authorities() -> (Plan, Vec<Line>) {
 }
 
 #[test]
-fn several_authorities_have_the_shares_of_their_questions() {
+fn shares_of_authorities_match_their_queries() {
     let (plan, lines) = with_two_authorities();
     audit(&plan, &lines).unwrap();
     let said = |change: fn(&mut TrialResult)| {
@@ -172,7 +172,7 @@ fn several_authorities_have_the_shares_of_their_questions() {
 }
 
 #[test]
-fn a_self_test_is_of_the_hosts_of_one_dut() {
+fn self_test_has_the_hosts_of_one_dut() {
     let of_self_test = |change: fn(&mut TrialResult)| {
         let (plan, mut lines) = on_hosts();
         self_test(&mut lines).trials.iter_mut().for_each(change);
@@ -192,7 +192,7 @@ fn a_self_test_is_of_the_hosts_of_one_dut() {
 }
 
 #[test]
-fn a_host_that_was_late_or_whose_clock_is_not_known_makes_a_trial_invalid() {
+fn late_host_or_unknown_clock_invalidates_trial() {
     assert_eq!(
         said(|trial| trial.clocks[2].late_ns = 1_500_000),
         "it is called passed, and host auth began its part of the trial 1.5 ms too late"
@@ -205,7 +205,7 @@ fn a_host_that_was_late_or_whose_clock_is_not_known_makes_a_trial_invalid() {
     assert!(changed(|trial| trial.clocks[0].bound_ns = 1_000_000).is_ok());
     let set = said(|trial| trial.clocks[0].bound_ns = u64::MAX);
     assert!(set.starts_with("it is called passed, and "), "{set}");
-    // The fault needs its figures.
+    // The fault requires its figures.
     let fault = TesterFault::HostLate {
         host: "gen".to_owned(),
         late_ns: 5,
@@ -218,7 +218,7 @@ fn a_host_that_was_late_or_whose_clock_is_not_known_makes_a_trial_invalid() {
 }
 
 #[test]
-fn clocks_and_roles_that_cannot_be_are_found() {
+fn impossible_clocks_and_roles_are_found() {
     let cannot_be = "the figures of the clock of host gen are impossible";
     assert_eq!(said(|trial| trial.clocks[0].exchanges = 0), cannot_be);
     assert_eq!(said(|trial| trial.clocks[0].drift_ppm = -1e10), cannot_be);
@@ -238,7 +238,7 @@ fn clocks_and_roles_that_cannot_be_are_found() {
 }
 
 #[test]
-fn whatever_a_number_of_a_host_is_nothing_panics() {
+fn no_number_of_a_host_causes_a_panic() {
     let (plan, mut lines) = on_hosts();
     let at = place(&lines, |record| is_trial_of(record, 0, 1, 4));
     trial(&mut lines, 1, 4).1.machine = Some(usage_of("authority", Some("auth")));

@@ -1,4 +1,4 @@
-//! Forgeries of the messages of a query.
+//! Forged message counts of a query.
 
 use super::super::trials::contradiction;
 use super::{honest, of_trial, trial};
@@ -6,7 +6,7 @@ use crate::trial::path::Messages;
 use crate::trial::result::TrialResult;
 
 #[test]
-fn messages_of_a_typical_query_that_cannot_be_are_found() {
+fn impossible_messages_of_a_typical_query_are_found() {
     let forge = |trial: &mut TrialResult, change: fn(&mut Messages)| {
         let mut typical = Messages {
             aaaa_question_ns: Some(10),

@@ -1,4 +1,4 @@
-//! Campaigns of other subjects, processes and programs that are all honest, and keys that a forger leaves out.
+//! Correct campaigns of other subjects, processes and program versions, and keys that a forger omits.
 
 use super::honest::written;
 use super::*;
@@ -6,7 +6,7 @@ use crate::campaign::history::History;
 use crate::campaign::state::CERTIFICATE_AGE_MAX_MS;
 use crate::report::campaign::analyse::analyse;
 
-/// A server that runs with nobody to certify the Tester against, one with, and an authority by itself.
+/// A running server without a self-test server, one with it, and an authority measured by itself.
 const SUBJECTS: &str = r#"
 name = "subjects"
 [trial]
@@ -47,7 +47,7 @@ fn running_servers_and_authorities_are_verified() {
 }
 
 #[test]
-fn each_start_of_an_authority_by_itself_is_written_down_and_its_facts_once() {
+fn every_authority_start_is_recorded_and_its_facts_once() {
     let ranges = "authority = \"nsd\"\nnamespace = [\"10.0.0.0/9\", \"10.0.0.0/8\"]";
     let subjects = SUBJECTS.replace("authority = \"nsd\"", ranges);
     let plan = Plan::parse("honest.toml", &subjects).unwrap();
@@ -118,7 +118,7 @@ fn a_second_process_with_another_certificate_is_verified() {
     }
 }
 
-/// What programs wrote that did not record themselves, nor most of what a trial tells now.
+/// Lines of programs that recorded neither their identity nor most of today's figures.
 fn older(lines: &mut [Line], format: u32) {
     let strip = |trial: &mut TrialResult| {
         (trial.losses, trial.names, trial.machine, trial.path) = (None, None, None, None);
@@ -148,7 +148,7 @@ fn older(lines: &mut [Line], format: u32) {
 }
 
 #[test]
-fn journals_of_older_programs_are_verified_and_say_what_was_not_checked() {
+fn journals_of_older_programs_are_verified_with_unchecked_items_listed() {
     for format in [1, 2] {
         let (plan, mut lines) = honest();
         older(&mut lines, format);
@@ -157,8 +157,8 @@ fn journals_of_older_programs_are_verified_and_say_what_was_not_checked() {
     }
 }
 
-/// One run, in which a process went on with a search by self-tests that found less than it then tried. Its
-/// trials say so.
+/// One run, in which a process continued a search after self-tests that certified less than the rate of its next trial.
+/// Its trials say so.
 fn gone_on() -> Vec<Line> {
     let again = || Servers {
         boot: "c",
@@ -198,16 +198,16 @@ fn gone_on() -> Vec<Line> {
 }
 
 #[test]
-fn an_older_program_that_went_on_above_a_lower_certificate_is_verified() {
+fn older_program_continuing_above_lower_certificate_is_verified() {
     let (plan, mut lines) = (plan(), gone_on());
-    // This program would have restarted.
+    // The current program would have restarted the search.
     let found = audit(&plan, &lines).unwrap_err().to_string();
     let restarted = "its search should have restarted: the Tester is certified to ";
     assert!(found.contains(restarted), "{found}");
     older(&mut lines, 2);
     let audited = audit(&plan, &lines);
     assert!(audited.is_ok(), "{audited:?}");
-    // Which its report marks.
+    // Its report marks this.
     let is_doubtful = |line: &Line| match &line.record {
         Record::Trial { result, .. } => {
             result.certified == Some(false) && result.outcome == Outcome::Passed
@@ -220,7 +220,7 @@ fn an_older_program_that_went_on_above_a_lower_certificate_is_verified() {
 }
 
 #[test]
-fn a_certificate_that_expired_while_servers_started_is_verified() {
+fn certificate_expired_during_server_start_is_verified() {
     let (plan, mut lines) = honest();
     let second = Task::Search { point: 0, run: 2 };
     let is_start =
@@ -233,7 +233,7 @@ fn a_certificate_that_expired_while_servers_started_is_verified() {
     let [a, b, c] = tests[..] else {
         panic!("{tests:?}")
     };
-    // The second was disturbed and found less; later two more were made.
+    // The second self-test was disturbed and found a lower rate; two more followed later.
     let low = written(
         honest::PLAN,
         [Servers {
@@ -275,7 +275,7 @@ fn a_certificate_that_expired_while_servers_started_is_verified() {
     }
     let audited = audit(&plan, &lines);
     assert!(audited.is_ok(), "{audited:?}");
-    // The lower one of before is too old for any moment since the last line.
+    // The earlier, lower one had expired at every time since the last line.
     if let Record::Started {
         search: Some(spec), ..
     } = &mut lines[last].record
@@ -287,7 +287,7 @@ fn a_certificate_that_expired_while_servers_started_is_verified() {
 }
 
 #[test]
-fn a_figure_that_is_left_out_is_found() {
+fn missing_figure_is_found() {
     type Leave = fn(&mut TrialResult);
     let keys: [(&str, Leave); 11] = [
         ("timing.limits", |trial| trial.timing.limits = None),

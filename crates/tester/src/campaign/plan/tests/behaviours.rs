@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::*;
 
 #[test]
-fn each_behaviour_of_the_authority_is_a_variant_and_no_measurement_of_the_rfc() {
+fn each_authority_behaviour_is_a_variant_outside_rfc_8219() {
     let plan = plan(
         "[[dut]]\nprofile = \"unbound\"\ncores = [\"1\", \"2\"]\n\
          authority-behaviour = [\"none\", \"delay=5ms\", \"delay=@d.txt\"]\n\
@@ -51,7 +51,7 @@ fn the_working_set_of_an_authority_is_its_pattern() {
 }
 
 #[test]
-fn behaviours_that_cannot_be_are_pointed_at() {
+fn invalid_behaviours_are_refused_with_place() {
     for (text, expected) in [
         (
             "[[dut]]\nprofile = \"bind\"\nauthority-behaviour = [\"none\", \"lose=1%\"]",

@@ -1,15 +1,15 @@
-//! Plans with several faults, and all that is said of them.
+//! Plans with several faults, and their complete messages.
 
 use expect_test::expect;
 
 use super::*;
 
-/// All that is said of a plan.
+/// The complete error of a plan.
 fn full(text: &str) -> String {
     Plan::parse("dir/x.toml", text).unwrap_err().to_string()
 }
 
-/// Of every kind.
+/// Faults of every kind.
 const FAULTY: &str = r#"
 nmae = "slip"
 [tester]
@@ -43,7 +43,7 @@ share = 0
 "#;
 
 #[test]
-fn types_keys_ranges_and_cross_key_faults_are_told_at_once() {
+fn faults_of_every_kind_are_reported_together() {
     expect![[r#"
         19 faults in the plan
         dir/x.toml:2:1: `nmae` is not a key of a plan; write `name`
@@ -106,8 +106,8 @@ fn types_keys_ranges_and_cross_key_faults_are_told_at_once() {
 }
 
 #[test]
-fn what_needs_sound_values_is_left_until_they_are_sound() {
-    // The default duration would make the soak too short, and the default rate too fast for the names.
+fn checks_that_need_valid_values_wait_for_them() {
+    // The default duration would make the soak too short, and the default rate needs more names than there are.
     let text = "[trial]\nduration = \"1w\"\n[search]\nruns = 0\n[tester]\nnamespace = \"10.0.0.0/24\"\n[soak]\n\
                 length = \"10s\"\n[[dut]]\nprofile = \"bind\"\n";
     expect![[r#"
@@ -116,7 +116,7 @@ fn what_needs_sound_values_is_left_until_they_are_sound() {
 }
 
 #[test]
-fn what_is_not_toml_is_told_with_every_place() {
+fn toml_errors_are_reported_with_every_place() {
     expect![[r#"
         3 faults in the plan
         dir/x.toml:1:8: not valid TOML: string values must be quoted, expected literal string; put texts into quotes, and close each quote and bracket
@@ -135,7 +135,7 @@ fn what_is_not_toml_is_told_with_every_place() {
 }
 
 #[test]
-fn marks_stand_below_their_place_behind_tabs_and_wide_letters() {
+fn mark_is_below_its_place_after_tabs_and_wide_characters() {
     expect![[r#"
         1 fault in the plan
         dir/x.toml:1:13: not valid TOML: invalid basic string, expected non-double-quote visible characters, `\`; put texts into quotes, and close each quote and bracket
@@ -146,7 +146,7 @@ fn marks_stand_below_their_place_behind_tabs_and_wide_letters() {
 }
 
 #[test]
-fn profiles_settings_and_patterns_are_told_together_with_the_rest() {
+fn profile_setting_and_pattern_faults_are_reported_with_the_others() {
     let text = "[trial]\ntimeout = \"1h\"\n[cells]\npattern = \"stack:1000\"\n[[dut]]\nprofile = \"unbund\"\n[[dut]]\n\
                 profile = \"unbound\"\nset = { threads = 0, thread = 1 }\n";
     expect![[r#"
@@ -158,7 +158,7 @@ fn profiles_settings_and_patterns_are_told_together_with_the_rest() {
 }
 
 #[test]
-fn a_journal_may_have_a_plan_that_says_more_than_it_needs() {
+fn plan_in_a_journal_may_have_a_pattern_without_effect() {
     let text = format!("[cells]\npattern = \"stack:1000\"\n{MINIMAL}");
     assert_eq!(cells(&plan(&text)), ["AAAA 0%, cached 0%"]);
     assert!(load_error(&text).contains("`pattern` has no effect"));

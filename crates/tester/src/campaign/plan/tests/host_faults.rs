@@ -1,4 +1,4 @@
-//! Hosts with several faults, and all that is said of them.
+//! Hosts with several faults, and their complete messages.
 
 use expect_test::{Expect, expect};
 
@@ -9,7 +9,7 @@ fn check(hosts: &str, expected: &Expect) {
     expected.assert_eq(&error(&format!("{hosts}{MINIMAL}")));
 }
 
-/// A Measurer, a DUT and an authority with a fault of each kind that needs more than one value.
+/// A Measurer, a DUT and an authority with one fault of each kind that depends on more than one value.
 const FAULTY: &str = r#"
 [hosts.gen1]
 ssh = "root@gen1"
@@ -43,7 +43,7 @@ links.upstream = { interface = "up", addresses = ["2001:2:0:2::2/56"] }
 "#;
 
 #[test]
-fn faults_of_several_hosts_are_told_at_once() {
+fn faults_of_several_hosts_are_reported_together() {
     check(
         FAULTY,
         &expect![[r#"
@@ -64,7 +64,7 @@ fn faults_of_several_hosts_are_told_at_once() {
     );
 }
 
-/// Three hosts that are a laboratory.
+/// Three hosts that form a valid lab.
 const SOUND: &str = r#"
 [hosts.gen1]
 ssh = "gen1"
@@ -89,7 +89,7 @@ roles = ["authority"]
 links.upstream = { interface = "up", addresses = ["2001:2:0:2::2/64"] }
 "#;
 
-/// The error of these hosts, changed.
+/// Checks the error of these hosts after changes.
 fn spoilt(changes: &[(&str, &str)], expected: &Expect) {
     let mut hosts = SOUND.to_owned();
     for (from, to) in changes {
@@ -100,7 +100,7 @@ fn spoilt(changes: &[(&str, &str)], expected: &Expect) {
 }
 
 #[test]
-fn all_hosts_that_are_not_connected_are_told() {
+fn all_unconnected_hosts_are_reported() {
     plan(&format!("{SOUND}{MINIMAL}"));
     spoilt(
         &[
@@ -116,29 +116,29 @@ fn all_hosts_that_are_not_connected_are_told() {
 }
 
 #[test]
-fn what_follows_from_a_fault_is_not_told() {
-    // That it is not connected either follows from the address that cannot be read.
+fn consequences_of_a_fault_are_not_reported() {
+    // The missing connection follows from the unreadable address.
     spoilt(
         &[("2001:2:0:1::1/64", "2001:2:0:1::1")],
         &expect![[
             r#"5:51: `addresses`: "2001:2:0:1::1" is not an address with the length of its prefix, such as "2001:2:0:1::1/64" or "198.18.0.1/24""#
         ]],
     );
-    // That nobody is the authority follows from the role that there is not.
+    // The missing authority follows from the unknown role.
     spoilt(
         &[("\"authority\"", "\"auth\"")],
         &expect![[
             r#"21:10: `roles` is "auth": it must be "measurer" or "dut" or "authority"; write roles = ["measurer"]"#
         ]],
     );
-    // That no link connects the two follows from the prefix.
+    // The missing link between the two follows from the prefix.
     spoilt(
         &[("2001:2:0:2::2/64", "2001:2:0:1::9/64")],
         &expect![
             "22:51: host auth: 2001:2:0:1::9/64 of link upstream and 2001:2:0:1::1/64 of host gen1 of link client are in one prefix; give each link a prefix of its own"
         ],
     );
-    // That nothing says how it is reached follows from what says so.
+    // The missing connection follows from the invalid value.
     spoilt(
         &[("ssh = \"gen1\"", "local = \"yes\"")],
         &expect![[r#"3:9: `local` is "yes": it must be true or false; write local = true"#]],
@@ -146,7 +146,7 @@ fn what_follows_from_a_fault_is_not_told() {
 }
 
 #[test]
-fn a_host_with_a_fault_keeps_no_other_from_being_looked_at() {
+fn hosts_after_a_faulty_one_are_checked() {
     spoilt(
         &[
             ("ssh = \"gen1\"", "ssh = 1"),
@@ -165,7 +165,7 @@ fn a_host_with_a_fault_keeps_no_other_from_being_looked_at() {
 }
 
 #[test]
-fn all_impossible_variables_of_an_inventory_are_told() {
+fn all_invalid_variables_of_an_inventory_are_reported() {
     let json = r#"{"_meta": {"hostvars": {
       "gen": {"ansible_connection": "docker", "dns64bench_roles": ["measurer"], "dns64bench_cpus": [1],
         "dns64bench_threads": "x", "dns64bench_links": {"server": {}, "client": {"dev": "ens1"}}},
@@ -181,7 +181,7 @@ fn all_impossible_variables_of_an_inventory_are_told() {
 }
 
 #[test]
-fn an_inventory_that_cannot_be_read_hides_no_other_fault() {
+fn unreadable_inventory_hides_no_other_fault() {
     let text = "inventory = \"no/such.yml\"\n[tester]\nlab = \"netns\"\n[search]\nruns = 0\n";
     let text = format!("{text}{MINIMAL}host = \"gen1\"\n");
     expect![[r#"

@@ -1,4 +1,4 @@
-//! Plans with hosts of their own, and inventories.
+//! Plans with hosts, and inventories.
 
 use expect_test::{Expect, expect};
 
@@ -69,7 +69,7 @@ fn refused(text: &str, expected: &Expect) {
 }
 
 #[test]
-fn what_contradicts_hosts_is_pointed_at() {
+fn keys_that_contradict_hosts_are_refused_with_place() {
     for (key, expected) in [
         (
             "lab = \"netns\"",
@@ -126,14 +126,14 @@ fn what_contradicts_hosts_is_pointed_at() {
     );
 }
 
-/// The error of a plan in whose hosts `from` is `to`.
+/// Checks the error of a plan in whose hosts `from` is replaced by `to`.
 fn spoilt(from: &str, to: &str, expected: &Expect) {
     assert!(HOSTS.contains(from), "{from}");
     refused(&with_hosts("").replace(from, to), expected);
 }
 
 #[test]
-fn hosts_that_cannot_be_are_pointed_at() {
+fn invalid_hosts_are_refused_with_place() {
     spoilt(
         "ssh = \"root@gen1\"",
         "local = false",
@@ -184,7 +184,7 @@ fn hosts_that_cannot_be_are_pointed_at() {
 }
 
 #[test]
-fn links_that_cannot_be_are_pointed_at() {
+fn invalid_links_are_refused_with_place() {
     spoilt(
         "2001:2:0:1::1/64",
         "2001:2:0:1::1",
@@ -222,7 +222,7 @@ fn links_that_cannot_be_are_pointed_at() {
     );
 }
 
-/// A second authority behind an interface of its own of the DUT's host.
+/// A second authority behind another interface of the DUT's host.
 fn two_authorities() -> String {
     let up = "198.18.0.1/24\"] }";
     let second = "[hosts.auth2]\nssh = \"auth2\"\nroles = [\"authority\"]\nlinks.upstream = { interface = \"up\", \
@@ -246,7 +246,7 @@ fn a_plan_can_have_several_authorities() {
 }
 
 #[test]
-fn self_tests_that_leave_an_authority_out_are_refused() {
+fn self_test_without_one_of_the_authorities_is_refused() {
     let measurer = "roles = [\"measurer\"]\ncpus = \"2-5\"\nthreads = 4";
     let fewer = two_authorities().replace(measurer, "roles = [\"authority\"]").replace(
         "client = { interface = \"ens1\", addresses = [\"2001:2:0:1::1/64\"] }",
@@ -283,7 +283,7 @@ fn self_tests_that_leave_an_authority_out_are_refused() {
 }
 
 #[test]
-fn a_profile_that_takes_one_authority_is_refused_with_two() {
+fn profile_for_one_authority_is_refused_with_two() {
     let dir = tempfile::tempdir().unwrap();
     let profile = "name = \"one\"\nrole = \"dut\"\nprograms = [\"sh\"]\ncaches = false\ncommand = [\"{program}\", \
                    \"{upstream}\"]\nversion = { command = [\"echo\"], starts_with = \"x\" }\n";
@@ -303,7 +303,7 @@ fn a_profile_that_takes_one_authority_is_refused_with_two() {
 }
 
 #[test]
-fn a_dut_has_to_say_on_which_of_two_hosts_it_is() {
+fn dut_without_host_is_refused_with_two_dut_hosts() {
     let second = "[hosts.dut2]\nssh = \"dut2\"\nroles = [\"dut\"]\n[hosts.dut2.links]\n\
                   client = [{ interface = \"c1\", addresses = [\"2001:2:0:1::3/64\"] },\n\
                   { interface = \"c2\", addresses = [\"2001:2:0:11::3/64\"] }]\n\
@@ -320,7 +320,7 @@ fn a_dut_has_to_say_on_which_of_two_hosts_it_is() {
         plan.variants[0].subject.dut().unwrap().host.as_deref(),
         Some("dut2")
     );
-    // It has no IPv4 address toward the authority, which the DUT asks over unless told otherwise.
+    // It has no IPv4 address on the link to the authority, and the DUT queries over IPv4 by default.
     let error = load_error(&text);
     expect!["32:1: host dut2: no IPv4 address on a link upstream; add one in the prefix of gen2, or give upstream-family in [tester]"].assert_eq(&error);
     let over_v6 = format!("[tester]\nupstream-family = \"ipv6\"\n{text}");
@@ -334,7 +334,7 @@ fn a_dut_has_to_say_on_which_of_two_hosts_it_is() {
     );
 }
 
-/// What `ansible-inventory --list` says of the hosts above, less what nobody reads.
+/// Output of `ansible-inventory --list` for the hosts above, without unused parts.
 const INVENTORY: &str = r#"{
  "_meta": {"hostvars": {
   "gen1": {"ansible_host": "gen1.example.org", "ansible_user": "bench", "ansible_port": 2222, "ansible_become": true,
@@ -352,7 +352,7 @@ const INVENTORY: &str = r#"{
 }"#;
 
 #[test]
-fn an_inventory_becomes_tables_of_a_plan() {
+fn inventory_is_converted_to_tables_of_a_plan() {
     let tables = as_toml(INVENTORY).unwrap();
     expect![[r#"
         [hosts.auth]
@@ -394,7 +394,7 @@ fn an_inventory_becomes_tables_of_a_plan() {
     assert!(hosts.site(Some("dut"), Family::Ipv4).is_ok());
 }
 
-/// The error of an inventory in which `from` is `to`.
+/// Checks the error of an inventory in which `from` is replaced by `to`.
 fn inventory_refused(from: &str, to: &str, expected: &Expect) {
     assert!(INVENTORY.contains(from), "{from}");
     let faults = as_toml(&INVENTORY.replace(from, to)).unwrap_err();
@@ -402,7 +402,7 @@ fn inventory_refused(from: &str, to: &str, expected: &Expect) {
 }
 
 #[test]
-fn variables_that_cannot_be_are_told_with_their_host() {
+fn invalid_variables_are_reported_with_their_host() {
     for (from, to, expected) in [
         (
             "\"2-5\"",
@@ -432,7 +432,7 @@ fn variables_that_cannot_be_are_told_with_their_host() {
 }
 
 #[test]
-fn inventories_that_cannot_be_are_told() {
+fn invalid_inventories_are_reported() {
     for (from, to, expected) in [
         (
             "\"local\"",

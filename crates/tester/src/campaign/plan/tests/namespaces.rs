@@ -34,7 +34,7 @@ fn an_authority_with_a_range_of_its_own_does_not_widen_that_of_the_plan() {
 }
 
 #[test]
-fn a_range_that_is_too_small_or_of_a_dns64_server_is_refused() {
+fn small_range_and_range_of_a_dns64_server_are_refused() {
     let small = TWO.replace("10.0.0.0/12", "10.0.0.0/24");
     let small = error(&small);
     assert!(

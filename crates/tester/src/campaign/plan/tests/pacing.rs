@@ -1,11 +1,11 @@
-//! The old timer beside the new one.
+//! Self-correcting pacing beside absolute pacing.
 
 use super::*;
 use crate::campaign::bench;
 use crate::campaign::tasks::points;
 
 #[test]
-fn each_pacing_of_a_dut_or_an_authority_is_a_variant_and_the_old_one_no_measurement() {
+fn each_pacing_is_a_variant_and_self_correcting_is_not_a_measurement() {
     let both = "pacing = [\"self-correcting\", \"absolute\"]\n";
     let plan = plan(&format!(
         "[[dut]]\nprofile = \"bind\"\n{both}[[dut]]\nauthority = \"nsd\"\n{both}\
@@ -39,7 +39,7 @@ fn each_pacing_of_a_dut_or_an_authority_is_a_variant_and_the_old_one_no_measurem
 }
 
 #[test]
-fn a_pacing_that_cannot_be_is_pointed_at() {
+fn invalid_pacing_is_refused_with_place() {
     expect![[r#"3:10: `pacing`: "old" is not a pacing; write absolute or self-correcting"#]]
         .assert_eq(&error("[[dut]]\nprofile = \"bind\"\npacing = \"old\"\n"));
 }

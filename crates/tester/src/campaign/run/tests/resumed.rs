@@ -1,9 +1,9 @@
-//! Searches that another process goes on with, by another certificate.
+//! Searches that another process continues with another certificate.
 
 use super::*;
 
-/// Lines of a campaign that was interrupted in the fifth trial of its first search, at a ceiling of 50,000
-/// queries/s, and went on after a start of the machine with a certificate for this rate.
+/// Lines of a campaign that was interrupted in the fifth trial of its first search, at a ceiling of 50,000 queries/s,
+/// and resumed after a reboot with a certificate for `certified_qps`.
 fn resumed(certified_qps: u64) -> Vec<Line> {
     let directory = tempfile::tempdir().unwrap();
     let first = Task::Search { point: 0, run: 1 };
@@ -35,7 +35,7 @@ fn first_search(lines: &[Line]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn search_above_a_lower_certificate_begins_anew_below_it() {
+fn search_above_a_lower_certificate_restarts_below_it() {
     let lines = resumed(3_000);
     assert_eq!(ceilings(&lines, 0)[..2], [Some(50_000), Some(3_000)]);
     assert_eq!(rates(&lines, 0), [Some(3_000); 4]);
@@ -45,7 +45,7 @@ fn search_above_a_lower_certificate_begins_anew_below_it() {
 }
 
 #[test]
-fn search_within_the_certificate_goes_on() {
+fn search_within_the_certificate_continues() {
     for certified_qps in [50_000, 90_000] {
         let lines = resumed(certified_qps);
         assert_eq!(ceilings(&lines, 0)[..1], [Some(50_000)]);

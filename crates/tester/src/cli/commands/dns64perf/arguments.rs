@@ -21,14 +21,14 @@ pub(super) struct Test {
     pub(super) burst: u64,
     pub(super) threads: usize,
     pub(super) ports_each: usize,
-    /// From one burst of a thread to its next.
+    /// Time between two bursts of a thread.
     pub(super) delay_ns: Nanos,
     pub(super) timeout_ns: Nanos,
 }
 
 impl Test {
-    /// Reads 8 arguments, 9 with the ports of each thread before the delay, or 7 without threads,
-    /// as dns64perf++ 1.0.0 of 2016 does: it has one (Lencse and Bakai 2017, figure 3).
+    /// Parses 8 arguments, 9 with the ports of each thread before the delay, or 7 without threads, as in dns64perf++
+    /// 1.0.0 of 2016, which has one thread (Lencse and Bakai 2017, figure 3).
     pub(super) fn parse(arguments: &[String]) -> Result<Self, UsageError> {
         let (first, threads, ports, last) = match arguments {
             [first @ .., delay, timeout] if first.len() == 5 => {
@@ -68,7 +68,7 @@ impl Test {
         test.fits()
     }
 
-    /// Whether the subnet has a name for each request.
+    /// Checks that the subnet has a name for each request.
     fn fits(self) -> Result<Self, UsageError> {
         let (requests, subnet) = (self.requests, self.subnet);
         if requests <= subnet.names() {
@@ -91,25 +91,25 @@ impl Test {
     }
 }
 
-/// Experiments of a run, and queries of an experiment (paper 003, section II).
+/// Experiments of a run, and queries of an experiment (Lencse 2015, section II).
 pub(super) const EXPERIMENTS: usize = 256;
 
 /// A run of dns64perf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Classic {
-    /// Number of the client, so that several of them ask for different names.
+    /// Number of the client, so that several clients query different names.
     pub(super) client: u8,
     /// Threads; a divisor of [`EXPERIMENTS`].
     pub(super) threads: usize,
-    /// How long each answer is waited for; above zero.
+    /// Timeout of each query; above zero.
     pub(super) timeout_ns: Nanos,
     pub(super) server: SocketAddr,
-    /// What stands after the first label.
+    /// Suffix of the names, after the first label.
     pub(super) suffix: NameBuf,
 }
 
 impl Classic {
-    /// Reads 4 arguments, or 5 with the port (paper 003, section IV.B).
+    /// Parses 4 arguments, or 5 with the port (Lencse 2015, section IV.B).
     pub(super) fn parse(arguments: &[String]) -> Result<Self, UsageError> {
         let ([client, threads, time, server], at) = match arguments {
             [client, threads, time, server] => ([client, threads, time, server], 53),
@@ -166,7 +166,7 @@ fn wrong(what: &str, given: &str, wanted: &str) -> UsageError {
     UsageError::Dns64Perf(format!("{what} is '{given}'; {wanted} is needed"))
 }
 
-/// What has been bounded to far less than 2^32.
+/// Converts a number that is bounded far below 2^32.
 fn index(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_arguments_and_nine_are_one_test() {
+    fn eight_and_nine_arguments_give_the_same_test() {
         let eight = Test::parse(&words("2001:db8::53 53 10.0.0.0/8 60000 1 2 4000 0.25")).unwrap();
         let expected = Test {
             server: "[2001:db8::53]:53".parse().unwrap(),
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn seven_arguments_of_version_1_0_0_have_one_thread() {
-        // As the script of Lencse and Bakai (2017), figure 3, calls it at 8192 queries per second.
+        // Call of the script in Lencse and Bakai (2017), figure 3, at 8192 queries per second.
         let words_of = |threads| {
             words(&format!(
                 "2001:2::1 53 10.0.0.0/10 491520 1 {threads} 122070 1"
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_test_is_told_by_its_argument() {
+    fn invalid_argument_is_named_in_the_error() {
         let told = |line: &str| Test::parse(&words(line)).unwrap_err().to_string();
         for (line, text) in [
             ("::1 53", "2 arguments; dns64perf++ takes 8, 9 with"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_2015_are_read() {
+    fn arguments_of_dns64perf_are_read() {
         let classic = Classic::parse(&words("1 4 1 2001:db8::53")).unwrap();
         let expected = Classic {
             client: 1,

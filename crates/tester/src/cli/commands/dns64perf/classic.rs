@@ -1,4 +1,4 @@
-//! `dns64bench dns64perf --classic`: the program of paper 003.
+//! `dns64bench dns64perf --classic`: the program of Lencse 2015.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use super::remark;
 use crate::cli::args::MayLoadArgs;
 use crate::rig::RigError;
 
-/// Runs all experiments; prints the time of each when it is over, in milliseconds.
+/// Runs all experiments; prints the time of each at its end, in milliseconds.
 pub(super) fn run(arguments: &[String], may: MayLoadArgs) -> Result<u8, Failure> {
     let classic = Classic::parse(arguments)?;
     may_load(std::iter::once(classic.server), may)?;
@@ -34,7 +34,7 @@ fn write_line(out: &mut impl Write, experiment: Experiment) -> io::Result<()> {
     writeln!(out, "{:.3}", milliseconds(experiment))
 }
 
-/// The figures of paper 003, table I, and what it leaves out: the answers that did not come.
+/// The figures of Lencse 2015, table I, and in addition the number of missing answers.
 fn summary(all: &[Experiment]) -> Vec<String> {
     let n = all.len() as f64;
     let times = all.iter().copied().map(milliseconds);

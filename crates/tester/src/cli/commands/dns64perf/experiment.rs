@@ -1,8 +1,8 @@
-//! dns64perf of 2015 (paper 003): closed-loop queries by a few threads, of which only the time that
-//! 256 of them take together is measured.
+//! dns64perf of 2015 (Lencse 2015): a few threads send closed-loop queries, and only the total time of 256 queries is
+//! measured.
 //!
-//! It is a comparison of servers and no trial of RFC 8219: the rate is whatever the server makes of
-//! it, so a slow server is asked less.
+//! It compares servers and is not a trial of RFC 8219: the server determines the rate, so a slow server receives fewer
+//! queries per second.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -16,24 +16,24 @@ use dns64_wire::message::{HEADER_LEN, Message, Section};
 
 use super::arguments::{Classic, EXPERIMENTS};
 
-/// What came of one experiment.
+/// Result of one experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Experiment {
-    /// From the start of its threads to the end of the last one.
+    /// Time from the start of its threads to the end of the last one.
     pub(super) elapsed_ns: Nanos,
-    /// Answers in time.
+    /// Responses in time.
     pub(super) answered: usize,
-    /// Those of them with an AAAA record.
+    /// Responses in time with an AAAA record.
     pub(super) with_aaaa: usize,
 }
 
 impl Classic {
-    /// Experiment `b`: asks for the names `10-a-b-0` to `10-a-b-255` of client `a`, each thread for
-    /// its part of them, one after the other.
+    /// Experiment `b`: queries the names `10-a-b-0` to `10-a-b-255` of client `a`. Each thread queries its part of them
+    /// one after another.
     ///
     /// # Errors
     ///
-    /// What kept it from asking; an answer that does not come is none.
+    /// A query cannot be sent; a missing response is not an error.
     pub(super) fn experiment(&self, b: u8) -> anyhow::Result<Experiment> {
         let each = EXPERIMENTS / self.threads;
         let begun = MonotonicClock.now();
@@ -58,7 +58,7 @@ impl Classic {
         Ok(sum)
     }
 
-    /// The part of one thread.
+    /// Queries the names of one thread.
     fn ask(&self, b: u8, numbers: std::ops::Range<usize>) -> anyhow::Result<Experiment> {
         let socket = self.socket().map_err(|e| self.failed(e))?;
         let mut part = Experiment::default();
@@ -83,8 +83,8 @@ impl Classic {
         Ok(socket)
     }
 
-    /// The query for the AAAA of an address's name: RD set, and an ID made of the second and the
-    /// third number (paper 003, section IV.D.3).
+    /// AAAA query for the name of an address: RD set, and an ID from the second and the third number (Lencse 2015,
+    /// section IV.D.3).
     fn query(&self, address: Ipv4Addr) -> Vec<u8> {
         let [first, a, b, c] = address.octets();
         let label = format!("{first}-{a}-{b}-{c}");
@@ -96,8 +96,8 @@ impl Classic {
         query
     }
 
-    /// Sends a query and waits for the reply to it. All queries of an experiment have one ID, so the
-    /// question tells a reply from one that comes too late.
+    /// Sends a query and waits for its response. All queries of an experiment have the same ID, so the question section
+    /// distinguishes a response from a late one.
     fn exchange(&self, socket: &UdpSocket, query: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let question = &query[HEADER_LEN..];
         let mut reply = vec![0; REPLY_BYTES_MAX];
@@ -149,7 +149,7 @@ fn answers(reply: &[u8], query: &[u8], question: &[u8]) -> bool {
         && reply[2] & 0x80 != 0
 }
 
-/// Whether a reply brings an AAAA record, whichever.
+/// Whether a response has any AAAA record.
 fn has_aaaa(reply: &[u8]) -> bool {
     let Ok(message) = Message::parse(reply) else {
         return false;
@@ -161,7 +161,7 @@ fn has_aaaa(reply: &[u8]) -> bool {
             .any(|record| record.section == Section::Answer && record.rtype == Rtype::AAAA)
 }
 
-/// Queries have no OPT record, so no reply is longer (RFC 1035 section 2.3.4).
+/// Queries have no OPT record, so no response is longer (RFC 1035 section 2.3.4).
 const REPLY_BYTES_MAX: usize = 512;
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_has_the_older_name_and_the_id_of_client_and_experiment() {
+    fn query_has_the_dns64perf_name_and_id() {
         let spec = Classic {
             server: "[::1]:53".parse().unwrap(),
             client: 1,

@@ -1,4 +1,4 @@
-//! The five lines that dns64perf++ prints, and those of its senders.
+//! The five lines of dns64perf++, and the lines of its sending threads.
 
 use std::io::{self, Write};
 
@@ -13,10 +13,10 @@ pub(super) struct Sums {
     sent: u64,
     received: u64,
     valid: u64,
-    /// Of the answers: sum of the round-trip times, and of their squares.
+    /// Sum of the round-trip times, and of their squares.
     rtt_ns: u128,
     rtt_squared: u128,
-    /// Of each sender: when its first and its last query left.
+    /// Times of the first and the last query of each sender.
     senders: Vec<Option<(Nanos, Nanos)>>,
 }
 
@@ -39,8 +39,8 @@ impl Sums {
         sums
     }
 
-    /// A line for each sender: from its first query to one interval after its last, against what its
-    /// part of the schedule takes.
+    /// A line for each sender: the time from its first query to one interval after its last, and the specified time of
+    /// its part of the schedule.
     pub(super) fn timers(&self, schedule: Schedule) -> Vec<String> {
         let shards = self.senders.len() as u64;
         let line = |(k, &(first, last)): (u64, &(Nanos, Nanos))| {
@@ -71,8 +71,8 @@ impl Sums {
         )
     }
 
-    /// Average of the round-trip times of all answers, and their standard deviation as of a whole
-    /// population; 0 without answers.
+    /// Average of the round-trip times of all responses, and their standard deviation as a population; 0 without
+    /// responses.
     fn rtt_ms(&self) -> (f64, f64) {
         let n = u128::from(self.received.max(1));
         let average_ns = self.rtt_ns as f64 / n as f64;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_are_those_of_dns64perf() {
+    fn lines_equal_those_of_dns64perf() {
         let rows = [
             row(0, 1, Fate::Valid),
             row(1, 2, Fate::Wrong),

@@ -5,7 +5,7 @@ use crate::campaign::audit::tests::{honest, resealed};
 use crate::campaign::journal::JOURNAL_FILE;
 use crate::cli::commands::report;
 
-/// The directory of a campaign, with its report.
+/// The directory of a campaign with its report.
 fn reported(template: Option<&str>) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let (_, lines) = honest();
@@ -15,7 +15,7 @@ fn reported(template: Option<&str>) -> TempDir {
     dir
 }
 
-/// Exit code and words of a verification that has to fail.
+/// Exit code and text of a verification that must fail.
 fn failure(dir: &TempDir) -> (u8, String) {
     let failure = verify(dir.path()).unwrap_err();
     let folder = dir.path().display().to_string();
@@ -26,7 +26,7 @@ fn failure(dir: &TempDir) -> (u8, String) {
 }
 
 #[test]
-fn a_report_is_verified_and_says_how_much() {
+fn report_is_verified_with_the_numbers_of_checks() {
     let dir = reported(None);
     let verified = verify(dir.path()).unwrap();
     let (plan, lines) = honest();
@@ -40,7 +40,7 @@ fn a_report_is_verified_and_says_how_much() {
         "not checked: the faults of 1 invalid trial: they leave no figure in a result".to_owned(),
     ];
     assert_eq!(verified.lines, expected);
-    // Made again, it is the same.
+    // A new report is equal.
     let loaded = load(dir.path()).unwrap();
     report::write(dir.path(), &loaded, None).unwrap();
     assert_eq!(verify(dir.path()).unwrap().lines, expected);
@@ -85,7 +85,7 @@ fn one_changed_octet_of_the_journal_is_found() {
 }
 
 #[test]
-fn what_is_not_there_is_told_apart_from_what_is_wrong() {
+fn missing_and_wrong_files_have_different_errors() {
     let dir = reported(None);
     let folder = dir.path().join(FOLDER);
     fs::remove_file(folder.join("runs.csv")).unwrap();
@@ -128,7 +128,7 @@ fn a_changed_copy_of_the_plan_is_found() {
 }
 
 #[test]
-fn half_a_line_is_left_out_of_a_report_but_not_verified() {
+fn incomplete_line_is_omitted_from_a_report_but_fails_verification() {
     let dir = reported(None);
     let path = dir.path().join(JOURNAL_FILE);
     let octets = fs::read(&path).unwrap();
@@ -145,7 +145,7 @@ fn half_a_line_is_left_out_of_a_report_but_not_verified() {
 }
 
 #[test]
-fn a_page_by_another_template_is_verified_by_it() {
+fn page_of_a_user_template_is_verified_with_it() {
     let dir = reported(Some("<h1>{{ analysis.name }}</h1>"));
     let lines = verify(dir.path()).unwrap().lines;
     assert!(lines[0].contains("19 files"), "{lines:?}");
@@ -163,7 +163,7 @@ fn a_page_by_another_template_is_verified_by_it() {
         fs::read_to_string(page).unwrap(),
         "<h1>Honest &lt;of&gt; course</h1>"
     );
-    // The built-in template again leaves nothing of the other.
+    // The built-in template leaves no file of the other one.
     let loaded = load(dir.path()).unwrap();
     report::write(dir.path(), &loaded, None).unwrap();
     assert!(verify(dir.path()).unwrap().lines[0].contains("18 files"));
@@ -185,7 +185,7 @@ fn a_forged_journal_with_good_seals_is_refused_with_its_line() {
         *tester = "dns64bench 0.0.1".to_owned();
     }
     fs::write(dir.path().join(JOURNAL_FILE), resealed(lines)).unwrap();
-    // The report follows from the forgery.
+    // A report from the forged journal.
     let loaded = load(dir.path()).unwrap();
     report::write(dir.path(), &loaded, None).unwrap();
     let (code, text) = failure(&dir);
@@ -203,7 +203,7 @@ fn a_forged_journal_with_good_seals_is_refused_with_its_line() {
 }
 
 #[test]
-fn files_that_are_not_of_the_report_are_named() {
+fn files_outside_the_report_are_named() {
     let dir = reported(None);
     let folder = dir.path().join(FOLDER);
     fs::write(folder.join("data/extra.csv"), "1\n").unwrap();
@@ -214,7 +214,7 @@ fn files_that_are_not_of_the_report_are_named() {
 }
 
 #[test]
-fn what_an_earlier_program_did_not_record_is_said() {
+fn facts_missing_in_older_journals_are_listed() {
     let dir = tempfile::tempdir().unwrap();
     let (_, mut lines) = honest();
     let mut starts = 0;

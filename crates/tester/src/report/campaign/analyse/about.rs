@@ -1,4 +1,4 @@
-//! What the numbers are of: conditions, variants, certificates, sessions, commands and time.
+//! The context of the results: conditions, variants, certificates, sessions, commands and time.
 
 use super::of_variant;
 use super::told::Told;
@@ -19,7 +19,7 @@ use crate::report::campaign::numbers;
 use crate::report::{Span, Thousands};
 use crate::trial::result::Outcome;
 
-/// Reasons that hold for every variant.
+/// Reasons that apply to every variant.
 pub(super) fn not_a_measurement(
     plan: &Plan,
     told: &Told<'_>,
@@ -41,10 +41,10 @@ pub(super) fn not_a_measurement(
     reasons
 }
 
-/// Why a rate is no measurement that the Tester was not certified for.
+/// Why a rate without a certificate of the Tester is not a measurement.
 pub(super) const NOT_CERTIFIED: &str = "the Tester is not certified (RFC 8219 section 9.2.1)";
 
-/// The same of some of the variants, where others were measured by a certified Tester.
+/// The same reason for some of the variants, if the Tester was certified for others.
 pub(super) fn partly_uncertified(variants: &[VariantInfo], points: &[PointResult]) -> Vec<String> {
     let is_uncertified = |p: &&PointResult| p.certified == Some(false);
     if points
@@ -67,7 +67,7 @@ pub(super) fn partly_uncertified(variants: &[VariantInfo], points: &[PointResult
     variants.iter().enumerate().filter_map(reason).collect()
 }
 
-/// Whether a variant is an authority, measured by the self-test itself.
+/// Whether a variant is an authority, which the self-test measures.
 pub(super) fn is_authority(plan: &Plan, variant: usize) -> bool {
     let variant = plan.variants.get(variant);
     variant.is_some_and(|v| v.subject.is_authority())
@@ -83,14 +83,14 @@ fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     seen
 }
 
-/// Where the roles really ran: the plan may leave it to the machine.
+/// Where the roles actually ran: the plan may leave the choice to the machine.
 pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     let kind = match place(plan, told) {
         Place::Elsewhere => return "none: the servers were there before".to_owned(),
         Place::Hosts(hosts) => return on_hosts(plan, hosts),
         Place::Lab(kind) => kind,
     };
-    // Self-tests beside a server that runs have no lab.
+    // Self-tests beside a running server have no lab.
     let mut labs = told.self_tests.iter().map(|told| &told.test.conditions.lab);
     if let Some(lab) = labs.find(|lab| !lab.is_empty()) {
         return lab.clone();
@@ -112,7 +112,7 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
 /// Where the roles ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place<'a> {
-    /// The servers were there before, and are asked from this machine.
+    /// The servers ran before the campaign and are queried from this machine.
     Elsewhere,
     /// A lab on this machine.
     Lab(LabKind),
@@ -120,7 +120,7 @@ pub(super) enum Place<'a> {
     Hosts(&'a Hosts),
 }
 
-/// Where the roles ran. Journals from before the kind of lab was chosen once for all have only what the plan says of it.
+/// Where the roles ran. Older journals do not record the selected kind of lab; for them the plan decides.
 pub(super) fn place<'a>(plan: &'a Plan, told: &Told<'_>) -> Place<'a> {
     match &plan.hosts.at {
         Some(hosts) => Place::Hosts(hosts),
@@ -152,7 +152,7 @@ fn on_hosts(plan: &Plan, hosts: &Hosts) -> String {
     format!("{number} {}, {setup}", ways.join(" and "))
 }
 
-/// What the DUT and the authority speak with each other.
+/// Address family between the DUT and the authority.
 pub(super) fn family(plan: &Plan) -> String {
     plan.hosts.upstream.map_or_else(
         || "IPv4, or what the DUT needs".to_owned(),
@@ -160,7 +160,7 @@ pub(super) fn family(plan: &Plan) -> String {
     )
 }
 
-/// Names and values of what was the same for all variants.
+/// Names and values of conditions that all variants share.
 pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> {
     let (hosts, load) = (&plan.hosts, &plan.load);
     let or = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned());
@@ -294,7 +294,7 @@ fn restart(restart: Restart) -> &'static str {
     }
 }
 
-/// What was measured: the plan's names, and what they turned out to be at the last start.
+/// The variants: names from the plan, facts from the last start.
 pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
     let infos = plan.variants.iter().zip(&told.variants);
     let info = |(variant, records): (&Variant, &Vec<VariantFacts>)| {
@@ -368,14 +368,14 @@ pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
     told.sessions.iter().enumerate().map(session).collect()
 }
 
-/// What to type to repeat the campaign.
+/// Commands to repeat the campaign.
 pub(super) fn commands(told: &Told<'_>) -> Vec<String> {
     let words: Vec<_> = told.command.iter().map(|word| quoted(word)).collect();
     let command = (!words.is_empty()).then(|| words.join(" "));
     command.into_iter().collect()
 }
 
-/// A word as a shell takes it (POSIX, section 2.2.2).
+/// A word quoted for a shell (POSIX, section 2.2.2).
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%[]".contains(c);
     match !word.is_empty() && word.chars().all(plain) && !word.contains('[') {
@@ -384,7 +384,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Where the time went, and how long the papers' script would have taken.
+/// How the time was spent, and how long the papers' script would have taken.
 pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> TimeSpent {
     let runs = || points.iter().flat_map(|point| &point.runs);
     let others = told.tasks.iter();
@@ -408,7 +408,7 @@ pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> Time
         self_tests_s: self_tests
             .map(|trial| numbers::seconds(trial.duration_ns + trial.timeout_ns))
             .sum(),
-        // The sum of nothing is -0.0.
+        // An empty sum is -0.0.
         others_s: others
             .map(|(_, task)| numbers::seconds(task.took_ns()))
             .fold(0.0, |sum, s| sum + s),
@@ -417,8 +417,8 @@ pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> Time
     }
 }
 
-/// Trials of a search of 0 to `range_qps` down to the resolution that the run has reached: one for
-/// each halving; none without a rate.
+/// Number of trials in a bisection of 0 to `range_qps` down to the resolution of the run: one for each halving; 0
+/// without a rate.
 fn halvings(plan: &Plan, run: &RunResult, range_qps: u64) -> f64 {
     let Some(rate_qps) = run.rate_qps else {
         return 0.0;
@@ -429,8 +429,7 @@ fn halvings(plan: &Plan, run: &RunResult, range_qps: u64) -> f64 {
     widths.take_while(|width| *width > resolution_qps).count() as f64
 }
 
-/// How long the trials of the run took that went to their end, or duration and timeout if there was
-/// none.
+/// Mean time of the complete trials of the run; duration plus timeout if there were none.
 fn trial_s(told: &Told<'_>, point: &PointResult, run: &RunResult) -> f64 {
     let search = Task::Search {
         point: point.point,

@@ -1,4 +1,4 @@
-//! Authoritative servers that are measured by themselves, side by side, and which of them to take.
+//! Comparison of authoritative servers that are measured by themselves, with a recommendation.
 
 use super::about::is_authority;
 use super::curves::without_cores_and_names;
@@ -21,7 +21,7 @@ use crate::warning::{Severity, Warning};
 /// Names of a /5: the zone of Lencse, Pivoda and Shima 2021, section 2.3.
 const WHOLE_NAMES: u64 = 1 << 27;
 
-/// All authorities of a campaign; without a recommendation yet, which needs the names of variants.
+/// All authorities of a campaign. The recommendation is added later: it needs the names of variants.
 pub(super) fn authorities(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> Authorities {
     let variants = 0..plan.variants.len();
     let rows = variants
@@ -79,7 +79,7 @@ fn row(
     })
 }
 
-/// The median over the runs, each by the trial that it found its rate by.
+/// Median over the runs, each represented by the trial at the rate that it found.
 fn cpu_ns_per_query(told: &Told<'_>, point: &PointResult) -> Option<f64> {
     let found = |run: u32, rate_qps: u64| {
         let task = Task::Search {
@@ -99,7 +99,7 @@ fn cpu_ns_per_query(told: &Told<'_>, point: &PointResult) -> Option<f64> {
     median(&each.collect::<Vec<_>>())
 }
 
-/// Servers that were measured with more than one zone on the same cores.
+/// Servers that were measured with several zones on the same cores.
 fn zones(rows: &[AuthorityRow]) -> Vec<ZoneGrowth> {
     let mut servers: Vec<Vec<&AuthorityRow>> = Vec::new();
     for row in rows {
@@ -157,13 +157,13 @@ fn growth(mut own: Vec<&AuthorityRow>) -> Option<ZoneGrowth> {
     })
 }
 
-/// The authority with the highest 1st percentile, by RFC 8219 section 9.2.1: behind a Tester for DNS64
-/// servers at r queries per second it has to pass self-tests at 2(1 + 0.1)r.
+/// The authority with the highest 1st percentile, by RFC 8219 section 9.2.1: behind a Tester for DNS64 servers at r
+/// queries per second it has to pass self-tests at 2(1 + 0.1)r.
 pub(in crate::report::campaign) fn recommendation(analysis: &Analysis) -> Option<Recommendation> {
     let rows = &analysis.authorities.rows;
     let known = rows.iter().filter_map(|row| Some((row, row.p1?)));
     let (best, p1) = known.max_by(|a, b| {
-        // The first of equals, which needs the fewest cores if the plan begins with them.
+        // The first of equal ones: it needs the fewest cores if the plan begins with them.
         a.1.total_cmp(&b.1).then(b.0.variant.cmp(&a.0.variant))
     })?;
     let others = || rows.iter().filter(|row| row.variant != best.variant);
@@ -237,7 +237,7 @@ fn text(analysis: &Analysis, best: &AuthorityRow, found: &Recommendation) -> Str
     text
 }
 
-/// Authorities that may be faster than the Tester can ask.
+/// Authorities whose rate may be limited by the Tester.
 pub(in crate::report::campaign) fn limited(analysis: &Analysis) -> impl Iterator<Item = Warning> {
     let rows = analysis.authorities.rows.iter();
     rows.filter(|row| row.tester_limited_runs > 0).map(|row| {

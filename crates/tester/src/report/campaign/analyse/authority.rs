@@ -12,7 +12,7 @@ use crate::report::campaign::analysis::{
 use crate::report::campaign::numbers;
 use crate::statistics::outstanding::{AtDelay, Finding, Outstanding, outstanding};
 
-/// Rates by delay, of DUTs that were measured with several and no other fault of the authority.
+/// Rates by delay, for DUTs that were measured with several delays and no other fault of the authority.
 pub(super) fn delays(plan: &Plan, points: &[PointResult]) -> Vec<DelayCurve> {
     let mut duts: Vec<(&Variant, Vec<DelayRow>)> = Vec::new();
     for (variant, it) in plan.variants.iter().enumerate() {
@@ -63,7 +63,7 @@ fn curve(dut: String, mut rows: Vec<DelayRow>) -> DelayCurve {
     };
     let known: Option<Vec<_>> = rows.iter().map(at).collect();
     let told = known.and_then(|known| outstanding(&known));
-    // A rate that ended at a limit of the Tester or the plan shows none of the DUT's.
+    // A rate that ended at a limit of the Tester or the plan does not show a limit of the DUT.
     let bounded = rows.last().is_some_and(|row| row.lower_bound);
     DelayCurve {
         verdict: verdict(told.as_ref(), bounded),
@@ -101,7 +101,7 @@ fn verdict(told: Option<&Outstanding>, bounded: bool) -> String {
     }
 }
 
-/// A DUT with what its variants differ in beside the authority.
+/// A DUT with the properties that differ between its variants, except the authority.
 fn name(plan: &Plan, variant: &Variant) -> String {
     let mut name = without_cores(plan, variant);
     let mut own = plan.variants.iter().filter(|v| v.dut == variant.dut);
@@ -111,7 +111,7 @@ fn name(plan: &Plan, variant: &Variant) -> String {
     name
 }
 
-/// Rates by working set: of points at which all queries are for names of a set, over and over.
+/// Rates by working set, from points whose queries all repeat the names of a set.
 pub(super) fn working_sets(
     plan: &Plan,
     planned: &[Point],
@@ -154,7 +154,7 @@ pub(super) fn working_sets(
 const IN_ORDER: &str = "in order";
 const AT_RANDOM: &str = "at random";
 
-/// In which order a pattern asks for a fixed set of names, each as often, and for how many.
+/// Order and size of the set of a pattern that queries a fixed set of names equally often.
 fn set(pattern: Pattern) -> Option<(&'static str, u64)> {
     match pattern {
         Pattern::StackDistance { names } => Some((IN_ORDER, names)),

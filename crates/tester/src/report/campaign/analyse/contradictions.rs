@@ -1,4 +1,4 @@
-//! Figures of one report that cannot all be true, or that say less than they seem to.
+//! Contradictory or misleading figures within one report.
 
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{
@@ -8,22 +8,22 @@ use crate::report::campaign::{numbers, words};
 use crate::trial::result::Outcome;
 use crate::warning::{Severity, Warning};
 
-/// A trial beyond the rate that answers so many times that rate contradicts it: what a search is off by on
-/// a quiet machine is a tenth of this (a resolution of 0.1 %, and the scatter of runs).
+/// A trial above the measured rate contradicts that rate if its goodput exceeds it by this factor. The error of a
+/// search on an idle machine is a tenth of this (a resolution of 0.1 %, and the dispersion of runs).
 const GOODPUT_FACTOR: f64 = 1.1;
 
-/// Certificates of one Tester that are so many times apart say that one of them was disturbed: a self-test
-/// looks for the limit to within 10 %.
+/// If two certificates of one Tester differ by this factor, one self-test was disturbed: self-tests find the limit to
+/// within 10 %.
 const CERTIFIED_FACTOR: u64 = 2;
 
-/// A trial that failed so far below one that passed, as a factor, is more than the scatter that the papers
-/// do not call too much (10 %: Lencse 2019, section 4.3).
+/// A trial that failed below a passing rate by this factor exceeds the dispersion that the papers accept (10 %: Lencse
+/// 2019, section 4.3).
 const INVERSION_FACTOR: f64 = 1.1;
 
-/// Fewer failed trials below a pass are told by the scatter of the runs.
+/// The dispersion of the runs explains a smaller number of failed trials below a pass.
 const INVERSIONS_MIN: usize = 3;
 
-/// All of them.
+/// All contradictions.
 pub(super) fn all(analysis: &Analysis) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for point in &analysis.points {
@@ -38,7 +38,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Warning> {
     warnings
 }
 
-/// A rate for which the Tester was not certified.
+/// A rate above the certificate of the Tester.
 fn above_certificate(point: &PointResult) -> Option<Warning> {
     let certified = point.certified_rate_qps?;
     let rates = point.runs.iter().filter_map(|run| run.rate_qps);
@@ -54,7 +54,7 @@ fn above_certificate(point: &PointResult) -> Option<Warning> {
     Some(Severity::Critical.warning(text).remedy(remedy))
 }
 
-/// Trials that failed far below a rate at which the same DUT has passed.
+/// Trials that failed far below a rate that the same DUT has passed.
 fn inversions(point: &PointResult) -> Option<Warning> {
     let steps = || point.runs.iter().flat_map(|run: &RunResult| &run.trials);
     let passed = steps().filter(|step| step.outcome == Outcome::Passed);
@@ -79,7 +79,7 @@ fn inversions(point: &PointResult) -> Option<Warning> {
     })
 }
 
-/// A rate that is what the DUT can store in the length of a trial.
+/// A rate that the DUT reached only by storing queries for the length of a trial.
 fn stored(point: &PointResult) -> Option<Warning> {
     let (stored, summary) = (point.stored?, point.summary.as_ref()?);
     let text = format!(
@@ -94,7 +94,7 @@ fn stored(point: &PointResult) -> Option<Warning> {
     Some(Severity::Warning.warning(text).remedy(remedy))
 }
 
-/// Trials beyond the rate that was found in which the DUT answered far more than that.
+/// Trials above the measured rate with a goodput far above it.
 fn overloads(analysis: &Analysis) -> Vec<Warning> {
     let warning = |curve: &OverloadCurve| {
         let found = analysis
@@ -102,7 +102,7 @@ fn overloads(analysis: &Analysis) -> Vec<Warning> {
             .iter()
             .find(|p| p.variant == curve.variant)?;
         let median = found.summary.as_ref()?.median;
-        // Valid answers are valid, whatever else became of the trial.
+        // The goodput counts whatever the verdict of the trial.
         let best = curve
             .rows
             .iter()
@@ -123,7 +123,7 @@ fn overloads(analysis: &Analysis) -> Vec<Warning> {
     analysis.overloads.iter().filter_map(warning).collect()
 }
 
-/// Certificates of the same Tester that differ by factors.
+/// Certificates of the same Tester that differ by a large factor.
 fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
     let tester = |c: &Certificate| {
         let c = &c.conditions;
@@ -162,7 +162,7 @@ fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
     known.iter().filter_map(warning).collect()
 }
 
-/// Models by which work that is left out costs time.
+/// Models with a negative cost of work.
 fn models(analysis: &Analysis) -> Vec<Warning> {
     let warning = |model: &ModelResult| {
         let why = model
@@ -177,8 +177,8 @@ fn models(analysis: &Analysis) -> Vec<Warning> {
             None => warning,
         })
     };
-    // The table tells the others as well: queues bend reply times, and over both shares a synthesis that takes next to
-    // nothing is as often below nothing.
+    // The table also shows the other models: queues distort reply times, and over both shares a very cheap synthesis
+    // often has a negative cost.
     let over_one = |m: &&ModelResult| m.of == ModelOf::Work && !m.is_over_both();
     let work = analysis.models.iter().filter(over_one);
     work.filter_map(warning).collect()

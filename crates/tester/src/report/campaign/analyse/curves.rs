@@ -1,4 +1,4 @@
-//! What several points say together, and the trials beyond and below the rate that was found.
+//! Results over several points, and the trials above and below the measured rate.
 
 use super::of_variant;
 use super::told::{TaskTold, Told, TrialTold};
@@ -12,16 +12,16 @@ use crate::report::campaign::numbers;
 use crate::statistics::{queue, trend};
 use crate::trial::result::{Outcome, TrialResult};
 
-/// Trends with a higher probability by chance are told as none.
+/// Significance level: trends with a higher probability by chance count as none.
 const SIGNIFICANT: f64 = 0.05;
 
-/// A speed is told over at most so many times the span that it was seen in.
+/// A slope is extrapolated to at most this many times its observed span.
 const EXTRAPOLATED_MAX: f64 = 3.0;
 
 /// An hour in seconds.
 const HOUR_S: f64 = 3600.0;
 
-/// Whether each variant stores requests.
+/// Whether each variant stores queries.
 pub(super) fn queue_checks(
     plan: &Plan,
     planned: &[Point],
@@ -80,7 +80,7 @@ pub(super) fn queue_checks(
     (0..plan.variants.len()).filter_map(check).collect()
 }
 
-/// Rates by cores, of DUTs that were measured with more than one number of them.
+/// Rates by cores, for DUTs that were measured with several numbers of cores.
 pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
     let mut servers: Vec<(&Variant, Vec<ScalingRow>)> = Vec::new();
     for (variant, it) in plan.variants.iter().enumerate() {
@@ -122,7 +122,7 @@ pub(super) fn scaling(plan: &Plan, points: &[PointResult]) -> Vec<Scaling> {
     servers.into_iter().filter_map(scaling).collect()
 }
 
-/// A DUT with those of its settings that its variants differ in, and with its names if they do.
+/// A DUT with the settings that differ between its variants, and with its names if they differ.
 pub(super) fn without_cores(plan: &Plan, variant: &Variant) -> String {
     let mut name = without_cores_and_names(plan, variant);
     let mut own = plan.variants.iter().filter(|v| v.dut == variant.dut);
@@ -134,7 +134,7 @@ pub(super) fn without_cores(plan: &Plan, variant: &Variant) -> String {
     name
 }
 
-/// A DUT with those of its settings that its variants differ in.
+/// A DUT with the settings that differ between its variants.
 pub(super) fn without_cores_and_names(plan: &Plan, variant: &Variant) -> String {
     let mut name = variant.dut.clone();
     for (key, value) in variant.settings() {
@@ -181,7 +181,7 @@ fn overload_row(trial: &TrialResult, certified_qps: Option<u64>) -> OverloadRow 
     }
 }
 
-/// The soaks. Disturbed segments are left out.
+/// The soaks, without disturbed segments.
 pub(super) fn soaks(planned: &[Point], told: &Told<'_>) -> Vec<SoakResult> {
     let soak = |(task, told): (&Task, &TaskTold<'_>)| {
         let Task::Soak { point } = task else {
@@ -221,7 +221,7 @@ fn soak_row(trial: &TrialTold<'_>, at_s: f64) -> SoakRow {
 }
 
 fn slopes(rows: &[SoakRow]) -> Vec<Slope> {
-    // What, the unit with its size, and the value of a segment.
+    // Name, unit, size of the unit, and the value of a segment.
     type Figure = (&'static str, &'static str, f64, fn(&SoakRow) -> Option<u64>);
     let figures: [Figure; 5] = [
         ("memory", "MiB", 1_048_576.0, |row| row.memory_bytes),
@@ -240,7 +240,7 @@ fn slopes(rows: &[SoakRow]) -> Vec<Slope> {
         let trend = trend::trend(&places)?;
         let span_s = places.last()?.0 - places.first()?.0;
         let change = trend.slope * span_s;
-        // No speed is told over more than three times what was seen of it.
+        // No slope is given over more than three times its observed span.
         let hour = (span_s * EXTRAPOLATED_MAX >= HOUR_S).then_some(trend.slope * HOUR_S);
         let verdict = if trend.p >= SIGNIFICANT || trend.slope == 0.0 {
             format!("no trend beyond chance ({})", numbers::p(trend.p))

@@ -1,4 +1,4 @@
-//! What the trials of each variant tell of the Tester, and its self-tests beside what they are for.
+//! Evidence about the Tester from the trials of each variant, and its self-tests with the results that they apply to.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::statistics::quantile::median;
 use crate::trial::place::Place;
 use crate::trial::result::{Outcome, Timing, TrialResult};
 
-/// Of all trials of each variant: searches with their earlier attempts, overload and soak.
+/// Evidence from all trials of each variant: searches with their earlier attempts, overload and soak.
 pub(super) fn of_variants(planned: &[Point], told: &Told<'_>) -> Vec<Evidence> {
     let of_variant = |variant| {
         let own = |point: usize| planned.get(point).is_some_and(|p| p.variant == variant);
@@ -83,7 +83,7 @@ fn sender(timings: &[&Timing]) -> Option<SenderEvidence> {
     })
 }
 
-/// The losses of all trials that tell their places, by place.
+/// Losses by place, over all trials that report places.
 fn losses(trials: &[&TrialResult]) -> Option<PlacesOfLoss> {
     let telling = trials
         .iter()
@@ -123,7 +123,7 @@ impl Lost {
     }
 }
 
-/// The self-tests, those under the same conditions together, with the points that they are for.
+/// The self-tests, grouped by conditions, with the points that they apply to.
 pub(super) fn margins(planned: &[Point], analysis: &Analysis) -> Vec<Margin> {
     let mut alike: Vec<(&CertificateConditions, Vec<usize>)> = Vec::new();
     for (index, test) in analysis.certificates.iter().enumerate() {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_in_invalid_trials_stand_apart() {
+    fn losses_in_invalid_trials_are_separate() {
         let (plan, mut lines) = small();
         let invalid = trials(&mut lines).find(|trial| !is_valid(trial));
         invalid.unwrap().losses = Some(Losses {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sender_is_that_of_valid_trials() {
+    fn sender_evidence_has_valid_trials_only() {
         let (plan, mut lines) = small();
         for trial in trials(&mut lines) {
             trial.timing.lateness_ns_max = match is_valid(trial) {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_versions_did_not_write_is_not_known() {
+    fn figures_missing_in_older_journals_are_unknown() {
         let (plan, mut lines) = small();
         for trial in trials(&mut lines) {
             trial.losses = None;

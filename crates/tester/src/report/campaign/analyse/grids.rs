@@ -5,8 +5,8 @@ use crate::campaign::plan::Plan;
 use crate::campaign::tasks::Point;
 use crate::report::campaign::analysis::{Grid, GridCell, GridRow, PointResult};
 
-/// A table for each variant that has at least two shares of each kind. Repeated names of other
-/// patterns than the papers' one name, and the points of a queue check, are not in it.
+/// One table for each variant with at least two shares of each kind. It excludes patterns of repeated names other than
+/// the papers' single name, and the points of a queue check.
 pub(super) fn grids(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<Grid> {
     let table = |variant| {
         let own = of_variant(points, variant);
@@ -47,12 +47,12 @@ fn grid(variant: usize, points: &[&PointResult]) -> Option<Grid> {
     })
 }
 
-/// Shares are whole millionths, so that equal ones are nearer than half of that.
+/// Shares are multiples of one millionth, so equal ones differ by less than half of that.
 fn shares_equal(a_pct: f64, b_pct: f64) -> bool {
     (a_pct - b_pct).abs() < 0.000_05
 }
 
-/// Each share once, in rising order.
+/// The distinct shares in ascending order.
 pub(super) fn distinct(shares: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut shares: Vec<f64> = shares.collect();
     shares.sort_by(f64::total_cmp);

@@ -18,7 +18,7 @@ use dns64_transport::clock::Nanos;
 
 use super::told::Told;
 
-/// Those of the plan; none if it is for one machine.
+/// Hosts of the plan; none if it uses one machine.
 pub(super) fn hosts(plan: &Plan, told: &Told<'_>) -> Hosts {
     let Some(planned) = &plan.hosts.at else {
         return Hosts::default();
@@ -58,7 +58,7 @@ fn trials<'a>(told: &'a Told<'_>) -> Vec<&'a TrialResult> {
         .collect()
 }
 
-/// What each of several authorities was asked: in all self-tests, and in all trials of each variant.
+/// Queries to each of several authorities: in all self-tests, and in all trials of each variant.
 fn shares(plan: &Plan, told: &Told<'_>) -> Vec<ShareRow> {
     let points = tasks::points(plan);
     let self_tests = told.self_tests.iter().flat_map(|told| &told.test.trials);
@@ -98,11 +98,12 @@ fn shares(plan: &Plan, told: &Told<'_>) -> Vec<ShareRow> {
 
 const SELF_TESTS: &str = "self-tests";
 
-/// What it was when it was last reached.
+/// The machine of a host at its last connection.
 fn machine(told: &Told<'_>, host: &str) -> Option<HostMachine> {
     let starts = told.variants.iter().flatten();
     let mut notes = starts.flat_map(|facts| &facts.hosts);
-    // Variants are in the order of the plan, and each has its starts in theirs: of the last variant the last start.
+    // Variants are in the order of the plan, and their starts in order of time: this is the last start of the last
+    // variant with the host.
     let note: &HostNote = notes.rfind(|note| note.host == host)?;
     Some(HostMachine {
         hostname: note.hostname.clone(),
@@ -113,7 +114,7 @@ fn machine(told: &Told<'_>, host: &str) -> Option<HostMachine> {
     })
 }
 
-/// Shares of each trial in which a role on this host waited for a core, and was kept from one.
+/// Shares of each trial in which a role on this host waited for a core, and in which others used its core.
 fn rows_of(trials: &[&TrialResult], host: &str) -> Vec<(f64, f64)> {
     let usages = trials.iter().filter_map(|trial| trial.machine.as_ref());
     let shares = usages.flat_map(|usage| {
@@ -148,8 +149,8 @@ fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.reduce(f64::max)
 }
 
-/// The weakest host by its clock, and of the Tester's hosts the one whose threads had to wait for cores: those of a DUT wait
-/// when it has more to do than it can.
+/// The host with the least accurate clock, and the host of the Tester whose threads waited longest for cores. A DUT is
+/// excluded: it waits when it is overloaded.
 fn weakest(rows: &[HostRow]) -> Vec<String> {
     let clocks = rows.iter().filter_map(|row| Some((row, row.clock?)));
     let by_clock = clocks.max_by_key(|(_, clock)| match clock {
@@ -184,7 +185,7 @@ fn weakest(rows: &[HostRow]) -> Vec<String> {
     by_clock.into_iter().chain(by_cores).collect()
 }
 
-/// The links of all variants, each once, in their order.
+/// Links of all variants in order, without duplicates.
 fn links(plan: &Plan, told: &Told<'_>) -> Vec<LinkRow> {
     let families = told.self_tests.iter();
     let mut families = families.map(|told| told.test.conditions.upstream_family.as_str());

@@ -1,4 +1,4 @@
-//! From the lines of a journal to every number of the report.
+//! Computes every number of the report from the lines of a journal.
 //!
 //! ```text
 //! lines -> told (by subject) -> points, curves, about -> warnings, statement, verdict
@@ -28,8 +28,8 @@ use crate::campaign::record::Line;
 use crate::campaign::tasks::{self, Point};
 use crate::namespace::Pattern;
 
-/// Every number of the report of a campaign by `plan`, whose journal holds `lines` and ends with
-/// `seal`. The same lines give the same numbers; what is missing or unfinished has none.
+/// Computes every number of the report of a campaign by `plan`, whose journal has `lines` and ends with `seal`. The
+/// same lines give the same numbers. Missing or unfinished results have none.
 pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     let told = Told::of(plan, lines);
     let planned = tasks::points(plan);
@@ -86,8 +86,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     analysis
 }
 
-/// The point of a variant that stands for it: nothing cached and no AAAA (RFC 8219 section 9.2),
-/// or else its first.
+/// The representative point of a variant: nothing cached and no AAAA (RFC 8219 section 9.2), or else its first point.
 pub(super) fn headline(analysis: &Analysis, variant: usize) -> Option<&PointResult> {
     let own = || of_variant(&analysis.points, variant);
     own().find(|p| is_worst_case(p)).or(own().next())
@@ -98,19 +97,19 @@ fn of_variant(points: &[PointResult], variant: usize) -> impl Iterator<Item = &P
     points.iter().filter(move |p| p.variant == variant)
 }
 
-/// No AAAA and nothing cached.
+/// Whether a point has no AAAA and nothing cached.
 pub(super) fn is_worst_case(point: &PointResult) -> bool {
     point.aaaa_pct == 0.0 && point.cached_pct == 0.0
 }
 
-/// Whether a point repeats the papers' one name, if any, with the duration and timeout of the plan.
+/// Whether a point repeats only the papers' single name, with the duration and timeout of the plan.
 fn is_of_the_papers(plan: &Plan, planned: &[Point], result: &PointResult) -> bool {
     let point = &planned[result.point];
     point.cell.pattern == Pattern::OneName
         && (point.duration_ns, point.timeout_ns) == (plan.load.duration_ns, plan.load.timeout_ns)
 }
 
-/// A sentence for each variant.
+/// One sentence for each variant.
 fn verdict(analysis: &Analysis) -> Vec<String> {
     let sentence = |(variant, info): (usize, &VariantInfo)| {
         let name = &info.name;

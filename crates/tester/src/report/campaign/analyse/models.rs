@@ -1,5 +1,5 @@
-//! The models of Lencse, Georgescu and Kadobayashi (2017), section 7, fitted to what was measured: of the
-//! work for a query to rates, of reply times to those of the trials at these rates.
+//! The models of Lencse, Georgescu and Kadobayashi (2017), section 7, fitted to the results: the work for a query to
+//! rates, the reply times to those of the trials at these rates.
 
 use super::{is_of_the_papers, of_variant};
 use crate::campaign::plan::Plan;
@@ -7,7 +7,7 @@ use crate::campaign::tasks::Point;
 use crate::report::campaign::analysis::{FittedRow, ModelOf, ModelResult, Parameter, PointResult};
 use crate::statistics::model;
 
-/// The models of each variant that has cells enough. A lower bound fits none.
+/// Models of each variant with enough cells. Lower bounds are excluded.
 pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
     let usual = |p: &&PointResult| !p.lower_bound && is_of_the_papers(plan, planned, p);
     let of_variant = |variant| {
@@ -23,7 +23,7 @@ pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> 
 }
 
 impl ModelOf {
-    /// What is fitted, per second: a rate, or how often the mean reply time goes into a second.
+    /// The fitted value, per second: a rate, or the reciprocal of the mean reply time.
     fn value(self, point: &PointResult) -> Option<f64> {
         let summary = point.summary.as_ref()?;
         match self {
@@ -32,7 +32,7 @@ impl ModelOf {
         }
     }
 
-    /// The same as it is told: a rate, or a reply time in microseconds.
+    /// The displayed value: a rate, or a reply time in microseconds.
     fn told(self, per_s: f64) -> f64 {
         match self {
             Self::Work => per_s,
@@ -40,7 +40,7 @@ impl ModelOf {
         }
     }
 
-    /// The equation of the work or time for a query.
+    /// The equation for the work or the time of a query.
     fn equation(self, variables: &str, time: &str) -> String {
         match self {
             Self::Work => format!("R({variables}) = 1 / ({time})"),
@@ -49,7 +49,7 @@ impl ModelOf {
     }
 }
 
-/// A model over one share: what it is called, and what its parameters are.
+/// A model over one share, with its name and parameters.
 struct OverOne {
     of: ModelOf,
     name: &'static str,
@@ -57,7 +57,7 @@ struct OverOne {
     full: &'static str,
     saved: &'static str,
     rest: &'static str,
-    /// The share that it is over, and the one that is none.
+    /// The share of the model, and the other one, which is zero.
     shares_pct: fn(&PointResult) -> (f64, f64),
 }
 
@@ -144,7 +144,7 @@ fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<
     })
 }
 
-/// Equation 6, of both shares at once; of work as 7 and 8 are made of 4 and 5.
+/// Equation 6, over both shares; for work derived as 7 and 8 are from 4 and 5.
 fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<ModelResult> {
     let cell = |point: &&PointResult| Some(((point.aaaa_pct, point.cached_pct), of.value(point)?));
     let cells: Vec<_> = points.iter().filter_map(cell).collect();
@@ -201,19 +201,19 @@ fn parameter(name: &'static str, time_s: f64) -> Parameter {
     }
 }
 
-/// The largest difference of a modelled and a measured value, in per cent of the measured.
+/// Largest difference between a modelled and a measured value, in per cent of the measured one.
 fn residual_pct(of: ModelOf, modelled: &[f64], measured: impl Iterator<Item = f64>) -> f64 {
     let pairs = modelled.iter().zip(measured);
     let off = pairs.map(|(modelled, value)| (of.told(*modelled) / of.told(value) - 1.0).abs());
     off.fold(0.0, f64::max) * 100.0
 }
 
-/// Times that are fitted over one share, and over both.
+/// Number of times that are fitted over one share, and over both.
 const LINE: usize = 2;
 const PLANE: usize = 3;
 
-/// Why a model does not hold, however well it fits: too few cells to judge the fit, or a time below zero. What
-/// rounding makes of zero is none.
+/// Returns why a model does not hold, even if it fits well: too few cells to judge the fit, or a negative time. A
+/// rounding error around zero does not count.
 fn refused(cells: usize, fitted: usize, parameters: &[Parameter]) -> Option<String> {
     if !model::can_judge(cells, fitted) {
         return Some(format!(
@@ -230,7 +230,7 @@ fn refused(cells: usize, fitted: usize, parameters: &[Parameter]) -> Option<Stri
     ))
 }
 
-/// Part of the largest parameter.
+/// Rounding error, as a part of the largest parameter.
 const ROUNDING: f64 = 1e-9;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The rows of the results: runs, their figures, and what the authority and the sender saw.
+//! The rows of the results: runs, their figures, and what the authority and the sender observed.
 
 use super::about::is_authority;
 use super::told::{TaskTold, Told, TrialTold};
@@ -29,7 +29,7 @@ pub(super) fn results(plan: &Plan, points: &[Point], told: &Told<'_>) -> Vec<Poi
     for index in 0..results.len() {
         let is_own = |first: &usize| points[*first].variant == points[index].variant;
         let spans = |index: usize| (points[index].duration_ns, points[index].timeout_ns);
-        // Of a rate that may be higher no degradation follows.
+        // A lower bound gives no degradation.
         let known = |index: usize| {
             let result: &PointResult = &results[index];
             let summary = result.summary.as_ref().filter(|_| !result.lower_bound);
@@ -100,7 +100,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
     }
 }
 
-/// Processor time of the DUT at the rates that were found: the median over the runs.
+/// Processor time of the DUT at the measured rates: the median over the runs.
 fn dut_cpu_pct<'t>(
     runs: &[RunResult],
     task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
@@ -125,7 +125,7 @@ fn pct(share: Share) -> f64 {
     share.below(1_000_000) as f64 / 10_000.0
 }
 
-/// What a run says of the true rate, if it ended with an answer.
+/// The bounds of the true rate from a run, if it ended with a result.
 fn bracket(run: &RunResult) -> Option<Bracket> {
     let failed = run.failed_qps.map(|rate| rate as f64);
     let passed = run.rate_qps.map(|rate| rate as f64);
@@ -153,8 +153,9 @@ fn certified(runs: &[RunResult]) -> Option<bool> {
     runs.reduce(|all, run| all && run)
 }
 
-/// The lowest rate for which the Tester was certified in these searches. None of them goes beyond its
-/// own certificate, but a later self-test may have shown that to be too high; `None` as soon as one was without. An authority is measured by the self-test itself.
+/// The lowest certified rate of these searches. No search exceeds its own certificate, but a later self-test may have
+/// shown that the certificate was too high. `None` if any search had no certificate, or for an authority, which the
+/// self-test measures.
 fn certificate<'t>(
     plan: &Plan,
     point: &Point,
@@ -178,8 +179,8 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
     let rate_qps = finished.and_then(|f| f.rate_qps).filter(|_| has_rate);
     let ceiling_qps = task.and_then(|task| task.search.as_ref()?.ceiling_qps);
     let passed = task.and_then(|task| passed(rate_qps, task));
-    // Journals of format 1 know the ceiling alone. A search may have gone on in a process with another
-    // certificate, which its trials tell.
+    // Journals of format 1 have only the ceiling. In later formats the trials show whether another process continued
+    // the search with another certificate.
     let was_certified = passed.and_then(|trial| trial.certified) != Some(false);
     let is_certified = |rate| was_certified && ceiling_qps.is_some_and(|ceiling| rate <= ceiling);
     RunResult {
@@ -231,7 +232,7 @@ fn step(result: &TrialResult) -> Step {
     }
 }
 
-/// The passed trial of the run nearest to the median.
+/// Passed trial of the run nearest to the median.
 fn typical<'t>(
     runs: &[RunResult],
     summary: Option<&Summary>,
@@ -243,7 +244,7 @@ fn typical<'t>(
     passed(run.rate_qps, task(run.run)?)
 }
 
-/// The trial that a run found this rate by.
+/// The passed trial at the rate that a run found.
 fn passed<'t>(rate_qps: Option<u64>, task: &TaskTold<'t>) -> Option<&'t TrialResult> {
     let passed = |t: &&TrialTold<'t>| {
         t.result.outcome == Outcome::Passed && Some(t.result.rate_qps) == rate_qps
@@ -251,7 +252,7 @@ fn passed<'t>(rate_qps: Option<u64>, task: &TaskTold<'t>) -> Option<&'t TrialRes
     task.trials.iter().rfind(passed).map(|t| t.result)
 }
 
-/// What the DUT sustains, if most runs show that it stores queries.
+/// The sustainable rate of the DUT, if most runs show that it stores queries.
 fn stored<'t>(
     runs: &[RunResult],
     task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
@@ -280,14 +281,13 @@ fn timing(typical: &TrialResult, trials: &[TrialTold<'_>]) -> TimingResult {
     }
 }
 
-/// The way of the queries: how the DUT asked in all trials that say something about it, and the times of the
-/// typical one.
+/// Path of the queries: the DUT's queries in all trials that report them, and the times of the typical trial.
 fn path(typical: Option<&TrialResult>, trials: &[TrialTold<'_>]) -> Option<PathResult> {
     let typical = typical.and_then(|trial| trial.path.as_ref());
     let mut answered = AnsweredNames::default();
     for trial in trials.iter().map(|t| t.result) {
         if !matches!(trial.outcome, Outcome::Invalid(_)) {
-            // None if one of them was without, as in a journal that an earlier version began.
+            // `None` if one of them has no path, as in a journal that an earlier version began.
             answered.add(trial.path.as_ref()?.answered);
         }
     }
@@ -300,10 +300,10 @@ fn path(typical: Option<&TrialResult>, trials: &[TrialTold<'_>]) -> Option<PathR
     })
 }
 
-/// What the authority counted in the trials that passed, all together.
+/// Totals of the authority over the trials that passed.
 ///
-/// A DUT asks for AAAA once for each name that it does not know. The authority answers each A query
-/// with a record, so that the other answers with records are those of names with an AAAA.
+/// A DUT sends one AAAA query for each name that it does not know. The authority answers each A query with a record, so
+/// the other answers with records are for names with an AAAA.
 fn achieved(trials: &[TrialTold<'_>]) -> Option<Achieved> {
     let (mut sent, mut counts) = (0, AuthorityCounts::default());
     for trial in trials.iter().map(|t| t.result) {
@@ -312,7 +312,7 @@ fn achieved(trials: &[TrialTold<'_>]) -> Option<Achieved> {
             counts.add(counted);
         }
     }
-    // In trials that passed every query was answered.
+    // In trials that passed every query has a response.
     let shares = achieved::Achieved::by_counts(sent, &counts, true)?;
     Some(Achieved {
         aaaa_pct: shares.aaaa_share.map(|share| share * 100.0),

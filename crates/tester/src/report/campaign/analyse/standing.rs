@@ -1,4 +1,5 @@
-//! Who is faster, by how much, and how surely; and what can be told of servers at one load and over time.
+//! Comparison of the servers: ranking, differences and their significance, latency at a common load, and trials over
+//! time.
 
 use super::about::is_authority;
 use super::headline;
@@ -13,7 +14,7 @@ use crate::report::campaign::analysis::{
 use crate::report::campaign::{numbers, words};
 use crate::trial::result::{Outcome, TrialResult};
 
-/// The servers side by side; DNS64 servers apart from authorities.
+/// The servers side by side; DNS64 servers separate from authorities.
 pub(super) fn standings(plan: &Plan, analysis: &Analysis) -> Standings {
     let points = (0..analysis.variants.len()).filter_map(|variant| headline(analysis, variant));
     let points: Vec<_> = points.collect();
@@ -41,7 +42,7 @@ pub(super) fn standings(plan: &Plan, analysis: &Analysis) -> Standings {
     standings
 }
 
-/// Whether a rate stands for the runs of a point.
+/// Whether the runs of a point agree on a rate.
 fn stands(point: &PointResult) -> bool {
     point.agreement.is_some_and(|agreement| !agreement.unstable)
 }
@@ -50,13 +51,13 @@ fn median(point: &PointResult) -> Option<f64> {
     Some(point.summary.as_ref()?.median)
 }
 
-/// Ends of the interval or range; the upper one is open at a limit.
+/// Ends of the interval or range; the upper one is infinite at a limit.
 fn ends(point: &PointResult) -> Option<(f64, f64)> {
     let found = point.agreement?;
     Some((found.low_qps, found.high_qps.unwrap_or(f64::INFINITY)))
 }
 
-/// How a point stands against the fastest.
+/// Compares a point with the fastest.
 fn standing(analysis: &Analysis, point: &PointResult, fastest: Option<&PointResult>) -> Standing {
     let mut standing = Standing {
         variant: point.variant,
@@ -105,7 +106,7 @@ fn both_intervals(a: &PointResult, b: &PointResult) -> bool {
         .all(|p| p.agreement.is_some_and(|found| found.interval))
 }
 
-/// The first against the second, in a sentence.
+/// Compares the first with the second, in a sentence.
 fn answer(analysis: &Analysis, ranked: &[&PointResult]) -> Option<String> {
     let name = |p: &PointResult| &analysis.variants[p.variant].name;
     let mut standing = ranked.iter().filter(|p| stands(p));
@@ -149,7 +150,7 @@ fn times(factor: f64) -> String {
     numbers::significant(factor, 3)
 }
 
-/// Round-trip times at the highest rate that all servers of a cell passed, of cells with several.
+/// Round-trip times at the highest rate that all servers of a cell passed, for cells with several servers.
 pub(super) fn common_loads(told: &Told<'_>, analysis: &Analysis) -> Vec<CommonLoad> {
     let mut cells: Vec<(String, Vec<&PointResult>)> = Vec::new();
     for point in analysis
@@ -194,7 +195,7 @@ fn common_load(told: &Told<'_>, cell: String, points: &[&PointResult]) -> Option
     })
 }
 
-/// The trials of the searches of each variant's first point over time.
+/// Trials over time of the searches at each variant's representative point.
 pub(super) fn courses(lines: &[Line], analysis: &Analysis) -> Vec<Course> {
     let variants = 0..analysis.variants.len();
     let points = variants.filter_map(|variant| Some(headline(analysis, variant)?.point));
@@ -222,7 +223,7 @@ pub(super) fn courses(lines: &[Line], analysis: &Analysis) -> Vec<Course> {
 }
 
 fn moment(at_s: f64, trial: &TrialResult) -> Moment {
-    // A trial that ended early sent for so long.
+    // Sending time of a trial that ended early.
     let sent_s = trial.queries_sent as f64 / trial.rate_qps.max(1) as f64;
     let usage = trial.machine.as_ref();
     Moment {

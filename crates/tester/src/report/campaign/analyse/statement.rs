@@ -1,5 +1,5 @@
-//! RFC 8219, clause by clause: what this campaign meets, and why. What the program does to meet a
-//! clause stands in `docs/rfc8219.md`.
+//! Judges a campaign by the clauses of RFC 8219: whether it meets each of them, and why. `docs/rfc8219.md` describes
+//! how the program meets a clause.
 
 mod links;
 mod names;
@@ -20,12 +20,12 @@ use crate::report::{Span, Thousands};
 use crate::rig::spec::Subject;
 use dns64_transport::clock::SECOND;
 
-/// Queries at the authority for one of the client in the worst case, and how far off it may be: a
-/// DUT asks for a few names of its own.
+/// Queries at the authority for one query of the client in the worst case, and the tolerance: a DUT also sends a few
+/// queries of its own.
 const MESSAGES: f64 = 2.0;
 const MESSAGES_OFF_MAX: f64 = 0.1;
 
-/// What the clauses are judged by.
+/// The basis for the verdicts.
 struct Facts<'a> {
     plan: &'a Plan,
     told: &'a Told<'a>,
@@ -33,7 +33,7 @@ struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// The DNS64 servers with their names: authorities by themselves are none.
+    /// The DNS64 servers with their names, without authorities that are measured by themselves.
     fn dns64_servers(&self) -> Vec<(usize, &str)> {
         let variants = self.analysis.variants.iter().enumerate();
         let names = variants.map(|(variant, info)| (variant, info.name.as_str()));
@@ -42,7 +42,7 @@ impl Facts<'_> {
             .collect()
     }
 
-    /// The names of those that ran before the campaign, on hosts that are not the Tester's.
+    /// Names of the servers that ran before the campaign, on hosts that are not the Tester's.
     fn servers_of_others(&self) -> Vec<&str> {
         let variants = self.plan.variants.iter();
         let running = variants.filter(|variant| variant.subject.server().is_some());
@@ -50,7 +50,7 @@ impl Facts<'_> {
     }
 }
 
-/// A clause's verdict and its reason.
+/// Verdict on a clause, and the reason.
 type Finding = (Met, String);
 
 fn met(why: impl Into<String>) -> Finding {
@@ -69,7 +69,7 @@ fn not_known(why: impl Into<String>) -> Finding {
     (Met::NotKnown, why.into())
 }
 
-/// Met or not for the same reason.
+/// Met or not met, with the same reason.
 fn met_if(is_met: bool, why: String) -> Finding {
     match is_met {
         true => met(why),
@@ -77,7 +77,7 @@ fn met_if(is_met: bool, why: String) -> Finding {
     }
 }
 
-/// Met, unless `what` holds for some.
+/// Not met if `some` is not empty: `what` names the fault.
 fn met_unless(some: &[&str], what: &str, why: &str) -> Finding {
     match some.is_empty() {
         true => met(why),
@@ -85,7 +85,7 @@ fn met_unless(some: &[&str], what: &str, why: &str) -> Finding {
     }
 }
 
-/// Met by what the plan asks for, which need not be anything.
+/// Met by requirements of the plan; not applicable if there are none.
 fn asked_for(asked: &[impl Borrow<str>]) -> Finding {
     match asked.is_empty() {
         true => not_applicable("the plan asks for none"),
@@ -93,7 +93,7 @@ fn asked_for(asked: &[impl Borrow<str>]) -> Finding {
     }
 }
 
-/// Judges each clause: identity, level, what is asked for, and who judges it.
+/// Judges each clause: ID, level, requirement and judging function.
 macro_rules! clauses {
     ($facts:expr; $($id:literal $level:ident $asks:literal $judge:expr;)+) => {
         vec![$({
@@ -288,7 +288,7 @@ fn self_test(f: &Facts<'_>) -> Finding {
     match certified.into_iter().min() {
         None => not_applicable("no DNS64 server was measured"),
         Some(None) => not_met(format!("{without} of {all} points without a certificate")),
-        // The authority of a self-test has an AAAA for every name: it is not the one behind them.
+        // The authority of a self-test has an AAAA for every name, so it is not the one behind these servers.
         Some(Some(_)) if !others.is_empty() => not_met(format!(
             "certified by an authority that {} does not ask",
             others.join(", ")
@@ -313,7 +313,7 @@ fn self_test_reading(f: &Facts<'_>) -> Finding {
     }
 }
 
-/// Clauses that a lab of namespaces meets by itself.
+/// Clauses that a lab of namespaces always meets.
 fn private(f: &Facts<'_>, how: &str) -> Finding {
     match place(f.plan, f.told) {
         Place::Elsewhere => not_applicable(

@@ -1,4 +1,4 @@
-//! What a journal tells: its history with the results of all trials, where the lines hold them.
+//! The contents of a journal: its history with the results of all trials, borrowed from the lines.
 
 use crate::campaign::history::{History, TaskHistory, TrialHistory};
 use crate::trial::result::TrialResult;

@@ -1,4 +1,4 @@
-//! What a reader has to know before a number is quoted.
+//! Warnings that a reader needs before quoting a number.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use crate::statistics::summary::Flag;
 use crate::trial::result::{Outcome, TrialResult};
 use crate::warning::{Severity, Warning};
 
-/// A bin of 100 ms may hold this much more or less than is due in it, in per cent: the accuracy
-/// that the papers' scripts ask of the whole trial (paper 002, figure 3).
+/// Maximum deviation of a bin of 100 ms, in per cent of the queries due in it: the accuracy that the papers' scripts
+/// require of the whole trial (Lencse and Bakai 2017, figure 3).
 const BIN_DEVIATION_PCT_MAX: f64 = 1.0;
 
-/// Bins with so few queries more or less are no deviation: a query may fall on either side of an
-/// edge, at both ends.
+/// A difference of this many queries in a bin is not a deviation: at each end a query may fall on either side of the
+/// edge.
 const BIN_DEVIATION_QUERIES: f64 = 2.0;
 
-/// One invalid trial in so many is told as a warning.
+/// A warning follows if one trial in this number, or more, is invalid.
 const DISTURBED_MAX: usize = 10;
 
-/// Shares may be so far off, in percentage points.
+/// Tolerated deviation of shares, in percentage points.
 const SHARE_OFF_MAX: f64 = 1.0;
 
-/// All warnings, the gravest first.
+/// All warnings, the most severe first.
 pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
     let mut warnings = Vec::new();
     unfinished(plan, told, analysis, &mut warnings);
@@ -65,7 +65,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         let trials: Vec<_> = trials.map(|trial| trial.result).collect();
         self::trials(&info.name, &trials, &mut warnings);
     }
-    // What is on record of the machine comes after what was seen of the servers.
+    // Warnings about the machine come after those about the servers.
     sessions(told, analysis, &mut warnings);
     machines(plan, told, &mut warnings);
     warnings.sort_by_key(|warning| warning.severity);
@@ -120,8 +120,8 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
     }
 }
 
-/// What was another thing at a later start. Campaigns stop where it moves numbers; journals of earlier
-/// programs may have gone on.
+/// Changes of a variant at a later start. Campaigns stop at a change that influences results; journals of earlier
+/// programs may have continued.
 fn changed(name: &str, starts: &[VariantFacts], warnings: &mut Vec<Warning>) {
     let pairs = starts.windows(2);
     let changes: Vec<_> = pairs
@@ -140,7 +140,7 @@ fn changed(name: &str, starts: &[VariantFacts], warnings: &mut Vec<Warning>) {
     }
 }
 
-/// What follows from changes that are harmless or not, and what to do.
+/// Severity, consequence and remedy of changes, by whether they are harmless.
 const CHANGED: [(bool, Severity, &str, Option<&str>); 2] = [
     (
         false,
@@ -156,8 +156,7 @@ const CHANGED: [(bool, Severity, &str, Option<&str>); 2] = [
     ),
 ];
 
-/// What is doubtful about the machines, once for all sessions that began on the same; and what
-/// changed between them.
+/// Doubts about the machine, once for consecutive sessions with the same doubts, and changes between sessions.
 fn machines(plan: &Plan, told: &Told<'_>, warnings: &mut Vec<Warning>) {
     let machine = match plan.hosts.at {
         Some(_) => "controller",
@@ -189,7 +188,7 @@ fn machines(plan: &Plan, told: &Told<'_>, warnings: &mut Vec<Warning>) {
     }
 }
 
-/// What is different on two machines.
+/// Differences between two machines.
 fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     let mut changes = Vec::new();
     if a.boot_id != b.boot_id {
@@ -213,7 +212,7 @@ fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     let mut names: Vec<&String> = a.details.keys().chain(b.details.keys()).collect();
     names.sort_unstable();
     names.dedup();
-    // The load differs always, and a session that began under load is warned of for itself.
+    // The load always differs; a session that began under load has its own warning.
     for name in names.into_iter().filter(|name| *name != environment::LOAD) {
         let of = |e: &Environment| e.details.get(name).cloned().unwrap_or_default();
         say(name, &of(a), &of(b));
@@ -221,7 +220,7 @@ fn changes(a: &Environment, b: &Environment) -> Vec<String> {
     changes
 }
 
-/// What makes a variant no measurement, as far as the verdict on all of them does not say it already.
+/// Why a variant is not a measurement, unless the verdict on all variants says it already.
 fn doubts(analysis: &Analysis) -> impl Iterator<Item = Warning> {
     analysis.variants.iter().flat_map(|info| {
         let own = info.not_a_measurement.iter();
@@ -233,8 +232,7 @@ fn doubts(analysis: &Analysis) -> impl Iterator<Item = Warning> {
     })
 }
 
-/// Points of which runs are missing; that the plan asks for few is one of its remarks.
-/// Variants whose authority answers in the driver, where it costs others and tells less.
+/// Variants whose authority responds in the driver, with its limitations.
 fn in_driver(plan: &Plan) -> impl Iterator<Item = Warning> {
     plan.variants.iter().filter_map(|variant| {
         let remark = variant.subject.lab()?.authority.remark()?;
@@ -242,6 +240,7 @@ fn in_driver(plan: &Plan) -> impl Iterator<Item = Warning> {
     })
 }
 
+/// Points with missing runs. A plan with few runs has a remark of its own.
 fn few_runs(analysis: &Analysis, warnings: &mut Vec<Warning>) {
     let few = analysis.points.iter().filter_map(|p| p.summary.as_ref());
     let few = few.filter(|s| s.flags.iter().any(|f| matches!(f, Flag::FewRuns { .. })));
@@ -258,7 +257,7 @@ fn few_runs(analysis: &Analysis, warnings: &mut Vec<Warning>) {
     }
 }
 
-/// Runs of a variant that are no answer, or an answer that may be too low.
+/// Runs of a variant without a result, or with a result that may be too low.
 fn runs(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
     for (how, severity, what, remedy) in ENDS {
         let ended = |p: &&PointResult| p.runs.iter().filter(|run| run.ended == how).count();
@@ -275,7 +274,7 @@ fn runs(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
     }
 }
 
-/// Ends of searches that are no answer, what they mean, and what to do.
+/// Ends of searches without a definite result: meaning and remedy.
 const ENDS: [(RunEnd, Severity, &str, Option<&str>); 4] = [
     (
         RunEnd::LimitedByTester,
@@ -303,7 +302,7 @@ const ENDS: [(RunEnd, Severity, &str, Option<&str>); 4] = [
     ),
 ];
 
-/// Points of a variant whose runs are too far apart for one rate.
+/// Points of a variant whose runs disagree on a rate.
 fn disagreement(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
     let unstable = points.iter().filter_map(|p| p.agreement);
     let unstable: Vec<_> = unstable.filter(|found| found.unstable).collect();
@@ -324,7 +323,7 @@ fn disagreement(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>
     }
 }
 
-/// A soak in which the DUT lost queries below the rate that was found.
+/// A soak in which the DUT lost queries below the measured rate.
 fn failed_soak(analysis: &Analysis, soak: &SoakResult) -> Option<Warning> {
     let segments = soak.rows.iter().filter(|row| row.shortfall > 0).count();
     (soak.shortfall > 0).then(|| {
@@ -340,7 +339,7 @@ fn failed_soak(analysis: &Analysis, soak: &SoakResult) -> Option<Warning> {
     })
 }
 
-/// How many points of a variant are skewed, and how many scatter; the table of results marks them.
+/// Number of points of a variant with skewed runs and with large dispersion; the table of results marks them.
 fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
     let summaries = points.iter().filter_map(|p| p.summary.as_ref());
     let (mut skewed, mut scattered) = (Vec::new(), Vec::new());
@@ -364,7 +363,7 @@ fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
     }
 }
 
-/// Drift, shares that were not achieved and losses of the Tester.
+/// Drift, deviations from the configured shares, and losses of the Tester.
 fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<Warning>) {
     let mut texts = Vec::new();
     for flag in point.summary.iter().flat_map(|summary| &summary.flags) {
@@ -455,8 +454,8 @@ fn is_uneven(trial: &TrialResult) -> bool {
     is_valid && deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
 }
 
-/// The first of all remarks of trials that differ in numbers only, and how many there are. Journals
-/// have these remarks as texts.
+/// The first of the remarks of trials that differ only in numbers, and their count. Journals have these remarks as
+/// texts.
 fn alike<'t>(
     remarks: impl Iterator<Item = &'t String>,
 ) -> BTreeMap<Vec<&'t str>, (&'t str, usize)> {

@@ -1,35 +1,34 @@
-//! What a report says of authoritative servers that are measured by themselves (Lencse, Pivoda and
-//! Shima 2021).
+//! Results of authoritative servers that are measured by themselves (Lencse, Pivoda and Shima 2021).
 
 use serde::Serialize;
 
 use crate::statistics::line::Line;
 
-/// Authorities that were measured by self-tests, without a DUT.
+/// Authorities measured by self-tests, without a DUT.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Authorities {
-    /// Each of them, in the order of the plan.
+    /// The authorities, in the order of the plan.
     pub rows: Vec<AuthorityRow>,
-    /// What those take that were measured with several zones.
+    /// Memory and start time of those that were measured with several zones.
     pub zones: Vec<ZoneGrowth>,
-    /// Which of them is the best behind a Tester; `None` if none has a rate.
+    /// The best one behind a Tester; `None` if none has a rate.
     pub recommendation: Option<Recommendation>,
 }
 
-/// One of them.
+/// One authority.
 #[derive(Clone, Debug, Serialize)]
 pub struct AuthorityRow {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
     /// The server, without cores and names.
     pub server: String,
-    /// Number of its cores; `None` if the plan leaves them open.
+    /// Number of its cores; `None` if the plan does not set it.
     pub cores: Option<usize>,
     /// Names of its zone.
     pub names: u64,
-    /// Index of the point in the plan that stands for it.
+    /// Index of its representative point in the plan.
     pub point: usize,
-    /// 1st percentile of its self-tests, in queries per second: what counts behind a Tester.
+    /// 1st percentile of its self-tests, in queries per second: it decides the capacity behind a Tester.
     pub p1: Option<f64>,
     /// Their median.
     pub median: Option<f64>,
@@ -39,50 +38,49 @@ pub struct AuthorityRow {
     pub dispersion_pct: Option<f64>,
     /// See [`PointResult::lower_bound`](super::PointResult::lower_bound).
     pub lower_bound: bool,
-    /// Runs without a rate because the Tester could not keep to the schedule or was disturbed.
+    /// Runs without a rate because the Tester could not keep the schedule or was disturbed.
     pub tester_limited_runs: usize,
-    /// The highest rate of a valid trial that passed, of any run.
+    /// Highest rate of a valid trial that passed, over all runs.
     pub passed_qps: Option<u64>,
-    /// The highest rate of a DNS64 server for which a Tester with it is good: the 1st percentile / 2.2.
+    /// Highest rate of a DNS64 server for which it certifies a Tester: the 1st percentile / 2.2.
     pub certifies_qps: Option<u64>,
-    /// CPU time of its processes for each query, in the trials by which the runs found their rates: the
-    /// median.
+    /// CPU time of its processes for each query, in the trials at the measured rates: the median.
     pub cpu_ns_per_query: Option<f64>,
-    /// Resident memory once the zone is loaded, the most of all starts.
+    /// Resident memory after the zone is loaded: the maximum over all starts.
     pub rss_bytes: Option<u64>,
-    /// The same with shared pages counted once.
+    /// The same with shared pages counted once (proportional set size).
     pub pss_bytes: Option<u64>,
-    /// Starts that were recorded.
+    /// Number of recorded starts.
     pub starts: usize,
-    /// From its first start in the campaign to its first right answer.
+    /// Time from its first start in the campaign to its first correct response.
     pub first_start_ns: Option<u64>,
-    /// Whether the zone file was written right before that, which does not count; `false` if it was there
-    /// from an earlier run, `None` without a zone file.
+    /// Whether the zone file was written just before that start, which does not count; `false` if it existed from an
+    /// earlier run, `None` without a zone file.
     pub zone_written: Option<bool>,
-    /// The same of the starts after the first: the median.
+    /// The same time for the later starts: the median.
     pub later_starts_ns: Option<f64>,
 }
 
-/// Memory and start of one server on the same cores, by the names of its zone.
+/// Memory and start time of one server on the same cores, by the names of its zone.
 #[derive(Clone, Debug, Serialize)]
 pub struct ZoneGrowth {
     /// The server, without cores and names.
     pub server: String,
-    /// Number of its cores; `None` if the plan leaves them open.
+    /// Number of its cores; `None` if the plan does not set it.
     pub cores: Option<usize>,
-    /// The zones, by rising number of names.
+    /// The zones, by ascending number of names.
     pub rows: Vec<ZoneRow>,
     /// Octets (proportional set size) over names.
     pub memory: Option<Line>,
-    /// Nanoseconds to the first right answer over names.
+    /// Nanoseconds to the first correct response over names.
     pub start: Option<Line>,
     /// Names of a /5, the zone of the paper.
     pub whole_names: u64,
-    /// Memory with so many names, by the line.
+    /// Memory with `whole_names` names, by the line.
     pub whole_memory_bytes: Option<f64>,
-    /// Time to start with so many names, by the line.
+    /// Start time with `whole_names` names, by the line.
     pub whole_start_ns: Option<f64>,
-    /// So many names are more than were measured: both figures are extrapolated.
+    /// Whether `whole_names` exceeds the measured numbers: both figures are then extrapolated.
     pub extrapolated: bool,
 }
 
@@ -95,7 +93,7 @@ pub struct ZoneRow {
     pub variant: usize,
     /// See [`AuthorityRow::pss_bytes`].
     pub pss_bytes: Option<u64>,
-    /// Median of the starts after the first; the first if there is no other.
+    /// Median of the later starts; the first start if it is the only one.
     pub start_ns: Option<f64>,
 }
 
@@ -108,12 +106,12 @@ pub struct Recommendation {
     pub p1: f64,
     /// See [`AuthorityRow::certifies_qps`].
     pub certifies_qps: u64,
-    /// Its rate may be higher.
+    /// Whether its rate may be higher.
     pub lower_bound: bool,
-    /// Others whose range from the 1st to the 99th percentile reaches its 1st percentile: a tie.
+    /// Other authorities whose 99th percentile is not below its 1st percentile: a tie.
     pub tied: Vec<usize>,
-    /// Others of which the rate is not known, or may be higher, because the Tester was the limit.
+    /// Other authorities whose rate is unknown, or may be higher, because the Tester was the limit.
     pub not_compared: Vec<usize>,
-    /// The same in words.
+    /// The recommendation in words.
     pub text: String,
 }

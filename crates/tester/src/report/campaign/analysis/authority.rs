@@ -1,4 +1,4 @@
-//! What a report says of the authority: rates by its delay, and by its working set.
+//! Results about the authority: rates by its delay, and by its working set.
 
 use serde::Serialize;
 
@@ -7,23 +7,22 @@ use serde::Serialize;
 pub struct DelayCurve {
     /// The DUT.
     pub dut: String,
-    /// The rates, by rising delay.
+    /// The rates, by ascending delay.
     pub rows: Vec<DelayRow>,
-    /// How many delays a query of the client waits for, one after the other; `None` without two
-    /// round-trip times.
+    /// Number of delays that a query of the client waits for in sequence; `None` without two round-trip times.
     pub in_sequence: Option<f64>,
-    /// The time of a query in the DUT and on the way without any delay.
+    /// Time of a query in the DUT and on the links without any delay.
     pub base_ns: Option<f64>,
-    /// The limit of outstanding queries, by Little's law; `None` if none was seen.
+    /// Limit of outstanding queries, by Little's law; `None` if there is no sign of one.
     pub limit: Option<f64>,
-    /// The same in words.
+    /// The verdict in words.
     pub verdict: String,
 }
 
-/// One delay of it.
+/// One delay of a curve.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct DelayRow {
-    /// How long the authority holds each reply back.
+    /// Delay of each response of the authority.
     pub delay_ns: u64,
     /// Index of the point in the plan.
     pub point: usize,
@@ -37,23 +36,23 @@ pub struct DelayRow {
     pub certified: Option<bool>,
     /// Median round-trip time in the passed trial of the run nearest to the median.
     pub rtt_ns_p50: Option<u64>,
-    /// Queries under way at once: rate x that time.
+    /// Number of outstanding queries: rate x that time.
     pub outstanding: Option<f64>,
 }
 
-/// Rates of one variant by the names that its queries are for, over and over (Lencse et al. 2017,
-/// section 8.6).
+/// Rates of one variant whose queries repeat the names of a set, by the size of the set (Lencse et al. 2017, section
+/// 8.6).
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkingSets {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
-    /// "in order", one name after the other, or "at random".
+    /// "in order", one name after another, or "at random".
     pub order: &'static str,
-    /// The rates, by rising number of names.
+    /// The rates, by ascending number of names.
     pub rows: Vec<WorkingSetRow>,
 }
 
-/// One number of names.
+/// One working set.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WorkingSetRow {
     /// Names.
@@ -66,6 +65,6 @@ pub struct WorkingSetRow {
     pub lower_bound: bool,
     /// See [`PointResult::certified`](super::PointResult::certified).
     pub certified: Option<bool>,
-    /// Factor against the fewest names.
+    /// Factor relative to the smallest set.
     pub factor: f64,
 }

@@ -1,4 +1,4 @@
-//! What a campaign says of the clauses of RFC 8219.
+//! Conformance of a campaign with the clauses of RFC 8219.
 
 use serde::{Serialize, Serializer};
 
@@ -7,31 +7,31 @@ use serde::{Serialize, Serializer};
 pub struct Clause {
     /// "B-1" to "B-28".
     pub id: &'static str,
-    /// What it asks for.
+    /// Requirement.
     pub asks: &'static str,
     /// "MUST", "SHOULD", "MAY" or "REQUIRED".
     pub level: &'static str,
     /// Whether the campaign meets it.
     pub met: Met,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
 /// Whether a campaign meets a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// It does.
+    /// Yes.
     Met,
-    /// It does not.
+    /// No.
     NotMet,
-    /// There is nothing to meet.
+    /// The clause does not apply.
     NotApplicable,
-    /// What the campaign has seen does not say it.
+    /// The campaign has no evidence for or against it.
     NotKnown,
 }
 
 impl Met {
-    /// The same in words, as in JSON.
+    /// The verdict in words, as in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Met => "met",

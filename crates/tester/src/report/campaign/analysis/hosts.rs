@@ -1,21 +1,21 @@
-//! What a report says of the hosts of a plan over several machines.
+//! Results about the hosts of a plan with several machines.
 
 use serde::Serialize;
 
 use crate::lab::hosts::LinkName;
 use crate::lab::topology::Role;
 
-/// The hosts; none of a plan for one machine.
+/// The hosts; empty for a plan with one machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Hosts {
-    /// In the order of the plan.
+    /// The hosts in the order of the plan.
     pub rows: Vec<HostRow>,
-    /// The links between them, each once.
+    /// The links between them, without duplicates.
     pub links: Vec<LinkRow>,
-    /// What each of several authorities was asked; empty where there is one.
+    /// Queries to each of several authorities; empty with a single one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<ShareRow>,
-    /// Which of them is the weakest, in sentences: by its clock, and of those of the Tester by its cores.
+    /// The weakest hosts, in sentences: by clock, and among those of the Tester by cores.
     pub weakest: Vec<String>,
 }
 
@@ -24,25 +24,26 @@ pub struct Hosts {
 pub struct HostRow {
     /// Its name in the plan.
     pub host: String,
-    /// What it is for.
+    /// Its roles.
     pub roles: Vec<Role>,
-    /// What it said of itself when it was last reached; `None` if it was not reached for a measurement.
+    /// Its machine at the last connection; `None` if it was not used for a measurement.
     pub machine: Option<HostMachine>,
     /// Share of the queries that it sends, in per cent; `None` if it sends none.
     pub queries_pct: Option<f64>,
-    /// The largest share of a trial for which threads of its roles could have run and waited for a core, in per cent of the
-    /// time of all threads; `None` if no trial tells.
+    /// Largest share of a trial during which runnable threads of its roles waited for a core, in per cent of the time
+    /// of all threads; `None` if no trial reports it.
     pub waited_pct_max: Option<f64>,
-    /// The largest share of a trial for which others kept a role from its cores (what `max-stolen` limits), in per cent.
+    /// Largest share of a trial during which other programs used the cores of a role (the quantity that `max-stolen`
+    /// limits), in per cent.
     pub taken_pct_max: Option<f64>,
-    /// Its clock against the controller's; `None` if no trial tells.
+    /// Its clock relative to the controller's; `None` if no trial reports it.
     pub clock: Option<ClockRow>,
 }
 
-/// The machine of a host, and the Tester's program there.
+/// The machine of a host, and its version of the Tester.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostMachine {
-    /// The name that it has for itself.
+    /// Its own hostname.
     pub hostname: String,
     /// Its kernel.
     pub kernel: String,
@@ -57,26 +58,26 @@ pub struct HostMachine {
 /// The clock of a host over all trials and self-tests.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ClockRow {
-    /// Trials that tell, those of self-tests too.
+    /// Trials that report it, including those of self-tests.
     pub trials: u64,
-    /// The worst bound: it began within so long of the moment that all had agreed on. `None` if it is known of no trial.
+    /// Largest error bound of its start time; `None` if no trial has one.
     pub bound_ns_max: Option<u64>,
-    /// Trials during which it was set, or its host restarted: it has no bound in these.
+    /// Trials during which the clock was set or the host restarted: these have no bound.
     pub set: u64,
-    /// How fast it drifts from the controller's in parts of a million: the least, where it was not set.
+    /// Smallest drift from the controller's clock in parts per million, over trials in which it was not set.
     pub drift_ppm_min: Option<f64>,
-    /// The most.
+    /// Largest drift.
     pub drift_ppm_max: Option<f64>,
-    /// How late it was told to begin, at the worst; 0 if never.
+    /// Largest delay of its start command; 0 if none was late.
     pub late_ns_max: u64,
 }
 
 /// One link between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkRow {
-    /// What it is for.
+    /// Its purpose.
     pub name: LinkName,
-    /// Its end at the Measurer; of an upstream link that at the DUT.
+    /// Its end at the Measurer; for an upstream link the end at the DUT.
     pub near: LinkEndRow,
     /// Its other end.
     pub far: LinkEndRow,
@@ -89,7 +90,7 @@ pub struct LinkEndRow {
     pub host: String,
     /// Its interface.
     pub interface: String,
-    /// Kind or driver of the interface, where the environment of a session tells.
+    /// Kind or driver of the interface, if the environment of a session has it.
     pub driver: Option<String>,
     /// Largest IP packet in octets.
     pub mtu: Option<u32>,
@@ -97,17 +98,17 @@ pub struct LinkEndRow {
     pub speed_mbps: Option<u32>,
 }
 
-/// What one of several authorities was asked in the trials of one variant, or in self-tests.
+/// Queries to one of several authorities in the trials of one variant, or in self-tests.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShareRow {
     /// The variant, or "self-tests".
     pub trials: String,
     /// The host of the authority.
     pub host: String,
-    /// Questions that it got.
+    /// Queries received.
     pub questions: u64,
-    /// Its share of those that all authorities got, in per cent.
+    /// Its share of the queries to all authorities, in per cent.
     pub pct: f64,
-    /// Datagrams that its sockets lost, and replies that the network did not take.
+    /// Datagrams dropped at its sockets, and responses that the network did not accept.
     pub drops: u64,
 }

@@ -1,4 +1,4 @@
-//! What a report says of loads beyond and for long below the rate that was found.
+//! Results of loads above the measured rate, and of long loads below it.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ use serde::Serialize;
 pub struct OverloadCurve {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
-    /// The rate that the factors are of.
+    /// The rate that the factors refer to.
     pub base_rate_qps: u64,
     /// Its trials.
     pub rows: Vec<OverloadRow>,
 }
 
-/// One trial of it.
+/// One trial of an overload curve.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OverloadRow {
     /// Offered rate.
     pub rate_qps: u64,
-    /// Valid answers in time, per second.
+    /// Valid responses in time, per second.
     pub goodput_qps: f64,
     /// Median round-trip time.
     pub rtt_ns_p50: Option<u64>,
@@ -26,7 +26,7 @@ pub struct OverloadRow {
     pub rtt_ns_p99: Option<u64>,
     /// Whether the Tester was certified for the offered rate.
     pub certified: Option<bool>,
-    /// Beyond what the Tester is certified for, or disturbed: a lower bound.
+    /// Whether the value is only a lower bound: above the certified rate, or from a disturbed trial.
     pub doubtful: bool,
 }
 
@@ -39,18 +39,18 @@ pub struct SoakResult {
     pub rate_qps: u64,
     /// Its segments.
     pub rows: Vec<SoakRow>,
-    /// Queries without a valid answer in time, all segments together.
+    /// Queries without a valid response in time, over all segments.
     pub shortfall: u64,
-    /// What changes with time, and whether that is more than chance.
+    /// Trends over time, and whether they exceed chance.
     pub slopes: Vec<Slope>,
 }
 
-/// One segment of it.
+/// One segment of a soak.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SoakRow {
     /// Seconds from the beginning of the soak to the end of the segment.
     pub at_s: f64,
-    /// Queries without a valid answer in time.
+    /// Queries without a valid response in time.
     pub shortfall: u64,
     /// 99th percentile of the round-trip times.
     pub rtt_ns_p99: u64,
@@ -58,7 +58,7 @@ pub struct SoakRow {
     pub rtt_ns_p999: u64,
     /// Resident memory of the DUT.
     pub memory_bytes: Option<u64>,
-    /// Its descriptors.
+    /// Its file descriptors.
     pub descriptors: Option<u64>,
     /// Its threads.
     pub threads: Option<u64>,
@@ -67,18 +67,18 @@ pub struct SoakRow {
 /// A trend.
 #[derive(Clone, Debug, Serialize)]
 pub struct Slope {
-    /// Of what: "memory", "descriptors", "threads", "p99 of the round-trip time", ...
+    /// Quantity: "memory", "descriptors", "threads", "p99 of the round-trip time", ...
     pub of: &'static str,
     /// Change over the soak by the fitted slope, in the unit below.
     pub change: f64,
-    /// Seconds from the first segment to the last: what the change is over.
+    /// Seconds from the first segment to the last: the span of the change.
     pub span_s: f64,
-    /// The same per hour; `None` of a soak of less than a third of an hour.
+    /// Change per hour; `None` for a soak of less than a third of an hour.
     pub per_hour: Option<f64>,
     /// Unit.
     pub unit: &'static str,
     /// Probability of such a trend by chance (Mann-Kendall, two-sided).
     pub p: f64,
-    /// In words.
+    /// The verdict in words.
     pub verdict: String,
 }

@@ -1,32 +1,32 @@
-//! What a reader asks first of a report: who is faster, and what changed while it was measured.
+//! The main results: the ranking of the servers, latency at a common load, and trials over time.
 
 use serde::Serialize;
 
 use crate::trial::result::Outcome;
 
-/// The servers side by side at the point that stands for each.
+/// The servers side by side at their representative points.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Standings {
     /// Shares, duration and timeout of these points.
     pub cell: String,
-    /// Who is the fastest and by how much, in a sentence; empty of one server alone.
+    /// The fastest and its lead, in a sentence; empty for a single server.
     pub answers: Vec<String>,
-    /// The servers, those of one kind by falling rate.
+    /// The servers, those of one kind by descending rate.
     pub rows: Vec<Standing>,
 }
 
-/// One server among them.
+/// Rank of one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standing {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
     /// Index into [`Analysis::points`](super::Analysis::points).
     pub point: usize,
-    /// Its median as a part of the highest; `None` of unstable runs and of lower bounds.
+    /// Its median as a fraction of the highest; `None` for unstable runs and for lower bounds.
     pub of_fastest: Option<f64>,
-    /// Between these it lies, if both medians lie within their ranges.
+    /// Bounds of that fraction, from the ranges of both medians.
     pub of_fastest_range: Option<(f64, f64)>,
-    /// How it stands against the fastest, in words.
+    /// Comparison with the fastest, in words.
     pub against: String,
 }
 
@@ -41,7 +41,7 @@ pub struct CommonLoad {
     pub rows: Vec<CommonLoadRow>,
 }
 
-/// One server of it.
+/// One server at a common load.
 #[derive(Clone, Debug, Serialize)]
 pub struct CommonLoadRow {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
@@ -50,14 +50,14 @@ pub struct CommonLoadRow {
     pub rtt_ns: Vec<(f64, u64)>,
 }
 
-/// A trial at the moment when it was written down.
+/// A trial and the time of its record.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// Seconds since the first trial of the campaign was over.
+    /// Seconds since the end of the first trial of the campaign.
     pub at_s: f64,
     /// Offered rate.
     pub rate_qps: u64,
-    /// Valid answers in time, per second.
+    /// Valid responses in time, per second.
     pub answered_qps: f64,
     /// Processor time of the DUT, in per cent of one core.
     pub dut_cpu_pct: Option<f64>,
@@ -84,6 +84,6 @@ impl Serialize for Moment {
 pub struct Course {
     /// Index into [`Analysis::points`](super::Analysis::points).
     pub point: usize,
-    /// Its trials, in their order.
+    /// Its trials, in order.
     pub trials: Vec<Moment>,
 }

@@ -1,4 +1,4 @@
-//! Two campaigns or more on a page: bars side by side, and the history of the rates.
+//! A page that compares two or more campaigns: bars side by side, and the history of the rates.
 
 use minijinja::context;
 use minijinja::value::{Serde, Value};
@@ -13,16 +13,16 @@ use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, Stroke};
 /// The template of the page.
 const TEMPLATE: &str = include_str!("../compare.html.jinja");
 
-/// A campaign as the page names it.
+/// A campaign on the page.
 #[derive(Serialize)]
 struct Side {
     letter: char,
     name: String,
     tester: String,
     began: String,
-    /// Each with its version.
+    /// Servers with their versions.
     servers: Vec<String>,
-    /// Why its rates are no measurement.
+    /// Why its rates are not a measurement.
     doubts: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ struct Side {
 struct Group {
     point: String,
     rows: Vec<SideRow>,
-    /// SVG; empty of two campaigns.
+    /// SVG; empty for two campaigns.
     history: String,
 }
 
@@ -40,7 +40,7 @@ struct Group {
 struct SideRow {
     letter: char,
     began: String,
-    /// Rate, range, and median of the rates that failed.
+    /// Rate, range, and median of the failing rates.
     rates: [String; 3],
     runs: usize,
     bar: String,
@@ -48,12 +48,12 @@ struct SideRow {
     verdict: String,
 }
 
-/// The page of these campaigns, of which the first is what the others are compared with: `compared` has a
-/// comparison for each of these.
+/// Renders the page of these campaigns. The others are compared with the first: `compared` has one comparison for each
+/// of them.
 ///
 /// # Errors
 ///
-/// None of the built-in template.
+/// None with the built-in template.
 pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, ReportError> {
     let (
         Some(first),
@@ -186,7 +186,7 @@ fn ratio(row: &Row) -> String {
     }
 }
 
-/// The rate over the campaigns in order of time.
+/// The rate over the campaigns, in order of time.
 fn history(key: &str, sides: &[Side], points: &[Option<&PointResult>], variant: usize) -> String {
     let mut order: Vec<usize> = (0..sides.len()).collect();
     order.sort_by(|a, b| sides[*a].began.cmp(&sides[*b].began));

@@ -7,7 +7,7 @@ fn sample() -> Analysis {
     analysed(SMALL)
 }
 
-/// The same campaign with every rate times `factor`.
+/// The same campaign with every rate multiplied by `factor`.
 fn scaled(factor: f64) -> Analysis {
     let mut analysis = sample();
     for point in &mut analysis.points {
@@ -39,7 +39,7 @@ fn a_campaign_is_not_slower_than_itself() {
     assert!(!comparison.has_regressions());
     assert_eq!(comparison.rows.len(), sample().points.len());
     for row in &comparison.rows {
-        // Of two lower bounds nobody knows which true rate is the higher one.
+        // The order of two lower bounds is unknown.
         let expected = match row.lower_bounds.0 {
             true => Verdict::NotJudged,
             false => Verdict::Within,
@@ -50,7 +50,7 @@ fn a_campaign_is_not_slower_than_itself() {
 }
 
 #[test]
-fn slower_points_and_other_conditions_are_told() {
+fn slower_points_and_different_conditions_are_reported() {
     let mut b = scaled(0.9);
     b.tester = "dns64bench 0.2.0".to_owned();
     b.sessions[1].environment.kernel = "Linux 6.12.0".to_owned();
@@ -64,7 +64,7 @@ fn slower_points_and_other_conditions_are_told() {
 }
 
 #[test]
-fn a_difference_is_judged_by_what_there_is() {
+fn verdict_depends_on_bounds_interval_and_test() {
     let of = |change_pct, interval_pct, p, runs, lower_bounds| {
         let row = Row {
             point: String::new(),
@@ -114,7 +114,7 @@ fn a_difference_is_judged_by_what_there_is() {
 }
 
 #[test]
-fn a_page_of_two_campaigns_has_bars_and_of_three_a_history() {
+fn page_has_bars_for_two_campaigns_and_a_history_for_three() {
     let one = analysed(SMALL);
     let same = || Comparison::of(&one, &one, 5.0);
     let two = page(&[one.clone(), one.clone()], &[same()]).unwrap();

@@ -7,10 +7,10 @@ fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportErr
     super::page(analysis, &tables::all(analysis), template)
 }
 
-/// A name that would be a script if it were not escaped.
+/// A name that would be a script without escaping.
 const HOSTILE: &str = "<script>alert(\"dns\")</script> & Co";
 
-/// The small sample, which would be no measurement, with a hostile name.
+/// The small sample with a reason not to count as a measurement, and a hostile name.
 fn sample() -> Analysis {
     let mut analysis = analysed(SMALL);
     analysis.not_a_measurement = vec!["the roles share one machine and its cores".to_owned()];
@@ -37,7 +37,7 @@ fn sections(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn each_section_is_there_once_and_in_order() {
+fn each_section_appears_once_and_in_order() {
     let page = page(&sample(), None).unwrap();
     let expected = [
         "verdict",
@@ -114,7 +114,7 @@ fn the_page_loads_nothing() {
 }
 
 #[test]
-fn hostile_names_are_only_text() {
+fn hostile_names_are_escaped() {
     let mut analysis = sample();
     analysis.name = "</title><img onerror=alert(1)>".to_owned();
     analysis.commands = vec!["</code><i>".to_owned()];
@@ -151,7 +151,7 @@ fn the_same_analysis_gives_the_same_octets() {
 }
 
 #[test]
-fn all_that_rfc_8219_asks_for_stays_small() {
+fn page_of_a_full_campaign_stays_small() {
     let (plan, lines) = full();
     let page = page(&analyse(&plan, &lines, SEAL), None).unwrap();
     assert!(page.len() < 3_000_000, "{} octets", page.len());
@@ -159,7 +159,7 @@ fn all_that_rfc_8219_asks_for_stays_small() {
 }
 
 #[test]
-fn templates_of_others_get_the_same_numbers() {
+fn user_template_gets_the_same_numbers() {
     let template = "{{ analysis.name }}: {{ analysis.points[0].summary.median|thousands }} \
         {{ analysis.time.searches_s|duration }} {{ none|bytes }} {{ 0.5|probability }} \
         {{ 1234.5|decimal(1) }} {{ 25.50|short }} {{ 1500|span }} {{ figures.rates|length }} \
@@ -187,7 +187,7 @@ fn errors_of_templates_name_the_line() {
 }
 
 #[test]
-fn numbers_stand_at_the_right_and_words_at_the_left() {
+fn numbers_are_right_aligned_and_words_left_aligned() {
     for number in [
         "41,300",
         "−5.2",

@@ -1,14 +1,14 @@
-//! As much of HTTP/1.1 (RFC 9112) as a page for a few watchers needs: every connection is one
-//! request and its answer.
+//! The part of HTTP/1.1 (RFC 9112) that a page for a few clients needs: each connection has one request and its
+//! response.
 
-/// Octets of a request's head: browsers send about 1 KiB.
+/// Maximum octets of a request's head: browsers send about 1 KiB.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
-    /// Without a query.
+    /// Path without the query.
     pub(super) path: &'a str,
     /// The field `Host`.
     pub(super) host: Option<&'a str>,
@@ -16,7 +16,7 @@ pub(super) struct Request<'a> {
     pub(super) accept: String,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Answer {
     status: &'static str,
@@ -34,7 +34,7 @@ impl Answer {
         }
     }
 
-    /// A refusal, with its status as the text.
+    /// An error, with its status as the text.
     pub(super) fn fault(status: &'static str) -> Self {
         Self {
             status,
@@ -59,15 +59,14 @@ impl Answer {
     }
 }
 
-/// The page's script and style stand in the page, and it fetches nothing from elsewhere: let the
-/// browser see to that.
+/// The page includes its script and style and loads nothing else: these fields let the browser enforce that.
 const FIELDS: &str = "Cache-Control: no-store\r\nConnection: close\r\n\
     Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; \
     style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'\r\n\
     X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
 
-/// The octets that answer a request; `None` while its head has not ended.
+/// The response to a request; `None` while its head is incomplete.
 pub(super) fn reply(head: &[u8], respond: impl FnOnce(&Request<'_>) -> Answer) -> Option<Vec<u8>> {
     let is_whole = head.windows(4).any(|end| end == b"\r\n\r\n");
     if head.len() <= HEAD_MAX && !is_whole {
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_waited_for_only_so_long() {
+    fn head_has_a_maximum_length() {
         assert_eq!(status_of(b"GET / HTTP/1.1\r\nHost: a\r\n"), None);
         let whole = b"GET / HTTP/1.1\r\n\r\n";
         assert_eq!(status_of(whole).as_deref(), Some("HTTP/1.1 200 OK"));
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn head_gets_the_length_without_the_body() {
+    fn head_method_gets_the_length_without_the_body() {
         let page = || Answer::page("text/plain", "hello".into());
         let text = String::from_utf8(page().into_octets(false)).unwrap();
         assert!(text.contains("Content-Length: 5\r\n") && text.ends_with("\r\n\r\n"));

@@ -1,5 +1,5 @@
-//! A [`Status`] as metrics for Prometheus, in the text format of OpenMetrics 1.0. They stand in
-//! `docs/live.md`, and `dist/dns64bench-dashboard.json` shows them.
+//! A [`Status`] as metrics for Prometheus, in the text format of OpenMetrics 1.0. `docs/live.md` describes them, and
+//! `dist/dns64bench-dashboard.json` shows them.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub(super) fn text(status: Status) -> String {
     let mut registry = Registry::with_prefix("dns64bench");
     registry.register_collector(Box::new(Page(status)));
     let mut text = String::new();
-    // Writing into a string does not fail.
+    // Writing to a string does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     text
 }
@@ -72,7 +72,7 @@ impl Writer<'_> {
         self.metric("campaign", help, &info)
     }
 
-    /// How far the campaign is.
+    /// Progress of the campaign.
     fn amounts(&mut self, status: &Status) -> fmt::Result {
         self.gauge(
             "campaign_started_time_seconds",
@@ -102,7 +102,7 @@ impl Writer<'_> {
         )
     }
 
-    /// What is tried at the moment.
+    /// Rates of the current search.
     fn rates(&mut self, status: &Status) -> fmt::Result {
         self.gauge(
             "campaign_offered_qps",
@@ -131,7 +131,7 @@ impl Writer<'_> {
         metric.encode(self.0.encode_descriptor(name, help, None, kind)?)
     }
 
-    /// What is not known at the moment has no line.
+    /// A gauge without a line if its value is unknown.
     fn gauge(
         &mut self,
         name: &str,
@@ -161,7 +161,7 @@ impl Writer<'_> {
     }
 }
 
-/// As they are called in `status.json`.
+/// Names as in `status.json`.
 const PHASES: [(Phase, &str); 6] = [
     (Phase::Preparing, "preparing"),
     (Phase::SelfTest, "self_test"),

@@ -62,7 +62,7 @@ fn live(status: Status) -> (Live, Arc<Mutex<Status>>) {
     (live, status)
 }
 
-/// Sends a request and gives back the head and the body of the answer.
+/// Sends a request and returns the head and the body of the response.
 fn ask(live: &Live, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(live.address()).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -109,7 +109,7 @@ fn the_status_is_served_as_json_and_follows_the_campaign() {
     assert_eq!(json["tasks_done"], 13);
 }
 
-/// Where `/status.json` of this status is not of its published form.
+/// Deviations of `/status.json` of this status from the published schema.
 fn faults_of(status: &Status) -> Vec<String> {
     let picture = Picture {
         tester: crate::PROGRAM,
@@ -123,7 +123,7 @@ fn faults_of(status: &Status) -> Vec<String> {
 }
 
 #[test]
-fn the_status_of_a_campaign_is_of_the_published_form_after_each_line() {
+fn status_matches_its_schema_after_each_line() {
     let none = Vec::<String>::new();
     assert_eq!(faults_of(&status()), none);
     let (plan, lines) = small();
@@ -166,7 +166,7 @@ fn the_status_of_a_campaign_is_of_the_published_form_after_each_line() {
 }
 
 #[test]
-fn the_metrics_are_these() {
+fn metrics_match_the_expected_text() {
     let (live, _) = live(status());
     let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
     let (head, body) = ask(&live, &format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n"));
@@ -217,7 +217,7 @@ fn the_metrics_are_these() {
 }
 
 #[test]
-fn browsers_and_older_collectors_get_the_format_of_prometheus() {
+fn browsers_and_older_collectors_get_the_prometheus_format() {
     let (live, _) = live(status());
     let (head, body) = get(&live, "/metrics");
     assert!(
@@ -252,7 +252,7 @@ fn promtool_finds_no_fault_in_the_metrics() {
     }
 }
 
-/// The metrics that a text speaks of.
+/// Names of the metrics in a text.
 fn named(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c));
@@ -262,7 +262,7 @@ fn named(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn dashboard_and_alert_speak_of_all_metrics_and_of_no_others() {
+fn dashboard_and_alerts_use_exactly_the_existing_metrics() {
     let page = metrics::text(status());
     let samples = page.lines().filter(|line| !line.starts_with('#'));
     let exported: BTreeSet<_> = samples.flat_map(named).collect();
@@ -285,7 +285,7 @@ fn dashboard_and_alert_speak_of_all_metrics_and_of_no_others() {
 const DASHBOARD: &str = include_str!("../../../../dist/dns64bench-dashboard.json");
 
 #[test]
-fn what_is_not_known_has_no_metric() {
+fn unknown_value_has_no_metric() {
     let text = metrics::text(Status::default());
     for name in ["offered", "passed", "failed", "certified", "left", "found"] {
         assert!(
@@ -326,7 +326,7 @@ fn every_metric_is_documented_with_its_type() {
 }
 
 #[test]
-fn the_page_asks_nobody_else() {
+fn page_loads_nothing_from_elsewhere() {
     let (live, _) = live(status());
     let (head, body) = get(&live, "/");
     assert!(
@@ -339,7 +339,7 @@ fn the_page_asks_nobody_else() {
     );
     assert!(body.starts_with("<!doctype html>"));
     assert!(!body.contains("http://") && !body.contains("https://") && !body.contains("//"));
-    // Names of a plan and words of servers are texts, never markup.
+    // Names from the plan and texts of servers are text, never markup.
     assert!(!body.contains("innerHTML"));
 }
 
@@ -364,7 +364,7 @@ fn other_paths_and_methods_are_refused() {
 }
 
 #[test]
-fn names_that_strangers_point_here_are_refused() {
+fn foreign_host_names_are_refused() {
     let (live, _) = live(status());
     let answer = |host: &str| ask(&live, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).0;
     for host in [
@@ -396,7 +396,7 @@ fn names_that_strangers_point_here_are_refused() {
 }
 
 #[test]
-fn silent_visitors_hold_nobody_up() {
+fn silent_clients_do_not_block_others() {
     let (live, _) = live(status());
     let silent: Vec<_> = (0..8)
         .map(|_| TcpStream::connect(live.address()).unwrap())
@@ -416,7 +416,7 @@ fn an_address_in_use_is_named_with_a_remedy() {
         first.address()
     );
     assert_eq!(error.to_string(), text);
-    // Once dropped, the port is free.
+    // After the drop the port is free.
     let address = first.address();
     drop(first);
     Live::start(address, other, || 0).unwrap();

@@ -1,4 +1,4 @@
-//! Figures of authoritative servers: rates over cores, memory and start over the names of the zone.
+//! Figures of authoritative servers: rates over cores, memory and start time over the names of the zone.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::{Figure, Table};
 use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, Stroke};
 use crate::statistics::line::Line;
 
-/// Holds the numbers of all of them.
+/// File with the numbers of all of them.
 const FILE: &str = "results.json";
 
-/// All of them.
+/// All figures.
 pub(super) fn authorities(analysis: &Analysis) -> Vec<Figure> {
     let sizes: BTreeSet<u64> = analysis
         .authorities
@@ -23,7 +23,7 @@ pub(super) fn authorities(analysis: &Analysis) -> Vec<Figure> {
     rates.chain(zones(analysis)).collect()
 }
 
-/// Rates over cores of those with so many names, if any has more than one number of cores.
+/// Rates over cores of the authorities with this number of names, if any of them has several numbers of cores.
 fn rates(analysis: &Analysis, names: u64) -> Option<Figure> {
     let rows = analysis.authorities.rows.iter();
     let rows: Vec<_> = rows
@@ -93,14 +93,14 @@ fn keys(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What is drawn over the names of the zone.
+/// A quantity over the names of the zone.
 struct Over {
     title: &'static str,
     axis: &'static str,
     head: &'static str,
     of: fn(&ZoneRow) -> Option<f64>,
     line: fn(&ZoneGrowth) -> Option<Line>,
-    /// One of the units of the axis.
+    /// Size of the unit of the axis.
     unit: f64,
     name: fn(f64) -> String,
 }

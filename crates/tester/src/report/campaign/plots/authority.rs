@@ -1,14 +1,14 @@
-//! Figures of what the authority does to the rate: over its delay, and over its working set.
+//! Figures of the authority's influence on the rate: over its delay, and over its working set.
 
 use super::super::analysis::{Analysis, DelayCurve, DelayRow, WorkingSets};
 use super::super::numbers;
 use super::{Figure, Table, variant_name};
 use crate::report::chart::{self, Axis, Chart, MEDIUM, Role, Stroke};
 
-/// Holds the numbers of all of them.
+/// File with the numbers of all of them.
 const FILE: &str = "results.json";
 
-/// Rates over the delay, with what a limit of outstanding queries would leave.
+/// Rates over the delay, with the rates that a limit of outstanding queries allows.
 pub(super) fn delays(analysis: &Analysis) -> Vec<Figure> {
     analysis.delays.iter().map(delay).collect()
 }
@@ -47,7 +47,7 @@ fn delay(curve: &DelayCurve) -> Figure {
     Figure::new(&title, chart.svg(&title), table, FILE)
 }
 
-/// The rate that the limit leaves, from where it is no higher than `highest`; nothing without a limit.
+/// Rates that the limit allows, from the delay at which they are at most `highest`; empty without a limit.
 fn limited(curve: &DelayCurve, longest_ms: f64, highest: f64) -> Vec<(f64, f64)> {
     const STEPS: u32 = 60;
     let (Some(limit), Some(in_sequence), Some(base_ns)) =

@@ -1,4 +1,4 @@
-//! Figures over the time of the campaign: what was offered and answered, and the processor time of the DUT.
+//! Figures over the time of the campaign: offered rate, goodput, and processor time of the DUT.
 
 use super::super::analysis::{Analysis, Course, Moment};
 use super::super::numbers;
@@ -6,7 +6,7 @@ use super::{Figure, Table, legend, variant_name};
 use crate::report::chart::{Axis, Chart, Mark, Role, WIDE};
 use crate::trial::result::Outcome;
 
-/// Answers over time, and processor time where it is known.
+/// Goodput over time, and processor time where known.
 pub(super) fn courses(analysis: &Analysis) -> Vec<Figure> {
     let answered = figure(
         analysis,

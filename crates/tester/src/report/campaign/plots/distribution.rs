@@ -6,11 +6,11 @@ use super::super::numbers;
 use super::{Figure, Table, by_cell, legend, variant_name};
 use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, Stroke};
 
-/// The runs of a variant: its median, and the rates that they found.
+/// The runs of a variant: its index, the median, and the distinct rates.
 type Curve = (usize, f64, Vec<Step>);
 
-/// The distribution of the runs, a figure for each cell. Rates are told by their deviation from the median, so that the
-/// variants of a cell can be compared that have other rates.
+/// The distribution of the runs, one figure for each cell. Rates are shown by their deviation from the median, so that
+/// variants with different rates can be compared.
 pub(super) fn distributions(analysis: &Analysis) -> Vec<Figure> {
     let cells = by_cell(analysis, |point| {
         let (median, steps) = (point.summary.as_ref()?.median, steps(point));
@@ -20,7 +20,7 @@ pub(super) fn distributions(analysis: &Analysis) -> Vec<Figure> {
     cells.iter().map(figure).collect()
 }
 
-/// How far a rate is from the median, in per cent of it.
+/// Deviation of a rate from the median, in per cent of it.
 fn deviation_pct(step: &Step, median: f64) -> f64 {
     (step.rate_qps as f64 / median - 1.0) * 100.0
 }
@@ -67,10 +67,10 @@ fn of_cell(analysis: &Analysis, title: &str, curves: &[Curve]) -> Figure {
     }
 }
 
-/// Beside the outermost rates, where all are the same.
+/// Margin beside the outermost rates if all are equal.
 const MARGIN_PCT: f64 = 0.1;
 
-/// The distribution function between two deviations: level from each rate to the next.
+/// The distribution function between two deviations: constant from each rate to the next.
 fn stairs(steps: &[Step], median: f64, (from, to): (f64, f64)) -> Vec<(f64, f64)> {
     let mut line = vec![(from, 0.0)];
     let mut level = 0.0;
@@ -90,7 +90,7 @@ mod tests {
     use crate::report::campaign::tests::sample::{SMALL, analysed};
 
     #[test]
-    fn a_cell_has_one_figure_with_the_runs_of_all_variants() {
+    fn each_cell_has_one_figure_with_all_variants() {
         let analysis = analysed(&SMALL.replace("runs = 3", "runs = 20"));
         let figures = distributions(&analysis);
         let figure = &figures[0];
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stairs_rise_at_each_rate_and_nowhere_else() {
+    fn distribution_rises_only_at_each_rate() {
         let step = |rate_qps, runs, cumulative| Step {
             rate_qps,
             runs,

@@ -1,4 +1,4 @@
-//! Figures of what makes a number believable: the sender's schedule, and the time without the authority.
+//! Figures of the evidence: the sender's timing, and the round-trip time without the authority.
 
 use super::super::analyse::headline;
 use super::super::analysis::{Analysis, Evidence, PointResult, SenderEvidence, Spread};
@@ -7,13 +7,13 @@ use super::pairs::{self, GROUPS_MAX, Pair, Rows};
 use super::{Figure, Table, variant_name};
 use crate::report::chart::Axis;
 
-/// Holds the numbers of all of them.
+/// File with the numbers of all of them.
 const FILE: &str = "results.json";
 
-/// The name of a row, the value of the trials if they tell it, and the limit.
+/// The name of a row, the value over the trials if they report it, and the limit.
 type Row = (&'static str, Option<Spread>, Option<f64>);
 
-/// A figure of the sender, of one kind: its rows, with the value, the limit, and words for numbers.
+/// One kind of figure of the sender: its rows, with value, limit, and format of numbers.
 struct Kind {
     title: &'static str,
     head: &'static str,
@@ -39,7 +39,7 @@ const LATENESS: Kind = Kind {
     words: numbers::span,
 };
 
-/// Where it begins, the axis cannot tell small values from none.
+/// At its left end the axis does not distinguish small values from zero.
 const RATE_ERROR_AXIS: &str = "queries too many or too few (left end: 0.1 % or less)";
 
 const RATE_ERROR: Kind = Kind {
@@ -61,7 +61,7 @@ const RATE_ERROR: Kind = Kind {
     words: |pct| format!("{} %", numbers::short((pct * 10.0).round() / 10.0)),
 };
 
-/// Lateness and error of the rate, against their limits.
+/// Lateness and rate error, with their limits.
 pub(super) fn sender(analysis: &Analysis) -> Vec<Figure> {
     let known = analysis.evidence.iter();
     let known: Vec<_> = known
@@ -128,7 +128,7 @@ fn of_kind(analysis: &Analysis, known: &[(&Evidence, &SenderEvidence)], kind: &K
     }
 }
 
-/// Percentiles that are compared.
+/// Compared percentiles.
 const PERCENTILES: [(f64, &str); 5] = [
     (50.0, "p50"),
     (90.0, "p90"),
@@ -137,7 +137,7 @@ const PERCENTILES: [(f64, &str); 5] = [
     (100.0, "max"),
 ];
 
-/// The client's round-trip time beside that without the authority, of the point that stands for each variant.
+/// Round-trip time of the client with and without the authority, at the representative point of each variant.
 pub(super) fn dut_only(analysis: &Analysis) -> Vec<Figure> {
     let points = (0..analysis.variants.len()).filter_map(|variant| headline(analysis, variant));
     let rows = |point: &PointResult| {

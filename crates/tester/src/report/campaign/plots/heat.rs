@@ -1,4 +1,4 @@
-//! Heat maps of rates: a server by both shares, or cells by servers.
+//! Heat maps of rates: one server by both shares, or cells by servers.
 
 use super::super::analysis::{Analysis, Grid};
 use super::super::{numbers, words};
@@ -11,10 +11,10 @@ const ROW: f64 = 44.0;
 /// Width of a letter of the names, which are larger on a phone.
 const NAME_LETTER: f64 = 1.25 * LETTER;
 
-/// Smaller maps show nothing that the bars do not.
+/// Minimum number of tiles: smaller maps show nothing more than the bars.
 const TILES_MIN: usize = 6;
 
-/// A cell: the rate, if one was found, what stands before it, and what stands behind it.
+/// A tile: the rate if one was found, its prefix, and its suffix.
 type Tile = Option<(f64, &'static str, &'static str)>;
 
 /// Rows of tiles with their names.
@@ -24,7 +24,7 @@ struct Map {
     rows: Vec<(String, Vec<Tile>)>,
 }
 
-/// A map for each server with several of both shares; else one of all servers with several cells.
+/// A map for each server with several values of both shares; otherwise one of all servers with several cells.
 pub(super) fn maps(analysis: &Analysis) -> Vec<Figure> {
     let mut maps: Vec<Map> = analysis
         .grids
@@ -135,7 +135,7 @@ fn draw(map: &Map, highest: f64, told_of_all: &str) -> Figure {
     )
 }
 
-/// What stands before a rate that is not the answer.
+/// Prefix of a rate that is unstable or a lower bound.
 fn sign(unstable: bool, lower_bound: bool) -> &'static str {
     match (unstable, lower_bound) {
         (true, _) => "unstable ",
@@ -144,14 +144,14 @@ fn sign(unstable: bool, lower_bound: bool) -> &'static str {
     }
 }
 
-/// The rate in three digits, which is all that a map is for.
+/// The rate in three digits, which is precise enough for a map.
 fn told((rate, sign, mark): (f64, &'static str, &'static str)) -> String {
     let unit = 10f64.powf((rate.max(1.0).log10().floor() - 2.0).max(0.0));
     let rate = numbers::decimal((rate / unit).floor() * unit, 0);
     format!("{sign}{rate}{mark}")
 }
 
-/// As much of a name as there is room for.
+/// A name truncated to the available width.
 fn cut(name: &str, width: f64) -> String {
     let room = (width / LETTER).max(2.0);
     if name.chars().count() as f64 <= room {

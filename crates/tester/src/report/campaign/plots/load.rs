@@ -1,11 +1,11 @@
-//! Figures of loads beyond the rate that was found, and of long ones below it.
+//! Figures of loads above the measured rate, and of long loads below it.
 
 use super::super::analysis::{Analysis, OverloadCurve, OverloadRow, SoakResult, SoakRow};
 use super::super::numbers;
 use super::{Figure, Group, Table, groups};
 use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
 
-/// Holds the numbers of all of them.
+/// File with the numbers of all of them.
 const FILE: &str = "results.json";
 
 /// Goodput and latency over the offered rate, by variant.
@@ -19,7 +19,7 @@ pub(super) fn overload(analysis: &Analysis) -> Vec<Group> {
     groups(analysis, analysis.overloads.iter().map(of_variant))
 }
 
-/// What there is `of` the trials over the offered rate, and whether it is doubtful.
+/// A value `of` the trials over the offered rate, and whether it is doubtful.
 fn over_rate(curve: &OverloadCurve, of: fn(&OverloadRow) -> Option<f64>) -> Vec<(f64, f64, bool)> {
     let point = |row: &OverloadRow| Some((row.rate_qps as f64, of(row)?, row.doubtful));
     curve.rows.iter().filter_map(point).collect()
@@ -51,7 +51,7 @@ fn latency(curve: &OverloadCurve) -> Figure {
     let times = median.iter().chain(&tail).map(|point| point.1);
     let y = Axis::times("round-trip time", times);
     let mut chart = Chart::new(MEDIUM, offered(curve), y);
-    // Both are of one server, in its colour: the shape of the mark tells them apart.
+    // Both belong to one server and have its colour: the shape of the mark distinguishes them.
     let role = Role::variant(curve.variant);
     chart.curve_of(role, 0, &median);
     chart.curve_of(role, 1, &tail);
@@ -82,13 +82,13 @@ fn table_of_overload(curve: &OverloadCurve) -> Table {
     Table::new(heads, curve.rows.iter().map(row))
 }
 
-/// What changed during soaks, by variant.
+/// Changes during soaks, by variant.
 pub(super) fn soak(analysis: &Analysis) -> Vec<Group> {
     let soaks = analysis.soaks.iter();
     groups(analysis, soaks.map(|soak| (soak.variant, over_time(soak))))
 }
 
-/// The figures of a soak, one for each thing that was seen.
+/// Figures of a soak, one for each observed quantity.
 fn over_time(soak: &SoakResult) -> Vec<Figure> {
     let memory = soak.rows.iter().filter_map(|row| row.memory_bytes).max();
     let (byte, byte_name) = numbers::byte_unit(memory.unwrap_or(0) as f64);

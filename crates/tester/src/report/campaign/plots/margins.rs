@@ -1,4 +1,4 @@
-//! Figures of the self-tests, beside the rates that they are for.
+//! Figures of the self-tests, with the rates that they apply to.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use super::{Figure, Table, variant_name};
 use crate::campaign::tasks;
 use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, Stroke};
 
-/// Holds the numbers.
+/// File with the numbers.
 const FILE: &str = "results.json";
 
-/// Conditions of one figure.
+/// Maximum number of conditions in a figure.
 const CONDITIONS_MAX: usize = 8;
 
-/// Height of a row of the margins.
+/// Height of a row.
 const ROW: f64 = 36.0;
 
-/// Rows of one of the conditions: its name, the self-tests, the rates.
+/// Rows for each of the conditions: its name, the self-tests, the rates.
 const ROWS: f64 = 3.3;
 
-/// Self-tests beside the rates that were measured, those with the least margin first.
+/// Self-tests and the rates measured under them, those with the smallest margin first.
 pub(super) fn margins(analysis: &Analysis) -> Vec<Figure> {
     let mut margins: Vec<_> = analysis.margins.iter().collect();
     margins.sort_by(|a, b| {
@@ -63,7 +63,7 @@ pub(super) fn margins(analysis: &Analysis) -> Vec<Figure> {
     }]
 }
 
-/// What the marks of the measured rates mean.
+/// Legend of the marks of the measured rates.
 fn measured(analysis: &Analysis, margins: &[&Margin]) -> Vec<(String, String)> {
     let indices = margins.iter().flat_map(|margin| &margin.points);
     let points = || indices.clone().map(|index| &analysis.points[*index]);
@@ -89,7 +89,7 @@ fn medians<'a>(
     points.filter_map(|point| Some((point, point.summary.as_ref()?.median)))
 }
 
-/// The certified rate in terms of the highest median.
+/// The certified rate as a multiple of the highest median.
 fn factor(analysis: &Analysis, margin: &Margin) -> Option<f64> {
     let highest = medians(analysis, margin)
         .map(|(_, rate)| rate)
@@ -105,7 +105,7 @@ fn tests<'a>(
     indices.map(|index| &analysis.certificates[*index])
 }
 
-/// What the self-tests of a margin asked for, with the spans of their trials where those of `all` differ.
+/// Title of a margin: conditions of its self-tests, with the durations of their trials if those of `all` differ.
 fn heading(analysis: &Analysis, margin: &Margin, all: &[&Margin]) -> String {
     let spans = |margin: &Margin| {
         let first = tests(analysis, margin).next()?;
@@ -153,7 +153,7 @@ fn draw_margins(analysis: &Analysis, margins: &[&Margin], title: &str) -> String
         let tests: Vec<_> = tests(analysis, margin)
             .map(|test| test.certified_rate_qps)
             .collect();
-        // Self-tests with the same rate stand below each other.
+        // Self-tests with equal rates are placed below each other.
         let level = |i: usize| top + 1.8 + 0.6 * ((i as f64 + 0.5) / tests.len() as f64 - 0.5);
         for (i, rate) in tests.iter().enumerate() {
             match rate {

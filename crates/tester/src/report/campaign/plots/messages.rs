@@ -7,7 +7,7 @@ use super::{Figure, Table};
 use crate::report::chart::{Diagram, MEDIUM, Role, Stroke};
 use crate::trial::path::Messages;
 
-/// The typical query of the point that stands for each variant.
+/// The typical query at the representative point of each variant.
 pub(super) fn of_queries(analysis: &Analysis) -> Vec<Figure> {
     let points = (0..analysis.variants.len()).filter_map(|variant| headline(analysis, variant));
     let typical = points.filter_map(|point| Some((point, point.path.as_ref()?.typical?)));
@@ -16,7 +16,7 @@ pub(super) fn of_queries(analysis: &Analysis) -> Vec<Figure> {
         .collect()
 }
 
-/// Between whom a message travels.
+/// Sender and receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     Query,
@@ -25,23 +25,23 @@ enum Between {
     Response,
 }
 
-/// Colours of who has the query: DUT and links, or the authority.
+/// Colours of the holder of the query: DUT and links, or the authority.
 const DUT: Role = Role::DUT;
 const AUTHORITY: Role = Role::TESTER;
 
-/// The lifelines, from the left.
+/// Horizontal positions of the lifelines.
 const MEASURER: f64 = 215.0;
 const SERVER: f64 = 545.0;
 const AUTH: f64 = 875.0;
 
-/// Height of the first message, and from one to the next.
+/// Vertical position of the first message, and distance to the next.
 const FIRST: f64 = 100.0;
 const PITCH: f64 = 84.0;
 
-/// A message: when, between whom, and its name.
+/// A message: time, sender and receiver, and name.
 type Message = (u64, Between, &'static str);
 
-/// All messages in their order; of the same moment in the order of the list.
+/// All messages in order of time; simultaneous ones in the order of the list.
 fn in_order(messages: &Messages) -> Vec<Message> {
     let mut all = vec![(0, Between::Query, "AAAA query")];
     let names = [("AAAA question", "AAAA answer"), ("A question", "A answer")];
@@ -54,7 +54,7 @@ fn in_order(messages: &Messages) -> Vec<Message> {
     all
 }
 
-/// Between each message and the next: how long, and whether the authority had a question.
+/// Time between consecutive messages, and whether the authority was processing a query.
 fn spans(all: &[Message]) -> Vec<(u64, bool)> {
     let mut open = 0_u32;
     let span = |pair: &[Message]| {
@@ -78,7 +78,7 @@ fn figure(analysis: &Analysis, point: &PointResult, messages: &Messages) -> Figu
     let until = all
         .iter()
         .position(|message| message.1 == Between::Response);
-    // What the authority still does for a query that was answered is not part of it.
+    // Work of the authority after the response to the client is not part of the query.
     let all = &all[..until.map_or(all.len(), |last| last + 1)];
     let spans = spans(all);
     let last = FIRST + PITCH * spans.len() as f64;
@@ -111,7 +111,7 @@ fn draw_message(diagram: &mut Diagram, y: f64, (at, between, name): Message) {
         Between::Answer => (AUTH, SERVER),
         Between::Response => (SERVER, MEASURER),
     };
-    // Up to the bars beside the lifelines.
+    // The arrow ends at the bars beside the lifelines.
     let away = if to > from { 8.0 } else { -8.0 };
     diagram.arrow(Role::INK, (from + away, y), (to - away, y));
     diagram.word("middle ink", (f64::midpoint(from, to), y - 22.0), name);
@@ -122,7 +122,7 @@ fn draw_message(diagram: &mut Diagram, y: f64, (at, between, name): Message) {
     diagram.word("end muted", (MEASURER - 65.0, y), &at);
 }
 
-/// Bars on the lifelines of those who have the query, with the times.
+/// Bars on the lifelines of the holders of the query, with the times.
 fn draw_spans(diagram: &mut Diagram, spans: &[(u64, bool)]) {
     for (i, &(span_ns, at_authority)) in spans.iter().enumerate() {
         let y = FIRST + PITCH * i as f64;
@@ -140,7 +140,7 @@ fn draw_spans(diagram: &mut Diagram, spans: &[(u64, bool)]) {
     }
 }
 
-/// A bar to scale, and what each had of the time.
+/// A bar to scale with the share of time of each holder.
 fn draw_shares(diagram: &mut Diagram, y: f64, spans: &[(u64, bool)]) {
     const WIDTH: f64 = 920.0;
     let total: u64 = spans.iter().map(|span| span.0).sum();
@@ -167,7 +167,7 @@ fn draw_shares(diagram: &mut Diagram, y: f64, spans: &[(u64, bool)]) {
     );
 }
 
-/// A part in per cent: neither nothing nor all is what is nearly so.
+/// A share in per cent; almost 0 and almost 100 are not rounded to these.
 fn part(pct: f64) -> String {
     match pct {
         pct if pct > 0.0 && pct < 0.1 => "< 0.1 %".to_owned(),
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_that_are_nearly_nothing_or_all_are_not_rounded_to_it() {
+    fn shares_near_zero_or_all_are_not_rounded_to_them() {
         let parts = [0.0, 0.02, 2.6, 99.98, 100.0].map(part);
         assert_eq!(parts, ["0.0 %", "< 0.1 %", "2.6 %", "> 99.9 %", "100.0 %"]);
     }

@@ -1,5 +1,4 @@
-//! The figures of a report: SVG with classes for colours, a legend in words, and the numbers that are
-//! drawn.
+//! The figures of a report: SVG with classes for colours, a legend in words, and the plotted numbers.
 
 mod authorities;
 mod authority;
@@ -24,23 +23,23 @@ use super::analysis::{Analysis, PointResult};
 use super::words;
 use crate::report::chart;
 
-/// A figure with everything that belongs to it.
+/// A figure with its legend and numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// The drawing: SVG that may be put on a page as it is.
+    /// The drawing: SVG that can be embedded in a page unchanged.
     pub svg: String,
-    /// Keys (SVG) and names of the series; empty if there is one only.
+    /// Keys (SVG) and names of the series; empty for a single one.
     pub legend: Vec<(String, String)>,
-    /// The numbers that are drawn.
+    /// The plotted numbers.
     pub table: Table,
-    /// The file beside the page that holds them, and more.
+    /// The file beside the page that contains them and more.
     pub file: &'static str,
 }
 
 impl Figure {
-    /// Without a legend.
+    /// A figure without a legend.
     fn new(title: &str, svg: String, table: Table, file: &'static str) -> Self {
         Self {
             title: title.to_owned(),
@@ -57,12 +56,12 @@ impl Figure {
 pub struct Table {
     /// Heads of the columns, with units.
     pub columns: Vec<String>,
-    /// Rows as they are printed.
+    /// Rows as displayed.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Of the heads of the columns, between bars, and rows of as many cells.
+    /// Table with these column heads, separated by bars, and rows with as many cells.
     fn new<R: Into<Vec<String>>>(heads: &str, rows: impl IntoIterator<Item = R>) -> Self {
         Self {
             columns: heads.split(" | ").map(str::to_owned).collect(),
@@ -80,26 +79,26 @@ pub struct Group {
     pub figures: Vec<Figure>,
 }
 
-/// All figures of a report. Those without data are not there.
+/// All figures of a report, without those that have no data.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// The bars of the verdict, in the order of its rows: SVG without a title.
+    /// Bars of the verdict, in the order of its rows: SVG without a title.
     pub standings: Vec<String>,
-    /// Rates by cell, as shades.
+    /// Rates by cell, as heat maps.
     pub heat: Vec<Figure>,
-    /// Answers and processor time of the DUT over the time of the campaign.
+    /// Goodput and processor time of the DUT over the time of the campaign.
     pub courses: Vec<Figure>,
     /// Round-trip times at the rate that all servers of a cell passed.
     pub common_loads: Vec<Figure>,
     /// Medians with their percentiles, as bars.
     pub rates: Vec<Figure>,
-    /// The rates that the runs found, a figure for each cell.
+    /// Distribution of the runs, a figure for each cell.
     pub distributions: Vec<Figure>,
-    /// Self-tests beside the rates that were measured.
+    /// Self-tests and the rates measured under them.
     pub margins: Vec<Figure>,
-    /// Lateness and error of the rate against their limits.
+    /// Lateness and rate error, with their limits.
     pub sender: Vec<Figure>,
-    /// Places of losses and how trials ended, for each variant.
+    /// Places of losses and outcomes of trials, for each variant.
     pub losses: Vec<Figure>,
     /// The messages of the typical query of each variant.
     pub messages: Vec<Figure>,
@@ -113,7 +112,7 @@ pub struct Figures {
     pub curves: Vec<Figure>,
     /// Rates over cores.
     pub scaling: Vec<Figure>,
-    /// Rates of authorities over cores; their memory and starts over the names of the zone.
+    /// Rates of authorities over cores; their memory and start time over the names of the zone.
     pub authorities: Vec<Figure>,
     /// Rates over the delay of the authority.
     pub delays: Vec<Figure>,
@@ -121,7 +120,7 @@ pub struct Figures {
     pub working_sets: Vec<Figure>,
     /// Goodput and latency over the offered rate, by variant.
     pub overload: Vec<Group>,
-    /// What changed during soaks, by variant.
+    /// Changes during soaks, by variant.
     pub soak: Vec<Group>,
     /// Largest resident memory.
     pub memory: Vec<Figure>,
@@ -156,17 +155,17 @@ impl Figures {
     }
 }
 
-/// The name of a variant; indices out of range cannot happen in an analysis, and do no harm.
+/// The name of a variant; empty for an index out of range, which an analysis never has.
 fn variant_name(analysis: &Analysis, variant: usize) -> &str {
     analysis.variants.get(variant).map_or("", |v| &v.name)
 }
 
-/// Whether two numbers that were copied are the same one.
+/// Whether two copied numbers are equal.
 fn same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// Keys and names of these variants; nothing for a single one.
+/// Keys and names of these variants; empty for a single one.
 fn legend(analysis: &Analysis, variants: impl Iterator<Item = usize>) -> Vec<(String, String)> {
     let variants: BTreeSet<_> = variants.collect();
     let several = variants.len() > 1;
@@ -178,7 +177,7 @@ fn legend(analysis: &Analysis, variants: impl Iterator<Item = usize>) -> Vec<(St
     listed.map(entry).collect()
 }
 
-/// What there is `of` the points, by the names of their cells.
+/// Values `of` the points, by the names of their cells.
 fn by_cell<'a, T>(
     analysis: &'a Analysis,
     of: impl Fn(&'a PointResult) -> Option<T>,
@@ -195,7 +194,7 @@ fn by_cell<'a, T>(
     cells
 }
 
-/// The figures of variants under their names, without those that have none.
+/// Figures of variants under their names, without variants that have none.
 fn groups(analysis: &Analysis, figures: impl Iterator<Item = (usize, Vec<Figure>)>) -> Vec<Group> {
     let figures = figures.filter(|(_, figures)| !figures.is_empty());
     let group = |(variant, figures)| Group {

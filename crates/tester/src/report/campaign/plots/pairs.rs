@@ -1,4 +1,4 @@
-//! Charts of pairs: in each row two values of one kind, with a line between them, a limit and a note.
+//! Charts of pairs: each row has two values of one kind, joined by a line, with a limit and a note.
 
 use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, Stroke};
 
@@ -6,7 +6,7 @@ use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, Stroke};
 pub(super) struct Pair {
     /// Its name.
     pub(super) name: String,
-    /// The filled mark, and the hollow one.
+    /// Values of the filled mark and of the hollow one.
     pub(super) values: [f64; 2],
     /// The limit of this row.
     pub(super) limit: Option<f64>,
@@ -14,11 +14,11 @@ pub(super) struct Pair {
     pub(super) note: String,
 }
 
-/// Rows under the name of what they are of.
+/// Rows of a variant, under its name.
 pub(super) struct Rows {
     /// The name.
     pub(super) title: String,
-    /// A variant, by its place.
+    /// Index of the variant.
     pub(super) variant: usize,
     /// The rows.
     pub(super) pairs: Vec<Pair>,
@@ -33,22 +33,22 @@ impl Rows {
 /// Height of a row.
 const ROW: f64 = 40.0;
 
-/// Height of the name above rows, in rows.
+/// Height of the name above the rows, in rows.
 const TITLE: f64 = 1.3;
 
-/// Room for notes: "12.3 us – 12.3 ms".
+/// Width for notes such as "12.3 us – 12.3 ms".
 const NOTES: f64 = 260.0;
 
-/// Rows of one chart, so that a page of paper can hold it.
+/// Maximum number of groups in a chart, so that it fits on a page of paper.
 pub(super) const GROUPS_MAX: usize = 6;
 
-/// All values and limits, for an axis.
+/// All values and limits, for the range of an axis.
 pub(super) fn values(groups: &[Rows]) -> impl Iterator<Item = f64> {
     let pairs = groups.iter().flat_map(|rows| &rows.pairs);
     pairs.flat_map(|pair| pair.values.into_iter().chain(pair.limit))
 }
 
-/// Draws the rows, over an axis in decades.
+/// Draws the rows over a logarithmic axis.
 pub(super) fn draw(spoken: &str, x: Axis, groups: &[Rows]) -> String {
     let height = groups.iter().map(Rows::height).sum::<f64>() + 0.2;
     let mut names = Vec::new();
@@ -87,7 +87,7 @@ fn draw_pair(chart: &mut Chart, variant: usize, pair: &Pair, y: f64) {
     chart.note(y, &pair.note);
 }
 
-/// What the marks mean, and the limit if there is one.
+/// Legend of the marks, and of the limit if there is one.
 pub(super) fn legend(marks: [&str; 2], limit: Option<String>) -> Vec<(String, String)> {
     let keys = [false, true].map(|hollow| chart::mark_key(Role::INK, Mark::variant(0, hollow)));
     let marks = keys.into_iter().zip(marks.map(str::to_owned));

@@ -1,4 +1,4 @@
-//! Figures of losses: a diagram of the way of the queries with what was lost at each place, and how trials ended.
+//! Figures of losses: a diagram of the path of the queries with the losses at each place, and the outcomes of trials.
 
 use super::super::analysis::{Analysis, Evidence, Lost, PlacesOfLoss};
 use super::super::numbers::{self, Thousands};
@@ -6,7 +6,7 @@ use super::{Figure, Table, variant_name};
 use crate::report::chart::{Axis, Chart, Diagram, Look, MEDIUM, Role, Stroke};
 use crate::trial::place::Place;
 
-/// For each variant where its queries were lost, and how its trials ended.
+/// Places of losses and outcomes of trials, for each variant.
 pub(super) fn losses(analysis: &Analysis) -> Vec<Figure> {
     let of_variant = |evidence| {
         let places = places(analysis, evidence);
@@ -15,7 +15,7 @@ pub(super) fn losses(analysis: &Analysis) -> Vec<Figure> {
     analysis.evidence.iter().flat_map(of_variant).collect()
 }
 
-/// Whose a loss is: colour and outline, and words.
+/// Owner of a loss: colour and outline, and words.
 const DUT: (Role, Look, &str) = (Role::DUT, Look::Square, "the DUT’s");
 const TESTER: (Role, Look, &str) = (Role::TESTER, Look::Round, "the Tester’s");
 const UNDECIDED: (Role, Look, &str) = (Role::INVALID, Look::Dashed, "cannot be told");
@@ -24,16 +24,16 @@ fn owner(place: Place) -> (Role, Look, &'static str) {
     if place.is_dut() { DUT } else { TESTER }
 }
 
-/// Which way a query goes at a place: the column of the diagram.
+/// Direction of a query at a place: the column of the diagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// With the query or a question.
+    /// On the way of a query to the authority.
     There,
-    /// With an answer.
+    /// On the way of a response to the client.
     Back,
 }
 
-/// Where a place stands in the diagram: its way, its height, its words.
+/// Position of a place in the diagram: direction, vertical position, label.
 fn stands(place: Place) -> (Way, f64, &'static str) {
     match place {
         Place::NotSent => (Way::There, 110.0, "not sent"),
@@ -51,11 +51,11 @@ fn stands(place: Place) -> (Way, f64, &'static str) {
     }
 }
 
-/// The ways, from the left.
+/// Horizontal positions of the directions.
 const THERE: f64 = 405.0;
 const BACK: f64 = 555.0;
 
-/// Half of the width of the hosts, and of their places.
+/// Half of the width of the hosts and of their places.
 const HOST: f64 = 160.0;
 const COUNT: f64 = 62.0;
 
@@ -114,7 +114,7 @@ fn draw_hosts(diagram: &mut Diagram) {
             size,
         );
         diagram.word("middle ink", (middle, top + 28.0), name);
-        // Links to the host below, between the numbers.
+        // Links to the host below, with gaps for the numbers.
         let Some((.., below, _)) = HOSTS.get(i + 1) else {
             continue;
         };
@@ -124,7 +124,7 @@ fn draw_hosts(diagram: &mut Diagram) {
     }
 }
 
-/// A link from top to bottom, in pieces between the numbers that stand on it.
+/// A vertical link, with gaps for the numbers on it.
 fn draw_link(diagram: &mut Diagram, way: Way, x: f64, (top, bottom): (f64, f64)) {
     let mut stops = vec![top];
     for place in Place::ALL {
@@ -186,10 +186,10 @@ fn table_of_places(losses: &PlacesOfLoss) -> Table {
     Table::new(heads, rows.chain([undecided]))
 }
 
-/// Height of a line of words or of a bar.
+/// Height of a line of text or of a bar.
 const ROW: f64 = 36.0;
 
-/// How the trials of a variant ended, the invalid ones by cause.
+/// Outcomes of the trials of a variant, the invalid ones by cause.
 fn outcomes(analysis: &Analysis, evidence: &Evidence) -> Figure {
     let name = variant_name(analysis, evidence.variant);
     let title = format!(

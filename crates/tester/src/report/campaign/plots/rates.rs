@@ -1,4 +1,4 @@
-//! Figures of rates: by cell, over shares with the models, over cores; and memory, as bars likewise.
+//! Figures of rates: by cell, over shares with the models, over cores; and memory, also as bars.
 
 use super::super::analysis::{Analysis, ModelResult, PointResult, Scaling};
 use super::super::{numbers, tables, words};
@@ -6,7 +6,7 @@ use super::{Figure, Table, by_cell, legend, same, variant_name};
 use crate::report::chart::{Axis, Chart, LETTER, MEDIUM, Mark, Role, Stroke};
 use crate::statistics::summary::Summary;
 
-/// Bars of one figure: more of them are spread over several, which a page of paper can hold.
+/// Maximum number of bars in a figure: more are split over several figures, so that each fits on a page of paper.
 const BARS_MAX: usize = 24;
 
 /// Height of a bar with the space around it.
@@ -15,7 +15,7 @@ const ROW: f64 = 34.0;
 /// Height of the name of a cell, in rows.
 const NAME_ROWS: f64 = 1.4;
 
-/// Median or size, 1st and 99th percentile if there are any, the number beside the bar, and that in the table.
+/// Median or size, 1st and 99th percentile if any, the text beside the bar, and the text in the table.
 type OfBar = (f64, Option<[f64; 2]>, String, String);
 
 /// One bar.
@@ -25,9 +25,9 @@ struct Bar {
     whisker: Option<[f64; 2]>,
     /// Right end of the whisker, or of the bar.
     end: f64,
-    /// The number beside it.
+    /// Text beside it.
     word: String,
-    /// Its numbers in the table.
+    /// Its row in the table.
     row: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn memory(analysis: &Analysis) -> Vec<Figure> {
     bars_by_cell(analysis, title, name, &heads, bar)
 }
 
-/// Bars under the names of their cells, spread over figures with the same axis.
+/// Bars below the names of their cells, split over figures with the same axis.
 fn bars_by_cell(
     analysis: &Analysis,
     title: &str,
@@ -90,7 +90,7 @@ fn bars_by_cell(
         })
     });
     let bars = || cells.iter().flat_map(|(_, bars)| bars);
-    // The numbers beside the bars stand within the axis, which is as wide as the figure without its margins.
+    // The axis includes the texts beside the bars. It is as wide as the figure without its margins.
     let longest = bars().map(|bar| bar.word.chars().count()).max();
     let free = 1.0 - LETTER * longest.unwrap_or(0) as f64 / (MEDIUM.0 - 60.0);
     let x = Axis::from_zero(unit, bars().map(|bar| bar.end / free));
@@ -133,11 +133,11 @@ fn draw_bars(title: &str, x: Axis, cells: &[(String, Vec<Bar>)]) -> String {
     chart.svg(title)
 }
 
-/// A point on a curve: the share in per cent, the result, and its summary.
+/// A point of a curve: the share in per cent, the result, and its summary.
 type OnCurve<'a> = (f64, &'a PointResult, &'a Summary);
 
-/// Rates over the AAAA share and over the cached share, each with the other at none and the papers' one
-/// cached name.
+/// Rates over the AAAA share and over the cached share, with the other share at zero and the papers' single cached
+/// name.
 pub(super) fn curves(analysis: &Analysis) -> Vec<Figure> {
     let figure = |over| {
         let points = analysis.points.iter().filter_map(|point| {
@@ -157,7 +157,7 @@ pub(super) fn curves(analysis: &Analysis) -> Vec<Figure> {
     shares.filter_map(figure).collect()
 }
 
-/// The curve over a share, which is named as the models of it are.
+/// The curve over a share, which has the name of its models.
 fn curve(analysis: &Analysis, points: &[OnCurve<'_>], over: &str) -> Figure {
     let holds = |model: &&ModelResult| model.model == over && model.refused.is_none();
     let models = analysis.models.iter().filter(holds);
@@ -189,8 +189,8 @@ fn curve(analysis: &Analysis, points: &[OnCurve<'_>], over: &str) -> Figure {
     }
 }
 
-/// The model between its fitted shares: by equations 7 and 8 of paper 000 the reciprocal of the rate
-/// is a straight line over the share.
+/// The model between its fitted shares: by equations 7 and 8 of Lencse et al. 2017 the reciprocal of the rate is a
+/// linear function of the share.
 fn smooth(model: &ModelResult) -> Vec<(f64, f64)> {
     const STEPS: u32 = 12;
     let fitted = model.fitted.iter();
@@ -225,7 +225,7 @@ fn table_of_curve(analysis: &Analysis, points: &[OnCurve<'_>], models: &[&ModelR
     Table::new(heads, points.iter().map(row))
 }
 
-/// Rates of each DUT by its cores, against what as many times the cores would ideally give.
+/// Rates of each DUT by its cores, with the ideal linear scaling.
 pub(super) fn scaling(analysis: &Analysis) -> Vec<Figure> {
     analysis.scaling.iter().filter_map(scaling_of).collect()
 }

@@ -1,4 +1,4 @@
-//! The bars of the verdict: one small drawing for each row of its table, all on one scale.
+//! The bars of the verdict: one small drawing for each row of its table, all on the same scale.
 
 use super::super::analysis::{Analysis, PointResult};
 use crate::report::chart::{Diagram, Role, Stroke};
@@ -7,7 +7,7 @@ use crate::report::chart::{Diagram, Role, Stroke};
 const SIZE: (f64, f64) = (400.0, 36.0);
 const BAR: f64 = 20.0;
 
-/// Half of the height of the foot of a whisker.
+/// Half of the length of the end of a whisker.
 const FOOT: f64 = 9.0;
 
 /// The drawings, in the order of the rows.
@@ -20,7 +20,7 @@ pub(super) fn bars(analysis: &Analysis) -> Vec<String> {
         .collect()
 }
 
-/// Units of a drawing for a query per second, so that all of these points have room.
+/// Drawing units for one query per second, so that all of these points fit.
 pub(in super::super) fn scale<'a>(points: impl Iterator<Item = &'a PointResult>) -> f64 {
     let found = points.filter_map(|point| point.agreement);
     let ends = found.map(|found| {
@@ -32,7 +32,7 @@ pub(in super::super) fn scale<'a>(points: impl Iterator<Item = &'a PointResult>)
     (SIZE.0 - 4.0) / ends.fold(1.0, f64::max)
 }
 
-/// A bar with its range as a whisker, which is dashed where it is open; of unstable runs the whisker alone.
+/// A bar with its range as a whisker, dashed if the range is open; for unstable runs only the whisker.
 pub(in super::super) fn bar(point: &PointResult, variant: usize, scale: f64) -> String {
     let mut drawing = Diagram::new(SIZE);
     let (Some(found), Some(summary)) = (point.agreement, &point.summary) else {

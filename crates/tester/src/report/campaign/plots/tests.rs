@@ -16,7 +16,7 @@ fn first_rows(figure: &Figure, rows: usize) -> Vec<String> {
 }
 
 #[test]
-fn bars_are_grouped_by_cell_and_hold_the_plans_trials_only() {
+fn bars_are_grouped_by_cell_without_queue_check() {
     let figures = Figures::of(&sample());
     let [figure] = &figures.rates[..] else {
         panic!("{} figures", figures.rates.len());
@@ -52,7 +52,7 @@ fn many_bars_are_spread_over_figures() {
 #[test]
 fn curves_show_the_model_beside_the_medians() {
     let mut analysis = sample();
-    // The sample has too few cells for models that hold.
+    // The sample has too few cells for accepted models.
     for model in &mut analysis.models {
         model.refused = None;
     }
@@ -77,7 +77,7 @@ fn curves_show_the_model_beside_the_medians() {
 }
 
 #[test]
-fn a_search_is_told_trial_by_trial() {
+fn search_figure_shows_each_trial() {
     let figures = Figures::of(&sample());
     let figure = &figures.convergence[0].figures[0];
     let trials = "+4000 ?8000 +8000 ×16000 ×12000 ×10000 +9000 ×9500 ×9250 ×9125 ×9062";
@@ -88,7 +88,7 @@ fn a_search_is_told_trial_by_trial() {
 }
 
 #[test]
-fn marks_of_many_searches_are_few_elements() {
+fn many_marks_need_few_elements() {
     let figures = Figures::of(&sample());
     let svg = &figures.convergence[0].figures[0].svg;
     for class in ["line passed", "line failed", "line invalid"] {
@@ -102,7 +102,7 @@ fn marks_of_many_searches_are_few_elements() {
 }
 
 #[test]
-fn what_a_soak_did_not_see_has_no_figure() {
+fn quantity_missing_in_a_soak_has_no_figure() {
     let mut analysis = sample();
     for row in &mut analysis.soaks[0].rows {
         row.threads = None;
@@ -126,7 +126,7 @@ fn what_a_soak_did_not_see_has_no_figure() {
 }
 
 #[test]
-fn doubtful_points_of_an_overload_are_said_to_be() {
+fn doubtful_overload_points_are_marked() {
     let figures = Figures::of(&sample());
     let [goodput, latency] = &figures.overload[1].figures[..] else {
         panic!("not two figures");

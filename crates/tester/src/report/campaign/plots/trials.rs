@@ -1,4 +1,4 @@
-//! Figures of trials: how searches found their rates, and how long answers took.
+//! Figures of trials: the course of the searches, and round-trip times.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::{Figure, Group, Table, by_cell, groups, legend, variant_name};
 use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
 use crate::trial::result::Outcome;
 
-/// How trials ended: role, mark, and sign in the table.
+/// Outcomes of trials: role, mark, and sign in the table.
 const OUTCOMES: [(Role, Mark, &str); 3] = [
     (Role::FAILED, Mark::CROSS, "×"),
     (Role::INVALID, Mark::DIAMOND, "?"),
     (Role::PASSED, Mark::dot(10), "+"),
 ];
 
-/// Which of them a verdict is.
+/// Index into [`OUTCOMES`].
 fn kind(outcome: &Outcome) -> usize {
     match outcome {
         Outcome::Failed { .. } => 0,
@@ -36,7 +36,7 @@ pub(super) fn convergence(analysis: &Analysis) -> Vec<Group> {
     groups(analysis, (0..analysis.variants.len()).map(of_variant))
 }
 
-/// All searches of one point, one after the other.
+/// All searches of one point side by side.
 fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
     let runs = side_by_side(point);
     let trials = || runs.iter().flat_map(|run| &run.trials);
@@ -58,13 +58,13 @@ fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
     Figure::new(&title, svg, table_of_searches(point), "trials.csv")
 }
 
-/// The trials of a run, each with its place from the left.
+/// The trials of a run, each with its horizontal position.
 struct Search<'a> {
     run: u32,
     trials: Vec<(f64, &'a Step)>,
 }
 
-/// The runs of a point from left to right, from place 1 on, with an empty place between them.
+/// The runs of a point from left to right, from position 1 on, separated by an empty position.
 fn side_by_side<'a>(point: &'a PointResult) -> Vec<Search<'a>> {
     let mut first = 1;
     let with_trials = point.runs.iter().filter(|run| !run.trials.is_empty());
@@ -79,7 +79,7 @@ fn side_by_side<'a>(point: &'a PointResult) -> Vec<Search<'a>> {
     with_trials.map(search).collect()
 }
 
-/// Numbers of runs below their middles, of at most [`NAMED_MAX`] runs.
+/// Numbers below the middles of at most [`NAMED_MAX`] runs.
 fn run_names(runs: &[Search<'_>]) -> Vec<(f64, String)> {
     let middle = |run: &Search<'_>| {
         let (first, last) = (run.trials.first()?.0, run.trials.last()?.0);
@@ -89,10 +89,10 @@ fn run_names(runs: &[Search<'_>]) -> Vec<(f64, String)> {
     runs.iter().step_by(every).filter_map(middle).collect()
 }
 
-/// Runs that are named at an axis of a small figure.
+/// Maximum number of named runs on the axis of a small figure.
 const NAMED_MAX: usize = 10;
 
-/// A row for each run, with its trials in one cell: there may be tens of thousands of them.
+/// A row for each run, with its trials in one cell: there can be tens of thousands of them.
 fn table_of_searches(point: &PointResult) -> Table {
     let told = |step: &Step| {
         let (.., sign) = OUTCOMES[kind(&step.outcome)];
@@ -120,7 +120,7 @@ pub(super) fn latency(analysis: &Analysis) -> Vec<Figure> {
     let cells = by_cell(analysis, times);
     let figure = |(cell, curves): &(String, Vec<_>)| {
         let mut figure = latency_of(analysis, cell, curves);
-        // A time says little without the load that it was seen under.
+        // A round-trip time has little meaning without its load.
         let rates = curves
             .iter()
             .map(|(variant, _)| rate_of(analysis, cell, *variant));
@@ -190,7 +190,7 @@ fn latency_of(analysis: &Analysis, title: &str, curves: &[Curve]) -> Figure {
     }
 }
 
-/// A variant, and its times by percentile, none of which is doubtful.
+/// A variant, and its times by percentile, none of them doubtful.
 type Curve = (usize, Vec<(f64, f64, bool)>);
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
     use crate::report::campaign::tests::sample::{SMALL, analysed};
 
     #[test]
-    fn runs_stand_side_by_side_and_ten_of_them_at_most_are_named() {
+    fn runs_are_side_by_side_with_at_most_ten_names() {
         let analysis = analysed(&SMALL.replace("runs = 3", "runs = 20"));
         let mut point = analysis.points[0].clone();
         let lens: Vec<_> = point.runs.iter().map(|run| run.trials.len()).collect();

@@ -1,4 +1,4 @@
-//! Authoritative servers side by side, and what they take by the size of their zones.
+//! Tables of authoritative servers: side by side, and their resources by zone size.
 
 use super::two;
 use crate::report::campaign::analysis::{Analysis, AuthorityRow, ZoneGrowth};
@@ -58,7 +58,7 @@ fn rate(row: &AuthorityRow, qps: Option<f64>) -> Cell {
     qps.map(cell).into()
 }
 
-/// Straight lines over the names of the zone.
+/// Linear fits over the names of the zone.
 pub(super) fn zones(analysis: &Analysis) -> Table {
     let columns = columns![z: ZoneGrowth;
         "server", "server" => &z.server;
@@ -83,7 +83,7 @@ pub(super) fn zones(analysis: &Analysis) -> Table {
     .with(&columns, &analysis.authorities.zones)
 }
 
-/// R², if there are zones enough to judge the line.
+/// R², if there are enough zones to judge the fit.
 fn judged(zones: &ZoneGrowth, line: Option<Line>) -> Cell {
     let line = line.filter(|_| can_judge(zones.rows.len(), 2));
     line.map(|line| Cell::Decimal(line.r_squared, 4)).into()

@@ -1,4 +1,4 @@
-//! Tables of what the authority does to the rate.
+//! Tables of the authority's influence on the rate.
 
 use super::{by_variant, two};
 use crate::report::campaign::analysis::{

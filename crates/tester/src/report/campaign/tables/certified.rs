@@ -1,4 +1,4 @@
-//! The self-tests, and what they certify.
+//! Tables of the self-tests and their certificates.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub(super) fn self_tests(analysis: &Analysis) -> Table {
     Table::new("self_tests", "Self-tests", caption).with(&columns, &analysis.certificates)
 }
 
-/// How far the certificates are above the medians.
+/// Ratio of the certificates to the medians.
 pub(super) fn headroom(analysis: &Analysis) -> Table {
     let mut table = Table::new(
         "headroom",
@@ -48,7 +48,7 @@ pub(super) fn headroom(analysis: &Analysis) -> Table {
     })
 }
 
-/// What the self-tests certify together, and which parts of the lab they cover.
+/// The common certificates of the self-tests, and the parts of the lab that they cover.
 fn certificates(analysis: &Analysis) -> Vec<String> {
     let mut notes = Vec::new();
     let covers = analysis.certificates.iter();

@@ -1,4 +1,4 @@
-//! The rates that the runs found, for gnuplot.
+//! The distribution of the runs, for gnuplot.
 
 use super::plotted::{OWNER, owner};
 use crate::report::campaign::analysis::Analysis;
@@ -6,7 +6,7 @@ use crate::report::campaign::distribution::{Step, steps};
 use crate::report::campaign::table::{Column, Table, columns};
 use crate::report::campaign::words;
 
-/// How the rates of the runs are distributed: a group for each point.
+/// Distribution of the rates of the runs: a group for each point.
 pub(in super::super) fn distribution(analysis: &Analysis) -> Table {
     let title: [Column<String>; 1] = columns![title: String; "title", "" => title;];
     let columns = columns![step: (Step, Option<bool>);

@@ -1,4 +1,4 @@
-//! The hosts of a plan over several machines, and the links between them.
+//! Tables of the hosts of a plan with several machines, and of their links.
 
 use super::two;
 use crate::lab::topology::Role;
@@ -91,7 +91,7 @@ fn word(role: Role) -> &'static str {
     }
 }
 
-/// As many digits of a hash as people compare.
+/// The digits of a hash that are displayed for comparison.
 fn short(hash: &str) -> String {
     let digits: String = hash.chars().take(HASH_DIGITS).collect();
     format!("sha256 {digits}")

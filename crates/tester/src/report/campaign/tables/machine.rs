@@ -1,4 +1,4 @@
-//! Tables for programs: one row for each point, run and trial, every value in a column of its own.
+//! Tables for programs: one row for each point, run and trial, and a separate column for every value.
 
 use super::{CELL, FIGURES, NAME, path};
 use crate::campaign::plan::{Plan, Variant};
@@ -33,7 +33,7 @@ pub(in super::super) fn trials(analysis: &Analysis, plan: &Plan, lines: &[Line])
     about(analysis, plan, trials.iter().map(|t| t.point)).with(&trial_columns(), &trials)
 }
 
-/// The columns that say which point a row is about.
+/// The columns that identify the point of a row.
 fn about<'a>(
     analysis: &'a Analysis,
     plan: &'a Plan,
@@ -65,7 +65,7 @@ const RUNS: [Column<RunResult>; 7] = columns![r: RunResult;
     "took_s", "" => r.took_s;
 ];
 
-/// A trial with where it belongs.
+/// A trial with its task.
 struct Trial<'a> {
     point: &'a PointResult,
     over_at_unix_ms: u64,

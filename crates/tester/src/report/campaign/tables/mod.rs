@@ -1,4 +1,4 @@
-//! All tables of a report, each in one place whatever it is written as.
+//! All tables of a report, each defined once for all formats.
 
 mod authorities;
 mod authority;
@@ -25,7 +25,7 @@ use super::numbers;
 use super::table::{Cell, Column, Table, columns, rate_if, two};
 use crate::statistics::summary::{Flag, Summary};
 
-/// The tables for people, in their order; those without rows are left out.
+/// The tables for people, in order, without empty ones.
 pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
     let mut tables = vec![
         standings::standings(analysis),
@@ -67,7 +67,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
 
 static NAME: [Column<VariantInfo>; 1] = columns![v: VariantInfo; "variant", "variant" => &v.name;];
 
-/// Which point of a variant a row is about.
+/// Columns that identify the point of a variant.
 static CELL: [Column<PointResult>; 5] = columns![p: PointResult;
     "aaaa_pct", "AAAA (%)" => p.aaaa_pct;
     "cached_pct", "cached (%)" => p.cached_pct;
@@ -76,7 +76,7 @@ static CELL: [Column<PointResult>; 5] = columns![p: PointResult;
     "timeout_s", "timeout (s)" => p.timeout_s;
 ];
 
-/// What was found at a point.
+/// Results of a point.
 static FIGURES: [Column<PointResult>; 26] = columns![p: PointResult;
     "runs", "runs" => p.summary.as_ref().map_or(0, |s| s.runs);
     "average_qps", "average" => bound(p, |s| s.average);
@@ -106,7 +106,7 @@ static FIGURES: [Column<PointResult>; 26] = columns![p: PointResult;
     "dut_cpu_pct", "DUT CPU (%)" => p.dut_cpu_pct.map(|pct| Cell::Decimal(pct, 0));
 ];
 
-/// More of it, which programs find elsewhere.
+/// More results, which programs find in other files.
 static FOR_PEOPLE: [Column<PointResult>; 7] = columns![p: PointResult;
     "range_qps", "range" => p.agreement.map(|found| match found.high_qps {
         Some(high) => Cell::Range(found.low_qps, high),
@@ -128,7 +128,7 @@ fn pick(keys: &str) -> impl Iterator<Item = &'static Column<PointResult>> {
     keys.filter_map(move |key| all.clone().find(|column| column.key == key))
 }
 
-/// A rate of the runs, which is a lower bound if a run was limited.
+/// A rate of the runs, marked as a lower bound if a run was limited.
 fn bound(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
     let qps = point.summary.as_ref().map(figure);
     let cell = |qps| Cell::Rate {
@@ -152,7 +152,7 @@ fn interval(point: &PointResult) -> Option<(f64, f64)> {
     point.summary.as_ref()?.median_interval
 }
 
-/// What makes the summary doubtful, or why there is none.
+/// Why the summary is doubtful or missing.
 fn flags(point: &PointResult) -> String {
     if let Some(summary) = &point.summary {
         let names = summary.flags.iter().map(|flag| match flag {
@@ -165,14 +165,14 @@ fn flags(point: &PointResult) -> String {
         let unstable = unstable.then_some("unstable").into_iter();
         return unstable.chain(names).collect::<Vec<_>>().join(", ");
     }
-    // Why each run came to nothing is told in full in the exports; here the kinds are enough.
+    // The exports have the reason for each run; here the kinds are enough.
     let mut kinds: Vec<_> = point.runs.iter().map(|run| run.ended.word()).collect();
     kinds.dedup();
     format!("no rate: {}", kinds.join(", ").replace('_', " "))
 }
 
-/// The table with a row for each point that has what it is of, in groups by variant. Columns that
-/// are the same for all points, or that no point has a value for, are left out.
+/// Adds a row for each point with data, in groups by variant. Columns that are equal for all points, or that have no
+/// value, are omitted.
 fn by_point(
     analysis: &Analysis,
     table: Table,
@@ -196,7 +196,7 @@ fn by_point(
         .grouped()
 }
 
-/// The table with the name of a variant before the columns of its rows.
+/// Adds the name of the variant and the columns of its rows.
 fn by_variant<'a, 'c, R: 'a + 'c>(
     analysis: &'a Analysis,
     table: Table,
@@ -431,7 +431,7 @@ fn queue(analysis: &Analysis) -> Table {
     table.grouped()
 }
 
-/// The machine of each session that ran on another one, or in another state, than the one before.
+/// The machine of each session, if it or its state differs from that of the session before.
 fn machines(analysis: &Analysis) -> impl Iterator<Item = Table> {
     let mut before = None;
     let (of, is) = match analysis.hosts.rows.is_empty() {
@@ -556,7 +556,7 @@ mod tests {
     use crate::report::campaign::tests::sample::{SEAL, small};
 
     #[test]
-    fn every_key_that_a_table_asks_for_is_a_column() {
+    fn every_key_of_a_table_is_a_column() {
         let (plan, lines) = small();
         let tables = all(&analyse(&plan, &lines, SEAL));
         let columns = |key: &str| {

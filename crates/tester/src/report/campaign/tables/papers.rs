@@ -1,12 +1,12 @@
-//! Tables for papers: all servers, and those of paper 000 with figures in rows and durations or shares in columns
-//! (tables 1 to 5, and 6 and 7).
+//! Tables for papers: all servers, and those of Lencse et al. 2017 with figures in rows and durations or shares in
+//! columns (tables 1 to 5, and 6 and 7).
 
 use super::{by_point, pick, standings};
 use crate::report::campaign::analysis::{Analysis, PointResult};
 use crate::report::campaign::table::Table;
 use crate::report::campaign::{numbers, words};
 
-/// All of them: that of all servers, then those of one variant after the other.
+/// All of them: first that of all servers, then those of each variant.
 pub(in super::super) fn papers(analysis: &Analysis) -> Vec<Table> {
     let variants = 0..analysis.variants.len();
     let tables = variants.flat_map(|v| of_variant(analysis, v));
@@ -87,7 +87,7 @@ fn distinct(points: &[&PointResult], value: fn(&PointResult) -> f64) -> Vec<f64>
     values
 }
 
-/// A column for each point, in the order of what stands at their heads.
+/// A column for each point, in the order of their heads.
 fn turned<'a>(
     (title, caption): (&str, &str),
     (head, value): Headed<'_>,
@@ -111,13 +111,13 @@ fn turned<'a>(
     table
 }
 
-/// The head of the columns, and what stands at that of each.
+/// Head of the columns, and the value in the head of each.
 type Headed<'a> = (&'a str, fn(&PointResult) -> f64);
 
-/// The key of a column, and its name in the papers.
+/// Key of a column, and its name in the papers.
 type Named = (&'static str, &'static str);
 
-/// The rows of tables 1 to 5, as the paper names them.
+/// Rows of tables 1 to 5, with the names of the paper.
 const FULL: [Named; 8] = [
     ("average_qps", "Average"),
     ("median_qps", "Median"),
@@ -129,7 +129,7 @@ const FULL: [Named; 8] = [
     ("calculated_qps", "Calculated rate"),
 ];
 
-/// The rows of tables 6 and 7.
+/// Rows of tables 6 and 7.
 const SHORT: [Named; 3] = [
     ("median_qps", "Median"),
     ("p1_qps", "1st Percentile (minimum)"),

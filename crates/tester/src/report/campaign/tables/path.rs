@@ -1,10 +1,10 @@
-//! The way of the queries through DUT and authority, by point.
+//! Tables of the path of the queries through DUT and authority, by point.
 
 use super::by_point;
 use crate::report::campaign::analysis::{Analysis, PathResult, PointResult};
 use crate::report::campaign::table::{Cell, Column, Table, columns};
 
-/// The figures of a point.
+/// Figures of a point.
 pub(super) static FIGURES: [Column<PointResult>; 6] = columns![p: PointResult;
     "fresh_names", "fresh names" => p.path.as_ref().map(|path| path.answered.names);
     "fresh_unasked", "not asked for" => p.path.as_ref().map(|path| path.answered.unasked);

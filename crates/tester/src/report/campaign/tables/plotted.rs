@@ -1,4 +1,4 @@
-//! What gnuplot draws: tables in groups that it calls indices, each under the title of its series.
+//! Tables for gnuplot: groups that it calls indices, each under the title of its series.
 
 use super::{NAME, pick};
 use crate::report::campaign::analysis::{Analysis, PointResult, SenderEvidence, Spread, Step};
@@ -8,7 +8,7 @@ use crate::trial::result::Outcome;
 
 static TITLE: [Column<String>; 1] = columns![title: String; "title", "" => title;];
 
-/// Whose a series is: the number of its variant and that of its cell, as [`owner`] tells them.
+/// Owner of a series: the number of its variant and that of its cell, from [`owner`].
 pub(super) static OWNER: [Column<(usize, usize)>; 2] = columns![owner: (usize, usize);
     "variant_number", "" => owner.0;
     "cell_number", "" => owner.1;
@@ -63,7 +63,7 @@ fn label(analysis: &Analysis, point: &PointResult) -> String {
     }
 }
 
-/// The way of every search to its rate: a group for each run.
+/// The trials of every search: a group for each run.
 pub(in super::super) fn convergence(analysis: &Analysis) -> Table {
     let columns = columns![step: (usize, &Step);
         "trial", "" => step.0 + 1;

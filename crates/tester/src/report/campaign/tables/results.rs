@@ -1,4 +1,4 @@
-//! What was found at each point.
+//! Tables of the results of each point.
 
 use super::super::analysis::Analysis;
 use super::super::table::Table;
@@ -24,7 +24,7 @@ pub(super) fn results(analysis: &Analysis) -> Table {
     by_point(analysis, table, &figures, |_| true)
 }
 
-/// Why the processor time of the DUT is not known, a sentence for each reason.
+/// Why the processor time of the DUT is unknown, a sentence for each reason.
 fn cpu_unknown(analysis: &Analysis) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for point in &analysis.points {
@@ -45,7 +45,7 @@ fn cpu_unknown(analysis: &Analysis) -> Vec<String> {
     told.collect()
 }
 
-/// How the runs of each point lie, as the papers have it.
+/// Dispersion of the runs of each point, as in the papers.
 pub(super) fn spread(analysis: &Analysis) -> Table {
     let table = Table::new(
         "spread",

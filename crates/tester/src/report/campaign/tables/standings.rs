@@ -5,7 +5,7 @@ use super::super::table::{Cell, Table};
 use super::super::{numbers, words};
 use crate::statistics::agreement::Agreement;
 
-/// Median, range and place of each server at the point that stands for it, rounded to what the range allows.
+/// Median, range and rank of each server at its representative point, rounded to the precision of the range.
 pub(super) fn standings(analysis: &Analysis) -> Table {
     let rows = analysis.standings.rows.iter();
     let rows = rows.filter_map(|row| Some((row, analysis.points.get(row.point)?)));
@@ -35,7 +35,7 @@ pub(super) fn standings(analysis: &Analysis) -> Table {
     table
 }
 
-/// What the ranges of these points are.
+/// Meaning of the ranges of these points.
 pub(super) fn range_means(ranges: impl Iterator<Item = Agreement> + Clone) -> &'static str {
     let intervals = ranges.clone().any(|found| found.interval);
     let few = ranges.clone().any(|found| !found.interval);
@@ -84,7 +84,7 @@ fn cells(analysis: &Analysis, row: &Standing, point: &PointResult) -> Vec<Cell> 
     ]
 }
 
-/// Rate, range and failed rate of a point in words. A rate is never rounded up to what no run has reached.
+/// Rate, range and failed rate of a point in words. A rate is never rounded up to a value that no run has reached.
 pub(in super::super) fn rates(point: &PointResult) -> [String; 3] {
     let nothing = || numbers::NOTHING.to_owned();
     let (Some(found), Some(summary)) = (point.agreement, &point.summary) else {

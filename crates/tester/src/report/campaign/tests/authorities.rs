@@ -1,4 +1,4 @@
-//! Authoritative servers by themselves: the table, the lines over their zones, and which to take.
+//! Authoritative servers measured by themselves: the table, the fits over their zones, and the recommendation.
 
 use super::sample::analysed;
 use crate::report::campaign::analyse::authorities::{limited, recommendation};
@@ -6,7 +6,7 @@ use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::plots::Figures;
 use crate::report::campaign::{html, tables};
 
-/// Of the sample the first variant can do 9,000 queries per second, the second 17,100, all others 6,000.
+/// In the sample the first variant reaches 9,000 queries per second, the second 17,100, all others 6,000.
 const CORES: &str = r#"
 [search]
 runs = 3
@@ -68,7 +68,7 @@ fn each_authority_has_its_rates_processor_time_memory_and_starts() {
 }
 
 #[test]
-fn the_highest_first_percentile_is_recommended_by_2_2() {
+fn highest_first_percentile_over_2_2_is_recommended() {
     let analysis = analysed(CORES);
     let found = analysis.authorities.recommendation.as_ref().unwrap();
     let best = &analysis.authorities.rows[1];
@@ -89,8 +89,8 @@ fn the_highest_first_percentile_is_recommended_by_2_2() {
 }
 
 #[test]
-fn equals_are_told_as_a_tie() {
-    // Without the three that are faster all others are the same.
+fn equal_authorities_are_a_tie() {
+    // Without the three faster ones all others are equal.
     let more = CORES.replace(
         "[[dut]]\nauthority = \"built-in\"",
         "[[dut]]\nauthority = \"yadifa\"\ncores = \"1\"\n[[dut]]\nauthority = \"built-in\"",
@@ -105,7 +105,7 @@ fn equals_are_told_as_a_tie() {
 }
 
 #[test]
-fn who_was_limited_by_the_tester_is_neither_compared_nor_passed_over() {
+fn authority_limited_by_the_tester_is_listed_but_not_compared() {
     let mut analysis = analysed(CORES);
     let knot = &mut analysis.authorities.rows[2];
     (knot.p1, knot.median, knot.p99) = (None, None, None);
@@ -138,7 +138,7 @@ fn a_rate_that_may_be_higher_is_a_lower_bound_of_the_recommendation() {
 }
 
 #[test]
-fn memory_and_start_are_straight_lines_over_names_and_extrapolated_to_a_5() {
+fn memory_and_start_are_extrapolated_linearly_to_a_slash_5() {
     let analysis = analysed(ZONES);
     let [zone] = &analysis.authorities.zones[..] else {
         panic!("{:?}", analysis.authorities.zones);

@@ -19,7 +19,7 @@ profile = "bind"
 "#;
 
 #[test]
-fn the_limit_of_outstanding_queries_is_told_where_the_rate_falls_with_the_delay() {
+fn falling_rate_with_delay_shows_the_limit_of_outstanding_queries() {
     let analysis = analysed(DELAYS);
     let [limited, unlimited] = &analysis.delays[..] else {
         panic!("{:?}", analysis.delays);
@@ -66,7 +66,7 @@ fn the_delays_have_a_table_a_figure_and_a_section() {
 }
 
 #[test]
-fn working_sets_are_told_by_order_and_size() {
+fn working_sets_are_shown_by_order_and_size() {
     let analysis = analysed(
         r#"
 [search]

@@ -9,7 +9,7 @@ use crate::report::campaign::files::files;
 
 #[test]
 #[ignore = "needs gnuplot: run by .ci/run rules"]
-fn gnuplot_draws_every_figure_and_says_nothing() {
+fn gnuplot_draws_every_figure_without_messages() {
     for (plan, lines) in [small(), full(), partly_certified()] {
         let directory = tempfile::tempdir().unwrap();
         let analysis = analyse(&plan, &lines, SEAL);

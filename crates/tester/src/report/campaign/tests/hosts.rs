@@ -1,4 +1,4 @@
-//! The report of a plan over several hosts.
+//! The report of a plan with several hosts.
 
 use expect_test::expect;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::report::campaign::table::{Exporter as _, Table};
 use crate::report::campaign::{csv, html, markdown, tables};
 use crate::trial::result::TrialResult;
 
-/// Two Measurers with unlike threads, one DUT, one authority.
+/// Two Measurers with different numbers of threads, one DUT, one authority.
 const HOSTS: &str = r#"
 name = "Four hosts"
 [search]
@@ -88,7 +88,7 @@ fn each_host_and_link_has_a_row() {
 }
 
 #[test]
-fn the_weakest_hosts_are_told() {
+fn weakest_hosts_are_reported() {
     let said = |change: fn(&mut Vec<Line>)| after(change).hosts.weakest;
     expect![[r#"
         The clock of auth is known least, to within 80.8 us (1 ms are allowed).
@@ -128,7 +128,7 @@ fn the_weakest_hosts_are_told() {
     assert!(clock.bound_ns_max.unwrap() < 21_000, "{clock:?}");
 }
 
-/// With a second authority behind an interface of its own.
+/// Adds a second authority behind another interface.
 fn two_authorities() -> String {
     let up = "links.upstream = { interface = \"ens3\", addresses = [\"198.18.0.1/24\", \"2001:2:0:2::2/64\"] }";
     let both = "links.upstream = [{ interface = \"ens3\", addresses = [\"198.18.0.1/24\", \"2001:2:0:2::2/64\"] }, \
@@ -172,13 +172,13 @@ fn each_of_two_authorities_has_its_share() {
         .iter()
         .find(|(name, _)| name == "authority");
     assert_eq!(authority.unwrap().1, "built-in, on each of auth, auth2");
-    // One authority has no share.
+    // A single authority has no share.
     let one = tables::all(&analysed(HOSTS));
     assert!(one.iter().all(|table| table.key != "authority_shares"));
 }
 
 #[test]
-fn a_host_of_which_nothing_is_known_is_told() {
+fn unknown_host_is_reported() {
     let analysis = after(|lines| {
         lines.retain(|line| {
             matches!(
@@ -230,7 +230,7 @@ fn the_conditions_and_clauses_are_those_of_hosts() {
 }
 
 #[test]
-fn results_tell_the_hosts_by_their_schema() {
+fn results_have_the_hosts_by_schema() {
     let analysis = analysed(HOSTS);
     let told = serde_json::to_value(&analysis).unwrap();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Synthetic campaigns: a plan, and the journal that its driver would have written for DUTs whose
-//! limits are known. Everything is arithmetic, so that expected texts can be kept.
+//! Synthetic campaigns: a plan, and the journal that its driver would have written for DUTs with known limits. All
+//! values are computed, so that expected texts can be kept.
 
 mod authority;
 mod hosts;
@@ -41,8 +41,8 @@ const CERTIFIED_QPS: u64 = 59_000;
 /// 2025-11-21 10:00:00 UTC.
 const BEGAN_UNIX_MS: u64 = 1_763_719_200_000;
 
-/// Three variants (two of one DUT, with one core and with two), seven cells, a queue check, three
-/// runs, overload and soak; on the way an invalid trial, an abandoned run and a crash.
+/// Three variants (two of one DUT, with one core and with two), seven cells, a queue check, three runs, overload and
+/// soak; with an invalid trial, an abandoned run and a crash.
 pub(crate) const SMALL: &str = r#"
 name = "Sample <of> 100 % & more"
 description = "Two servers, one of them with one core and with two."
@@ -88,7 +88,7 @@ share = "80%"
 length = "12s"
 "#;
 
-/// What RFC 8219 asks for in full, for three DUTs: 31 cells, 20 runs, trials of 60 s.
+/// All requirements of RFC 8219 for three DUTs: 31 cells, 20 runs, trials of 60 s.
 const FULL: &str = r#"
 name = "All of RFC 8219"
 [search]
@@ -103,17 +103,17 @@ profile = "unbound"
 profile = "bind"
 "#;
 
-/// A small campaign that has everything.
+/// A small campaign with all features.
 pub(crate) fn small() -> (Plan, Vec<Line>) {
     campaign(SMALL)
 }
 
-/// A campaign of the size that RFC 8219 asks for.
+/// A campaign of the size that RFC 8219 requires.
 pub(crate) fn full() -> (Plan, Vec<Line>) {
     campaign(FULL)
 }
 
-/// The report's numbers of a campaign by another plan.
+/// The analysis of a campaign by another plan.
 pub(crate) fn analysed(text: &str) -> Analysis {
     let (plan, lines) = campaign(text);
     analyse(&plan, &lines, SEAL)
@@ -126,10 +126,10 @@ pub(crate) fn campaign(text: &str) -> (Plan, Vec<Line>) {
     (plan, lines)
 }
 
-/// What the DUT of a point can do, by the papers' model of its work, a little different in each
-/// run. The third variant stores requests, so that its limit grows with the timeout.
+/// Limit of the DUT of a point, by the papers' model of its work, slightly different in each run. The third variant
+/// stores queries, so its limit grows with the timeout.
 ///
-/// None has more than [`OUTSTANDING`] queries under way, which take two delays of the authority each.
+/// No DUT has more than [`OUTSTANDING`] outstanding queries, which take two delays of the authority each.
 fn limit_qps(plan: &Plan, point: &Point, run: u32) -> u64 {
     let ppm = |share: Share| share.below(1_000_000);
     let base_qps = [9_000, 17_100, 6_000][point.variant.min(2)];
@@ -147,7 +147,7 @@ fn limit_qps(plan: &Plan, point: &Point, run: u32) -> u64 {
     }
 }
 
-/// Queries that a DUT of the samples can have under way.
+/// Maximum number of outstanding queries of a DUT in the samples.
 const OUTSTANDING: u64 = 100;
 
 fn delay_ns(plan: &Plan, point: &Point) -> u64 {
@@ -263,7 +263,7 @@ fn rtt(percentiles: &[(f64, u64)], mean: u64) -> Rtt {
     }
 }
 
-/// A trial at `rate_qps` of a DUT that can do `limit_qps`; in a self-test the DUT is left out.
+/// A trial at `rate_qps` of a DUT with the limit `limit_qps`; a self-test has no DUT.
 fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> TrialResult {
     let due = rate_qps * point.duration_ns / SECOND;
     let can = limit_qps * point.duration_ns / SECOND;
@@ -322,7 +322,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
     }
 }
 
-/// All of them the DUT's.
+/// All of them in the DUT.
 fn losses(shortfall: u64) -> Losses {
     let facts = Facts {
         missing: shortfall,
@@ -332,7 +332,7 @@ fn losses(shortfall: u64) -> Losses {
     place(facts).losses
 }
 
-/// The way of the queries of a DUT that does as RFC 6147 says.
+/// Path of the queries of a DUT that follows RFC 6147.
 fn path(point: &Point, fresh: u64, own: u64, valid: u64) -> Path {
     let answered = fresh.min(valid);
     let at = |pct: f64| (pct, 60_000 + 1_000 * scaled(pct));
@@ -409,7 +409,7 @@ fn scaled(pct: f64) -> u64 {
     (pct * 10.0) as u64
 }
 
-/// The journal of a campaign by this plan.
+/// Journal of a campaign by this plan.
 fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     let mut journal = Journal {
         lines: Vec::new(),
@@ -436,7 +436,7 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
     }
     for run in 1..=plan.search.runs {
         if run == 2 {
-            // The machine was restarted in between, and half a line had been written.
+            // The machine was rebooted in between, and the last line was incomplete.
             journal.now_ms += 60_000;
             journal.session(17, "Linux 6.1.1");
             journal.self_test(plan, &points[0]);
@@ -577,7 +577,7 @@ fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
 }
 
 #[test]
-fn a_sample_holds_what_it_is_for() {
+fn sample_has_its_documented_features() {
     let (plan, lines) = small();
     let count = |wanted: fn(&Record) -> bool| lines.iter().filter(|l| wanted(&l.record)).count();
     assert_eq!(count(|r| matches!(r, Record::Session { .. })), 2);

@@ -1,4 +1,4 @@
-//! What the top of a report says: who is faster, and what must not be overlooked.
+//! The top of a report: the ranking, and the most important warnings.
 
 use super::*;
 use crate::report::campaign::analysis::{Analysis, Standing};
@@ -17,7 +17,7 @@ fn names<'a>(analysis: &'a Analysis, rows: &[Standing]) -> Vec<&'a str> {
     names.collect()
 }
 
-/// The index of the point that stands for a variant.
+/// Index of the representative point of a variant.
 fn point_of(analysis: &Analysis, variant: usize) -> usize {
     let rows = &analysis.standings.rows;
     rows.iter()
@@ -26,7 +26,7 @@ fn point_of(analysis: &Analysis, variant: usize) -> usize {
         .point
 }
 
-/// Lets a run of a point end at another rate.
+/// Makes a run of a point end at another rate.
 fn end_at(lines: &mut [Line], point: usize, run: u32, rate: u64) {
     for line in lines {
         if let Record::Finished(end) = &mut line.record
@@ -38,7 +38,7 @@ fn end_at(lines: &mut [Line], point: usize, run: u32, rate: u64) {
 }
 
 #[test]
-fn servers_stand_by_falling_rate_with_a_sentence_on_the_first_two() {
+fn servers_are_ranked_with_a_sentence_on_the_first_two() {
     let analysis = analysed(SMALL);
     let standings = &analysis.standings;
     assert_eq!(
@@ -141,7 +141,7 @@ fn a_failed_soak_is_a_critical_warning() {
 }
 
 #[test]
-fn a_short_soak_tells_no_change_per_hour() {
+fn short_soak_has_no_change_per_hour() {
     for soak in &analysed(SMALL).soaks {
         assert!(!soak.slopes.is_empty());
         for slope in &soak.slopes {
@@ -189,7 +189,7 @@ fn models_of_few_cells_are_refused_without_an_r_squared() {
 }
 
 #[test]
-fn processor_time_is_told_for_each_point_or_why_not() {
+fn each_point_has_processor_time_or_a_reason() {
     let (plan, lines) = small();
     let analysis = analyse(&plan, &lines, SEAL);
     for point in &analysis.points {
@@ -218,7 +218,7 @@ fn processor_time_is_told_for_each_point_or_why_not() {
 }
 
 #[test]
-fn a_rate_beyond_the_certificate_is_explained_where_it_stands() {
+fn rate_above_the_certificate_is_explained_in_place() {
     let (plan, lines) = small();
     let means = words::UNCERTIFIED_MEANS;
     let mut analysis = of_lines(&plan, &lines);
@@ -254,7 +254,7 @@ fn a_rate_beyond_the_certificate_is_explained_where_it_stands() {
 }
 
 #[test]
-fn a_map_of_few_fields_is_left_to_the_bars() {
+fn map_with_few_tiles_is_omitted() {
     let (plan, lines) = small();
     let mut analysis = of_lines(&plan, &lines);
     assert!(!Figures::of(&analysis).heat.is_empty());

@@ -1,4 +1,4 @@
-//! What the statement of clauses says when something else happened than the plan has.
+//! The statement of clauses for campaigns that differ from their plan.
 
 use super::sample::{self, SEAL, SMALL};
 use crate::campaign::plan::Plan;
@@ -19,7 +19,7 @@ fn judged(plan: &Plan, lines: &[Line], id: &str) -> (Met, String) {
     (met, why)
 }
 
-/// The sample as a journal from before the authority noted each name.
+/// The sample as a journal from before the authority recorded each name.
 fn small() -> (Plan, Vec<Line>) {
     let (plan, mut lines) = sample::small();
     for line in &mut lines {
@@ -30,7 +30,7 @@ fn small() -> (Plan, Vec<Line>) {
     (plan, lines)
 }
 
-/// The results of the trials of a point.
+/// Results of the trials of a point.
 fn trials(lines: &mut [Line], of: usize) -> impl Iterator<Item = &mut TrialResult> {
     lines
         .iter_mut()
@@ -40,7 +40,7 @@ fn trials(lines: &mut [Line], of: usize) -> impl Iterator<Item = &mut TrialResul
         })
 }
 
-/// The sample with a server that runs already instead of all others.
+/// The sample with a running server in place of all others.
 fn running() -> (Plan, Vec<Line>) {
     let duts = SMALL.find("[[dut]]").unwrap();
     let plan = SMALL[..duts].replace("[\"0%\", \"50%\", \"100%\"]", "\"0%\"");
@@ -75,7 +75,7 @@ fn cached_answers_in_the_worst_case_are_not_met_with_their_number() {
         why.starts_with("dns64d cores=1: the authority was asked for no AAAA for 2,589 of "),
         "{why}"
     );
-    // Nobody has counted: the first variant has ten points.
+    // Without counts: the first variant has ten points.
     for point in 0..10 {
         trials(&mut lines, point).for_each(|result| result.authority = None);
     }
@@ -95,7 +95,7 @@ fn names_with_an_aaaa_in_the_worst_case_are_not_met() {
 }
 
 #[test]
-fn of_a_server_that_ran_before_little_is_known() {
+fn little_is_known_of_a_running_server() {
     let (plan, mut lines) = running();
     let unknown = "field: no name was asked twice, but the authority is not the Tester's own: what the \
                    cache answered is not counted";
@@ -114,7 +114,7 @@ fn of_a_server_that_ran_before_little_is_known() {
         Met::NotMet,
         "no interface is named"
     );
-    // Two trials had ten names in common.
+    // Two trials have ten names in common.
     let second = trials(&mut lines, 0).nth(1).unwrap();
     second.names.as_mut().unwrap().first -= 10;
     let twice = "field: 10 names were asked twice".to_owned();
@@ -125,7 +125,7 @@ fn of_a_server_that_ran_before_little_is_known() {
 }
 
 #[test]
-fn what_is_asked_of_dns64_servers_does_not_apply_to_an_authority_by_itself() {
+fn clauses_on_dns64_servers_do_not_apply_to_authorities() {
     let text =
         "[trial]\nduration = \"1s\"\n[search]\nruns = 1\n[[dut]]\nauthority = \"built-in\"\n";
     let (plan, lines) = sample::campaign(text);
@@ -137,7 +137,7 @@ fn what_is_asked_of_dns64_servers_does_not_apply_to_an_authority_by_itself() {
 }
 
 #[test]
-fn the_conditions_name_what_the_old_timer_paced() {
+fn conditions_name_variants_with_self_correcting_pacing() {
     let both = "pacing = [\"absolute\", \"self-correcting\"]\n";
     let text = format!("[search]\nruns = 1\n[[dut]]\nprofile = \"bind\"\n{both}");
     let (plan, lines) = sample::campaign(&text);
@@ -197,7 +197,7 @@ fn the_documented_clauses_that_do_not_apply_are_those_of_the_statement() {
 }
 
 #[test]
-fn the_lab_is_that_of_the_first_self_test_in_one() {
+fn lab_is_that_of_the_first_self_test_with_a_lab() {
     let lab = |plan: &Plan, lines: &[Line]| {
         let conditions = analyse(plan, lines, SEAL).conditions.into_iter();
         let mut labs = conditions.filter(|(name, _)| name == "lab");
@@ -208,7 +208,7 @@ fn the_lab_is_that_of_the_first_self_test_in_one() {
         Record::SelfTest(test) => Some(&mut test.conditions.lab),
         _ => None,
     });
-    // As beside a server that runs.
+    // As beside a running server.
     let first = std::mem::take(tests.next().unwrap());
     assert_eq!(tests.next(), Some(&mut first.clone()));
     assert_eq!(lab(&plan, &lines), first);

@@ -1,10 +1,10 @@
-//! The sample has no contradiction; each is put into it by hand.
+//! Adds each contradiction to the sample, which has none.
 
 use super::*;
 use crate::report::campaign::analysis::Stored;
 use crate::report::campaign::tests::sample::{SMALL, analysed};
 
-/// What is said of a sample that was changed so.
+/// Warnings about the sample after a change.
 fn warned(change: impl FnOnce(&mut Analysis)) -> Vec<String> {
     let mut analysis = analysed(SMALL);
     change(&mut analysis);
@@ -24,7 +24,7 @@ fn step(rate_qps: u64, outcome: Outcome) -> Step {
 }
 
 #[test]
-fn a_campaign_without_contradictions_has_no_warning_of_any() {
+fn campaign_without_contradictions_has_no_warning() {
     assert_eq!(warned(|_| {}), Vec::<String>::new());
 }
 
@@ -42,7 +42,7 @@ fn a_rate_above_the_certificate_is_critical() {
 }
 
 #[test]
-fn an_overload_trial_that_answered_more_than_the_searches_found_is_told() {
+fn overload_goodput_above_the_measured_rate_causes_a_warning() {
     let told = warned(|analysis| {
         let summary = analysis.points[0].summary.as_mut().unwrap();
         summary.median = 2_343.0;
@@ -59,7 +59,7 @@ fn an_overload_trial_that_answered_more_than_the_searches_found_is_told() {
              capacity"
         ]
     );
-    // A tenth more is within what searches and trials scatter by.
+    // A tenth more is within the dispersion of searches and trials.
     let told = warned(|analysis| {
         let median = analysis.points[0].summary.as_ref().unwrap().median;
         analysis.overloads[0].rows[0].goodput_qps = median * 1.09;
@@ -68,7 +68,7 @@ fn an_overload_trial_that_answered_more_than_the_searches_found_is_told() {
 }
 
 #[test]
-fn failures_far_below_a_pass_are_told_if_there_are_several() {
+fn several_failures_far_below_a_pass_cause_a_warning() {
     let with = |failed: &[u64]| {
         warned(|analysis| {
             let trials = &mut analysis.points[0].runs[1].trials;
@@ -94,7 +94,7 @@ fn failures_far_below_a_pass_are_told_if_there_are_several() {
 }
 
 #[test]
-fn certificates_of_one_tester_that_differ_by_factors_are_told() {
+fn certificates_that_differ_by_a_factor_cause_a_warning() {
     let with = |rates: [Option<u64>; 2]| {
         warned(|analysis| {
             for (certificate, rate_qps) in analysis.certificates.iter_mut().zip(rates) {
@@ -120,7 +120,7 @@ fn certificates_of_one_tester_that_differ_by_factors_are_told() {
 }
 
 #[test]
-fn a_rate_that_a_queue_makes_is_told_with_the_sustained_one() {
+fn rate_of_stored_queries_is_reported_with_the_sustained_rate() {
     let told = warned(|analysis| {
         let point = &mut analysis.points[0];
         point.summary.as_mut().unwrap().median = 18_000.0;
@@ -142,7 +142,7 @@ fn a_rate_that_a_queue_makes_is_told_with_the_sustained_one() {
 }
 
 #[test]
-fn a_model_by_which_work_costs_less_than_nothing_is_told() {
+fn model_with_negative_work_causes_a_warning() {
     let told = warned(|analysis| {
         analysis.models[0].refused = Some("TS would be -3.200 us".to_owned());
         analysis.models[0].r_squared = Some(0.99);

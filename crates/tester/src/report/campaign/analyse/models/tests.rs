@@ -1,7 +1,7 @@
 use super::*;
 use crate::report::campaign::tests::sample::{SMALL, analysed};
 
-/// The points of the first variant of a sample with six cells, as a plan of the papers has them.
+/// Points of the first variant of a sample with the six cells of the papers.
 fn points() -> Vec<PointResult> {
     let analysis = analysed(SMALL);
     let mut own: Vec<_> = analysis
@@ -24,7 +24,7 @@ fn points() -> Vec<PointResult> {
     own
 }
 
-/// The models of points whose mean reply times are these, in microseconds; between them at 25 and 75 %.
+/// Models of points with these mean reply times in microseconds, with interpolated values at 25 and 75 %.
 fn of_times(times_us: [u64; 4]) -> [Option<ModelResult>; 2] {
     let mut points = points();
     let [none, half, whole, cached] = times_us.map(|us| us * 1000);
@@ -94,7 +94,7 @@ fn a_model_with_a_negative_time_is_refused_by_its_name() {
 }
 
 #[test]
-fn equal_times_are_no_reason_to_refuse() {
+fn equal_times_are_not_refused() {
     let [aaaa, _] = of_times([300, 300, 300, 300]);
     assert_eq!(aaaa.unwrap().refused, None);
 }

@@ -1,4 +1,4 @@
-//! B-20 and B-21: the links that the trials ran over.
+//! B-20 and B-21: the links of the trials.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::lab::LabKind;
 use crate::report::campaign::analyse::about::{Place, place};
 use crate::report::campaign::numbers;
 
-/// The kind of the interface that a machine has toward itself.
+/// Kind of the loopback interface.
 const LOOPBACK: &str = "loopback";
 
 /// B-20: whether the medium of each link is known.
@@ -26,8 +26,8 @@ pub(super) fn media(f: &Facts<'_>) -> Finding {
     }
 }
 
-/// B-21: whether the interfaces of DUT and Tester have one MTU: RFC 8219 section 5.1 asks for the larger
-/// one at all of them.
+/// B-21: whether the interfaces of DUT and Tester have the same MTU. RFC 8219 section 5.1 requires the larger one at
+/// all of them.
 pub(super) fn mtus(f: &Facts<'_>) -> Finding {
     let links = links(f);
     let mtus = by(&links, |link| link.mtu);
@@ -42,7 +42,7 @@ pub(super) fn mtus(f: &Facts<'_>) -> Finding {
     }
 }
 
-/// The interfaces that the trials went through, of all sessions, each once.
+/// Interfaces on the path of the trials, over all sessions, without duplicates.
 fn links<'a>(f: &'a Facts<'_>) -> Vec<&'a InterfaceFacts> {
     let place = place(f.plan, f.told);
     let is_shared = place == Place::Lab(LabKind::Loopback);
@@ -62,7 +62,7 @@ fn links<'a>(f: &'a Facts<'_>) -> Vec<&'a InterfaceFacts> {
     links
 }
 
-/// The names of interfaces by a property.
+/// Groups the names of interfaces by a property.
 fn by<K: Ord>(
     links: &[&InterfaceFacts],
     property: impl Fn(&InterfaceFacts) -> K,
@@ -78,7 +78,7 @@ fn by<K: Ord>(
     groups
 }
 
-/// "veth at 6 interfaces"; the names where there are several groups.
+/// "veth at 6 interfaces"; with the names if there are several groups.
 fn told<K>(groups: &BTreeMap<K, Vec<String>>, word: impl Fn(&K) -> String) -> String {
     let group = |(key, names): (&K, &Vec<String>)| match groups.len() {
         1 => format!(

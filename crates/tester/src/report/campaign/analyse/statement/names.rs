@@ -1,4 +1,4 @@
-//! B-10 and B-12: which names the DNS64 servers were really asked for in the worst case.
+//! B-10 and B-12: the names that the DNS64 servers actually queried in the worst case.
 
 use super::{Facts, Finding, met, not_applicable, not_known, not_met};
 use crate::authority::counts::AuthorityCounts;
@@ -10,11 +10,10 @@ use crate::trial::achieved::hits;
 use crate::trial::path::AnsweredNames;
 use crate::trial::result::{Outcome, TrialResult};
 
-/// Share of the AAAA queries at the authority that may have a record: a DUT asks for a few names of its
-/// own.
+/// Tolerated share of the AAAA queries at the authority that have a record: a DUT sends a few queries of its own.
 const OWN_AAAA_MAX: f64 = 0.01;
 
-/// Judges the trials of the worst case of each DNS64 server; the gravest verdict is that of all.
+/// Judges the trials of the worst case of each DNS64 server; the most severe verdict is that of all.
 pub(super) fn of_each(
     f: &Facts<'_>,
     judge: fn(&Facts<'_>, usize, &[&TrialResult]) -> Finding,
@@ -47,7 +46,7 @@ pub(super) fn of_each(
     (gravest, why.join("; "))
 }
 
-/// B-10: whether each answer made the server ask the authority, so that no cache had it.
+/// B-10: whether the server queried the authority for each answer, so that no cache had it.
 pub(super) fn were_different(f: &Facts<'_>, variant: usize, trials: &[&TrialResult]) -> Finding {
     if let Some(names) = seen(trials) {
         return match names.unasked {
@@ -83,7 +82,7 @@ pub(super) fn were_different(f: &Facts<'_>, variant: usize, trials: &[&TrialResu
     }
 }
 
-/// The same where nobody has counted what the authority was asked for.
+/// Judges B-10 by the names alone, if the queries at the authority were not counted.
 fn by_the_names_alone(f: &Facts<'_>, variant: usize) -> Finding {
     let server = |variant: usize| f.plan.variants.get(variant)?.subject.server();
     let Some(own) = server(variant) else {
@@ -108,7 +107,7 @@ fn by_the_names_alone(f: &Facts<'_>, variant: usize) -> Finding {
     }
 }
 
-/// What the authority noted of each name that was answered; `None` if it did not in one of the trials.
+/// Records of the authority on the answered names; `None` if a trial has none.
 fn seen(trials: &[&TrialResult]) -> Option<AnsweredNames> {
     let mut seen = AnsweredNames::default();
     for trial in trials {
@@ -117,8 +116,7 @@ fn seen(trials: &[&TrialResult]) -> Option<AnsweredNames> {
     (seen.names > 0).then_some(seen)
 }
 
-/// B-12: whether each answer was the AAAA that follows from the one A of its name, and the authority
-/// had no AAAA.
+/// B-12: whether each response had the AAAA that follows from the one A of its name, and the authority had no AAAA.
 pub(super) fn had_one_a(_: &Facts<'_>, _: usize, trials: &[&TrialResult]) -> Finding {
     let passed = || trials.iter().filter(|t| t.outcome == Outcome::Passed);
     let mut counts = AuthorityCounts::default();

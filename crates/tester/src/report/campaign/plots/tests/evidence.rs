@@ -12,7 +12,7 @@ fn rows(figure: &Figure) -> String {
 }
 
 #[test]
-fn the_sender_is_shown_against_its_limits() {
+fn sender_is_shown_with_its_limits() {
     let figures = Figures::of(&sample());
     let [lateness, rate_error] = &figures.sender[..] else {
         panic!("{} figures", figures.sender.len());
@@ -33,7 +33,7 @@ fn the_sender_is_shown_against_its_limits() {
     .assert_eq(&three(rate_error, 3));
     assert_eq!(lateness.legend[2].1, "limit: 10 ms");
     assert_eq!(rate_error.legend[2].1, "limit: 10 %");
-    // A limit for each row of the first, and for one of three rows of the second.
+    // One limit for each row of the first figure, and one for one of three rows of the second.
     let limits = |figure: &Figure| figure.svg.matches("stroke-dasharray").count();
     assert_eq!((limits(lateness), limits(rate_error)), (3 * 4, 3));
 }
@@ -64,7 +64,7 @@ fn a_journal_without_limits_and_places_has_figures_without_them() {
 }
 
 #[test]
-fn self_tests_stand_beside_the_rates_that_they_are_for() {
+fn self_tests_are_shown_with_the_rates_under_them() {
     let figures = Figures::of(&sample());
     let [margins] = &figures.margins[..] else {
         panic!("{} figures", figures.margins.len());
@@ -104,7 +104,7 @@ fn lost(valid_trials: u64, invalid_trials: u64) -> Lost {
 }
 
 #[test]
-fn every_place_has_its_losses_and_whose_they_are() {
+fn every_place_has_its_losses_and_their_owner() {
     let at = [(Place::Dut, lost(12_345, 0)), (Place::ToDut, lost(0, 678))];
     let figures = Figures::of(&with_losses(&at, lost(0, 9)));
     let [places, outcomes, ..] = &figures.losses[..] else {
@@ -130,7 +130,7 @@ fn every_place_has_its_losses_and_whose_they_are() {
         assert_eq!(places.svg.matches(shown).count(), 1, "{shown}");
     }
     assert!(!places.title.contains("not proof"));
-    // All other places show that nothing was lost there.
+    // All other places show no losses.
     assert_eq!(places.svg.matches(">0<").count(), 12);
     expect![[r#"
         passed | 651
@@ -141,7 +141,7 @@ fn every_place_has_its_losses_and_whose_they_are() {
 }
 
 #[test]
-fn messages_stand_in_their_order_with_the_times_between_them() {
+fn messages_are_in_order_with_the_times_between_them() {
     let mut analysis = sample();
     let figures = Figures::of(&analysis);
     assert_eq!(figures.messages.len(), 3);
@@ -163,7 +163,7 @@ fn messages_stand_in_their_order_with_the_times_between_them() {
     ] {
         assert!(svg.contains(shown), "{shown}: {svg}");
     }
-    // Both questions at once: what the authority had of both counts once.
+    // Both queries at once: the time of the authority for both counts once.
     let path = analysis.points[0].path.as_mut().unwrap();
     let typical = path.typical.as_mut().unwrap();
     typical.a_question_ns = Some(22_000);
@@ -173,7 +173,7 @@ fn messages_stand_in_their_order_with_the_times_between_them() {
 }
 
 #[test]
-fn what_the_authority_does_after_the_response_is_not_of_the_query() {
+fn authority_work_after_the_response_is_excluded() {
     let mut analysis = sample();
     let path = analysis.points[0].path.as_mut().unwrap();
     let typical = path.typical.as_mut().unwrap();
@@ -189,7 +189,7 @@ fn what_the_authority_does_after_the_response_is_not_of_the_query() {
 }
 
 #[test]
-fn the_time_without_the_authority_stands_beside_the_whole() {
+fn time_without_the_authority_is_shown_beside_the_total() {
     let figures = Figures::of(&sample());
     let [figure] = &figures.dut_only[..] else {
         panic!("{} figures", figures.dut_only.len());
@@ -205,7 +205,7 @@ fn the_time_without_the_authority_stands_beside_the_whole() {
 }
 
 #[test]
-fn counters_of_other_programs_are_said_not_to_be_proof() {
+fn shared_counters_are_marked_as_evidence_only() {
     let mut analysis = sample();
     analysis.evidence[0].losses.as_mut().unwrap().shared = true;
     let figures = Figures::of(&analysis);

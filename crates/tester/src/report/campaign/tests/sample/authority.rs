@@ -1,4 +1,4 @@
-//! What the sample tells of authorities that are measured by themselves.
+//! Sample values of authorities that are measured by themselves.
 
 use dns64_transport::clock::SECOND;
 
@@ -9,8 +9,8 @@ use crate::lab::topology::Role;
 use crate::lab::usage::{RoleUsage, Usage};
 use crate::rig::spec::AuthorityChoice;
 
-/// One start without figures; of an authority that is a program three, with 80 MiB, 512 octets and 2 us for
-/// each name, all processes together.
+/// One start without figures; for an authority that is a program three, with 80 MiB, 512 octets and 2 us for each name,
+/// over all processes.
 pub(super) fn starts(plan: &Plan, variant: usize) -> Vec<Option<Start>> {
     let subject = &plan.variants[variant].subject;
     let authority = subject.lab().map(|lab| &lab.authority);
@@ -30,7 +30,7 @@ pub(super) fn starts(plan: &Plan, variant: usize) -> Vec<Option<Start>> {
     (0..3).map(|number| Some(start(number))).collect()
 }
 
-/// What was used of what is measured: by an authority 4 us for each query, by a DUT of the first variant 100 us.
+/// Resource usage of the measured program: 4 us for each query of an authority, 100 us for a DUT of the first variant.
 pub(super) fn machine(plan: &Plan, point: &Point, queries: u64) -> Option<Usage> {
     let subject = &plan.variants[point.variant].subject;
     let (role, each_ns) = match subject.is_authority() {

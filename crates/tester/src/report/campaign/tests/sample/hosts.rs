@@ -1,4 +1,4 @@
-//! What the sample tells of the hosts of a plan over several.
+//! Sample values of the hosts of a plan with several.
 
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{HostNote, InterfaceFacts, Line, Record};
@@ -7,7 +7,7 @@ use crate::lab::hosts::{Site, SiteAuthority};
 use crate::lab::usage::{RoleUsage, Usage};
 use crate::trial::result::{AuthorityShare, HostClock, TrialResult};
 
-/// Has a journal tell of the hosts, if its plan has any.
+/// Adds the hosts to a journal if its plan has any.
 pub(super) fn tell(plan: &Plan, lines: &mut [Line]) {
     if plan.hosts.at.is_none() {
         return;
@@ -32,7 +32,7 @@ pub(super) fn tell(plan: &Plan, lines: &mut [Line]) {
     }
 }
 
-/// The later a host is named, the less is known of its clock, and the longer its threads wait.
+/// The later a host is in the list, the less accurate is its clock, and the longer its threads wait.
 fn tell_trial(site: &Site, trial: &mut TrialResult) {
     let hosts = site.hosts();
     let named = (0_u32..).zip(&hosts);
@@ -62,7 +62,7 @@ fn tell_trial(site: &Site, trial: &mut TrialResult) {
         frequency_khz: None,
     };
     if site.authorities.len() > 1 {
-        // Each is asked half of what is left, and the last the rest.
+        // Each receives half of the remaining queries, and the last one the rest.
         let mut left = trial.authority.map_or(0, |counts| counts.queries());
         let share = |(k, it): (usize, &SiteAuthority)| {
             let is_last = k + 1 == site.authorities.len();
