@@ -350,7 +350,7 @@ impl<'a> Opt<'a> {
 
     /// Iterates over the options.
     pub fn options(&self) -> Options<'a> {
-        Options { rest: self.options }
+        Options::new(self.options)
     }
 }
 
@@ -367,6 +367,13 @@ pub struct EdnsOption<'a> {
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
     rest: &'a [u8],
+}
+
+impl<'a> Options<'a> {
+    /// The options in the data of an OPT record.
+    pub fn new(rdata: &'a [u8]) -> Self {
+        Self { rest: rdata }
+    }
 }
 
 impl<'a> Iterator for Options<'a> {

@@ -265,14 +265,24 @@ impl NameBuf {
         Ok(name.to_buf())
     }
 
-    /// Changes the case of each ASCII letter for which `flips` returns true.
-    pub fn flip_case(&mut self, mut flips: impl FnMut(u8) -> bool) {
-        // Length octets are below 64 and are not letters.
-        for octet in &mut self.octets[..usize::from(self.len)] {
-            if octet.is_ascii_alphabetic() && flips(*octet) {
-                *octet ^= 0x20;
-            }
+    /// Changes the case of letters at random. Each call of `words` gives the choices for eight octets:
+    /// bit 5 of each octet, which distinguishes the cases of a letter.
+    pub fn flip_case(&mut self, mut words: impl FnMut() -> u64) {
+        let (chunks, rest) = self.octets[..usize::from(self.len)].as_chunks_mut();
+        for chunk in chunks {
+            let octets = u64::from_le_bytes(*chunk);
+            *chunk = (octets ^ words() & case_bits(octets)).to_le_bytes();
         }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let octets = u64::from_le_bytes(last);
+        last = (octets ^ words() & case_bits(octets)).to_le_bytes();
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
+
+    /// Converts the name to lower case.
+    pub fn make_lower_case(&mut self) {
+        self.octets[..usize::from(self.len)].make_ascii_lowercase();
     }
 
     /// The octets of the uncompressed name, with the root label.
@@ -325,6 +335,18 @@ impl NameBuf {
         self.len = self.len.checked_add(1).ok_or(NameError::TooLong)?;
         Ok(self)
     }
+}
+
+/// Bit 5 of each of the eight octets that is an ASCII letter. Length octets are below 64 and are not
+/// letters.
+fn case_bits(octets: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    const TOP: u64 = 0x80 * EACH;
+    let lower = (octets & !TOP) | (0x20 * EACH);
+    // Sets the top bit of octets from `a` on, and of those after `z`.
+    let from_a = lower + (0x80 - b'a' as u64) * EACH;
+    let after_z = lower + (0x7f - b'z' as u64) * EACH;
+    (from_a & !after_z & !octets & TOP) >> 2
 }
 
 impl FromStr for NameBuf {

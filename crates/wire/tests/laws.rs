@@ -92,6 +92,24 @@ proptest! {
     }
 
     #[test]
+    fn case_of_each_letter_follows_its_bit_and_nothing_else_changes(
+        name in name(),
+        words in prop::collection::vec(any::<u64>(), 32),
+    ) {
+        let mut changed = name.clone();
+        let mut next = words.iter().copied();
+        changed.flip_case(|| next.next().expect("255 octets are at most 32 words"));
+        let bits = words.iter().flat_map(|word| word.to_le_bytes());
+        let expected = name.as_wire().iter().zip(bits).map(|(octet, bits)| match bits & 0x20 {
+            0 => *octet,
+            _ => flip_case(*octet),
+        });
+        prop_assert_eq!(changed.as_wire(), expected.collect::<Vec<_>>());
+        changed.make_lower_case();
+        prop_assert_eq!(changed.as_wire(), name.as_wire().to_ascii_lowercase());
+    }
+
+    #[test]
     fn a_name_with_an_extra_label_is_within_the_name(name in name(), label in "[a-z]{1,5}") {
         if let Ok(child) = name.child(label.as_bytes()) {
             prop_assert!(child.as_name().is_within(&name.as_name()));

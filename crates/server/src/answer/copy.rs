@@ -303,6 +303,15 @@ pub(super) fn name_end(message: &[u8], mut at: usize) -> usize {
     }
 }
 
+/// Offset of the TTL of the record at `at`, and the end of the record, in a message with valid
+/// records.
+pub(super) fn ttl_and_end(message: &[u8], at: usize) -> (usize, usize) {
+    let ttl_at = name_end(message, at) + 4;
+    let data_len = [message[ttl_at + 4], message[ttl_at + 5]];
+    let end = ttl_at + usize::from(TTL_BEFORE_DATA) + usize::from(u16::from_be_bytes(data_len));
+    (ttl_at, end)
+}
+
 /// Length of an owner in octets.
 pub(super) fn owner_len(owner: &Owner<'_>) -> usize {
     match owner {

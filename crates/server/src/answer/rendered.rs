@@ -6,10 +6,10 @@
 //! same age.
 
 use dns64_wire::codes::Rtype;
-use dns64_wire::message::{Flags, HEADER_LEN, Message, OPT_LEN, Opt, TYPE_AND_CLASS_LEN};
+use dns64_wire::message::{Flags, HEADER_LEN, Header, OPT_LEN, Opt, Options, TYPE_AND_CLASS_LEN};
 
 use super::asker::{Asker, AskerEdns};
-use super::copy::{FIXED_LEN, TTL_BEFORE_DATA};
+use super::copy;
 use super::reply::{OPTIONS_LEN_MAX, write_options};
 use super::stored::OPTION_EXTENDED_ERROR;
 
@@ -43,32 +43,30 @@ pub struct Kept {
 /// Converts the response to [`fullest`], in place, into the form that is cached, and writes the
 /// offsets of its TTLs to `ttls`. `None` if it is truncated or has more TTLs than `ttls` holds.
 pub fn keep(message: &mut [u8], ttls: &mut [u16]) -> Option<Kept> {
-    let answer = Message::parse(message).ok().filter(|answer| !answer.tc())?;
-    let question = answer.question()?.range();
-    let mut kept = Kept {
-        len: message.len(),
-        ttls: 0,
-        extended_error: None,
-    };
-    for record in answer.records() {
-        let record = record.ok()?;
-        if record.rtype == Rtype::OPT {
-            kept.len = record.rdata_offset - FIXED_LEN - 1;
-            let mut options = Opt::from_record(&record).ok()?.options();
-            let error = options.find(|option| option.code == OPTION_EXTENDED_ERROR);
-            let code = error.and_then(|option| option.value.first_chunk().copied());
-            kept.extended_error = code.map(u16::from_be_bytes);
-            continue;
-        }
-        let data_at = u16::try_from(record.rdata_offset).ok()?;
-        *ttls.get_mut(kept.ttls)? = data_at - TTL_BEFORE_DATA;
-        kept.ttls += 1;
+    let header = Header::parse(message).ok().filter(|header| !header.tc())?;
+    let name_end = copy::name_end(message, HEADER_LEN);
+    let mut at = name_end + TYPE_AND_CLASS_LEN;
+    // The last additional record is OPT.
+    let additionals = header.arcount().checked_sub(1)?;
+    let counts = [header.ancount(), header.nscount(), additionals];
+    let count = counts.into_iter().map(usize::from).sum();
+    for ttl in ttls.get_mut(..count)? {
+        let (ttl_at, end) = copy::ttl_and_end(message, at);
+        *ttl = u16::try_from(ttl_at).ok()?;
+        at = end;
     }
-    let additionals = answer.arcount().checked_sub(1)?;
+    let options = Options::new(message.get(at + OPT_LEN..)?);
+    let error = { options }.find(|option| option.code == OPTION_EXTENDED_ERROR);
+    let code = error.and_then(|option| option.value.first_chunk().copied());
+    let kept = Kept {
+        len: at,
+        ttls: count,
+        extended_error: code.map(u16::from_be_bytes),
+    };
     message[..2].fill(0);
     message[10..HEADER_LEN].copy_from_slice(&additionals.to_be_bytes());
     // Only the name: the type of HTTPS has an octet that is also a letter.
-    message[question.start..question.end - TYPE_AND_CLASS_LEN].make_ascii_lowercase();
+    message[HEADER_LEN..name_end].make_ascii_lowercase();
     Some(kept)
 }
 

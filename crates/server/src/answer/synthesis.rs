@@ -168,6 +168,14 @@ fn with_addresses(
     let head = head(stored.rcode(), extended_error);
     let mut whole = false;
     let len = reply::write(asker, &head, frame, |to| {
+        if stored.has_only_found() {
+            fill(&mut Addresses {
+                to,
+                owner: Owner::Question,
+            })?;
+            whole = true;
+            return Ok(());
+        }
         let message = stored.message();
         let mut copier = Copier::new(&message, QUESTION_AT);
         reply::each(to, stored.aliases(&message), |to, record| {

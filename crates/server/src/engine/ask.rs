@@ -162,21 +162,21 @@ pub(super) fn fingerprint(reply: &Message<'_>) -> Option<u64> {
 
 /// Randomises the case of each letter (draft-vixie-dnsext-dns0x20-00).
 pub(super) fn randomise_case(name: &mut NameBuf, random: &mut StdRng) {
-    let mut bits = 0_u64;
-    let mut i = 0;
-    name.flip_case(|_| {
-        if i % 64 == 0 {
-            bits = random.next_u64();
-        }
-        let flips = bits >> (i % 64) & 1 == 1;
-        i += 1;
-        flips
+    // A word has one bit for each octet at a time, eight times before they repeat.
+    let (mut word, mut uses) = (0_u64, 0);
+    name.flip_case(|| {
+        word = match uses % 8 {
+            0 => random.next_u64(),
+            _ => word.rotate_right(1),
+        };
+        uses += 1;
+        word
     });
 }
 
 /// The name in lower case.
 pub(super) fn lower_case(name: &NameBuf) -> NameBuf {
     let mut name = name.clone();
-    name.flip_case(|letter| letter.is_ascii_uppercase());
+    name.make_lower_case();
     name
 }

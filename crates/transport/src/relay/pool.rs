@@ -121,7 +121,6 @@ pub(crate) fn of_port_token(token: u32) -> (usize, usize) {
 const LISTENER: u64 = 0;
 const PORT: u64 = 1;
 const WAKER: u64 = 2;
-const RING: u64 = 3;
 
 /// The epoll token of a socket of a pool.
 fn token(number: usize, port: usize) -> EventData {
@@ -139,11 +138,6 @@ pub(super) fn waker_token() -> EventData {
     EventData::new_u64(WAKER << 32)
 }
 
-/// The epoll token of an AF_XDP socket.
-pub(crate) fn ring_token() -> EventData {
-    EventData::new_u64(RING << 32)
-}
-
 /// The source of an epoll event.
 pub(super) enum Ready {
     /// The listening socket of this index.
@@ -157,8 +151,6 @@ pub(super) enum Ready {
     },
     /// The relay's waker.
     Waker,
-    /// The ring of an AF_XDP socket.
-    Ring,
 }
 
 impl Ready {
@@ -171,7 +163,6 @@ impl Ready {
                 Self::Port { server, port }
             }
             WAKER => Self::Waker,
-            RING => Self::Ring,
             _ => Self::Listener(token as usize),
         }
     }

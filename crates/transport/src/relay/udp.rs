@@ -75,6 +75,12 @@ impl UdpRelay {
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
+
+    /// Forgets which sockets are ready; the next [`Relay::wait`] finds them again.
+    pub(crate) fn forget_ready(&mut self) {
+        self.clients.forget_ready();
+        self.upstreams.forget_ready();
+    }
 }
 
 impl Relay for UdpRelay {
@@ -92,8 +98,7 @@ impl Relay for UdpRelay {
     /// A wake-up is remembered until here: a caller that checks for messages once between two waits
     /// misses none.
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
-        self.clients.forget_ready();
-        self.upstreams.forget_ready();
+        self.forget_ready();
         let timeout = if self.upstreams.has_returned() {
             0
         } else {
@@ -117,8 +122,6 @@ impl Relay for UdpRelay {
                 Ready::Listener(i) => self.clients.note_ready(i),
                 Ready::Port { server, port } => self.upstreams.note_ready(server, port),
                 Ready::Waker => self.waker.drain(),
-                // The caller reads the rings in any case.
-                Ready::Ring => {}
             }
         }
         Ok(())

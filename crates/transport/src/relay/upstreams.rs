@@ -54,7 +54,7 @@ impl UdpUpstreams {
     }
 
     /// Whether [`UpstreamSide::receive`] has something to pass on that no socket reports.
-    pub(super) fn has_returned(&self) -> bool {
+    pub(crate) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }
 

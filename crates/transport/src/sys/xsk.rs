@@ -269,6 +269,11 @@ impl Arrivals {
         self.fd.as_fd()
     }
 
+    /// Whether frames wait.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.received.has_waiting()
+    }
+
     /// Gives a frame to the kernel. There is space for all frames.
     fn give(&mut self, number: u64) {
         let entry = self.fill.entry(self.fill.own);

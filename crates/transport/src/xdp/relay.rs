@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use rustix::event::epoll::{self, EventFlags};
+use rustix::event::{PollFd, PollFlags};
 
 use super::frame::Flow;
 use super::hops::Hops;
@@ -23,10 +23,10 @@ use super::netlink::{Address, Interface, Netlink};
 use super::program::{Mode, XdpError};
 use super::queue::{self, Part, Queue};
 use super::steering::{Role, Steering, Wanted};
-use crate::clock::{Nanos, SECOND};
-use crate::relay::pool::{of_port_token, port_token, ring_token};
+use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use crate::relay::pool::{of_port_token, port_token};
 use crate::relay::udp::{UdpRelay, Waker};
-use crate::socket::{OpenError, option};
+use crate::socket::OpenError;
 use crate::sys::FRAME_BYTES;
 use crate::{Counters, LinkError, Relay};
 
@@ -50,6 +50,8 @@ pub struct XdpRelay {
     queries: Held<(usize, Flow)>,
     replies: Held<(usize, usize)>,
     accepting: bool,
+    /// When the kernel sockets are polled next.
+    poll_at: Nanos,
     /// Buffer for a datagram whose path is not known yet.
     scratch: Box<[u8]>,
     counted: Counters,
@@ -88,6 +90,10 @@ const TRUST_NS: Nanos = 10 * SECOND;
 /// Delay of the first path query to the kernel after a DNS query through the kernel, which lets the kernel resolve the
 /// neighbour.
 const FIRST_LOOK_NS: Nanos = SECOND / 10;
+
+/// Interval at which the kernel sockets are polled while frames keep arriving: 20 turns of 64 frames at a million frames
+/// per second would take longer.
+const POLL_NS: Nanos = 100_000;
 
 /// Frames received from a queue in one batch.
 const BATCH: usize = 64;
@@ -142,15 +148,6 @@ impl XdpRelay {
             uses.resize(queues.len(), use_of_it);
             steerings.push(steering);
         }
-        for queue in &queues {
-            let added = epoll::add(
-                &udp.epoll,
-                queue.arrivals.fd(),
-                ring_token(),
-                EventFlags::IN,
-            );
-            option("epoll_ctl", added)?;
-        }
         Ok(Self {
             _listening: listening,
             asking: Vec::new(),
@@ -166,6 +163,7 @@ impl XdpRelay {
             queries: Held::new(),
             replies: Held::new(),
             accepting: true,
+            poll_at: 0,
             scratch: vec![0; FRAME_BYTES].into(),
             counted: Counters::default(),
         })
@@ -338,8 +336,53 @@ impl Relay for XdpRelay {
         self
     }
 
+    /// While frames wait in a ring, the kernel sockets are polled at intervals only.
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
         let is_held = self.replies.len() > 0 || (self.queries.len() > 0 && self.accepting);
-        self.udp.wait(if is_held { 0 } else { timeout })
+        if is_held || self.has_frames() {
+            let now = MonotonicClock.now();
+            if now < self.poll_at {
+                self.udp.forget_ready();
+                return Ok(());
+            }
+            self.poll_at = now + POLL_NS;
+        } else if timeout > 0 && !self.udp.upstreams.has_returned() {
+            self.sleep(timeout)?;
+        }
+        self.udp.wait(0)
+    }
+}
+
+impl XdpRelay {
+    /// The queues that the next turn reads.
+    fn read_next(&self) -> impl Iterator<Item = &Queue> {
+        let reads = |uses: &Uses| uses.upstreams || (uses.clients && self.accepting);
+        let all = self.queues.iter().zip(&self.uses);
+        all.filter(move |(_, uses)| reads(uses))
+            .map(|(queue, _)| queue)
+    }
+
+    fn has_frames(&self) -> bool {
+        self.read_next().any(|queue| queue.arrivals.has_waiting())
+    }
+
+    /// Sleeps until a frame arrives, a kernel socket is ready or the relay is woken.
+    ///
+    /// The rings are not in the epoll set: it would take the lock of the set for each frame that arrives, also while
+    /// this thread is awake.
+    fn sleep(&self, timeout: Nanos) -> Result<(), LinkError> {
+        let rings = self
+            .read_next()
+            .map(|queue| PollFd::from_borrowed_fd(queue.arrivals.fd(), PollFlags::IN));
+        let sockets = PollFd::new(&*self.udp.epoll, PollFlags::IN);
+        let mut all: Vec<PollFd<'_>> = rings.chain([sockets]).collect();
+        let timeout = rustix::time::Timespec::try_from(std::time::Duration::from_nanos(timeout));
+        match rustix::event::poll(&mut all, Some(&timeout.unwrap_or_default())) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(LinkError {
+                call: "ppoll",
+                reason: e.into(),
+            }),
+        }
     }
 }

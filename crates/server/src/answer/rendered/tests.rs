@@ -1,4 +1,5 @@
 use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::Message;
 use proptest::prelude::*;
 
 use super::super::reply;

@@ -11,7 +11,7 @@ use super::scrub::{self, Additional, Authority};
 use super::{
     FAILURE_TTL_S, Kind, Malformed, OPTION_EXTENDED_ERROR, QUESTION_AT, Run, Stored, TtlBounds,
 };
-use crate::answer::copy::{self, Copier, FIXED_LEN, TTL_BEFORE_DATA};
+use crate::answer::copy::{self, Copier, TTL_BEFORE_DATA};
 use crate::answer::rdata;
 
 /// Octets of the frame on the stack for the rewritten message: enough for a datagram, which has up
@@ -450,11 +450,9 @@ fn with_ttl_offsets(message: &[u8], mut at: usize, count: usize) -> Box<[u8]> {
     let mut octets = Vec::with_capacity(message.len() + 2 * count);
     octets.extend_from_slice(message);
     for _ in 0..count {
-        let fields = copy::name_end(message, at);
-        let [high, low] = [message[fields + 8], message[fields + 9]];
-        let ttl_at = u16::try_from(fields + 4).unwrap_or_default();
-        octets.extend_from_slice(&ttl_at.to_be_bytes());
-        at = fields + FIXED_LEN + usize::from(u16::from_be_bytes([high, low]));
+        let (ttl_at, end) = copy::ttl_and_end(message, at);
+        octets.extend_from_slice(&u16::try_from(ttl_at).unwrap_or_default().to_be_bytes());
+        at = end;
     }
     octets.into()
 }

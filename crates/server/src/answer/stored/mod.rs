@@ -258,6 +258,15 @@ impl Stored {
         message.records_from(self.answer_end.into(), counts)
     }
 
+    /// Whether it has records of the queried type, owned by the name of the question, and otherwise no
+    /// records but signatures over these. The name is not the root, which no pointer shortens.
+    pub fn has_only_found(&self) -> bool {
+        const POINTER_LEN: u16 = 2;
+        self.aliases == 0
+            && self.found.owner_len == POINTER_LEN
+            && self.answer_end == self.message_len
+    }
+
     /// Number of records of the queried type at the end of the chain.
     pub fn found(&self) -> usize {
         self.found.count.into()

@@ -1,6 +1,8 @@
-//! Fast path for the most frequent responses: addresses of the queried name and nothing else but an
-//! OPT record. They are stored as received, because rewriting would give the same octets. That
-//! takes a tenth of the instructions.
+//! Fast path for the most frequent responses: addresses of the queried name, or the SOA record that
+//! says there are none, and nothing else but an OPT record. They are stored as received, because
+//! rewriting would give the same octets. That takes a tenth of the instructions.
+
+mod negative;
 
 use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message, Question};
@@ -19,9 +21,12 @@ impl Stored {
     /// Stores such a response; `None` for any other one, see [`Stored::accept`].
     pub(super) fn plain(reply: &Message<'_>, bounds: &TtlBounds) -> Option<Self> {
         let question = reply.question()?;
+        if reply.ancount() == 0 {
+            return negative::stored(reply, &question, bounds);
+        }
         let begins = beginning(&question)?;
         let count = usize::from(reply.ancount());
-        if reply.rcode() != Rcode::NOERROR || count == 0 || reply.nscount() > 0 {
+        if reply.rcode() != Rcode::NOERROR || reply.nscount() > 0 {
             return None;
         }
         let [.., data_len] = begins.data_len;
@@ -105,11 +110,20 @@ impl Beginning {
     }
 }
 
+/// Low octet of the type OPT; the high one is zero.
+const OPT: u8 = Rtype::OPT.0.to_be_bytes()[1];
+
 /// The contents of the OPT record, if there is no other record at `at` and after it.
 fn only_opt<'a>(reply: &Message<'a>, at: usize) -> Option<Survey<'a>> {
     let mut seen = Survey::default();
     if reply.arcount() > 1 {
         return None;
+    }
+    // Most have no options.
+    if let (1, Some([0, 0, OPT, _, _, 0, _, _, _, 0, 0])) =
+        (reply.arcount(), reply.bytes().get(at..))
+    {
+        return Some(seen);
     }
     if let Some(record) = reply.records_from(at, [0, 0, reply.arcount()]).next() {
         let record = record.ok().filter(|record| record.rtype == Rtype::OPT)?;

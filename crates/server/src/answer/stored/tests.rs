@@ -484,4 +484,66 @@ proptest::proptest! {
             proptest::prop_assert!(Stored::plain(&message, &BOUNDS).is_some());
         }
     }
+
+    /// A negative response that is stored as received equals the rewritten one.
+    #[test]
+    fn plain_negative_response_equals_rewritten_response(
+        flags in proptest::sample::select(vec![NOERROR, NXDOMAIN, NOERROR | 0x20, 0x8182]),
+        ttls in proptest::array::uniform2(proptest::num::u32::ANY),
+        max_negative_s in proptest::num::u32::ANY,
+        owner in proptest::sample::select(POINTERS.to_vec()),
+        names in proptest::array::uniform2((
+            proptest::sample::select(vec![&b""[..], b"\x02ns", b"\x02nS", b"\x01a", b"\x02ns\x04test", b"\x3f"]),
+            proptest::sample::select(POINTERS.to_vec()),
+        )),
+        rest in proptest::sample::select(vec![(1, &b""[..]), (1, OPT), (1, GLUE), (2, SOA), (0, b"")]),
+        cut in proptest::option::weighted(0.1, 0..60_usize),
+    ) {
+        let [ttl, minimum] = ttls.map(u32::to_be_bytes);
+        let [server, mailbox] = names.map(|(labels, end)| [labels, end].concat());
+        let data = [&server[..], &mailbox, &[0; 16], &minimum].concat();
+        let data_len = u8::try_from(data.len()).unwrap();
+        let soa = [owner, b"\0\x06\0\x01", &ttl, &[0, data_len], &data].concat();
+        let soa = &soa[..soa.len() - cut.unwrap_or(0).min(soa.len())];
+        let (authorities, more) = rest;
+        let additionals = u8::from(!more.is_empty() && more != SOA);
+        let bytes = response(flags, [0, authorities, additionals], &[soa, more]);
+        let message = Message::parse(&bytes).unwrap();
+        let bounds = TtlBounds { max_negative_s, ..BOUNDS };
+        let stored = Stored::plain(&message, &bounds);
+        if let Some(stored) = &stored {
+            let rewritten = Stored::rewritten(&message, &bounds).unwrap();
+            proptest::prop_assert_eq!(format!("{stored:?}"), format!("{rewritten:?}"));
+        }
+        let ends_with_pointer = |(labels, end): &(&[u8], &[u8])| {
+            end[0] == 0xc0 && [12, 14].contains(&end[1]) && *labels != b"\x3f"
+        };
+        let is_plain = flags != 0x8182 && ends_with_pointer(&(b"", owner));
+        let is_plain = is_plain && authorities == 1 && more != GLUE && cut.is_none();
+        let [server, mailbox] = names.map(|(labels, end)| first_label(labels, end).to_ascii_lowercase());
+        if is_plain && names.iter().all(ends_with_pointer) && server != mailbox {
+            proptest::prop_assert!(stored.is_some());
+        }
+    }
+}
+
+/// Ends of names: pointers to the name of the question, to its second label, into a label, to its
+/// root, into the header and forward; and the root.
+const POINTERS: [&[u8]; 7] = [
+    b"\xc0\x0c",
+    b"\xc0\x0e",
+    b"\xc0\x0d",
+    b"\xc0\x13",
+    b"\xc0\x02",
+    b"\xc0\xff",
+    b"\0",
+];
+
+/// The first label of a name that consists of these labels and a pointer into `a.test`.
+fn first_label(labels: &[u8], end: &[u8]) -> Vec<u8> {
+    match (labels.first(), end) {
+        (Some(len), _) => labels[1..].iter().copied().take((*len).into()).collect(),
+        (None, [_, 12]) => b"a".to_vec(),
+        (None, _) => b"test".to_vec(),
+    }
 }

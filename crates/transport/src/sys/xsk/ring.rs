@@ -135,6 +135,11 @@ impl Ring {
         self.other.wrapping_sub(self.own)
     }
 
+    /// For a consumer: whether entries wait.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.other != self.own || self.index(self.producer).load(Ordering::Acquire) != self.own
+    }
+
     /// For a consumer: returns the entries that were read.
     pub(super) fn release(&mut self) {
         self.index(self.consumer).store(self.own, Ordering::Release);

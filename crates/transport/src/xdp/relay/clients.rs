@@ -1,10 +1,7 @@
 //! The client side.
 
-use rustix::event::epoll::{self, EventFlags};
-
 use super::{BATCH, Held, Side, XdpRelay, side};
 use crate::relay::ClientSide;
-use crate::relay::pool::ring_token;
 use crate::sys::FRAME_BYTES;
 use crate::xdp::frame::{self, Flow};
 use crate::xdp::link::fits;
@@ -173,23 +170,7 @@ impl ClientSide for XdpRelay {
     /// Meanwhile, queries wait in the rings that carry no replies. Queries in the other rings are held here up to a
     /// limit; more are lost and counted.
     fn accept(&mut self, yes: bool) {
-        if self.accepting == yes {
-            return;
-        }
         self.accepting = yes;
-        let flags = if yes {
-            EventFlags::IN
-        } else {
-            EventFlags::empty()
-        };
-        for (queue, uses) in self.queues.iter().zip(&self.uses) {
-            if !uses.upstreams {
-                // Allocates nothing and therefore cannot fail; even if it failed, `receive` would still respect
-                // `accepting`.
-                let fd = queue.arrivals.fd();
-                let _ = epoll::modify(&self.udp.epoll, fd, ring_token(), flags);
-            }
-        }
         self.udp.clients.accept(yes);
     }
 
