@@ -460,6 +460,20 @@ impl Profile {
     }
 }
 
+/// A server with its version, and its name once: "dns64d 0.1.0", "unbound (Version 1.17.1)".
+pub(crate) fn with_version(name: &str, version: &str) -> String {
+    match without_name(name, version) {
+        Some(_) => version.to_owned(),
+        None => format!("{name} ({version})"),
+    }
+}
+
+/// A version without the name of the server in front of it, if it begins with that.
+pub(crate) fn without_name<'a>(name: &str, version: &'a str) -> Option<&'a str> {
+    let (first, rest) = version.split_once(' ')?;
+    first.eq_ignore_ascii_case(name).then_some(rest)
+}
+
 impl Settings {
     fn value(&self, name: &str, program: &Path, workdir: &Path) -> String {
         let (prefix, length) = self.pref64;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::far::any::AnyServer;
 use super::spec::{LabSpec, Subject};
 use super::{Rig, recommended};
+use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
 use crate::lab::userns;
 use crate::namespace::Share;
@@ -230,7 +231,7 @@ impl Rig {
             let dut = self.dut();
             let run_by = dut.map(AnyServer::program).unwrap_or_default();
             let version = run_by.version.as_deref().unwrap_or("version unknown");
-            conditions.dut = Some(format!("{} ({version})", profile.name));
+            conditions.dut = Some(with_version(&profile.name, version));
             let kept = run_by.cores.map(|how| format!("cores of the DUT {how}"));
             conditions.notes.extend(kept);
             if !profile.caches && self.spec.load.cached_share != Share::NONE {

@@ -397,3 +397,25 @@ fn version_is_found_after_a_timestamp() {
     );
     assert_eq!(profile.version_in("y 1\n"), None);
 }
+
+#[test]
+fn a_server_with_its_version_is_named_once() {
+    let told = [
+        (
+            "dns64d",
+            "dns64d 0.1.0 (commit ab)",
+            "dns64d 0.1.0 (commit ab)",
+        ),
+        ("bind", "BIND 9.18.49", "BIND 9.18.49"),
+        ("unbound", "Version 1.17.1", "unbound (Version 1.17.1)"),
+        (
+            "knot",
+            "knotd (Knot DNS), version 3.2.6",
+            "knot (knotd (Knot DNS), version 3.2.6)",
+        ),
+        ("x", "x", "x (x)"),
+    ];
+    for (name, version, expected) in told {
+        assert_eq!(with_version(name, version), expected);
+    }
+}

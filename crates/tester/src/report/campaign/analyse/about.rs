@@ -9,6 +9,7 @@ use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::hosts::{Hosts, Reach};
+use crate::lab::profile::without_name;
 use crate::lab::topology::Setup;
 use crate::load::pace::Pacing;
 use crate::procedure::search::Resolution;
@@ -316,7 +317,9 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
         VariantInfo {
             name: variant.name.clone(),
             dut: variant.dut.clone(),
-            version: last.version,
+            version: last
+                .version
+                .map(|said| version(&variant.name, &variant.dut, &said)),
             settings: variant.settings().clone().into_iter().collect(),
             cpus: last.cpus,
             server,
@@ -327,6 +330,21 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
         }
     };
     infos.map(info).collect()
+}
+
+/// What a server told of its version, without its name where that of the variant begins with it. Journals have "unbound (Version
+/// 1.17.1)"; those of earlier versions "dns64d (dns64d 0.1.0)" as well.
+fn version(variant: &str, dut: &str, said: &str) -> String {
+    let inner = said
+        .strip_prefix(dut)
+        .and_then(|rest| rest.strip_prefix(" (")?.strip_suffix(')'));
+    let version = inner.unwrap_or(said);
+    let bare = without_name(dut, version);
+    match variant.starts_with(dut) {
+        true => bare.unwrap_or(version).to_owned(),
+        false if bare.is_some() => version.to_owned(),
+        false => said.to_owned(),
+    }
 }
 
 /// The self-tests.
@@ -442,5 +460,40 @@ fn trial_s(told: &Told<'_>, point: &PointResult, run: &RunResult) -> f64 {
     match whole.len() {
         0 => point.duration_s + point.timeout_s,
         trials => whole.iter().sum::<f64>() / trials as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_do_not_repeat_the_name_of_the_server() {
+        let told = [
+            (
+                "dns64d",
+                "dns64d",
+                "dns64d (dns64d 0.1.0 (commit ab))",
+                "0.1.0 (commit ab)",
+            ),
+            ("dns64d cores=2", "dns64d", "dns64d 0.1.0", "0.1.0"),
+            (
+                "unbound",
+                "unbound",
+                "unbound (Version 1.17.1)",
+                "Version 1.17.1",
+            ),
+            ("fast", "dns64d", "dns64d (dns64d 0.1.0)", "dns64d 0.1.0"),
+            (
+                "fast",
+                "unbound",
+                "unbound (Version 1.17.1)",
+                "unbound (Version 1.17.1)",
+            ),
+            ("nsd", "nsd", "NSD version 4.6.1", "version 4.6.1"),
+        ];
+        for (variant, dut, said, expected) in told {
+            assert_eq!(version(variant, dut, said), expected, "{variant}: {said}");
+        }
     }
 }
