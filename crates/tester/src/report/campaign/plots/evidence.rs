@@ -39,8 +39,7 @@ const LATENESS: Kind = Kind {
     words: numbers::span,
 };
 
-/// At its left end the axis does not distinguish small values from zero.
-const RATE_ERROR_AXIS: &str = "queries too many or too few (left end: 0.1 % or less)";
+const RATE_ERROR_AXIS: &str = "queries too many or too few";
 
 const RATE_ERROR: Kind = Kind {
     title: "How far the load was from the offered rate in the worst bin of a trial, by the width of the bins. Good: \
@@ -57,7 +56,11 @@ const RATE_ERROR: Kind = Kind {
             ),
         ]
     },
-    axis: |groups| Axis::parts(RATE_ERROR_AXIS, pairs::values(groups)),
+    axis: |groups| {
+        Axis::parts(RATE_ERROR_AXIS, pairs::values(groups))
+            .decades_only()
+            .sparse()
+    },
     words: |pct| format!("{} %", numbers::short((pct * 10.0).round() / 10.0)),
 };
 

@@ -82,7 +82,7 @@ fn figure(analysis: &Analysis, point: &PointResult, messages: &Messages) -> Figu
     let all = &all[..until.map_or(all.len(), |last| last + 1)];
     let spans = spans(all);
     let last = FIRST + PITCH * spans.len() as f64;
-    let mut diagram = Diagram::new((MEDIUM.0, last + 190.0));
+    let mut diagram = Diagram::new((MEDIUM.0, last + 124.0));
     for (x, name) in [(MEASURER, "Measurer"), (SERVER, "DUT"), (AUTH, "AuthDNS")] {
         diagram.word("middle ink", (x, 24.0), name);
         diagram.line(Role::MUTED, Stroke::THIN, (x, 44.0), (x, last + 24.0));
@@ -96,10 +96,8 @@ fn figure(analysis: &Analysis, point: &PointResult, messages: &Messages) -> Figu
         .iter()
         .map(|&(at, _, name)| [name.to_owned(), numbers::span(at as f64)]);
     let table = Table::new("Message | After the query", rows);
-    let keys = [(DUT, "DUT and links"), (AUTHORITY, "authority")];
-    let entry = |(role, words): (Role, &str)| (Diagram::block_key(role), words.to_owned());
     Figure {
-        legend: keys.map(entry).to_vec(),
+        legend: shares(&spans),
         ..Figure::new(&title, diagram.svg(&title), table, "results.json")
     }
 }
@@ -140,31 +138,37 @@ fn draw_spans(diagram: &mut Diagram, spans: &[(u64, bool)]) {
     }
 }
 
-/// A bar to scale with the share of time of each holder.
+/// A bar to scale.
 fn draw_shares(diagram: &mut Diagram, y: f64, spans: &[(u64, bool)]) {
     const WIDTH: f64 = 920.0;
     let total: u64 = spans.iter().map(|span| span.0).sum();
-    let of_authority: u64 = spans.iter().filter(|span| span.1).map(|span| span.0).sum();
-    let share = |span_ns: u64| span_ns as f64 / total.max(1) as f64;
     let mut x = 20.0;
     for &(span_ns, at_authority) in spans {
         let role = if at_authority { AUTHORITY } else { DUT };
-        let width = WIDTH * share(span_ns);
+        let width = WIDTH * span_ns as f64 / total.max(1) as f64;
         diagram.block(role, (x, y), (width, 32.0));
         x += width;
     }
-    let told = |name: &str, span_ns: u64| {
-        let part = part(100.0 * share(span_ns));
-        format!("{name} {} ({part})", numbers::span(span_ns as f64))
-    };
-    let dut = told("DUT and links", total - of_authority);
     diagram.word("ink", (20.0, y - 20.0), "To scale:");
-    diagram.word("ink", (20.0, y + 60.0), &dut);
-    diagram.word(
-        "end ink",
-        (940.0, y + 60.0),
-        &told("authority", of_authority),
-    );
+}
+
+/// What the DUT with the links and the authority had of the time, beside their colours.
+fn shares(spans: &[(u64, bool)]) -> Vec<(String, String)> {
+    let sum = |of: bool| -> u64 {
+        let own = spans.iter().filter(|span| span.1 == of);
+        own.map(|span| span.0).sum()
+    };
+    let total = sum(true) + sum(false);
+    let entry = |(role, name, span_ns): (Role, &str, u64)| {
+        let part = part(100.0 * span_ns as f64 / total.max(1) as f64);
+        let told = format!("{name}: {} ({part})", numbers::span(span_ns as f64));
+        (Diagram::block_key(role), told)
+    };
+    let both = [
+        (DUT, "DUT and links", sum(false)),
+        (AUTHORITY, "authority", sum(true)),
+    ];
+    both.map(entry).to_vec()
 }
 
 /// A share in per cent; almost 0 and almost 100 are not rounded to these.

@@ -166,8 +166,8 @@ fn draw_place(
     let class = format!("{anchor} {ink}");
     if lost.invalid_trials > 0 {
         let more = format!("+ {} invalid", Thousands(lost.invalid_trials));
-        diagram.word(class.trim(), (beside, y - 14.0), words);
-        diagram.word(format!("{anchor} muted").trim(), (beside, y + 14.0), &more);
+        diagram.word(class.trim(), (beside, y - 17.0), words);
+        diagram.word(format!("{anchor} muted").trim(), (beside, y + 17.0), &more);
     } else {
         diagram.word(class.trim(), (beside, y), words);
     }
