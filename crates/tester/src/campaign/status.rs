@@ -128,6 +128,8 @@ pub struct Found {
     pub rates_qps: Vec<u64>,
     /// Their median; the mean of the middle two if their number is even.
     pub median_qps: f64,
+    /// Whether a run ended at a limit, so that the true median may be higher.
+    pub lower_bound: bool,
 }
 
 /// A finished task.
@@ -193,6 +195,10 @@ impl Status {
             News::Trial(task, result) => self.learn(task, result),
             News::Finished(finished) => self.finish(
                 finished.task,
+                matches!(
+                    finished.end,
+                    Some(SearchEnd::LimitedByTester { .. } | SearchEnd::LimitedByRequest { .. })
+                ),
                 Done {
                     took_ns: Some(finished.took_ns),
                     rate_qps: finished.rate_qps,
@@ -207,7 +213,7 @@ impl Status {
                     remark: Some(given_up),
                     ..self.done(task, at_unix_ms)
                 };
-                self.finish(task, done);
+                self.finish(task, false, done);
             }
             News::Stopped(reason) => self.end(format!("stopped: {reason}")),
             News::Complete => self.end("all tasks of the plan are done".to_owned()),
@@ -304,7 +310,7 @@ impl Status {
         });
     }
 
-    fn finish(&mut self, task: Task, done: Done) {
+    fn finish(&mut self, task: Task, is_limited: bool, done: Done) {
         self.trial = None;
         if let (Task::Search { .. }, Some(rate_qps)) = (task, done.rate_qps) {
             let same = |f: &Found| f.variant == done.variant && f.cell == done.cell;
@@ -319,6 +325,7 @@ impl Status {
             }
             let found = &mut self.found[place];
             found.rates_qps.push(rate_qps);
+            found.lower_bound |= is_limited;
             let rates: Vec<_> = found.rates_qps.iter().map(|&rate| rate as f64).collect();
             found.median_qps = median(&rates).unwrap_or(0.0);
         }

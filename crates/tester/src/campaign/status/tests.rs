@@ -197,8 +197,12 @@ fn runs_of_a_point_are_grouped() {
         cell: "AAAA 0 %".into(),
         rates_qps: vec![300, 100, 101],
         median_qps: 101.0,
+        lower_bound: false,
     };
     assert_eq!(status.found, [expected]);
+    let limited = SearchEnd::LimitedByRequest { rate_qps: 400 };
+    apply(&mut status, vec![finished(run(4), limited, Some(400))]);
+    assert!(status.found[0].lower_bound);
 }
 
 #[test]

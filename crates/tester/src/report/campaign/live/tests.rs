@@ -49,6 +49,7 @@ fn status() -> Status {
             cell: "AAAA 0 %, cached 0 %".into(),
             rates_qps: vec![21_480, 21_501],
             median_qps: 21_490.5,
+            lower_bound: false,
         }],
         message: Some("repeat 1 of 3: the <Tester> was held up".into()),
         ..Status::default()
