@@ -67,7 +67,9 @@ pub struct Row {
 pub enum Verdict {
     /// Yes.
     Slower,
-    /// No.
+    /// It is faster by as much.
+    Faster,
+    /// It is neither.
     Within,
     /// The median is lower by more than the limit, but that may be chance.
     NotShown,
@@ -80,6 +82,7 @@ impl Verdict {
     pub fn word(self) -> &'static str {
         match self {
             Self::Slower => "slower",
+            Self::Faster => "faster",
             Self::Within => "within the limit",
             Self::NotShown => "no difference shown",
             Self::NotJudged => "not judged",
@@ -137,19 +140,23 @@ impl Comparison {
         for warning in &self.warnings {
             writeln!(out, "warning: {warning}")?;
         }
-        let cells: Vec<[String; 8]> = std::iter::once(HEADS.map(str::to_owned))
+        let cells: Vec<[String; 6]> = std::iter::once(HEADS.map(str::to_owned))
             .chain(self.rows.iter().map(shown))
             .collect();
-        let widths = [0, 1, 2, 3, 4, 5, 6].map(|column| {
+        let widths = [0, 1, 2, 3, 4, 5].map(|column| {
             let widths = cells.iter().map(|row| row[column].chars().count());
             widths.max().unwrap_or(0)
         });
-        for row in &cells {
-            write!(out, "{:<width$}", row[0], width = widths[0])?;
-            for (cell, width) in row.iter().zip(widths).skip(1) {
+        // The numbers stand below the name of the point: beside it they would not fit on a terminal.
+        let titles = self.rows.iter().map(|row| Some(row.title()));
+        for (title, row) in std::iter::once(None).chain(titles).zip(&cells) {
+            if let Some(title) = title {
+                writeln!(out, "{title}")?;
+            }
+            for (cell, width) in row.iter().zip(widths) {
                 write!(out, "  {cell:>width$}")?;
             }
-            writeln!(out, "  {}", row[7])?;
+            writeln!(out)?;
         }
         for (which, points) in [("A", &self.only_first), ("B", &self.only_second)] {
             for point in points {
@@ -160,13 +167,30 @@ impl Comparison {
         let judged = self.rows.len() - self.count(Verdict::NotJudged);
         let judged = numbers::count(judged, "judged point");
         let allowed = numbers::pct(self.max_regression_pct);
-        writeln!(out, "{slower} of {judged} slower by more than {allowed}")
+        let faster = self.count(Verdict::Faster);
+        writeln!(
+            out,
+            "{slower} of {judged} slower by more than {allowed}, {faster} faster"
+        )
     }
 }
 
-const HEADS: [&str; 8] = [
-    "point", "A", "B", "change", "interval", "delta", "p", "verdict",
-];
+const HEADS: [&str; 6] = ["A", "B", "change", "interval", "delta", "p"];
+
+impl Row {
+    /// The point, and what was found of it.
+    fn title(&self) -> String {
+        format!("{}: {}", self.point, self.told())
+    }
+
+    /// The verdict, with what it rests on.
+    fn told(&self) -> String {
+        match self.why.is_empty() {
+            true => self.verdict.word().to_owned(),
+            false => format!("{} ({})", self.verdict.word(), self.why),
+        }
+    }
+}
 
 /// The points, each with a key of everything but the rates: equal keys mean the same point.
 fn keyed(analysis: &Analysis) -> Vec<(String, &PointResult)> {
@@ -208,35 +232,49 @@ fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64)
 }
 
 fn judge(row: &Row, max_regression_pct: f64) -> (Verdict, String) {
-    use Verdict::{NotJudged, NotShown, Slower, Within};
+    use Verdict::{Faster, NotJudged, NotShown, Slower, Within};
     let Some(change_pct) = row.change_pct else {
         return (NotJudged, "no rate on one side".to_owned());
     };
     if change_pct >= -max_regression_pct {
-        // The true rate of A may be higher.
-        return match row.lower_bounds.0 {
-            true => (NotJudged, "A is a lower bound".to_owned()),
-            false => (Within, String::new()),
+        // The true rate of A may be any higher one.
+        if row.lower_bounds.0 {
+            return (NotJudged, "A is a lower bound".to_owned());
+        }
+        let higher = row
+            .interval_pct
+            .is_some_and(|(lower_pct, _)| lower_pct > 0.0);
+        return match significance(row, higher) {
+            Some((true, by)) if change_pct > max_regression_pct => (Faster, by),
+            _ => (Within, String::new()),
         };
     }
     if row.lower_bounds.1 {
         return (NotJudged, "B is a lower bound".to_owned());
     }
     let fewest = row.runs.0.min(row.runs.1);
-    let (Some((_, upper_pct)), Some(p)) = (row.interval_pct, row.p) else {
-        return (NotJudged, format!("only {}", numbers::count(fewest, "run")));
-    };
-    if fewest < RUNS_FOR_TEST {
-        let by = "by the interval: fewer than 5 runs".to_owned();
-        return (if upper_pct < 0.0 { Slower } else { NotShown }, by);
-    }
-    match p < SIGNIFICANT {
-        true => (Slower, String::new()),
-        false => (NotShown, "may be chance".to_owned()),
+    let lower = row
+        .interval_pct
+        .is_some_and(|(_, upper_pct)| upper_pct < 0.0);
+    match significance(row, lower) {
+        None => (NotJudged, format!("only {}", numbers::count(fewest, "run"))),
+        Some((true, by)) => (Slower, by),
+        Some((false, by)) if by.is_empty() => (NotShown, "may be chance".to_owned()),
+        Some((false, by)) => (NotShown, by),
     }
 }
 
-fn shown(row: &Row) -> [String; 8] {
+/// Whether a difference is significant, and by what if not by the test: of few runs, whether the interval lies on one
+/// `side`. `None` of too few runs.
+fn significance(row: &Row, side: bool) -> Option<(bool, String)> {
+    let (_, p) = row.interval_pct.zip(row.p)?;
+    Some(match row.runs.0.min(row.runs.1) < RUNS_FOR_TEST {
+        true => (side, "by the interval: fewer than 5 runs".to_owned()),
+        false => (p < SIGNIFICANT, String::new()),
+    })
+}
+
+fn shown(row: &Row) -> [String; 6] {
     let dash = || "-".to_owned();
     let rate = |median: Option<f64>, lower_bound: bool| {
         let sign = if lower_bound { "≥ " } else { "" };
@@ -244,12 +282,7 @@ fn shown(row: &Row) -> [String; 8] {
     };
     // Lower bounds have no ratio, and runs that ended at them have no order.
     let exact = row.lower_bounds == (false, false);
-    let verdict = match row.why.is_empty() {
-        true => row.verdict.word().to_owned(),
-        false => format!("{} ({})", row.verdict.word(), row.why),
-    };
     [
-        row.point.clone(),
         rate(row.medians.0, row.lower_bounds.0),
         rate(row.medians.1, row.lower_bounds.1),
         row.change_pct
@@ -265,7 +298,6 @@ fn shown(row: &Row) -> [String; 8] {
         row.p
             .filter(|_| exact)
             .map_or_else(dash, numbers::probability),
-        verdict,
     ]
 }
 
@@ -290,7 +322,7 @@ fn differences(a: &Analysis, b: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str| {
         if a != b {
-            warnings.push(format!("{what} differs: {a} and {b}"));
+            warnings.push(format!("{what} not the same: {a} and {b}"));
         }
     };
     differ("the Tester", &a.tester, &b.tester);

@@ -39,6 +39,7 @@ struct Group {
 #[derive(Serialize)]
 struct SideRow {
     letter: char,
+    name: String,
     began: String,
     /// Rate, range, and median of the failing rates.
     rates: [String; 3],
@@ -95,6 +96,7 @@ pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, R
     let uncertified = points().any(|point| point.certified == Some(false));
     let count = |verdict| -> usize { compared.iter().map(|c| c.count(verdict)).sum() };
     let rows: usize = compared.iter().map(|c| c.rows.len()).sum();
+    let faster = count(Verdict::Faster);
     let (slower, not_shown) = (count(Verdict::Slower), count(Verdict::NotShown));
     let not_judged = count(Verdict::NotJudged);
     let judged = rows - not_judged;
@@ -107,6 +109,7 @@ pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, R
             uncertified_means => uncertified.then_some(words::UNCERTIFIED_MEANS),
             bounds => points().any(|point| point.lower_bound),
             slower,
+            faster,
             one_judged => judged == 1,
             judged => numbers::count(judged, "judged point"),
             not_shown => (not_shown > 0).then(|| numbers::count(not_shown, "point")),
@@ -147,6 +150,7 @@ fn group(
         });
         Some(SideRow {
             letter: sides[i].letter,
+            name: sides[i].name.clone(),
             began: sides[i].began.clone(),
             rates: tables::standings::rates(point),
             runs: point.agreement.map_or(0, |found| found.runs),
@@ -156,10 +160,7 @@ fn group(
                 true => numbers::NOTHING.to_owned(),
                 false => compared.map_or_else(String::new, ratio),
             },
-            verdict: compared.map_or_else(String::new, |row| match row.why.is_empty() {
-                true => row.verdict.word().to_owned(),
-                false => format!("{} ({})", row.verdict.word(), row.why),
-            }),
+            verdict: compared.map_or_else(String::new, Row::told),
         })
     };
     let rows = points.iter().enumerate().filter_map(row).collect();

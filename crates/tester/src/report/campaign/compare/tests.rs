@@ -85,6 +85,7 @@ fn verdict_depends_on_bounds_interval_and_test() {
     let exact = (false, false);
     let narrow = Some((-12.0, -8.0));
     let wide = Some((-25.0, 3.0));
+    let higher = Some((2.0, 12.0));
     let all = [
         of(None, None, None, (0, 20), exact),
         of(Some(-5.0), narrow, Some(0.001), (20, 20), exact),
@@ -97,6 +98,11 @@ fn verdict_depends_on_bounds_interval_and_test() {
         of(Some(6.0), wide, Some(0.1), (20, 20), (false, true)),
         of(Some(6.0), wide, Some(0.1), (20, 20), (true, true)),
         of(Some(-10.0), narrow, Some(0.001), (20, 20), (true, false)),
+        of(Some(10.0), higher, Some(0.001), (20, 20), exact),
+        of(Some(10.0), higher, Some(0.2), (20, 20), exact),
+        of(Some(10.0), higher, Some(0.1), (4, 4), exact),
+        of(Some(10.0), wide, Some(0.1), (4, 4), exact),
+        of(Some(4.0), higher, Some(0.001), (20, 20), exact),
     ];
     expect![[r#"
         not judged: no rate on one side
@@ -109,7 +115,12 @@ fn verdict_depends_on_bounds_interval_and_test() {
         not judged: B is a lower bound
         within the limit: 
         not judged: A is a lower bound
-        slower: "#]]
+        slower: 
+        faster: 
+        within the limit: 
+        faster: by the interval: fewer than 5 runs
+        within the limit: 
+        within the limit: "#]]
     .assert_eq(&all.join("\n"));
 }
 
