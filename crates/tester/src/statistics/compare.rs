@@ -6,7 +6,6 @@ use super::bootstrap::{self, VALUES_MIN};
 use super::normal::two_sided_p;
 use super::quantile::median_of_sorted;
 use super::quantile::{sorted, ties};
-use super::summary::degradation_pct;
 
 /// Maximum number of values per side for the exact probability, without ties; above it the normal approximation is
 /// sufficient (the limit of R's `wilcox.test`).
@@ -61,7 +60,7 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Change> {
     Some(Change {
         median_a,
         median_b,
-        change_pct: -degradation_pct(median_a, median_b),
+        change_pct: (median_b - median_a) / median_a * 100.0,
         shift: median_of_sorted(&plain)?,
         shift_interval: shift_interval(&pairs, a.len(), b.len()),
         cliffs_delta,

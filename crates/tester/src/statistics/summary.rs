@@ -154,13 +154,7 @@ pub fn calculated_rate(median: f64, duration_s: f64, timeout_s: f64) -> f64 {
     median / (1.0 + timeout_s / duration_s)
 }
 
-/// Returns by how much `rate` is below `reference`, in per cent of `reference`; negative if it is above (RFC 8219
-/// section 10.2.1, the formula for "higher is better"). `reference` is above 0.
-pub fn degradation_pct(reference: f64, rate: f64) -> f64 {
-    share_pct(reference - rate, reference)
-}
-
-/// Returns (max - min) / median, in per cent (Lencse and Pivoda 2018, equation 3); 0 if there are no values or all are
+/// (max - min) / median, in per cent (paper 001, equation 3); 0 if there are no values or all are
 /// equal.
 pub fn dispersion_pct(values: &[f64]) -> f64 {
     let sorted = sorted(values).unwrap_or_default();
@@ -195,14 +189,7 @@ mod tests {
     use crate::statistics::quantile::percentile;
 
     #[test]
-    fn lower_rate_has_positive_degradation() {
-        assert_eq!(degradation_pct(200.0, 150.0), 25.0);
-        assert_eq!(degradation_pct(200.0, 250.0), -25.0);
-        assert_eq!(degradation_pct(0.0, 0.0), 0.0);
-    }
-
-    #[test]
-    fn single_run_has_zero_spread_and_no_run_has_no_summary() {
+    fn a_single_run_and_no_run() {
         let one = summarise(&[500.0], 60.0, 1.0).unwrap();
         assert_eq!(
             (one.median, one.p1, one.p99, one.average),

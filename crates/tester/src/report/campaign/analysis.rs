@@ -168,9 +168,9 @@ pub struct PointResult {
     pub certified: Option<bool>,
     /// Certified rate / median.
     pub headroom: Option<f64>,
-    /// Degradation relative to the first cell of the same variant, in per cent (RFC 8219 section 10.2); `None` for that
-    /// cell itself.
-    pub degradation_pct: Option<f64>,
+    /// Median / that of the first cell of the same variant: above 1 it is faster. `None` for that cell
+    /// itself.
+    pub of_first: Option<f64>,
     /// The runs.
     pub runs: Vec<RunResult>,
     /// Figures observed at the authority in trials that passed.

@@ -15,7 +15,7 @@ use crate::report::campaign::{numbers, words};
 use crate::rig::spec::Subject;
 use crate::statistics::agreement::{Bracket, agreement};
 use crate::statistics::quantile::median;
-use crate::statistics::summary::{Summary, degradation_pct, summarise};
+use crate::statistics::summary::{Summary, summarise};
 use crate::trial::achieved;
 use crate::trial::path::{AnsweredNames, Path};
 use crate::trial::result::{Outcome, TrialResult};
@@ -29,16 +29,18 @@ pub(super) fn results(plan: &Plan, points: &[Point], told: &Told<'_>) -> Vec<Poi
     for index in 0..results.len() {
         let is_own = |first: &usize| points[*first].variant == points[index].variant;
         let spans = |index: usize| (points[index].duration_ns, points[index].timeout_ns);
-        // A lower bound gives no degradation.
+        // Of a rate that may be higher, or that runs disagree about, no ratio follows.
         let known = |index: usize| {
             let result: &PointResult = &results[index];
-            let summary = result.summary.as_ref().filter(|_| !result.lower_bound);
+            let unstable = result.agreement.is_some_and(|found| found.unstable);
+            let known = !result.lower_bound && !unstable;
+            let summary = result.summary.as_ref().filter(|_| known);
             summary.map(|summary| summary.median)
         };
         let first = (0..index).find(is_own);
         let base = first.filter(|first| spans(*first) == spans(index));
         let medians = base.and_then(known).zip(known(index));
-        results[index].degradation_pct = medians.map(|(base, own)| degradation_pct(base, own));
+        results[index].of_first = medians.map(|(base, own)| own / base);
     }
     results
 }
@@ -83,7 +85,7 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
         certified_rate_qps,
         certified: certified(&runs),
         summary,
-        degradation_pct: None,
+        of_first: None,
         runs,
         achieved: achieved(&trials),
         stored,

@@ -89,15 +89,23 @@ fn standing(analysis: &Analysis, point: &PointResult, fastest: Option<&PointResu
             "ranges"
         };
         standing.against = match high < least {
+            _ if is_lone(point) || is_lone(fastest) => {
+                "one run shows no spread: no difference shown".to_owned()
+            }
             true => format!("slower than {name}: {what} do not overlap"),
             false => format!("{what} overlap with {name}: no difference shown"),
         };
     }
-    if high.is_finite() && most.is_finite() {
+    if high.is_finite() && most.is_finite() && !is_lone(point) && !is_lone(fastest) {
         standing.of_fastest = Some(own / highest);
         standing.of_fastest_range = Some((low / most, high / least));
     }
     standing
+}
+
+/// Whether it rests on a single run.
+fn is_lone(point: &PointResult) -> bool {
+    point.agreement.is_some_and(|found| found.runs < 2)
 }
 
 fn both_intervals(a: &PointResult, b: &PointResult) -> bool {
@@ -122,8 +130,16 @@ fn answer(analysis: &Analysis, ranked: &[&PointResult]) -> Option<String> {
     } else {
         "ranges"
     };
+    let lone = [first, second]
+        .into_iter()
+        .find(|p| is_lone(p))
+        .map(|p| name(p));
     let (first, second) = (name(first), name(second));
-    let mut text = if b_high < a_low {
+    let mut text = if let Some(lone) = lone {
+        format!(
+            "No difference is shown between {first} and {second}: {lone} has one run, which shows no spread"
+        )
+    } else if b_high < a_low {
         let at_least = if a_high.is_finite() { "" } else { "at least " };
         let between = match a_high.is_finite() {
             true => format!(" ({} to {})", times(a_low / b_high), times(a_high / b_low)),
@@ -135,7 +151,7 @@ fn answer(analysis: &Analysis, ranked: &[&PointResult]) -> Option<String> {
             times(a / b)
         )
     } else {
-        format!("no difference is shown between {first} and {second}: their {what} overlap")
+        format!("No difference is shown between {first} and {second}: their {what} overlap")
     };
     if !unstable.is_empty() {
         text += &format!(

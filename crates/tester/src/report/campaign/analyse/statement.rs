@@ -145,8 +145,7 @@ pub(super) fn clauses(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<
         "B-24" MAY "latency and its variation (section 7)"
             |_| not_applicable("not required for DNS64; round-trip times are reported by percentile");
         "B-25" SHOULD "degradation with n network flows (section 10.2)"
-            |_| not_applicable("not required for DNS64; the degradation of the results is against the \
-                                first cell");
+            |_| not_applicable("not required for DNS64; the results are compared with the first cell");
         "B-26" MAY "additional tests for NAT (section 11)"
             |_| not_applicable("a DNS64 server translates no packets");
         "B-27" SHOULD "median and percentiles by RFC 2330 section 11.3 (section 12)"

@@ -308,7 +308,7 @@ fn disagreement(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>
     let unstable: Vec<_> = unstable.filter(|found| found.unstable).collect();
     if let Some(first) = unstable.first() {
         let which = if unstable.len() > 1 {
-            ", the first"
+            "the first: "
         } else {
             ""
         };
@@ -454,16 +454,22 @@ fn is_uneven(trial: &TrialResult) -> bool {
     is_valid && deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
 }
 
-/// The first of the remarks of trials that differ only in numbers, and their count. Journals have these remarks as
-/// texts.
-fn alike<'t>(
-    remarks: impl Iterator<Item = &'t String>,
-) -> BTreeMap<Vec<&'t str>, (&'t str, usize)> {
+/// The first of all remarks of trials that differ in numbers or in brackets only, such as "(rustc, pid 5)", and how many
+/// there are. Journals have these remarks as texts.
+fn alike<'t>(remarks: impl Iterator<Item = &'t String>) -> BTreeMap<String, (&'t str, usize)> {
     let mut alike = BTreeMap::new();
     for remark in remarks {
-        let parts = remark.split(|c: char| c.is_ascii_digit());
-        let parts = parts.filter(|part| !part.is_empty()).collect();
-        alike.entry(parts).or_insert((remark.as_str(), 0)).1 += 1;
+        let mut open = 0_u32;
+        let is_kept = |c: &char| {
+            match c {
+                '(' => open += 1,
+                ')' => open = open.saturating_sub(1),
+                _ => {}
+            }
+            open == 0 && !c.is_ascii_digit() && *c != '.'
+        };
+        let kept = remark.chars().filter(is_kept).collect();
+        alike.entry(kept).or_insert((remark.as_str(), 0)).1 += 1;
     }
     alike
 }

@@ -103,7 +103,6 @@ fn the_page_loads_nothing() {
     files.sort_unstable();
     files.dedup();
     let expected = [
-        "data/distribution.dat",
         "data/latency.dat",
         "points.csv",
         "results.json",

@@ -9,11 +9,12 @@ use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, Stroke};
 /// The runs of a variant: its index, the median, and the distinct rates.
 type Curve = (usize, f64, Vec<Step>);
 
-/// The distribution of the runs, one figure for each cell. Rates are shown by their deviation from the median, so that
-/// variants with different rates can be compared.
+/// The distribution of the runs, a figure for each cell with as many as an interval needs: fewer are told by their ends. Rates are told by their deviation from the median, so that the
+/// variants of a cell can be compared that have other rates.
 pub(super) fn distributions(analysis: &Analysis) -> Vec<Figure> {
     let cells = by_cell(analysis, |point| {
         let (median, steps) = (point.summary.as_ref()?.median, steps(point));
+        point.agreement.filter(|found| found.interval)?;
         (!steps.is_empty()).then_some((point.variant, median, steps))
     });
     let figure = |(cell, curves): &(String, Vec<Curve>)| of_cell(analysis, cell, curves);

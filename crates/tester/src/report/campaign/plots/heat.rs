@@ -1,8 +1,8 @@
 //! Heat maps of rates: one server by both shares, or cells by servers.
 
-use super::super::analysis::{Analysis, Grid};
+use super::super::analysis::{Analysis, Grid, PointResult};
 use super::super::{numbers, words};
-use super::{Figure, Table, by_cell, variant_name};
+use super::{Figure, Table, by_cell, same, variant_name};
 use crate::report::chart::{Diagram, LETTER, MEDIUM};
 
 /// Height of a row.
@@ -14,12 +14,14 @@ const NAME_LETTER: f64 = 1.25 * LETTER;
 /// Minimum number of tiles: smaller maps show nothing more than the bars.
 const TILES_MIN: usize = 6;
 
-/// A tile: the rate if one was found, its prefix, and its suffix.
-type Tile = Option<(f64, &'static str, &'static str)>;
+/// A cell: the rate, if one was found, what stands before it, and what stands behind it.
+type Tile = Option<(f64, &'static str, String)>;
 
 /// Rows of tiles with their names.
 struct Map {
     title: String,
+    /// What rows and columns are in the table of numbers.
+    corner: &'static str,
     columns: Vec<String>,
     rows: Vec<(String, Vec<Tile>)>,
 }
@@ -38,54 +40,53 @@ pub(super) fn maps(analysis: &Analysis) -> Vec<Figure> {
     let tiles = maps.iter().flat_map(|map| &map.rows).flat_map(|row| &row.1);
     let highest = tiles.flatten().map(|tile| tile.0).fold(0.0, f64::max);
     let certified = analysis.points.iter().map(|point| point.certified);
-    let told = words::explained("in queries/s; the darker, the faster", certified);
+    let unstable = analysis.points.iter().any(is_unstable);
+    let told = match unstable {
+        true => "in queries/s; the darker, the faster; ?: the runs disagree",
+        false => "in queries/s; the darker, the faster",
+    };
+    let told = words::explained(told, certified);
     maps.iter().map(|map| draw(map, highest, &told)).collect()
 }
 
 fn by_shares(analysis: &Analysis, grid: &Grid) -> Map {
     let row = |row: &super::super::analysis::GridRow| {
-        let tiles = row.cells.iter().map(|cell| {
+        let tiles = row.cells.iter().zip(&grid.aaaa_pct);
+        let tiles = tiles.map(|(cell, aaaa_pct)| {
             let cell = (*cell)?;
-            let sign = sign(false, cell.lower_bound);
-            Some((cell.median, sign, words::dagger(cell.certified)))
+            let is_of_cell = |p: &&PointResult| {
+                p.variant == grid.variant
+                    && same(p.aaaa_pct, *aaaa_pct)
+                    && same(p.cached_pct, row.cached_pct)
+                    && p.summary
+                        .as_ref()
+                        .is_some_and(|s| same(s.median, cell.median))
+            };
+            tile(analysis.points.iter().find(is_of_cell)?)
         });
-        (
-            format!("cached {}", numbers::pct(row.cached_pct)),
-            tiles.collect(),
-        )
+        (numbers::pct(row.cached_pct), tiles.collect())
     };
     Map {
         title: format!(
-            "{}: median rate by both shares",
+            "{}: median rate by cached share, downwards, and AAAA share, to the right",
             variant_name(analysis, grid.variant)
         ),
-        columns: grid
-            .aaaa_pct
-            .iter()
-            .map(|pct| format!("AAAA {}", numbers::pct(*pct)))
-            .collect(),
+        corner: "cached \\ AAAA",
+        columns: grid.aaaa_pct.iter().map(|pct| numbers::pct(*pct)).collect(),
         rows: grid.rows.iter().map(row).collect(),
     }
 }
 
 fn by_server(analysis: &Analysis) -> Option<Map> {
-    let cells = by_cell(analysis, |point| {
-        let found = point.summary.as_ref().zip(point.agreement);
-        Some((
-            point.variant,
-            found.map(|(summary, found)| {
-                let sign = sign(found.unstable, point.lower_bound);
-                (summary.median, sign, words::dagger(point.certified))
-            }),
-        ))
-    });
+    let cells = by_cell(analysis, |point| Some((point.variant, tile(point))));
     let variants = 0..analysis.variants.len();
     let row = |(name, found): &(String, Vec<(usize, Tile)>)| {
-        let tile = |variant| found.iter().find(|tile| tile.0 == variant)?.1;
+        let tile = |variant| found.iter().find(|tile| tile.0 == variant)?.1.clone();
         (name.clone(), variants.clone().map(tile).collect())
     };
     (cells.len() > 1 && variants.len() > 1).then(|| Map {
         title: "Median rate by cell and server".to_owned(),
+        corner: "",
         columns: variants
             .clone()
             .map(|v| variant_name(analysis, v).to_owned())
@@ -96,7 +97,7 @@ fn by_server(analysis: &Analysis) -> Option<Map> {
 
 fn draw(map: &Map, highest: f64, told_of_all: &str) -> Figure {
     let letters = map.rows.iter().map(|row| row.0.chars().count()).max();
-    let left = (NAME_LETTER * letters.unwrap_or(0) as f64).min(MEDIUM.0 / 2.0);
+    let left = (NAME_LETTER * letters.unwrap_or(0) as f64 + 8.0).min(MEDIUM.0 / 2.0);
     let width = (MEDIUM.0 - left) / map.columns.len().max(1) as f64;
     let height = ROW * (map.rows.len() + 1) as f64 + 8.0;
     let mut drawing = Diagram::new((MEDIUM.0, height));
@@ -110,18 +111,21 @@ fn draw(map: &Map, highest: f64, told_of_all: &str) -> Figure {
         drawing.word("ink", (0.0, top + ROW / 2.0), &cut(name, left));
         for (column, tile) in tiles.iter().enumerate() {
             let size = (width - 4.0, ROW - 4.0);
-            let share = tile.map_or(0.0, |(rate, ..)| rate / highest);
+            let share = tile.as_ref().map_or(0.0, |(rate, ..)| rate / highest);
             drawing.shade(share, (across(column) + 2.0, top), size);
-            let word = tile.map_or_else(|| numbers::NOTHING.to_owned(), told);
+            let word = told(tile);
             let at = (across(column) + width / 2.0, top + ROW / 2.0 - 2.0);
-            drawing.word("middle ink", at, &cut(&word, width));
+            drawing.word("middle ink", at, &word);
         }
     }
-    let heads = format!("Row | {}", map.columns.join(" | "));
+    let corner = if map.corner.is_empty() {
+        "Row"
+    } else {
+        map.corner
+    };
+    let heads = format!("{corner} | {}", map.columns.join(" | "));
     let rows = map.rows.iter().map(|(name, tiles)| {
-        let rates = tiles
-            .iter()
-            .map(|tile| tile.map_or_else(|| numbers::NOTHING.to_owned(), told));
+        let rates = tiles.iter().map(told);
         std::iter::once(name.clone())
             .chain(rates)
             .collect::<Vec<_>>()
@@ -135,17 +139,30 @@ fn draw(map: &Map, highest: f64, told_of_all: &str) -> Figure {
     )
 }
 
-/// Prefix of a rate that is unstable or a lower bound.
-fn sign(unstable: bool, lower_bound: bool) -> &'static str {
-    match (unstable, lower_bound) {
-        (true, _) => "unstable ",
-        (false, true) => "≥ ",
-        (false, false) => "",
-    }
+fn is_unstable(point: &PointResult) -> bool {
+    point.agreement.is_some_and(|found| found.unstable)
 }
 
-/// The rate in three digits, which is precise enough for a map.
-fn told((rate, sign, mark): (f64, &'static str, &'static str)) -> String {
+/// The rate of a point with its marks.
+fn tile(point: &PointResult) -> Tile {
+    let median = point.summary.as_ref()?.median;
+    let (sign, doubt) = match (is_unstable(point), point.lower_bound) {
+        (true, _) => ("", "?"),
+        (false, true) => ("≥", ""),
+        (false, false) => ("", ""),
+    };
+    Some((
+        median,
+        sign,
+        format!("{doubt}{}", words::dagger(point.certified)),
+    ))
+}
+
+/// The rate in three digits, which is all that a map is for.
+fn told(tile: &Tile) -> String {
+    let Some((rate, sign, mark)) = tile else {
+        return numbers::NOTHING.to_owned();
+    };
     let unit = 10f64.powf((rate.max(1.0).log10().floor() - 2.0).max(0.0));
     let rate = numbers::decimal((rate / unit).floor() * unit, 0);
     format!("{sign}{rate}{mark}")

@@ -2,7 +2,7 @@
 
 use super::super::analysis::{Analysis, OverloadCurve, OverloadRow, SoakResult, SoakRow};
 use super::super::numbers;
-use super::{Figure, Group, Table, groups};
+use super::{Figure, Group, Table, groups, same};
 use crate::report::chart::{self, Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
 
 /// File with the numbers of all of them.
@@ -40,9 +40,28 @@ fn goodput(curve: &OverloadCurve) -> Figure {
     let mut chart = Chart::new(MEDIUM, offered(curve), y);
     chart.line(Role::MUTED, Stroke::Dashed, [(0.0, 0.0), (all, all)]);
     chart.line(Role::MUTED, Stroke::THIN, [(base, 0.0), (base, top)]);
-    chart.curve(curve.variant, &points);
-    let title = "Valid answers in time over the offered rate; dashes: all of them; hollow: beyond the certified rate, or disturbed";
+    draw(&mut chart, curve.variant, curve.variant, &points);
+    let title = "Valid answers in time over the offered rate; dashes: all of them; hollow: beyond the certified rate, or \
+                 disturbed; the line joins the last trial at each rate";
     Figure::new(title, chart.svg(title), table_of_overload(curve), FILE)
+}
+
+/// A line through the last trial at each rate, and all trials as marks: disturbed ones were repeated.
+fn draw(chart: &mut Chart, variant: usize, shape: usize, points: &[(f64, f64, bool)]) {
+    let rates = points.chunk_by(|a, b| same(a.0, b.0));
+    let mut last = Vec::new();
+    for trials in rates {
+        if let [repeated @ .., end] = trials {
+            last.push(*end);
+            let disturbed = repeated.iter().map(|&(x, y, _)| (x, y));
+            chart.marks(
+                Role::variant(variant),
+                Mark::variant(shape, true),
+                disturbed,
+            );
+        }
+    }
+    chart.curve_of(Role::variant(variant), shape, &last);
 }
 
 fn latency(curve: &OverloadCurve) -> Figure {
@@ -53,8 +72,8 @@ fn latency(curve: &OverloadCurve) -> Figure {
     let mut chart = Chart::new(MEDIUM, offered(curve), y);
     // Both belong to one server and have its colour: the shape of the mark distinguishes them.
     let role = Role::variant(curve.variant);
-    chart.curve_of(role, 0, &median);
-    chart.curve_of(role, 1, &tail);
+    draw(&mut chart, curve.variant, 0, &median);
+    draw(&mut chart, curve.variant, 1, &tail);
     let title = "Round-trip times over the offered rate";
     let names = ["median", "99th percentile"].map(str::to_owned);
     let keys = [0, 1].map(|shape| chart::mark_key(role, Mark::variant(shape, false)));

@@ -1,6 +1,7 @@
 mod evidence;
 
 use super::*;
+use crate::report::campaign::analysis::OverloadRow;
 use crate::report::campaign::tests::sample::{SMALL, analysed};
 
 /// The small sample with four cells and twenty runs.
@@ -137,6 +138,31 @@ fn doubtful_overload_points_are_marked() {
     assert_eq!(goodput.table.rows, latency.table.rows);
     assert_eq!(goodput.table.rows[3][5], "yes");
     assert_eq!(goodput.table.rows[3][1], "5.00");
+}
+
+#[test]
+fn repeated_trials_of_an_overload_are_marks_beside_the_line() {
+    let mut analysis = sample();
+    let lines = |analysis: &Analysis| {
+        let svg = &Figures::of(analysis).overload[1].figures[0].svg;
+        let curve = svg
+            .split("<path class=\"line s2\" style=\"stroke-width:3\" d=\"")
+            .nth(1);
+        let curve = curve
+            .and_then(|rest| rest.split('"').next())
+            .unwrap()
+            .to_owned();
+        (curve, svg.matches("<path class=\"line s2\" d=\"").count())
+    };
+    let (curve, hollow) = lines(&analysis);
+    let rows = &mut analysis.overloads[1].rows;
+    let disturbed = OverloadRow {
+        goodput_qps: 1.0,
+        doubtful: true,
+        ..rows[1]
+    };
+    rows.insert(1, disturbed);
+    assert_eq!(lines(&analysis), (curve, hollow + 1));
 }
 
 #[test]

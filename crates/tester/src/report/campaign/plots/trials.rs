@@ -125,6 +125,9 @@ pub(super) fn latency(analysis: &Analysis) -> Vec<Figure> {
             .iter()
             .map(|(variant, _)| rate_of(analysis, cell, *variant));
         let rates: BTreeMap<_, _> = curves.iter().map(|curve| curve.0).zip(rates).collect();
+        if let (true, Some(rate)) = (figure.legend.is_empty(), rates.values().next()) {
+            figure.title += rate;
+        }
         for ((_, name), rate) in figure.legend.iter_mut().zip(rates.values()) {
             *name += rate;
         }
@@ -133,16 +136,21 @@ pub(super) fn latency(analysis: &Analysis) -> Vec<Figure> {
     cells.iter().map(figure).collect()
 }
 
-/// " at 9,000 queries/s".
+/// " at 9,000 queries/s": of the run nearest to the median, whose times are shown.
 fn rate_of(analysis: &Analysis, cell: &str, variant: usize) -> String {
     let mut points = analysis
         .points
         .iter()
         .filter(|point| point.variant == variant);
     let point = points.find(|point| words::cell_and_spans(analysis, point) == cell);
-    let median = point.and_then(|point| Some(point.summary.as_ref()?.median));
-    median.map_or_else(String::new, |rate| {
-        format!(" at {} queries/s", numbers::rate(rate))
+    let rate_qps = point.and_then(|point| {
+        let median = point.summary.as_ref()?.median;
+        let rates = point.runs.iter().filter_map(|run| run.rate_qps);
+        let distance = |rate: &u64| (*rate as f64 - median).abs();
+        rates.min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    });
+    rate_qps.map_or_else(String::new, |rate| {
+        format!(" at {} queries/s", numbers::Thousands(rate))
     })
 }
 
@@ -215,5 +223,24 @@ mod tests {
         assert_eq!(names[0], (f64::midpoint(1.0, first), "1".to_owned()));
         assert_eq!(names[1].1, "4");
         assert!(run_names(&[]).is_empty());
+    }
+
+    #[test]
+    fn latencies_name_the_rate_of_their_trial() {
+        let mut analysis = analysed(SMALL);
+        let point = analysis
+            .points
+            .iter_mut()
+            .find(|point| point.variant == 0)
+            .unwrap();
+        point.runs.truncate(2);
+        (point.runs[0].rate_qps, point.runs[1].rate_qps) = (Some(8_000), Some(10_000));
+        point.summary.as_mut().unwrap().median = 9_000.0;
+        let figure = &latency(&analysis)[0];
+        assert_eq!(figure.legend[0].1, "dns64d cores=1 at 8,000 queries/s");
+        analysis.points.retain(|point| point.variant == 0);
+        let figure = &latency(&analysis)[0];
+        assert!(figure.legend.is_empty());
+        assert_eq!(figure.title, "AAAA 0 %, cached 0 % at 8,000 queries/s");
     }
 }

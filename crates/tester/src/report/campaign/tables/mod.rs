@@ -95,7 +95,7 @@ static FIGURES: [Column<PointResult>; 26] = columns![p: PointResult;
     "certified", "within it" => p.certified;
     "certified_qps", "certified" => p.certified_rate_qps;
     "headroom", "headroom" => p.headroom.map(two);
-    "degradation_pct", "degrad. (%)" => p.degradation_pct.map(two);
+    "of_first", "of the first cell" => p.of_first.map(|part| Cell::Significant(part, 3));
     "achieved_aaaa_pct", "achieved AAAA (%)" => p.achieved.and_then(|a| a.aaaa_pct).map(two);
     "achieved_cached_pct", "achieved cached (%)" => p.achieved.map(|a| two(a.cached_pct));
     "amplification", "amplification" => p.achieved.map(|a| Cell::Decimal(a.amplification, 3));
@@ -108,12 +108,16 @@ static FIGURES: [Column<PointResult>; 26] = columns![p: PointResult;
 
 /// More results, which programs find in other files.
 static FOR_PEOPLE: [Column<PointResult>; 7] = columns![p: PointResult;
-    "range_qps", "range" => p.agreement.map(|found| match found.high_qps {
-        Some(high) => Cell::Range(found.low_qps, high),
-        None => Cell::Text(numbers::range(&found)),
+    "rate_qps", "median" => match p.agreement {
+        Some(found) if found.unstable => "unstable".into(),
+        Some(found) => bound(p, |s| standings::Rounding::of(&found).down(s.median)),
+        None => Cell::Nothing,
+    };
+    "range_qps", "range" => p.agreement.map(|found| standings::range(&found));
+    "failed_qps", "failed at" => p.agreement.filter(|found| !found.unstable).and_then(|found| {
+        let failed = standings::Rounding::of(&found).up(found.failed_qps?);
+        Some(rate_if(failed, None))
     });
-    "failed_qps", "failed at" => p.agreement.and_then(|found| found.failed_qps).map(|qps| rate_if(qps, None));
-    "of_first", "of the first cell" => p.degradation_pct.map(|pct| Cell::Significant(1.0 - pct / 100.0, 3));
     "lateness_ns_max", "lateness max" => p.timing.map(|t| Cell::Span(t.lateness_ns_max));
     "bin_10ms_pct_max", "10 ms bins (%)" => p.timing.map(|t| two(t.bin_10ms_deviation_pct_max));
     "bin_100ms_pct_max", "100 ms bins (%)" => p.timing.map(|t| two(t.bin_100ms_deviation_pct_max));
@@ -128,8 +132,8 @@ fn pick(keys: &str) -> impl Iterator<Item = &'static Column<PointResult>> {
     keys.filter_map(move |key| all.clone().find(|column| column.key == key))
 }
 
-/// A rate of the runs, marked as a lower bound if a run was limited.
-fn bound(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
+/// A rate of the runs, which is a lower bound if a run was limited.
+fn bound(point: &PointResult, figure: impl Fn(&Summary) -> f64) -> Cell {
     let qps = point.summary.as_ref().map(figure);
     let cell = |qps| Cell::Rate {
         qps,
@@ -300,31 +304,23 @@ fn grid(analysis: &Analysis, grid: &Grid) -> Table {
 fn models(analysis: &Analysis) -> Table {
     let columns = columns![m: ModelResult;
         "model", "over" => m.model;
-        "equation", "equation" => match m.refused {
-            Some(_) => format!("refused: {}", m.equation),
+        "equation", "equation" => match &m.refused {
+            Some(why) => format!("refused: {why}"),
             None => m.equation.clone(),
         };
-        "parameters", "parameters" => Cell::list(m.parameters.iter().map(|p| {
-            format!("{} = {} {}", p.name, numbers::short(p.value), p.unit)
+        "parameters", "parameters" => Cell::list(m.parameters.iter().filter(|_| m.refused.is_none()).map(|p| {
+            format!("{} = {} {}", p.name, numbers::significant(p.value, 3), p.unit)
         }));
-        "residual_pct_max", "largest residual (%)" => two(m.residual_pct_max);
-        "r_squared", "R²" => m.r_squared.map(|r| Cell::Decimal(r, 4));
+        "residual_pct_max", "largest residual (%)" => m.refused.is_none().then(|| two(m.residual_pct_max));
+        "r_squared", "R²" => m.r_squared.filter(|_| m.refused.is_none()).map(|r| Cell::Decimal(r, 4));
     ];
-    let mut table = Table::new(
+    let table = Table::new(
         "models",
         "Models",
         "The models of work, fitted by least squares to the medians: the reciprocal of the rate is a \
          straight line over a share. Those of reply times are fitted to their means in the trial of the \
          median run, at the rate that was found; the time in queues is in them, which the model leaves out.",
     );
-    let refused = analysis.models.iter().filter_map(|m| {
-        let (name, why) = (&analysis.variants[m.variant].name, m.refused.as_ref()?);
-        Some(format!(
-            "{name}: the model over \"{}\" is refused: {why}",
-            m.model
-        ))
-    });
-    table.notes.extend(refused);
     let rows = analysis.models.iter().map(|m| (m.variant, m));
     by_variant(analysis, table, &columns, rows)
 }

@@ -21,11 +21,11 @@ pub(in super::super) fn papers(analysis: &Analysis) -> Vec<Table> {
 fn across(analysis: &Analysis) -> Table {
     let found = analysis.points.iter().filter_map(|p| p.agreement);
     let caption = format!(
-        "DNS64 performance: number of answered queries per second, all servers. {} p1, p99: 1st and 99th percentile. \
+        "DNS64 performance: number of answered queries per second, all servers. Median and range are rounded to the digits that the range allows. {} p1, p99: 1st and 99th percentile. \
          ≥ marks a lower bound.",
         standings::range_means(found)
     );
-    let figures = "runs median_qps range_qps p1_qps p99_qps";
+    let figures = "runs rate_qps range_qps p1_qps p99_qps";
     let table = Table::new("", "all servers", &caption);
     by_point(analysis, table, figures, |p| p.summary.is_some())
 }

@@ -9,7 +9,7 @@ pub(super) fn results(analysis: &Analysis) -> Table {
     let mut table = Table::new(
         "results",
         "Results",
-        "Rates over the runs, in queries per second. Range: 95 % interval of the median (percentile bootstrap), or lowest \
+        "Rates over the runs, in queries per second. Median, range and failed at: rounded to the digits that the range allows. Range: 95 % interval of the median (percentile bootstrap), or lowest \
          to highest of fewer than 6 runs, including the resolution of the searches. Failed at: median of the lowest \
          failed rates. Of the first cell: median / that of the first cell of the same variant. DUT CPU: processor time of the DUT \
          at the rates that were found, the median of the runs; 100 % is one core. ≥ marks a lower bound.",
@@ -19,8 +19,7 @@ pub(super) fn results(analysis: &Analysis) -> Table {
         true => "dut_cpu_pct",
         false => "",
     };
-    let figures =
-        format!("runs median_qps range_qps failed_qps p1_qps p99_qps of_first {cpu} flags");
+    let figures = format!("runs rate_qps range_qps failed_qps p1_qps p99_qps of_first {cpu} flags");
     by_point(analysis, table, &figures, |_| true)
 }
 

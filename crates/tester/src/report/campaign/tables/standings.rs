@@ -90,9 +90,9 @@ pub(in super::super) fn rates(point: &PointResult) -> [String; 3] {
     let (Some(found), Some(summary)) = (point.agreement, &point.summary) else {
         return ["no rate".to_owned(), nothing(), nothing()];
     };
-    let unit = numbers::unit_of(found.low_qps, found.high_qps.unwrap_or(found.fastest_qps));
-    let down = |rate: f64| numbers::decimal((rate / unit).floor() * unit, 0);
-    let up = |rate: f64| numbers::decimal((rate / unit).ceil() * unit, 0);
+    let rounding = Rounding::of(&found);
+    let down = |rate| numbers::decimal(rounding.down(rate), 0);
+    let up = |rate| numbers::decimal(rounding.up(rate), 0);
     let range = match found.high_qps {
         Some(high) => format!("{} to {}", down(found.low_qps), up(high)),
         None if found.low_qps >= found.fastest_qps => numbers::range(&found),
@@ -115,4 +115,41 @@ pub(in super::super) fn rates(point: &PointResult) -> [String; 3] {
     };
     let failed = found.failed_qps.filter(|_| !found.unstable);
     [rate, range, failed.map_or_else(nothing, up)]
+}
+
+/// The digits that the range of a rate allows.
+#[derive(Clone, Copy)]
+pub(super) struct Rounding {
+    unit: f64,
+}
+
+impl Rounding {
+    pub(super) fn of(found: &Agreement) -> Self {
+        let high = found.high_qps.unwrap_or(found.fastest_qps);
+        Self {
+            unit: numbers::unit_of(found.low_qps, high),
+        }
+    }
+
+    pub(super) fn down(self, rate: f64) -> f64 {
+        (rate / self.unit).floor() * self.unit
+    }
+
+    pub(super) fn up(self, rate: f64) -> f64 {
+        (rate / self.unit).ceil() * self.unit
+    }
+}
+
+/// The rounded range for a table of numbers.
+pub(super) fn range(found: &Agreement) -> Cell {
+    let rounding = Rounding::of(found);
+    let low = rounding.down(found.low_qps);
+    if let Some(high) = found.high_qps {
+        return Cell::Range(low, rounding.up(high));
+    }
+    let [low, fastest] = [low, rounding.down(found.fastest_qps)].map(numbers::rate);
+    Cell::Text(match found.low_qps < found.fastest_qps {
+        true => format!("{low} – ≥ {fastest}"),
+        false => format!("≥ {low}"),
+    })
 }

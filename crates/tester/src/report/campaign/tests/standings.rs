@@ -74,8 +74,35 @@ fn ranges_that_overlap_show_no_difference() {
     let answer = &analysis.standings.answers[0];
     assert_eq!(
         answer,
-        "no difference is shown between dns64d cores=1-2 and un_bound & <co>: their ranges overlap"
+        "No difference is shown between dns64d cores=1-2 and un_bound & <co>: their ranges overlap"
     );
+}
+
+#[test]
+fn a_single_run_shows_no_difference() {
+    let (plan, mut lines) = small();
+    let point = point_of(&of_lines(&plan, &lines), 2);
+    lines.retain(|line| {
+        let Record::Finished(end) = &line.record else {
+            return true;
+        };
+        !matches!(end.task, Task::Search { point: of, run } if of == point && run > 1)
+    });
+    let analysis = of_lines(&plan, &lines);
+    let standings = &analysis.standings;
+    assert_eq!(
+        standings.answers,
+        [
+            "No difference is shown between dns64d cores=1-2 and un_bound & <co>: un_bound & <co> has one run, which shows no \
+          spread"
+        ]
+    );
+    let second = &standings.rows[1];
+    assert_eq!(
+        second.against,
+        "one run shows no spread: no difference shown"
+    );
+    assert_eq!(second.of_fastest_range, None);
 }
 
 #[test]
@@ -113,6 +140,46 @@ fn runs_that_disagree_have_no_rate_and_no_rank() {
 }
 
 #[test]
+fn rates_of_runs_that_disagree_stand_in_no_table_and_no_map() {
+    let (plan, mut lines) = small();
+    let own = |analysis: &Analysis| -> Vec<usize> {
+        let points = analysis.points.iter().filter(|point| point.variant == 1);
+        points.map(|point| point.point).take(2).collect()
+    };
+    for point in own(&of_lines(&plan, &lines)) {
+        end_at(&mut lines, point, 2, 900);
+    }
+    let analysis = of_lines(&plan, &lines);
+    let text = |text: &str| {
+        analysis
+            .warnings
+            .iter()
+            .any(|warning| warning.text.starts_with(text))
+    };
+    assert!(text("the runs of 2 points disagree (the first: 900 to 17,"));
+    let tables = tables::all(&analysis);
+    let results = tables.iter().find(|table| table.key == "results").unwrap();
+    let median = results
+        .columns
+        .iter()
+        .position(|column| column.key == "rate_qps")
+        .unwrap();
+    let unstable = results
+        .rows
+        .iter()
+        .filter(|row| row[median].text("") == "unstable");
+    assert_eq!(unstable.count(), 2);
+    assert!(
+        own(&analysis)
+            .iter()
+            .all(|point| analysis.points[*point].of_first.is_none())
+    );
+    let maps = Figures::of(&analysis).heat;
+    let marked = |map: &&crate::report::campaign::plots::Figure| map.svg.contains("?</text>");
+    assert_eq!(maps.iter().filter(marked).count(), 1);
+}
+
+#[test]
 fn a_failed_soak_is_a_critical_warning() {
     let (plan, mut lines) = small();
     let soak = lines.iter_mut().find_map(|line| match &mut line.record {
@@ -141,7 +208,32 @@ fn a_failed_soak_is_a_critical_warning() {
 }
 
 #[test]
-fn short_soak_has_no_change_per_hour() {
+fn remarks_that_differ_in_numbers_and_names_are_told_once() {
+    let (plan, mut lines) = small();
+    let mut trials = lines.iter_mut().filter_map(|line| match &mut line.record {
+        Record::Trial { result, .. } => Some(result),
+        _ => None,
+    });
+    for note in [
+        "used 4.7 % of core 1 (most of all a, pid 5)",
+        "used 72 % of core 1 (most of all b-c, pid 16)",
+    ] {
+        trials.next().unwrap().notes = vec![note.to_owned()];
+    }
+    let analysis = of_lines(&plan, &lines);
+    let texts = analysis
+        .warnings
+        .iter()
+        .map(|warning| warning.text.as_str());
+    let told: Vec<_> = texts.filter(|text| text.starts_with("used")).collect();
+    assert_eq!(
+        told,
+        ["used 4.7 % of core 1 (most of all a, pid 5) (the same or similar in 2 trials)"]
+    );
+}
+
+#[test]
+fn a_short_soak_tells_no_change_per_hour() {
     for soak in &analysed(SMALL).soaks {
         assert!(!soak.slopes.is_empty());
         for slope in &soak.slopes {
