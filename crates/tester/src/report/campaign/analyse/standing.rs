@@ -114,56 +114,72 @@ fn both_intervals(a: &PointResult, b: &PointResult) -> bool {
         .all(|p| p.agreement.is_some_and(|found| found.interval))
 }
 
-/// Compares the first with the second, in a sentence.
+/// The first against the second, in a sentence, and who has no rank.
 fn answer(analysis: &Analysis, ranked: &[&PointResult]) -> Option<String> {
-    let name = |p: &PointResult| &analysis.variants[p.variant].name;
+    let name = |p: &&&PointResult| analysis.variants[p.variant].name.as_str();
     let mut standing = ranked.iter().filter(|p| stands(p));
-    let (first, second) = (standing.next()?, standing.next()?);
     let unstable = ranked
         .iter()
         .filter(|p| p.agreement.is_some() && !stands(p));
-    let unstable: Vec<_> = unstable.map(|p| name(p).as_str()).collect();
-    let (a, b) = (median(first)?, median(second)?);
-    let ((a_low, a_high), (b_low, b_high)) = (ends(first)?, ends(second)?);
-    let what = if both_intervals(first, second) {
+    let unstable = unstable.map(|p| name(&p)).collect::<Vec<_>>().join(", ");
+    match (standing.next(), standing.next()) {
+        (Some(first), Some(second)) => {
+            let text = compared(first, second, [name(&first), name(&second)])?;
+            Some(match unstable.is_empty() {
+                true => text,
+                false => format!("{text}; not ranked because the runs disagree: {unstable}"),
+            })
+        }
+        _ if ranked.len() < 2 => None,
+        _ if unstable.is_empty() => {
+            Some("No server is the fastest: too few have a rate".to_owned())
+        }
+        _ => Some(format!(
+            "No server is the fastest: the runs of {unstable} disagree"
+        )),
+    }
+}
+
+fn compared(a: &PointResult, b: &PointResult, [first, second]: [&str; 2]) -> Option<String> {
+    let ((a_low, a_high), (b_low, b_high)) = (ends(a)?, ends(b)?);
+    let what = if both_intervals(a, b) {
         "intervals"
     } else {
         "ranges"
     };
-    let lone = [first, second]
+    let lone = [(a, first), (b, second)]
         .into_iter()
-        .find(|p| is_lone(p))
-        .map(|p| name(p));
-    let (first, second) = (name(first), name(second));
-    let mut text = if let Some(lone) = lone {
-        format!(
+        .find(|side| is_lone(side.0));
+    if let Some((_, lone)) = lone {
+        return Some(format!(
             "No difference is shown between {first} and {second}: {lone} has one run, which shows no spread"
-        )
-    } else if b_high < a_low {
-        let at_least = if a_high.is_finite() { "" } else { "at least " };
-        let between = match a_high.is_finite() {
-            true => format!(" ({} to {})", times(a_low / b_high), times(a_high / b_low)),
-            false => String::new(),
-        };
-        format!(
-            "{first} is the fastest: {at_least}{} times{between} the rate of {second}, the next; their {what} do not \
-             overlap",
-            times(a / b)
-        )
-    } else {
-        format!("No difference is shown between {first} and {second}: their {what} overlap")
-    };
-    if !unstable.is_empty() {
-        text += &format!(
-            "; not ranked because the runs disagree: {}",
-            unstable.join(", ")
-        );
+        ));
     }
-    Some(text)
+    if b_high >= a_low {
+        return Some(format!(
+            "No difference is shown between {first} and {second}: their {what} overlap"
+        ));
+    }
+    let factor = match a_high.is_finite() {
+        true => times(median(a)? / median(b)?, (a_low / b_high, a_high / b_low)),
+        false => format!("at least {} times", down(a_low / b_high)),
+    };
+    Some(format!(
+        "{first} is the fastest: {factor} the rate of {second}, the next; their {what} do not overlap"
+    ))
 }
 
-fn times(factor: f64) -> String {
-    numbers::significant(factor, 3)
+/// "1.43 times (1.41 to 1.46)", with the digits that the range allows.
+fn times(factor: f64, (low, high): (f64, f64)) -> String {
+    let digits = if high - low < 0.1 * factor { 3 } else { 2 };
+    let [factor, low, high] = [factor, low, high].map(|f| numbers::significant(f, digits));
+    format!("{factor} times ({low} to {high})")
+}
+
+/// Two digits of a factor that is at least as high.
+fn down(factor: f64) -> String {
+    let unit = 10f64.powf(factor.log10().floor() - 1.0);
+    numbers::significant((factor / unit + 1e-9).floor() * unit, 2)
 }
 
 /// Round-trip times at the highest rate that all servers of a cell passed, for cells with several servers.

@@ -96,9 +96,13 @@ pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, R
     let uncertified = points().any(|point| point.certified == Some(false));
     let count = |verdict| -> usize { compared.iter().map(|c| c.count(verdict)).sum() };
     let rows: usize = compared.iter().map(|c| c.rows.len()).sum();
-    let faster = count(Verdict::Faster);
-    let (slower, not_shown) = (count(Verdict::Slower), count(Verdict::NotShown));
-    let not_judged = count(Verdict::NotJudged);
+    let counted = [
+        Verdict::Slower,
+        Verdict::Faster,
+        Verdict::NotShown,
+        Verdict::NotJudged,
+    ];
+    let [slower, faster, not_shown, not_judged] = counted.map(count);
     let judged = rows - not_judged;
     html::render(
         TEMPLATE,

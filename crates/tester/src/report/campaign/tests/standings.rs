@@ -1,6 +1,7 @@
 //! The top of a report: the ranking, and the most important warnings.
 
 use super::*;
+use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{Analysis, Standing};
 use crate::report::campaign::plots::Figures;
 use crate::report::campaign::{tables, words};
@@ -136,6 +137,47 @@ fn runs_that_disagree_have_no_rate_and_no_rank() {
             .iter()
             .any(|text| text.starts_with("the runs of 1 point disagree (900 to 17,")),
         "{texts:?}"
+    );
+}
+
+#[test]
+fn a_factor_has_the_digits_that_its_range_allows() {
+    let (plan, mut lines) = small();
+    let (first, second) = {
+        let analysis = of_lines(&plan, &lines);
+        (point_of(&analysis, 1), point_of(&analysis, 2))
+    };
+    end_at(&mut lines, second, 1, 10_000);
+    let answer = of_lines(&plan, &lines).standings.answers.remove(0);
+    assert!(
+        answer.contains(" is the fastest: 1.4 times (1.4 to 1.7) the rate"),
+        "{answer}"
+    );
+    for line in &mut lines {
+        if let Record::Finished(end) = &mut line.record
+            && matches!(end.task, Task::Search { point, .. } if point == first)
+        {
+            end.end = Some(SearchEnd::LimitedByRequest { rate_qps: 17_125 });
+            end.failed_qps = None;
+        }
+    }
+    let answer = of_lines(&plan, &lines).standings.answers.remove(0);
+    assert!(
+        answer.contains(" is the fastest: at least 1.4 times the rate"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn servers_without_a_second_rate_are_not_ranked() {
+    let (plan, mut lines) = small();
+    for variant in [1, 2] {
+        let point = point_of(&of_lines(&plan, &lines), variant);
+        end_at(&mut lines, point, 2, 900);
+    }
+    assert_eq!(
+        of_lines(&plan, &lines).standings.answers,
+        ["No server is the fastest: the runs of dns64d cores=1-2, un_bound & <co> disagree"]
     );
 }
 
