@@ -82,16 +82,7 @@ pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, R
     let groups: Vec<Group> = groups
         .map(|(key, point)| group(campaigns, &sides, compared, key, point))
         .collect();
-    let both = sides.iter().zip(campaigns);
-    let others = both.clone().skip(1);
-    let differences = others.flat_map(|(side, campaign)| {
-        let differences = super::differences(&campaigns[0], campaign);
-        let told = move |text| format!("A and {}: {text}", side.letter);
-        differences.into_iter().map(told)
-    });
-    let incomplete =
-        both.filter_map(|(side, campaign)| super::incomplete(&side.letter.to_string(), campaign));
-    let differences: Vec<String> = incomplete.chain(differences).collect();
+    let differences = differences(campaigns, &sides);
     let points = || campaigns.iter().flat_map(|campaign| &campaign.points);
     let uncertified = points().any(|point| point.certified == Some(false));
     let count = |verdict| -> usize { compared.iter().map(|c| c.count(verdict)).sum() };
@@ -121,6 +112,19 @@ pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, R
             allowed => numbers::pct(*max_regression_pct),
         },
     )
+}
+
+/// Which campaigns are not complete, and what is not the same in the first and another.
+fn differences(campaigns: &[Analysis], sides: &[Side]) -> Vec<String> {
+    let both = || sides.iter().zip(campaigns);
+    let incomplete =
+        both().filter_map(|(side, campaign)| super::incomplete(&side.letter.to_string(), campaign));
+    let differences = both().skip(1).flat_map(|(side, campaign)| {
+        let differences = super::differences(&campaigns[0], campaign);
+        let told = move |text| format!("A and {}: {text}", side.letter);
+        differences.into_iter().map(told)
+    });
+    incomplete.chain(differences).collect()
 }
 
 /// "unbound: Version 1.17.1".
