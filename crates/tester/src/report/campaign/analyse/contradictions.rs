@@ -26,11 +26,13 @@ const INVERSIONS_MIN: usize = 3;
 /// All contradictions.
 pub(super) fn all(analysis: &Analysis) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    for point in &analysis.points {
-        let about = words::point(analysis, point);
-        let found = [above_certificate(point), inversions(point), stored(point)];
-        let found = found.into_iter().flatten();
-        warnings.extend(found.map(|warning| warning.about(about.clone())));
+    for variant in 0..analysis.variants.len() {
+        let kinds = [above_certificate, inversions, stored];
+        warnings.extend(
+            kinds
+                .into_iter()
+                .filter_map(|kind| of_variant(analysis, variant, kind)),
+        );
     }
     warnings.extend(overloads(analysis));
     warnings.extend(certificates(&analysis.certificates));
@@ -38,7 +40,27 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Warning> {
     warnings
 }
 
-/// A rate above the certificate of the Tester.
+/// What is found of the points of a variant: the first of them in full, and how many more.
+fn of_variant(
+    analysis: &Analysis,
+    variant: usize,
+    kind: fn(&PointResult) -> Option<Warning>,
+) -> Option<Warning> {
+    let points = analysis
+        .points
+        .iter()
+        .filter(|point| point.variant == variant);
+    let mut found =
+        points.filter_map(|point| Some(kind(point)?.about(words::point(analysis, point))));
+    let mut first = found.next()?;
+    match found.count() {
+        0 => {}
+        more => first.text += &format!(" (likewise {})", numbers::count(more, "more point")),
+    }
+    Some(first)
+}
+
+/// A rate for which the Tester was not certified.
 fn above_certificate(point: &PointResult) -> Option<Warning> {
     let certified = point.certified_rate_qps?;
     let rates = point.runs.iter().filter_map(|run| run.rate_qps);
@@ -87,7 +109,7 @@ fn stored(point: &PointResult) -> Option<Warning> {
          {} queries/s, and the median, {}, is the rate of a trial of {} s",
         stored.slope_ns_per_s / 1e6,
         numbers::decimal(stored.sustainable_qps, 0),
-        numbers::rate(summary.median),
+        numbers::decimal(summary.median, 0),
         numbers::short(point.duration_s)
     );
     let remedy = "quote the sustained rate, or measure with longer trials";
@@ -110,9 +132,9 @@ fn overloads(analysis: &Analysis) -> Vec<Warning> {
         (best.goodput_qps > median * GOODPUT_FACTOR).then(|| {
             let text = format!(
                 "the searches found {} queries/s, but a trial at {} had {} valid answers per second",
-                numbers::rate(median),
+                numbers::decimal(median, 0),
                 Thousands(best.rate_qps),
-                numbers::rate(best.goodput_qps)
+                numbers::decimal(best.goodput_qps, 0)
             );
             let remedy = "look at what the trials lost that failed in between: a few losses, or a \
                           disturbance of the Tester or of the DUT's cores, are not its capacity";

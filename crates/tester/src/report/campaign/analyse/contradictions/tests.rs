@@ -142,7 +142,27 @@ fn rate_of_stored_queries_is_reported_with_the_sustained_rate() {
 }
 
 #[test]
-fn model_with_negative_work_causes_a_warning() {
+fn points_of_a_variant_with_the_same_contradiction_are_told_once() {
+    let told = warned(|analysis| {
+        for point in analysis.points.iter_mut().filter(|point| point.variant < 2) {
+            point.stored = Some(Stored {
+                runs: 3,
+                slope_ns_per_s: 812.4e6,
+                sustainable_qps: 9_932.0,
+            });
+        }
+        analysis.overloads.clear();
+    });
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].contains("is the rate of a trial of 1 s (likewise 9 more points); quote"),
+        "{}",
+        told[0]
+    );
+}
+
+#[test]
+fn a_model_by_which_work_costs_less_than_nothing_is_told() {
     let told = warned(|analysis| {
         analysis.models[0].refused = Some("TS would be -3.200 us".to_owned());
         analysis.models[0].r_squared = Some(0.99);
