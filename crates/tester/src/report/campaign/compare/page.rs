@@ -105,6 +105,7 @@ pub fn page(campaigns: &[Analysis], compared: &[Comparison]) -> Result<String, R
             bounds => points().any(|point| point.lower_bound),
             slower,
             faster,
+            most => [Verdict::Slower, Verdict::Faster].map(|verdict| most(compared, &sides, verdict)),
             one_judged => judged == 1,
             judged => numbers::count(judged, "judged point"),
             not_shown => (not_shown > 0).then(|| numbers::count(not_shown, "point")),
@@ -181,6 +182,16 @@ fn group(
         rows,
         history,
     }
+}
+
+/// Where a median is slower or faster by most: "unbound, AAAA 0 %, ... in B: 0.95 (0.93 to 0.98)".
+fn most(compared: &[Comparison], sides: &[Side], verdict: Verdict) -> Option<String> {
+    let each = compared.iter().zip(sides.iter().skip(1));
+    let rows = each.flat_map(|(compared, side)| compared.rows.iter().map(move |row| (row, side)));
+    let rows = rows.filter(|(row, _)| row.verdict == verdict && row.lower_bounds == (false, false));
+    let size = |row: &Row| row.change_pct.unwrap_or(0.0).abs();
+    let (row, side) = rows.max_by(|a, b| size(a.0).total_cmp(&size(b.0)))?;
+    Some(format!("{} in {}: {}", row.point, side.letter, ratio(row)))
 }
 
 /// "0.95 (0.93 to 0.98)".

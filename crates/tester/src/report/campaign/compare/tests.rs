@@ -152,4 +152,19 @@ fn page_has_bars_for_two_campaigns_and_a_history_for_three() {
         assert!(!three.contains(loader), "{loader}");
     }
     assert!(three.contains("un_bound &amp; &lt;co&gt;"));
+    assert!(!three.contains(" against A:"), "{three}");
+}
+
+#[test]
+fn a_page_says_where_the_rates_differ_most() {
+    let (one, slow, fast) = (sample(), scaled(0.9), scaled(1.2));
+    let compared = [&slow, &fast].map(|other| Comparison::of(&one, other, 5.0));
+    let page = page(&[one, slow, fast], &compared).unwrap();
+    assert!(page.contains(" are faster.</p>"), "{page}");
+    let told = |words: &str, ratio: &str| {
+        let (_, rest) = page.split_once(words).unwrap();
+        assert!(rest.split_once("</p>").unwrap().0.contains(ratio), "{rest}");
+    };
+    told("<p>Slowest against A: ", " in B: 0.9");
+    told("<p>Fastest against A: ", " in C: 1.20");
 }

@@ -27,7 +27,7 @@ fn over_rate(curve: &OverloadCurve, of: fn(&OverloadRow) -> Option<f64>) -> Vec<
 
 fn offered(curve: &OverloadCurve) -> Axis {
     let rates = curve.rows.iter().map(|row| row.rate_qps as f64);
-    Axis::from_zero("offered rate (queries/s)", rates)
+    Axis::from_zero("offered rate (queries/s)", rates).sparse()
 }
 
 fn goodput(curve: &OverloadCurve) -> Figure {
