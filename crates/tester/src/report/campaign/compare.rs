@@ -227,7 +227,14 @@ fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64)
         verdict: Verdict::NotJudged,
         why: String::new(),
     };
-    (row.verdict, row.why) = judge(&row, max_regression_pct);
+    let unstable = |p: &PointResult| p.agreement.is_some_and(|found| found.unstable);
+    let disagree = [("A", a), ("B", b)]
+        .into_iter()
+        .find(|side| unstable(side.1));
+    (row.verdict, row.why) = match disagree {
+        Some((side, _)) => (Verdict::NotJudged, format!("the runs of {side} disagree")),
+        None => judge(&row, max_regression_pct),
+    };
     row
 }
 

@@ -133,7 +133,9 @@ fn page_has_bars_for_two_campaigns_and_a_history_for_three() {
         two.contains("None of 28 judged points is shown to be slower than A by more than 5 %."),
         "{two}"
     );
-    assert!(two.contains("<p>2 points not judged: no rate, a lower bound, or too few runs.</p>"));
+    assert!(two.contains(
+        "<p>2 points not judged: no rate, a lower bound, too few runs, or runs that disagree.</p>"
+    ));
     assert!(!two.contains("NOT A MEASUREMENT"));
     assert_eq!(two.matches("role=\"img\"").count(), 0);
     let points = one.points.len();
@@ -153,6 +155,16 @@ fn page_has_bars_for_two_campaigns_and_a_history_for_three() {
     }
     assert!(three.contains("un_bound &amp; &lt;co&gt;"));
     assert!(!three.contains(" against A:"), "{three}");
+}
+
+#[test]
+fn runs_that_disagree_are_not_judged() {
+    let mut b = scaled(0.5);
+    b.points[0].agreement.as_mut().unwrap().unstable = true;
+    let comparison = Comparison::of(&sample(), &b, 5.0);
+    let row = &comparison.rows[0];
+    assert_eq!(row.told(), "not judged (the runs of B disagree)");
+    assert_eq!(comparison.rows[3].verdict, Verdict::Slower);
 }
 
 #[test]
