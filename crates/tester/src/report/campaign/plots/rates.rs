@@ -39,7 +39,10 @@ pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
         let mark = words::dagger(point.certified);
         let exact = format!("{sign}{}{mark}", numbers::rate(summary.median));
         let [word, ..] = tables::standings::rates(point);
-        Some((summary.median, Some([summary.p1, summary.p99]), word, exact))
+        // Of unstable runs the whisker alone, as in the verdict.
+        let unstable = point.agreement.is_some_and(|found| found.unstable);
+        let value = if unstable { f64::NAN } else { summary.median };
+        Some((value, Some([summary.p1, summary.p99]), word, exact))
     };
     let certified = analysis.points.iter().map(|point| point.certified);
     let title = "Median rate; whiskers from the 1st to the 99th percentile";

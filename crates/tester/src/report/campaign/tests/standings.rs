@@ -216,6 +216,13 @@ fn rates_of_runs_that_disagree_stand_in_no_table_and_no_map() {
             .iter()
             .all(|point| analysis.points[*point].of_first.is_none())
     );
+    let bars = |analysis: &Analysis| {
+        Figures::of(analysis).rates[0]
+            .svg
+            .matches("class=\"fill s2\"")
+            .count()
+    };
+    assert_eq!(bars(&analysis) + 2, bars(&analysed(SMALL)));
     let maps = Figures::of(&analysis).heat;
     let marked = |map: &&crate::report::campaign::plots::Figure| map.svg.contains("?</text>");
     assert_eq!(maps.iter().filter(marked).count(), 1);
