@@ -154,7 +154,7 @@ pub fn calculated_rate(median: f64, duration_s: f64, timeout_s: f64) -> f64 {
     median / (1.0 + timeout_s / duration_s)
 }
 
-/// (max - min) / median, in per cent (paper 001, equation 3); 0 if there are no values or all are
+/// (max - min) / median, in per cent (Lencse and Pivoda 2018, equation 3); 0 if there are no values or all are
 /// equal.
 pub fn dispersion_pct(values: &[f64]) -> f64 {
     let sorted = sorted(values).unwrap_or_default();
@@ -189,7 +189,7 @@ mod tests {
     use crate::statistics::quantile::percentile;
 
     #[test]
-    fn a_single_run_and_no_run() {
+    fn summary_of_one_run_and_of_none() {
         let one = summarise(&[500.0], 60.0, 1.0).unwrap();
         assert_eq!(
             (one.median, one.p1, one.p99, one.average),

@@ -244,7 +244,7 @@ fn judge(row: &Row, max_regression_pct: f64) -> (Verdict, String) {
         return (NotJudged, "no rate on one side".to_owned());
     };
     if change_pct >= -max_regression_pct {
-        // The true rate of A may be any higher one.
+        // The true rate of A may be higher.
         if row.lower_bounds.0 {
             return (NotJudged, "A is a lower bound".to_owned());
         }

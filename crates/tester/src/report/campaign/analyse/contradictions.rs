@@ -60,7 +60,7 @@ fn of_variant(
     Some(first)
 }
 
-/// A rate for which the Tester was not certified.
+/// A rate that exceeds the certified rate of the Tester.
 fn above_certificate(point: &PointResult) -> Option<Warning> {
     let certified = point.certified_rate_qps?;
     let rates = point.runs.iter().filter_map(|run| run.rate_qps);

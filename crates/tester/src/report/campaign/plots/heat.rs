@@ -14,7 +14,7 @@ const NAME_LETTER: f64 = 1.25 * LETTER;
 /// Minimum number of tiles: smaller maps show nothing more than the bars.
 const TILES_MIN: usize = 6;
 
-/// A cell: the rate, if one was found, what stands before it, and what stands behind it.
+/// A cell: the rate, if one was found, and the texts before and after it.
 type Tile = Option<(f64, &'static str, String)>;
 
 /// Rows of tiles with their names.
@@ -158,7 +158,7 @@ fn tile(point: &PointResult) -> Tile {
     ))
 }
 
-/// The rate in three digits, which is all that a map is for.
+/// The rate in three digits: a heat map shows orders, not values.
 fn told(tile: &Tile) -> String {
     let Some((rate, sign, mark)) = tile else {
         return numbers::NOTHING.to_owned();

@@ -132,7 +132,7 @@ fn pick(keys: &str) -> impl Iterator<Item = &'static Column<PointResult>> {
     keys.filter_map(move |key| all.clone().find(|column| column.key == key))
 }
 
-/// A rate of the runs, which is a lower bound if a run was limited.
+/// A rate of the runs; a lower bound if a run was limited.
 fn bound(point: &PointResult, figure: impl Fn(&Summary) -> f64) -> Cell {
     let qps = point.summary.as_ref().map(figure);
     let cell = |qps| Cell::Rate {

@@ -282,7 +282,7 @@ fn remarks_that_differ_in_numbers_and_names_are_told_once() {
 }
 
 #[test]
-fn a_short_soak_tells_no_change_per_hour() {
+fn short_soak_has_no_change_per_hour() {
     for soak in &analysed(SMALL).soaks {
         assert!(!soak.slopes.is_empty());
         for slope in &soak.slopes {

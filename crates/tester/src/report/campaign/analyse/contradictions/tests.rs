@@ -162,7 +162,7 @@ fn points_of_a_variant_with_the_same_contradiction_are_told_once() {
 }
 
 #[test]
-fn a_model_by_which_work_costs_less_than_nothing_is_told() {
+fn model_with_negative_cost_is_a_contradiction() {
     let told = warned(|analysis| {
         analysis.models[0].refused = Some("TS would be -3.200 us".to_owned());
         analysis.models[0].r_squared = Some(0.99);

@@ -166,7 +166,7 @@ fn messages_are_in_order_with_the_times_between_them() {
     );
     // In the drawing both would meet on a phone.
     assert!(!svg.contains("DUT and links"), "{svg}");
-    // Both questions at once: what the authority had of both counts once.
+    // Both queries at once: the time that the authority had both counts once.
     let path = analysis.points[0].path.as_mut().unwrap();
     let typical = path.typical.as_mut().unwrap();
     typical.a_question_ns = Some(22_000);
