@@ -2,8 +2,9 @@
 
 use super::{OpenError, option};
 
-/// Raises this process's limit on open files (`RLIMIT_NOFILE`, usually 1024) for `more` sockets, as far as permitted.
-/// Returns how many of them the limit allows in addition to [`DESCRIPTORS_BESIDE`] other files.
+/// Raises this process's limit on open files (`RLIMIT_NOFILE`), which is 1024 by custom, for so many
+/// sockets more, as far as it may. Returns how many of them the limit allows beside the
+/// [`DESCRIPTORS_BESIDE`] other files, or beside as many as these if it is low.
 pub fn allow_descriptors(more: usize) -> Result<usize, OpenError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,7 +21,7 @@ pub fn allow_descriptors(more: usize) -> Result<usize, OpenError> {
             setrlimit(Resource::Nofile, raised),
         )?;
     }
-    let granted = granted.saturating_sub(DESCRIPTORS_BESIDE);
+    let granted = granted - DESCRIPTORS_BESIDE.min(granted / 2);
     Ok(usize::try_from(granted).unwrap_or(usize::MAX).min(more))
 }
 
