@@ -31,6 +31,7 @@ pub use segmentation::Segmentation;
 pub(crate) use segmentation::gather;
 use segmentation::stamp;
 use source::bind_freely;
+pub use source::check as check_sources;
 
 /// Kernel sockets of a client or of a server.
 pub struct UdpLink {

@@ -12,8 +12,9 @@ use super::program;
 use crate::PROGRAM;
 use crate::lab::machine::Machine;
 
-/// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
-pub const VERSION: u32 = 1;
+/// Version of this protocol. Another one is another language: nothing but [`Hello`] and its answer is
+/// understood by both.
+pub const VERSION: u32 = 2;
 
 /// Messages of the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,14 +183,14 @@ mod tests {
     #[test]
     fn messages_have_their_documented_encoding() {
         let hello = Call::Hello(Hello {
-            version: 1,
+            version: VERSION,
             tester: "dns64bench 0.1.0".into(),
             controller: "root@ctl, PID 7, plan x.toml".into(),
         });
         for (call, form) in [
             (
                 hello,
-                json!({"hello": {"version": 1, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
+                json!({"hello": {"version": 2, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
             ),
             (Call::Clock { id: 3 }, json!({"clock": {"id": 3}})),
             (

@@ -1,8 +1,8 @@
 //! Outer process of an agent. It waits for the inner process, which does the work, and cleans up after it.
 //!
-//! If the inner process is killed, the outer one ends its children and removes its files and cgroups. If the outer one
-//! is killed, the kernel sends SIGTERM to the inner one, which then ends in an orderly way. If both are killed, the
-//! kernel kills the servers (`setpriv --pdeathsig`), and the next agent removes their files.
+//! If the inner process is killed, the outer one ends what it had started and removes its files, cgroups and routes. If
+//! the outer one is killed, the kernel sends the inner one SIGTERM, and it ends in an orderly way. If both are
+//! killed, the kernel kills the servers (`setpriv --pdeathsig`) and the next agent removes their files and routes.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
@@ -19,7 +19,8 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::lab::{Blame, LabError, process, server};
+use super::lock::HostLock;
+use crate::lab::{Blame, LabError, process, routes, server};
 
 /// Runs the inner process to its end, with the standard input and output of this process, then ends and removes
 /// everything that it left. SIGTERM, SIGINT and SIGHUP are forwarded as SIGTERM. The inner process is killed if it has
@@ -57,6 +58,9 @@ pub fn supervise(mut inner: Command) -> Result<ExitStatus, LabError> {
     let status = child.wait().map_err(failed())?;
     end_descendants();
     server::sweep_abandoned();
+    if !status.success() {
+        sweep_routes();
+    }
     Ok(status)
 }
 
@@ -141,7 +145,14 @@ fn end_descendants() {
     });
 }
 
-/// The inner process may have to stop servers, which takes up to 5 s for each (`lab::server`).
+/// Removes the routes of an inner process that was killed, unless another agent is there already, which has removed them.
+fn sweep_routes() {
+    if let Ok(_lock) = HostLock::take("an agent that cleans up") {
+        routes::sweep();
+    }
+}
+
+/// An inner process that stops servers needs seconds: 5 s for each (`lab::server`).
 const END_LIMIT: Nanos = 30 * SECOND;
 /// A process that received SIGKILL ends within this time.
 const DESCENDANTS_LIMIT: Nanos = 5 * SECOND;

@@ -279,6 +279,8 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
             }),
         threads: described.threads,
         sockets: described.sockets,
+        local: described.local,
+        source_addresses: described.source_addresses,
         cpus: described.cpus.into_iter().filter(tester).collect(),
         names: described.namespace,
         cell: point.cell.to_string(),

@@ -28,7 +28,9 @@ pub struct Surroundings<'a> {
     pub machine: &'a Machine,
     /// Why the lab of the plan is not possible here, if it needs one that is not.
     pub no_lab: Option<&'a LabError>,
-    /// Directory of the journal.
+    /// Why its Measurer cannot send from the source addresses of the plan, if that is so.
+    pub no_sources: Option<String>,
+    /// Where the journal is to be, or is.
     pub directory: &'a Path,
     /// Free octets there, if known.
     pub free: Option<u64>,
@@ -60,6 +62,9 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
         }
         programs(plan, &mut lacks);
         cpus(plan, around.machine, &mut lacks);
+        if let Some(why) = &around.no_sources {
+            lacks.add(Place::In("tester", "local"), Blame::Machine, why);
+        }
     }
     for variant in &plan.variants {
         let place = match variant.cidr {

@@ -265,6 +265,12 @@ pub struct CertificateConditions {
     pub threads: usize,
     /// Source ports; `None` for as many as the rate needs.
     pub sockets: Option<usize>,
+    /// Address or prefix that the Measurers send from; nothing where the kernel chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<String>,
+    /// How many source addresses of it they use; nothing where the kernel chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_addresses: Option<usize>,
     /// Cores of Measurer and authority.
     pub cpus: Vec<(String, String)>,
     /// The names.

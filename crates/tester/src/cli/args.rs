@@ -264,9 +264,10 @@ pub struct LoadArgs {
 
     /// Source address, or a prefix whose addresses are used in turn [default: chosen by the kernel]
     ///
-    /// Only with --server. Each source port uses one address, and by default there is a port for each address. A prefix of
-    /// up to 16384 addresses (IPv4 /18, IPv6 /114) has to be local (`ip route add local PREFIX dev lo`), and
-    /// the server needs a route to it. Not used: network and broadcast address of an IPv4 prefix, the first address of an IPv6 prefix.
+    /// Each source port uses one address, and by default there is a port for each address. A prefix has up to 16384 addresses
+    /// (IPv4 /18, IPv6 /114). In a lab any IPv6 prefix can be used: the lab makes it local to the Measurer and routes it
+    /// there. With --server the prefix has to be local (`ip route add local PREFIX dev lo`), and the server needs a route to
+    /// it. Not used: network and broadcast address of an IPv4 prefix, the first address of an IPv6 prefix.
     #[arg(short = 'a', long, value_name = "ADDR[/LEN]")]
     pub local: Option<Sources>,
 }

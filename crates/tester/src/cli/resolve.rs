@@ -6,10 +6,10 @@ use super::args::{LoadArgs, MayLoadArgs, MeasureArgs, NameArgs, OutputArgs, Subj
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::load::catch_up::Limits;
-use crate::load::sources::Sources;
 use crate::namespace::{DEFAULT_NAMESPACE, Share, Zone};
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
+use crate::rig::sources::{self, SourcesError};
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Load, RigSpec, Subject};
 use crate::rig::zones::{self, Demand};
 
@@ -116,31 +116,10 @@ pub enum UsageError {
         "--cached-pattern has no effect because --cached-share is 0; omit it, or add for example --cached-share 80%"
     )]
     Pattern,
-    /// Source and destination have different address families.
-    #[error(
-        "--local {local} and --server {server} are of different IP versions; omit --local, or give an address \
-         of the server's IP version"
-    )]
-    Families {
-        /// As given.
-        local: Sources,
-        /// As given.
-        server: IpAddr,
-    },
-    /// The prefix contains the server, so it cannot be local.
-    #[error(
-        "--local {local} contains --server {server}; give a prefix that this host has for itself"
-    )]
-    SourceOfServer {
-        /// As given.
-        local: Sources,
-        /// As given.
-        server: IpAddr,
-    },
-    /// A lab has its own addresses.
-    #[error("--local {0} is for a running server; omit it, or give --server ADDR")]
-    SourceInLab(Sources),
-    /// A host name has no usable address.
+    /// Source addresses from which this cannot be measured.
+    #[error(transparent)]
+    Sources(#[from] SourcesError),
+    /// A host name has no address that could be measured.
     #[error(
         "cannot find the address of --server {name}: {why}; check the name, or give the address"
     )]
@@ -181,9 +160,13 @@ impl MeasureArgs {
         let (lab, uncertified) = (subject.lab.unwrap_or_default(), subject.uncertified);
         let (self_tests, may_load) = (subject.self_tests.into(), subject.may_load);
         let has_namespace = names.namespace.is_some();
+        let first = load.local.map(|local| local.address(0));
+        let subject = subject.resolve(first, needs)?;
+        load.local
+            .map_or(Ok(()), |local| sources::check(&subject, local))?;
         Ok(Measurement {
             spec: RigSpec {
-                subject: subject.resolve(load.local, needs)?,
+                subject,
                 load: Load {
                     limits,
                     ..load.resolve(names)?
@@ -200,26 +183,18 @@ impl MeasureArgs {
 }
 
 impl SubjectArgs {
-    fn resolve(self, local: Option<Sources>, needs: Needs) -> Result<Subject, UsageError> {
-        if let (None, Some(local)) = (&self.server, local)
-            && (self.dut.is_some() || needs == Needs::AuthorityOnly)
-        {
-            return Err(UsageError::SourceInLab(local));
-        }
+    fn resolve(self, local: Option<IpAddr>, needs: Needs) -> Result<Subject, UsageError> {
         match (self.server.clone(), &self.dut, needs) {
             (Some(_), Some(_), _) => Err(UsageError::TwoServers),
             (None, None, Needs::Dut) => Err(UsageError::NoServer),
             (Some(name), None, needs) => {
-                let first = local.map(|sources| sources.address(0));
-                let server = name.address(first).map_err(|why| UsageError::UnknownHost {
+                let server = name.address(local).map_err(|why| UsageError::UnknownHost {
                     name: name.to_string(),
                     why: why.to_string(),
                 })?;
-                check_sources(local, server)?;
                 let server = SocketAddr::new(server, self.port.unwrap_or(DNS_PORT));
                 Ok(Subject::Server {
                     server,
-                    local,
                     self_test_server: match needs {
                         Needs::Dut => self.self_test_server,
                         Needs::AuthorityOnly => Some(server),
@@ -243,18 +218,6 @@ impl SubjectArgs {
                 authority_cpus: self.authority_cpus.unwrap_or_default(),
             }))),
         }
-    }
-}
-
-fn check_sources(local: Option<Sources>, server: IpAddr) -> Result<(), UsageError> {
-    match local {
-        Some(local) if local.address(0).is_ipv4() != server.is_ipv4() => {
-            Err(UsageError::Families { local, server })
-        }
-        Some(local) if local.count() > 1 && local.covers(server) => {
-            Err(UsageError::SourceOfServer { local, server })
-        }
-        _ => Ok(()),
     }
 }
 
@@ -288,6 +251,7 @@ impl LoadArgs {
             timeout_ns: self.timeout,
             threads: threads.into(),
             ports: self.sockets.map(usize::from),
+            local: self.local,
             segmentation: self.segmentation,
             backend: self.backend.resolve(),
             burst_max: self.burst,

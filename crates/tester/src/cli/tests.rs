@@ -12,6 +12,7 @@ use super::resolve::{Measurement, Needs, UsageError};
 use super::{Cli, Command, generate};
 use crate::lab::LabKind;
 use crate::lab::topology::Setup;
+use crate::rig::sources::SourcesError;
 use crate::rig::spec::Subject;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
@@ -384,7 +385,17 @@ fn invalid_rate_error_says_what_is_expected() {
 #[test]
 fn flags_are_checked_against_each_other() {
     let families = measure("dns64bench trial -s ::1 -Q 1 -a 127.0.0.1").unwrap_err();
-    assert!(matches!(families, UsageError::Families { .. }));
+    assert!(matches!(
+        families,
+        UsageError::Sources(SourcesError::Families { .. })
+    ));
+    let in_lab = measure("dns64bench trial --dut unbound -Q 1 -a 2001:2:0:78::/116").unwrap();
+    assert_eq!(in_lab.spec.load.local.unwrap().count(), 4095);
+    let of_lab = measure("dns64bench selftest -a 2001:2:0:1::/116").unwrap_err();
+    assert_eq!(
+        of_lab.to_string(),
+        "--local 2001:2:0:1::/116 contains 2001:2:0:1::1, an address of the lab; give a prefix without it, such as 2001:2:0:78::/116"
+    );
     let sockets = measure("dns64bench trial -s ::1 -Q 1 -T 4 -c 2").unwrap_err();
     assert_eq!(
         sockets.to_string(),

@@ -26,7 +26,7 @@ pub use super::topology::Role;
 pub use check::Doubt;
 pub use error::{HostsError, HostsErrors, Part};
 pub use link::{LinkAddress, LinkEnd, LinkName};
-pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer};
+pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer, SiteRouter};
 
 /// A host of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,14 @@
 //! The places in which the roles of a benchmark run, and the servers that are started for them.
 //!
-//! A *role* (Measurer, DUT, AuthDNS) runs on a [`host::Host`]: this machine's own network or a network namespace. A
-//! [`topology::Lab`] creates the namespaces and the links of a [`topology::Setup`] and removes them again; [`userns`]
-//! does the same for users who are not root. A [`profile::Profile`] describes how a server is configured and started; a
-//! [`server::Server`] starts, monitors and stops it. [`hosts`] has the hosts of a plan over several machines. [`watch`]
-//! reads the kernel's loss counters on the hosts.
+//! A *role* (Measurer, DUT, AuthDNS) runs on a [`host::Host`]: this machine's own network or a
+//! network namespace. A [`topology::Lab`] creates the namespaces and the links of a
+//! [`topology::Setup`] and removes them again; [`userns`] does the same for users who are not
+//! root. A [`profile::Profile`] describes how a server is configured and started; a [`server::Server`]
+//! starts, monitors and stops it. [`hosts`] has the hosts of a plan over several machines. [`watch`] reads the
+//! kernel's loss counters on the hosts, and [`routes`] leads to the source addresses of Measurers.
 //!
-//! This module prints nothing, and changes no setting of the machine outside the namespaces and cgroups that it
-//! created.
+//! This module prints nothing, and changes no setting of the machine outside the namespaces
+//! and cgroups that it created, except for routes on the hosts of a plan.
 
 pub mod cgroup;
 pub mod counters;
@@ -21,6 +22,7 @@ pub mod machine;
 mod owned;
 pub mod process;
 pub mod profile;
+pub mod routes;
 pub mod server;
 pub mod topology;
 pub mod usage;

@@ -33,7 +33,9 @@ use serde::{Deserialize, Serialize};
 
 use super::host::{Host, NETNS_DIR};
 use super::machine::Machine;
+use super::routes::{IP_LIMIT, Route};
 use super::{Blame, LabError, process, server};
+use crate::load::sources::Sources;
 
 /// How many hosts the lab has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -157,7 +159,22 @@ impl Setup {
         Ok(())
     }
 
-    /// The `ip` commands that create the hosts and links, in order.
+    /// The addresses of its links.
+    pub fn addresses(self) -> Vec<IpAddr> {
+        match self {
+            Self::Loopback => Vec::new(),
+            Self::TwoDevice | Self::ThreeDevice => vec![
+                CLIENT_LINK_MEASURER.into(),
+                CLIENT_LINK_DUT.into(),
+                UPSTREAM_LINK_DUT.into(),
+                UPSTREAM_LINK_AUTHORITY.into(),
+                UPSTREAM_LINK_DUT_V4.into(),
+                UPSTREAM_LINK_AUTHORITY_V4.into(),
+            ],
+        }
+    }
+
+    /// The `ip` commands that make the hosts and links, in order.
     fn plan(self) -> Vec<String> {
         let (measurer, authority) = match self {
             Self::Loopback => return Vec::new(),
@@ -248,7 +265,35 @@ fn plan_forwarding(plan: &mut Vec<String>) {
     ]);
 }
 
-/// Turns on IPv6 forwarding on a host.
+/// The source addresses of the Measurer, and the ways back to them. The Measurer has to know the DUT as its neighbour: it
+/// cannot ask for it from an address that is local by a route alone.
+fn plan_sources(setup: Setup, sources: Sources) -> Vec<String> {
+    let name = |role| match setup.host(role) {
+        Host::Netns(name) => Some(name),
+        Host::Here => None,
+    };
+    let roles = [Role::Measurer, Role::Dut, Role::Authority].map(name);
+    let [Some(measurer), Some(dut), Some(authority)] = roles else {
+        return Vec::new();
+    };
+    let (client, [_, dut_mac]) = CLIENT;
+    let mut plan = vec![
+        format!("-n {measurer} {}", Route::Local(sources)),
+        format!(
+            "-n {measurer} neigh add {CLIENT_LINK_DUT} lladdr {dut_mac} dev {client} nud permanent"
+        ),
+        format!("-n {dut} {}", Route::Via(sources, CLIENT_LINK_MEASURER)),
+    ];
+    if authority != measurer {
+        plan.push(format!(
+            "-n {authority} {}",
+            Route::Via(sources, UPSTREAM_LINK_DUT)
+        ));
+    }
+    plan
+}
+
+/// Has a host forward IPv6.
 fn forward(host: &Host) -> Result<(), LabError> {
     // `/proc/sys/net` shows the network namespace of the thread that reads it.
     let switched = host.enter(|| std::fs::write(FORWARDING, "1"))?;
@@ -276,13 +321,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Creates the lab of `setup`, after it has removed the remains of an earlier one.
+    /// Brings `setup` up, with a Measurer that has the addresses `sources` as well. On the loopback interface nothing is made:
+    /// they have to be this machine's. Whatever an earlier lab left is cleaned up first.
     ///
     /// # Errors
     ///
-    /// Another process uses the lab, this process may not create namespaces, or `ip` failed; everything created until
-    /// then is removed.
-    pub fn up(setup: Setup) -> Result<Self, LabError> {
+    /// Another process uses the lab, this process may not make namespaces, or `ip` failed; what
+    /// had been made until then is taken down again.
+    pub fn up(setup: Setup, sources: Option<Sources>) -> Result<Self, LabError> {
         let mut lab = Self {
             setup,
             lock: None,
@@ -293,7 +339,12 @@ impl Lab {
         }
         lab.lock = Some(lock(Path::new(LOCK))?);
         clean()?;
-        for command in setup.plan() {
+        let sources = sources.map(|sources| plan_sources(setup, sources));
+        for command in setup
+            .plan()
+            .into_iter()
+            .chain(sources.into_iter().flatten())
+        {
             ip(&command)?;
         }
         setup.router().as_ref().map_or(Ok(()), forward)?;
@@ -465,90 +516,9 @@ const UPSTREAM: Link = ("upstream", ["02:00:00:00:02:01", "02:00:00:00:02:02"]);
 /// Enables IPv6 forwarding of a host (Documentation/networking/ip-sysctl.rst).
 const FORWARDING: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
 
-/// `ip` takes milliseconds; the limit allows for a machine that swaps.
-const IP_LIMIT: Nanos = 10 * SECOND;
-/// Servers may write caches and logs before they end.
+/// Servers write caches and logs when asked to end.
 const TERM_PATIENCE: Nanos = 3 * SECOND;
 const KILL_PATIENCE: Nanos = 5 * SECOND;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use expect_test::expect;
-
-    #[test]
-    fn three_devices_have_two_links_and_a_path_over_both() {
-        expect![[r#"
-            netns add dns64bench-measurer
-            -n dns64bench-measurer link set lo up
-            netns add dns64bench-dut
-            -n dns64bench-dut link set lo up
-            netns add dns64bench-authority
-            -n dns64bench-authority link set lo up
-            -n dns64bench-measurer link add client address 02:00:00:00:01:01 type veth peer name client address 02:00:00:00:01:02 netns dns64bench-dut
-            -n dns64bench-measurer link set client addrgenmode none up
-            -n dns64bench-measurer address add 2001:2:0:1::1/64 dev client nodad
-            -n dns64bench-dut link set client addrgenmode none up
-            -n dns64bench-dut address add 2001:2:0:1::2/64 dev client nodad
-            -n dns64bench-dut link add upstream address 02:00:00:00:02:01 type veth peer name upstream address 02:00:00:00:02:02 netns dns64bench-authority
-            -n dns64bench-dut link set upstream addrgenmode none up
-            -n dns64bench-dut address add 2001:2:0:2::1/64 dev upstream nodad
-            -n dns64bench-dut address add 198.18.0.1/24 dev upstream
-            -n dns64bench-authority link set upstream addrgenmode none up
-            -n dns64bench-authority address add 2001:2:0:2::2/64 dev upstream nodad
-            -n dns64bench-authority address add 198.18.0.2/24 dev upstream
-            -n dns64bench-measurer route add 2001:2:0:2::/64 via 2001:2:0:1::2
-            -n dns64bench-authority route add 2001:2:0:1::/64 via 2001:2:0:2::1
-            -n dns64bench-dut neigh add 2001:2:0:1::1 lladdr 02:00:00:00:01:01 dev client nud permanent
-            -n dns64bench-dut neigh add 2001:2:0:2::2 lladdr 02:00:00:00:02:02 dev upstream nud permanent"#]]
-        .assert_eq(&Setup::ThreeDevice.plan().join("\n"));
-    }
-
-    #[test]
-    fn two_devices_share_the_tester() {
-        let setup = Setup::TwoDevice;
-        assert_eq!(setup.host(Role::Measurer), setup.host(Role::Authority));
-        assert_ne!(setup.host(Role::Measurer), setup.host(Role::Dut));
-        let plan = setup.plan().join("\n");
-        assert!(plan.contains("-n dns64bench-tester link add client"));
-        assert!(plan.contains("netns dns64bench-tester"));
-        assert!(!plan.contains("route"));
-        assert_eq!((setup.router(), Setup::Loopback.router()), (None, None));
-        assert_eq!(IpAddr::V6(setup.self_test().0), setup.upstream_v6().0);
-    }
-
-    #[test]
-    fn all_addresses_are_reserved_for_benchmarking() {
-        for setup in [Setup::TwoDevice, Setup::ThreeDevice] {
-            for line in setup.plan() {
-                let Some((_, address)) = line.split_once("address add ") else {
-                    continue;
-                };
-                assert!(
-                    address.starts_with("2001:2:0:") || address.starts_with("198.18."),
-                    "{address}"
-                );
-            }
-        }
-        assert_eq!(PREF64.0.segments()[..3], [0x2001, 2, 0]);
-    }
-
-    #[test]
-    fn loopback_setup_creates_nothing() {
-        assert_eq!(Setup::Loopback.plan(), Vec::<String>::new());
-        assert_eq!(Setup::Loopback.host(Role::Dut), Host::Here);
-        Lab::up(Setup::Loopback).unwrap();
-    }
-
-    #[test]
-    fn lock_in_use_names_its_holder() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("deeper/lab.lock");
-        let held = lock(&path).unwrap();
-        let error = lock(&path).unwrap_err().to_string();
-        let process = format!("in use by process {} (", std::process::id());
-        assert!(error.contains(&process), "{error}");
-        drop(held);
-        lock(&path).unwrap();
-    }
-}
+mod tests;

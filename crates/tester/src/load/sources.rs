@@ -5,16 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::quantity::ValueError;
 
 /// One address, or the host addresses of a prefix, which the flows of a trial use in rotation: flow i has address
 /// number i modulo their number.
 ///
-/// The network and broadcast addresses of an IPv4 prefix shorter than /31 (RFC 3021) are excluded. So is the
-/// Subnet-Router anycast address, the first one, of an IPv6 prefix shorter than /127 (RFC 4291 section 2.6.1, RFC
-/// 6164).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Not among them are the network and the broadcast address of an IPv4 prefix shorter than /31 (RFC 3021), and the
+/// Subnet-Router anycast address, the first one, of an IPv6 prefix shorter than /127 (RFC 4291 section 2.6.1, RFC 6164).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Sources(IpNet);
 
 /// Largest number of addresses: the Measurer's largest number of source ports, because no flow would use more.
@@ -45,7 +46,21 @@ impl Sources {
         }
     }
 
-    /// Returns whether the prefix contains an address.
+    /// Part `k` of `parts` equal ones, each a prefix of its own: no two have an address in common. What is left of the prefix
+    /// if `parts` is no power of two is not used. `None` if there are fewer addresses than parts.
+    pub fn part(&self, k: usize, parts: usize) -> Option<Self> {
+        let bits = parts.next_power_of_two().trailing_zeros();
+        let len = self.0.prefix_len().saturating_add(u8::try_from(bits).ok()?);
+        self.0.subnets(len).ok()?.nth(k).map(Self)
+    }
+
+    /// The longest length of a prefix that has so many parts.
+    pub fn len_for(&self, parts: usize) -> u8 {
+        let bits = parts.next_power_of_two().trailing_zeros();
+        self.0.max_prefix_len() - u8::try_from(bits).unwrap_or(HOST_BITS_MAX)
+    }
+
+    /// Whether the prefix covers an address.
     pub fn covers(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
@@ -58,6 +73,20 @@ impl Sources {
 impl From<IpAddr> for Sources {
     fn from(address: IpAddr) -> Self {
         Self(address.into())
+    }
+}
+
+impl TryFrom<String> for Sources {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        text.parse()
+    }
+}
+
+impl From<Sources> for String {
+    fn from(sources: Sources) -> Self {
+        sources.to_string()
     }
 }
 
@@ -166,6 +195,28 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn parts_are_prefixes_that_share_no_address() {
+        let parts = |text: &str, n: usize| -> Option<Vec<String>> {
+            let whole = sources(text);
+            let each = (0..n).map(|k| Some(whole.part(k, n)?.to_string()));
+            each.collect()
+        };
+        assert_eq!(parts("2001:db8::/118", 1).unwrap(), ["2001:db8::/118"]);
+        assert_eq!(
+            parts("2001:db8::/118", 3).unwrap(),
+            ["2001:db8::/120", "2001:db8::100/120", "2001:db8::200/120"]
+        );
+        assert_eq!(
+            parts("2001:db8::4/127", 2).unwrap(),
+            ["2001:db8::4", "2001:db8::5"]
+        );
+        assert_eq!(parts("2001:db8::4/127", 3), None);
+        assert_eq!(parts("2001:db8::4", 2), None);
+        assert_eq!(sources("2001:db8::4").len_for(3), 126);
+        assert_eq!(sources("2001:db8::4").len_for(1), 128);
     }
 
     proptest! {

@@ -4,9 +4,9 @@ use dns64_transport::socket::Segmentation;
 use serde::Serialize;
 
 use super::far::any::AnyServer;
+use super::remote::site::Reached;
 use super::spec::{LabSpec, Subject};
-use super::{Rig, recommended};
-use crate::lab::profile::with_version;
+use super::{Rig, recommended, sources};
 use crate::lab::topology::Setup;
 use crate::lab::userns;
 use crate::namespace::Share;
@@ -74,11 +74,7 @@ pub struct Conditions {
 impl Conditions {
     /// Returns the source addresses as text, if they were configured.
     pub fn sources(&self) -> Option<String> {
-        let local = self.local.as_ref()?;
-        Some(match self.source_addresses {
-            Some(count) if count > 1 => format!("{} of {local}", Thousands(count as u64)),
-            _ => local.clone(),
-        })
+        Some(sources::words(self.local.as_ref()?, self.source_addresses?))
     }
 
     /// Returns whether the Tester passed its self-test for a DUT at `rate_qps`.
@@ -118,8 +114,8 @@ impl Rig {
             cached_pattern: (load.cached_share != Share::NONE).then(|| load.pattern.to_string()),
             threads: load.threads,
             sockets: load.ports,
-            local: self.spec.subject.local().map(|it| it.to_string()),
-            source_addresses: self.source_addresses(),
+            local: load.local.map(|it| it.to_string()),
+            source_addresses: sources::used(load, self.reached().map(Reached::site)),
             segmentation: load.segmentation == Segmentation::On,
             backend: load.backend.to_string(),
             burst_max: load.burst_max,
@@ -145,16 +141,7 @@ impl Rig {
         conditions
     }
 
-    /// Each source port has one address, and all threads have the same number of ports.
-    fn source_addresses(&self) -> Option<usize> {
-        let load = &self.spec.load;
-        let count = self.spec.subject.local()?.count();
-        let threads = load.threads.max(1);
-        let ports = load.ports.map(|ports| ports.div_ceil(threads) * threads);
-        Some(ports.map_or(count, |ports| ports.min(count)))
-    }
-
-    /// Describes the path that a self-test covers.
+    /// What a self-test goes through, in words.
     fn self_test_covers(&self) -> Option<String> {
         let setup = match &self.spec.subject {
             Subject::Server {

@@ -22,6 +22,7 @@ pub mod recommended;
 pub mod remote;
 mod running;
 pub mod sample;
+pub mod sources;
 pub mod spec;
 pub mod target;
 mod warm_up;
@@ -106,6 +107,7 @@ impl Rig {
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self, RigError> {
         spec.load.names()?;
+        sources::possible_here(&spec.subject, &spec.load)?;
         spec.subject.lab().map_or(Ok(()), LabSpec::check_driver)?;
         placement::check(&spec.subject, &spec.load, &Machine::here())?;
         let profiles = Profiles::load(&spec.subject)?;
@@ -133,7 +135,7 @@ impl Rig {
             None => Ground::None,
             Some(lab) => match &lab.at {
                 None => Ground::Lab {
-                    _up: Lab::up(lab.setup)?,
+                    _up: Lab::up(lab.setup, rig.spec.load.local)?,
                 },
                 Some(hosts) => Ground::Hosts(Box::new(rig.reach(lab, hosts, crew)?)),
             },
@@ -231,21 +233,17 @@ impl Rig {
 
     fn begin(&self) -> Result<Running<Instruments, AnyServer>, RigError> {
         match (&self.spec.subject, &self.ground) {
-            (Subject::Server { server, local, .. }, _) => self.join(*server, *local),
+            (Subject::Server { server, .. }, _) => self.join(*server),
             (Subject::Lab(lab), Ground::Hosts(reached)) => self.start_on(lab, reached),
             (Subject::Lab(lab), _) => self.start_lab(lab),
         }
     }
 
-    /// Creates a Tester for a server that already runs.
-    fn join(
-        &self,
-        server: SocketAddr,
-        local: Option<Sources>,
-    ) -> Result<Running<Instruments, AnyServer>, RigError> {
+    /// A Tester toward a server that runs already.
+    fn join(&self, server: SocketAddr) -> Result<Running<Instruments, AnyServer>, RigError> {
         let load = &self.spec.load;
-        let tester = Tester::open(self.measurer(Host::Here, local), None, &self.interrupted)?;
-        let prober = self.prober(Host::Here, local, server);
+        let tester = Tester::open(self.measurer(Host::Here), None, &self.interrupted)?;
+        let prober = self.prober(Host::Here, load.local, server);
         let client = Instruments::here(tester, prober, Watched::this_host(server));
         let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
         asker.pref64 = match load.pref64 {
@@ -265,7 +263,7 @@ impl Rig {
         });
         let (tester, authority) = self.start_authority(lab, upstream, false)?;
         let server = SocketAddr::from(setup.dut());
-        let prober = self.prober(setup.host(Role::Measurer), None, server);
+        let prober = self.prober(setup.host(Role::Measurer), self.spec.load.local, server);
         let client = Instruments::here(tester, prober, Watched::lab(setup, false));
         let mut asker = self.lab_asker(client, server)?;
         let listen = setup.dut();
@@ -392,7 +390,7 @@ impl Rig {
                 (None, Some(program))
             }
         };
-        let measurer = self.measurer(setup.host(Role::Measurer), None);
+        let measurer = self.measurer(setup.host(Role::Measurer));
         let tester = Tester::open(measurer, built_in.as_ref(), &self.interrupted)?;
         Ok((tester, program))
     }
@@ -456,16 +454,17 @@ impl Rig {
                 let (client, authority) = self.open_testers(lab, reached, true)?;
                 return Ok(Some(self.loopback(client, authority, server)?));
             }
-            Subject::Server { local, .. } => {
-                let prober = self.prober(Host::Here, *local, server);
+            Subject::Server { .. } => {
+                let prober = self.prober(Host::Here, self.spec.load.local, server);
                 certify::refuse_without_own_aaaa(&prober, self.spec.load.cidr.first())?;
-                let measurer = self.measurer(Host::Here, *local);
+                let measurer = self.measurer(Host::Here);
                 let tester = Tester::open(measurer, None, &self.interrupted)?;
                 (tester, prober, None, Watched::this_host(server))
             }
             Subject::Lab(lab) => {
                 let (tester, authority) = self.start_authority(lab, server, true)?;
-                let prober = self.prober(lab.setup.host(Role::Measurer), None, server);
+                let host = lab.setup.host(Role::Measurer);
+                let prober = self.prober(host, self.spec.load.local, server);
                 (tester, prober, authority, Watched::lab(lab.setup, true))
             }
         };
@@ -483,10 +482,10 @@ impl Rig {
         Loopback::new(client, authority, server, &self.spec.load, interrupted)
     }
 
-    fn measurer(&self, host: Host, local: Option<Sources>) -> Measurer {
+    fn measurer(&self, host: Host) -> Measurer {
         Measurer {
             host,
-            local,
+            local: self.spec.load.local,
             threads: self.spec.load.threads,
             cores: self.placement.measurer.cpus().to_vec(),
             backend: self.spec.load.backend,

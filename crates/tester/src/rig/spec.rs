@@ -49,9 +49,7 @@ pub enum Subject {
     Server {
         /// Its address and port.
         server: SocketAddr,
-        /// Source addresses of the Measurer; `None` for that of the routing table.
-        local: Option<Sources>,
-        /// An authority in self-test mode, for the certificate of the Tester.
+        /// An authority in self-test mode, to certify the Tester against.
         self_test_server: Option<SocketAddr>,
     },
     /// It is started in a lab.
@@ -59,15 +57,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Returns the configured source addresses.
-    pub fn local(&self) -> Option<Sources> {
-        match self {
-            Self::Server { local, .. } => *local,
-            Self::Lab(_) => None,
-        }
-    }
-
-    /// Returns the lab, if there is one.
+    /// The lab, if there is one.
     pub fn lab(&self) -> Option<&LabSpec> {
         match self {
             Self::Server { .. } => None,
@@ -296,8 +286,11 @@ pub struct Load {
     /// Source ports of all threads together, at least one per thread; `None` for a number that depends on the rate and
     /// the source addresses.
     pub ports: Option<usize>,
-    /// Segmentation of the datagrams of the Measurer and of the built-in authority; off in self-tests, because a DUT
-    /// sends its queries one by one.
+    /// Source addresses of the Measurer, which several Measurers divide among them; `None` leaves it to the routing table. A
+    /// lab makes them its own.
+    pub local: Option<Sources>,
+    /// Whether runs of datagrams travel as one, at the Measurer and at the built-in authority; in
+    /// self-tests they never do, because a DUT sends its questions one by one.
     pub segmentation: Segmentation,
     /// Backend of the Measurer and of the built-in authority.
     pub backend: Backend,
@@ -330,6 +323,7 @@ impl Default for Load {
             threads: 1,
             cpus: CpuSet::unrestricted(),
             ports: None,
+            local: None,
             segmentation: Segmentation::On,
             backend: Backend::Socket,
             burst_max: BURST_MAX,

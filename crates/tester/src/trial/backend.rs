@@ -38,21 +38,31 @@ pub(super) fn clients(
         let xdp = |options: Options| XdpLink::client(server, &local, ports, &options);
         chosen(measurer.backend, (k, threads), udp, xdp)
     };
-    let needed = SOCKETS_A_PORT * threads * ports;
-    let allowed = allow_descriptors(needed)?;
-    if allowed < needed {
-        return Err(TrialError::Files {
-            ports: threads * ports,
-            needed,
-            allowed,
-        });
-    }
+    allow_ports(threads * ports)?;
     let links: Result<Vec<AnyLink>, OpenError> =
         measurer.host.enter(|| (0..threads).map(open).collect())?;
     Ok(links?)
 }
 
-/// Opens a link to `server` with one port, for single queries.
+/// Raises the limit on open files for so many source ports.
+///
+/// # Errors
+///
+/// It cannot be raised so far.
+pub(crate) fn allow_ports(ports: usize) -> Result<(), TrialError> {
+    let needed = SOCKETS_A_PORT * ports;
+    let allowed = allow_descriptors(needed)?;
+    match allowed < needed {
+        true => Err(TrialError::Files {
+            ports,
+            needed,
+            allowed,
+        }),
+        false => Ok(()),
+    }
+}
+
+/// A link of one port toward `server`, for single questions.
 pub(crate) fn client(
     backend: Backend,
     server: SocketAddr,

@@ -178,10 +178,9 @@ impl Tester {
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);
         let sources = self.measurer.local.map_or(1, |local| local.count());
-        let ports = spec.ports;
-        let ports = ports.unwrap_or(enough.max(PORTS_DEFAULT).max(sources));
         let shards = usize::try_from(part.shards.max(1)).unwrap_or(usize::MAX);
-        let ports = ports.div_ceil(shards);
+        let own = (sources, self.measurer.threads.max(1));
+        let ports = ports_of_shard(spec.ports, enough, own, shards);
         let links = backend::clients(&self.measurer, spec.server, ports, spec.segmentation)?;
         let sending = |((k, link), ledger)| {
             let shard = spec.shard(k, part.shards);
@@ -195,7 +194,24 @@ impl Tester {
     }
 }
 
-/// Returns the result and the queries of a trial that one Tester has run.
+/// Source ports of each shard: those that were asked for are divided among all shards of a trial, and so are those `enough` for
+/// its rate. There is one for each source address of this host at least, which no shard of another host has.
+fn ports_of_shard(
+    given: Option<usize>,
+    enough: usize,
+    (sources, threads): (usize, usize),
+    shards: usize,
+) -> usize {
+    match given {
+        Some(ports) => ports.div_ceil(shards),
+        None => {
+            let of_rate = enough.max(PORTS_DEFAULT).div_ceil(shards);
+            of_rate.max(sources.div_ceil(threads))
+        }
+    }
+}
+
+/// The result of a trial that one Tester has run, and its queries.
 pub(crate) fn concluded(
     spec: &TrialSpec,
     gathered: Gathered,
@@ -216,4 +232,19 @@ pub(crate) fn concluded(
         asked: gathered.authority.and_then(|authority| authority.ledger),
     };
     (result, course)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_source_address_has_a_port_unless_ports_were_asked_for() {
+        assert_eq!(ports_of_shard(None, 1, (1, 1), 1), PORTS_DEFAULT);
+        assert_eq!(ports_of_shard(None, 100, (1, 2), 2), 50);
+        assert_eq!(ports_of_shard(None, 100, (4095, 2), 2), 2048);
+        assert_eq!(ports_of_shard(Some(64), 100, (4095, 2), 2), 32);
+        // Another host has as many shards, and addresses of its own.
+        assert_eq!(ports_of_shard(None, 100, (4095, 2), 4), 2048);
+    }
 }

@@ -1,5 +1,7 @@
 //! Input that is refused before anything is sent, and the error messages.
 
+use std::process::Command;
+
 use super::dut::{Dut, LOCALHOST};
 use super::program::{Ran, run, server};
 use super::script::Conduct;
@@ -77,8 +79,8 @@ fn contradictory_flags_are_refused() {
             "add for example --cached-share 80%",
         ),
         (
-            "trial --dut unbound --lab loopback -Q 1 --local 2001:db8::/120",
-            "--local 2001:db8::/120 is for a running server; omit it, or give --server ADDR",
+            "trial --dut unbound --lab loopback -Q 1 --local 198.18.78.0/24",
+            "--local 198.18.78.0/24 is IPv4, and in a lab the Measurer queries over IPv6; give an IPv6 prefix such as 2001:2:0:78::/116",
         ),
         (
             "trial --dut unbound --dut-set threads=0 --lab loopback -Q 1",
@@ -87,6 +89,28 @@ fn contradictory_flags_are_refused() {
     ] {
         refused(line, 2, &[words]);
     }
+}
+
+/// Root may raise the limit, which only the child's own could be; nobody does.
+#[test]
+fn too_few_open_files_are_told_with_the_ports_that_they_allow() {
+    let dut = Dut::start(LOCALHOST, Conduct::Good);
+    let line = format!(
+        "trial {} --pref64 64:ff9b::/96 -Q 10 -l 100ms -c 1000 --uncertified",
+        server(dut.address)
+    );
+    let limited = "ulimit -n 1000 && exec \"$0\" \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_dns64bench")])
+        .args(line.split_whitespace())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    let told = "1000 source ports need 2000 open files and the limit allows 500; raise it (`ulimit -Hn`), or use \
+                --sockets 250";
+    assert!(said.contains(told), "{said}");
+    assert_eq!(dut.seen(), 0, "{said}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ const PROBE: Duration = Duration::from_millis(500);
 
 /// Creates a lab, once no other process uses it.
 pub(crate) fn up(setup: Setup) -> Lab {
-    with_lab(|| Lab::up(setup), in_use).unwrap()
+    with_lab(|| Lab::up(setup, None), in_use).unwrap()
 }
 
 /// Removes the lab, once no other process uses it.
@@ -191,7 +191,7 @@ fn lab_is_free_and_cleaned_after_a_crash() {
             .find(|pid| comm(*pid) == "sleep");
         sleeper.is_some()
     });
-    let in_use = Lab::up(Setup::TwoDevice);
+    let in_use = Lab::up(Setup::TwoDevice, None);
     process::kill(&mut holder);
     assert!(
         started,

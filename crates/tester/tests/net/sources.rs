@@ -1,10 +1,10 @@
-//! Trials from each address of a prefix that is routed to the Tester.
+//! Trials from each address of a prefix: one that is routed to the Tester, one of a lab, one of a plan.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,9 +15,11 @@ use dns64bench::load::sources::Sources;
 use dns64bench::namespace::Zone;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::accounts::{answers, assert_accounted};
-use crate::machine::{PROGRAM, turn};
+use crate::busy::until;
+use crate::machine::{PROGRAM, Run, in_use, left_behind, turn, with_lab};
 
 /// The namespaces of the Tester and of the server, with a veth pair between them; removed when dropped.
 struct Pair([String; 2]);
@@ -132,20 +134,17 @@ fn each_address_asks(backend: &str, threads: usize) {
         let line = format!(
             "--local {prefix} --backend {backend} -T {threads} -Q 1k -l 4s -t 10s --aaaa-share 1 --uncertified --quiet"
         );
-        let (output, peers) = pair.trial(server, &line, &json);
-        let all = (0..sources.count()).map(|flow| sources.address(flow));
-        let missing: Vec<IpAddr> = all.filter(|address| !peers.contains(address)).collect();
-        assert!(
-            missing.is_empty(),
-            "{backend}, {prefix}: {missing:?}, {output:?}"
-        );
-        assert_eq!(peers.len(), sources.count());
-        let told: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-        let conditions = &told["conditions"];
-        assert_eq!(conditions["local"], prefix);
-        assert_eq!(conditions["source_addresses"], sources.count());
-        assert_accounted(&told);
-        assert_eq!(answers(&told, "valid"), 4000, "{backend}, {prefix}: {told}");
+        until("was each query answered", || {
+            let (output, peers) = pair.trial(server, &line, &json);
+            let text = fs::read(&json).unwrap();
+            let told: Value =
+                serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+            let conditions = &told["conditions"];
+            assert_eq!(conditions["local"], prefix);
+            assert_eq!(conditions["source_addresses"], sources.count());
+            assert_accounted(&told);
+            (answers(&told, "valid") == 4000).then(|| assert_eq!(peers, all(prefix)))
+        });
     }
 }
 
@@ -173,4 +172,156 @@ fn prefix_that_is_not_local_is_refused_with_the_remedy() {
     for words in ["2001:2:0:79::1 is not an address", "ip route add local"] {
         assert!(error.contains(words), "{error}");
     }
+}
+
+/// Unbound that notes who asks it.
+pub(crate) struct Noting(TempDir);
+
+impl Noting {
+    pub(crate) fn new() -> Self {
+        let noting = Self(tempfile::tempdir().unwrap());
+        let text = include_str!("../../profiles/unbound.toml");
+        let log = noting.0.path().join("queries");
+        let logs = format!("logfile: \"{}\"\n    log-queries: yes", log.display());
+        let text = text.replace("logfile: \"\"", &logs);
+        fs::write(noting.profile(), text).unwrap();
+        noting
+    }
+
+    pub(crate) fn profile(&self) -> PathBuf {
+        self.0.path().join("unbound.toml")
+    }
+
+    /// `[1700000000] unbound[7:0] info: 2001:2:0:78::1 010-0-0-1.dns64perf.test. AAAA IN`
+    pub(crate) fn clients(&self) -> BTreeSet<IpAddr> {
+        let log = fs::read_to_string(self.0.path().join("queries")).unwrap();
+        let asked = log.lines().filter(|line| line.ends_with(" AAAA IN"));
+        let words = asked.filter_map(|line| line.split(" info: ").nth(1)?.split(' ').next());
+        words.map(|word| word.parse().unwrap()).collect()
+    }
+}
+
+pub(crate) fn all(prefix: &str) -> BTreeSet<IpAddr> {
+    let sources: Sources = prefix.parse().unwrap();
+    let each = (0..sources.count()).map(|flow| sources.address(flow));
+    each.collect()
+}
+
+/// The DUT of a lab hears from each address of the prefix and from no other, and each query is answered.
+fn each_address_of_a_lab_asks(flags: &str) {
+    const PREFIX: &str = "2001:2:0:78::/118";
+    let _turn = turn();
+    until("was each query answered", || {
+        let noting = Noting::new();
+        let dut = noting.profile();
+        let run = Run::of(&format!(
+            "trial --lab netns --dut {} {flags} --local {PREFIX} -Q 1k -l 1500ms --uncertified",
+            dut.display()
+        ));
+        assert_accounted(&run.json);
+        assert_eq!(run.text("/conditions/local"), PREFIX);
+        assert_eq!(run.number("/conditions/source_addresses"), 1023);
+        (answers(&run.json, "valid") == 1500).then(|| assert_eq!(noting.clients(), all(PREFIX)))
+    });
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn each_address_of_a_lab_asks_by_sockets() {
+    each_address_of_a_lab_asks("--setup two-device");
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn each_address_of_a_lab_asks_over_af_xdp() {
+    each_address_of_a_lab_asks("--backend xdp");
+}
+
+/// The replies of the self-test return over both links.
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn a_self_test_of_a_lab_is_made_from_each_address() {
+    let _turn = turn();
+    until("did the Tester pass", || {
+        let line = "selftest --lab netns --local 2001:2:0:78::/118 -Q 1k -l 1s --self-tests 1";
+        let run = Run::of(line);
+        assert_eq!(run.number("/conditions/source_addresses"), 1023);
+        (run.code == Some(0)).then_some(())
+    });
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+/// What keeps a plan from being run, or what came of it.
+fn campaign(plan: &str, dir: &Path) -> Output {
+    let (path, campaign) = (dir.join("sources.toml"), dir.join("campaign"));
+    fs::write(&path, plan).unwrap();
+    let attempt = || {
+        // One that has found the lab in use has begun it.
+        let _ = fs::remove_dir_all(&campaign);
+        let mut run = Command::new(PROGRAM);
+        run.arg("run").arg(&path).arg("--output").arg(&campaign);
+        run.output().unwrap()
+    };
+    with_lab(attempt, in_use)
+}
+
+/// Short trials that hardly anything disturbs.
+const PLAN: &str = r#"
+[tester]
+lab = "netns"
+local = "2001:2:0:78::/120"
+self-tests = 1
+
+[trial]
+duration = "500ms"
+timeout = "500ms"
+max-stall = "1s"
+max-burst = 1000000
+max-rate-error = "100%"
+max-stolen = "100%"
+
+[search]
+runs = 1
+start-rate = 1000
+max-rate = 1000
+resolution = "50%"
+
+[[dut]]
+"#;
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn a_campaign_from_many_addresses_names_them() {
+    let _turn = turn();
+    let (dir, noting) = (tempfile::tempdir().unwrap(), Noting::new());
+    let plan = format!("{PLAN}profile = {:?}", noting.profile());
+    let output = campaign(&plan, dir.path());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(noting.clients(), all("2001:2:0:78::/120"));
+    let read = |name: &str| fs::read_to_string(dir.path().join("campaign").join(name)).unwrap();
+    let journal = read("journal.jsonl");
+    let named = r#""local":"2001:2:0:78::/120","source_addresses":255"#;
+    assert!(journal.contains(named), "{journal}");
+    let report = read("report/report.md");
+    for words in ["255 of 2001:2:0:78::/120", "255 source addresses"] {
+        assert!(report.contains(words), "{report}");
+    }
+    let campaign = dir.path().join("campaign");
+    let verified = Command::new(PROGRAM).arg("verify").arg(campaign).output();
+    assert!(verified.unwrap().status.success());
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn a_plan_for_a_server_needs_addresses_of_this_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = PLAN.replace("lab = \"netns\"\n", "") + "server = \"::1\"\n";
+    let refused = campaign(&plan, dir.path());
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(4), "{said}");
+    let why = "sources.toml:3:9: source address 2001:2:0:78::1 is not an address of this host";
+    assert!(said.contains(why), "{said}");
+    assert!(!dir.path().join("campaign").exists());
 }

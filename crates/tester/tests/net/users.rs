@@ -132,8 +132,11 @@ fn user_without_root_has_a_lab_as_well() {
         command.arg(&program).args([
             "trial", "--lab", "userns", "--dut", "unbound", "-Q", "500", "-l", "1s",
         ]);
-        command.args(["--uncertified", "--json", "-"]);
-        command.env(MARK, &mark).current_dir("/");
+        command.args(["--local", "2001:2:0:78::/120", "--uncertified"]);
+        command
+            .args(["--json", "-"])
+            .env(MARK, &mark)
+            .current_dir("/");
         let run = Run::new(&output(command));
         assert_accounted(&run.json);
         (answers(&run.json, "valid") > 0).then_some(run)
@@ -143,6 +146,7 @@ fn user_without_root_has_a_lab_as_well() {
     assert_eq!(is_invalid, is_disturbed(&run.json), "{:#}", run.json);
     assert_eq!(run.number("/queries_due"), 500);
     assert_eq!(run.text("/conditions/lab"), "userns");
+    assert_eq!(run.number("/conditions/source_addresses"), 255);
     assert_eq!(left_behind(), Vec::<String>::new());
     let ended = process::wait_until(20 * SECOND, || marked(&mark).is_empty());
     assert!(ended, "{:?}", marked(&mark));

@@ -8,9 +8,13 @@ use super::{OpenError, bind_to, option};
 use crate::sys;
 use crate::xdp::netlink::Netlink;
 
-/// Refuses an address whose datagrams this host would not receive. A socket bound by [`bind_freely`] would send from it
-/// and never receive a reply.
-pub(super) fn check(local: &[IpAddr]) -> Result<(), OpenError> {
+/// Refuses an address whose datagrams this host would not take in. A socket bound to it freely (`IP_FREEBIND`) would send
+/// from it and never see a reply.
+///
+/// # Errors
+///
+/// The first such address.
+pub fn check(local: &[IpAddr]) -> Result<(), OpenError> {
     if local.is_empty() {
         return Ok(());
     }

@@ -146,7 +146,6 @@ fn subject(
         }
         (None, Some(server_at), None) => Ok(Subject::Server {
             server: server_at,
-            local: None,
             self_test_server: text(dut.self_test_server.as_ref(), server)?,
         }),
         (None, None, Some(authority)) => {

@@ -38,6 +38,7 @@ use crate::load::pace::Pacing;
 use crate::namespace::{Cidr, Pattern, Share};
 use crate::procedure::search::Resolution;
 use crate::rig::recommended::Recommended;
+use crate::rig::sources;
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load, Subject};
 use crate::warning::{Severity, Warning};
 
@@ -125,7 +126,14 @@ impl Plan {
         own.unwrap_or(self.load.cidr)
     }
 
-    /// Deviations of the plan from the recommendations of RFC 8219.
+    /// The source addresses of its queries in words, if it gives them.
+    pub fn sources(&self) -> Option<String> {
+        let mut variants = self.variants.iter();
+        let site = variants.find_map(|variant| variant.subject.site(None));
+        sources::told(&self.load, site.as_ref())
+    }
+
+    /// Where the plan leaves what RFC 8219 recommends.
     pub fn remarks(&self) -> Vec<Warning> {
         let ipv4_servers = self.variants.iter().filter_map(|v| match v.subject {
             Subject::Server { server, .. } if server.is_ipv4() => Some(v.name.as_str()),

@@ -66,15 +66,19 @@ pub fn in_keys(message: &str) -> String {
     let mut words = message.split(' ');
     let mut told = Vec::new();
     while let Some(word) = words.next() {
-        let flag = word.strip_prefix("--");
-        let key = flag.and_then(|flag| KEYS.iter().find(|(known, _)| *known == flag));
-        let Some((_, key)) = key else {
+        let flag = word.strip_prefix("--").unwrap_or_default();
+        let (bare, end) = flag.split_at(flag.trim_end_matches(END).len());
+        let Some((_, key)) = KEYS.iter().find(|(known, _)| *known == bare) else {
             told.push(word.to_owned());
             continue;
         };
+        if !end.is_empty() {
+            told.push(format!("{key}{end}"));
+            continue;
+        }
         told.push(match words.next() {
             Some(value) => {
-                let bare = value.trim_end_matches([',', ';', ')']);
+                let bare = value.trim_end_matches(END);
                 format!("{key} = \"{bare}\"{}", &value[bare.len()..])
             }
             None => (*key).to_owned(),
@@ -83,8 +87,13 @@ pub fn in_keys(message: &str) -> String {
     told.join(" ")
 }
 
-/// Flags with a value, and their keys.
-const KEYS: [(&str, &str); 4] = [
+/// What ends a word of a message.
+const END: [char; 3] = [',', ';', ')'];
+
+/// Flags with a value, and the keys that are the same.
+const KEYS: [(&str, &str); 6] = [
+    ("local", "local"),
+    ("server", "server"),
     ("namespace", "namespace"),
     ("setup", "setup"),
     ("lab", "lab"),
@@ -110,6 +119,10 @@ mod tests {
             (
                 "build it and use --dut-binary PATH",
                 "build it and use binary = \"PATH\"",
+            ),
+            (
+                "--local ::1 is not; omit --local, or use",
+                "local = \"::1\" is not; omit local, or use",
             ),
             ("give --force", "give --force"),
         ] {

@@ -1,5 +1,6 @@
 //! Interprets the keys of a plan.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use dns64_transport::clock::{Nanos, SECOND};
@@ -22,6 +23,7 @@ use crate::namespace::{Cidr, Share, Zone, parse_suffix};
 use crate::procedure::certificate::SELF_TESTS_DEFAULT;
 use crate::procedure::search::Resolution;
 use crate::quantity::{self, Span};
+use crate::rig::sources;
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load};
 
 /// The plan in `file`. Faults are added to `faults`; with any fault the plan must not be used.
@@ -62,6 +64,9 @@ fn together(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     }
     if !faults.spoil(&["[cells]", "[tester]", HOSTS, DUT]) {
         check_authorities(plan, file, faults);
+    }
+    if !faults.spoil(&["[tester]", HOSTS, DUT]) {
+        check_sources(plan, file, faults);
     }
     if !faults.spoil(&[
         "[tester]",
@@ -131,6 +136,7 @@ fn load(file: &File, stop_early: bool, faults: &mut Faults<'_>) -> Load {
     Load {
         threads,
         ports,
+        local: faults.or(text(written.local.as_ref(), str::parse), None),
         segmentation: faults
             .or(text(written.segmentation.as_ref(), str::parse), None)
             .unwrap_or(Segmentation::On),
@@ -307,7 +313,20 @@ fn check_authorities(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     }
 }
 
-/// Every trial needs at least one query, and a name for each query.
+/// Source addresses from which something cannot be measured: each reason once.
+fn check_sources(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
+    let (Some(local), Some(at)) = (plan.load.local, &file.tester.local) else {
+        return;
+    };
+    let subjects = plan.variants.iter().map(|variant| &variant.subject);
+    let refused = subjects.filter_map(|subject| sources::check(subject, local).err());
+    let messages: BTreeSet<_> = refused.map(|error| in_keys(&error.to_string())).collect();
+    for message in messages {
+        faults.add(at.fault(message));
+    }
+}
+
+/// Every trial needs a query, and a name for each of them.
 fn check_names(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     let (first_qps, rate) = match plan.search.method {
         Method::Galloping { start_qps, .. } => (start_qps, &file.search.start_rate),

@@ -4,6 +4,7 @@ mod host_faults;
 mod hosts;
 mod namespaces;
 mod pacing;
+mod sources;
 
 use expect_test::{Expect, expect};
 

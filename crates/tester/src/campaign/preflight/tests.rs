@@ -50,6 +50,7 @@ fn lacks(root: &TempDir, text: &str, change: impl FnOnce(&mut Surroundings<'_>))
     let mut around = Surroundings {
         machine: &machine,
         no_lab: None,
+        no_sources: None,
         directory: Path::new("results"),
         free: Some(1 << 40),
         is_resumed: false,
@@ -190,10 +191,10 @@ fn journal_needs_disk_space_and_a_new_directory() {
 }
 
 #[test]
-fn impossible_lab_is_reported_at_its_key() {
+fn a_lab_or_sources_that_are_not_possible_are_told_where_they_are_named() {
     let root = machine();
     server(&root, "fine", "dut", "good 1.0");
-    let text = "[tester]\nlab = \"userns\"\n[[dut]]\nprofile = \"fine.toml\"\n";
+    let text = "[tester]\nlab = \"userns\"\nlocal = \"2001:2:0:78::/120\"\n[[dut]]\nprofile = \"fine.toml\"\n";
     let why = Blame::Machine.error("`unshare` is not installed");
     let machine = Machine::at(root.path());
     let origin = root.path().join("plan.toml").display().to_string();
@@ -201,6 +202,7 @@ fn impossible_lab_is_reported_at_its_key() {
     let around = Surroundings {
         machine: &machine,
         no_lab: Some(&why),
+        no_sources: Some("2001:2:0:78::1 is not an address of this host".to_owned()),
         directory: Path::new("results"),
         free: None,
         is_resumed: false,
@@ -213,7 +215,10 @@ fn impossible_lab_is_reported_at_its_key() {
         &expect![[r#"
         DIR/plan.toml:2:7: `unshare` is not installed
         2 | lab = "userns"
-          |       ^^^^^^^^"#]],
+          |       ^^^^^^^^
+        DIR/plan.toml:3:9: 2001:2:0:78::1 is not an address of this host
+        3 | local = "2001:2:0:78::/120"
+          |         ^^^^^^^^^^^^^^^^^^^"#]],
     );
 }
 

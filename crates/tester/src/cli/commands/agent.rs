@@ -15,6 +15,7 @@ use crate::agent::handshake::{Hello, Refusal, Welcome};
 use crate::agent::lock::HostLock;
 use crate::agent::outer;
 use crate::agent::serve::serve;
+use crate::lab::routes;
 use crate::rig::far::post::Post;
 
 /// Serves the controller on standard input and output until the connection closes.
@@ -59,10 +60,13 @@ fn work(outer: u32) -> Result<u8, Failure> {
     let mut lock = None;
     let admit = |hello: &Hello| {
         lock = Some(HostLock::take(&holder(hello))?);
+        // Of an agent that was killed. Nobody else has any now.
+        routes::sweep();
         Ok::<_, Refusal>(Welcome::here())
     };
     let mut post = Post::new(Arc::clone(&interrupted));
     serve(input, output, interrupted, admit, &mut post)?;
+    drop(post);
     drop(lock);
     Ok(exit::PASSED)
 }

@@ -163,7 +163,7 @@ fn environment(plan: &Plan, lab: Option<LabKind>) -> Result<Environment, Failure
         None | Some(LabKind::Loopback) => return Ok(environment::capture(&[])),
         Some(_) => plan.hosts.setup,
     };
-    let _lab = Lab::up(setup)?;
+    let _lab = Lab::up(setup, None)?;
     let hosts = [Role::Measurer, Role::Dut, Role::Authority].map(|role| setup.host(role));
     Ok(environment::capture(&hosts))
 }

@@ -17,7 +17,7 @@ use crate::lab::{LabKind, userns};
 pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
     match command {
         LabCommand::Up { setup } => {
-            let lab = Lab::up(setup)?;
+            let lab = Lab::up(setup, None)?;
             print(|out| setup.describe(out))?;
             lab.leave_up();
             Ok(exit::PASSED)

@@ -17,6 +17,7 @@ use crate::lab::machine::Machine;
 use crate::lab::{Blame, LabError, LabKind, userns, zone};
 use crate::report::campaign::dry_run;
 use crate::rig::remote::crew::Crew;
+use crate::rig::sources;
 
 /// Prints the tasks of a plan and their duration, then everything that prevents its run here: the user may inspect a
 /// plan on another machine than its own.
@@ -141,9 +142,13 @@ impl Attempt<'_> {
             return Ok(());
         }
         let places = Places::of(self.origin, self.text);
+        let mut variants = self.plan.variants.iter();
+        let no_sources = variants
+            .find_map(|variant| sources::possible_here(&variant.subject, &self.plan.load).err());
         let around = Surroundings {
             machine: &Machine::here(),
             no_lab: self.no_lab,
+            no_sources: no_sources.map(|why| why.to_string()),
             directory: self.directory,
             free: zone::free(&std::path::absolute(self.directory)?),
             is_resumed: self.is_resumed,

@@ -1,5 +1,6 @@
 //! Roles, addresses, interfaces and CPUs of one laboratory with one DUT.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,8 @@ use super::link::{LinkName, Meeting, meeting};
 use super::{HostSpec, Hosts, HostsError, HostsErrors, Part, Role};
 use crate::lab::cpuset::CpuSet;
 use crate::lab::profile::Family;
+use crate::lab::routes::Route;
+use crate::load::sources::Sources;
 
 /// Roles and connections of one setup with one DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +41,21 @@ pub struct SiteMeasurer {
     /// Address of that authority for this Measurer in a self-test: over a separate link, over the loopback interface of
     /// their common host, or forwarded by the host of the DUT.
     pub self_test: SocketAddr,
-    /// Number of sending threads.
+    /// The host that forwards its self-tests, where one has to.
+    pub router: Option<SiteRouter>,
+    /// Threads that send.
     pub threads: usize,
     /// Their CPUs; unrestricted: chosen automatically.
     pub cpus: CpuSet,
+}
+
+/// The host of a DUT between a Measurer and its authority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteRouter {
+    /// Its name.
+    pub host: String,
+    /// Its address toward the authority.
+    pub local: Ipv6Addr,
 }
 
 /// The host of the DUT.
@@ -109,7 +123,37 @@ impl Site {
         names
     }
 
-    /// Roles of a host; empty if it is not part of this site.
+    /// The routes of each host, by its name, that let Measurers send from `sources`, each from a part of its own, and replies of
+    /// DUT and authorities return. Hosts that only forward self-tests are among them. `None` if there are fewer addresses than
+    /// Measurers.
+    pub fn routes(&self, sources: Sources) -> Option<BTreeMap<String, Vec<Route>>> {
+        let mut routes: BTreeMap<String, Vec<Route>> = BTreeMap::new();
+        for (k, measurer) in self.measurers.iter().enumerate() {
+            let part = sources.part(k, self.measurers.len())?;
+            let mut add = |host: &str, route| {
+                let known = routes.entry(host.to_owned()).or_default();
+                if !known.contains(&route) {
+                    known.push(route);
+                }
+            };
+            add(&measurer.host, Route::Local(part));
+            if let Some(dut) = &self.dut {
+                add(&dut.host, Route::Via(part, measurer.local));
+            }
+            let authority = &self.authorities[measurer.authority].host;
+            match &measurer.router {
+                Some(router) => {
+                    add(&router.host, Route::Via(part, measurer.self_test_local));
+                    add(authority, Route::Via(part, router.local));
+                }
+                None if *authority == measurer.host => {}
+                None => add(authority, Route::Via(part, measurer.self_test_local)),
+            }
+        }
+        Some(routes)
+    }
+
+    /// What a host is for; nothing if it is not of this site.
     pub fn roles_of(&self, host: &str) -> Vec<Role> {
         let is_measurer = self.measurers.iter().any(|it| it.host == host);
         let is_dut = self.dut.as_ref().is_some_and(|it| it.host == host);
@@ -228,7 +272,7 @@ impl Hosts {
             links.push(SiteLink::of(LinkName::Client, (host, dut), met));
         }
         let self_test = self.self_test(host, authority, dut, &mut links);
-        let (local, server) = self_test.map_err(|error| faults.push(error)).ok()?;
+        let (local, server, router) = self_test.map_err(|error| faults.push(error)).ok()?;
         let measurer = SiteMeasurer {
             host: host.name.clone(),
             local: client.map_or(local, |(local, _, _)| local),
@@ -236,38 +280,45 @@ impl Hosts {
             self_test_local: local,
             authority: k,
             self_test: SocketAddr::from((server, DNS_PORT)),
+            router,
             threads: host.threads,
             cpus: host.cpus.clone(),
         };
         Some((measurer, links))
     }
 
-    /// Returns the local and the remote address of a Measurer in a self-test.
+    /// Local and remote address of a Measurer in a self-test, and who forwards it.
     fn self_test(
         &self,
         host: &HostSpec,
         authority: &HostSpec,
         dut: Option<&HostSpec>,
         links: &mut Vec<SiteLink>,
-    ) -> Result<(Ipv6Addr, Ipv6Addr), HostsError> {
-        // A host has no link to itself, although its addresses match its own prefixes.
+    ) -> Result<(Ipv6Addr, Ipv6Addr, Option<SiteRouter>), HostsError> {
+        // A host is not connected to itself, though it meets itself in each of its prefixes.
         let own = host.name == authority.name;
         let direct = meeting(host, authority, LinkName::SelfTest, Family::Ipv6);
         if let Some(met) = direct.filter(|_| !own)
             && let (IpAddr::V6(local), IpAddr::V6(there)) = (met.near.1, met.far.1)
         {
             links.push(SiteLink::of(LinkName::SelfTest, (host, authority), &met));
-            return Ok((local, there));
+            return Ok((local, there, None));
         }
         if own {
-            return Ok((Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST));
+            return Ok((Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST, None));
         }
         let candidates = dut.map_or_else(|| self.duts(), |dut| vec![dut]);
         let through = |dut: &HostSpec| {
             let near = meeting(host, dut, LinkName::Client, Family::Ipv6)?;
             let far = meeting(dut, authority, LinkName::Upstream, Family::Ipv6)?;
-            match (near.near.1, far.far.1) {
-                (IpAddr::V6(local), IpAddr::V6(there)) => Some((local, there)),
+            match (near.near.1, far.near.1, far.far.1) {
+                (IpAddr::V6(local), IpAddr::V6(between), IpAddr::V6(there)) => {
+                    let router = SiteRouter {
+                        host: dut.name.clone(),
+                        local: between,
+                    };
+                    Some((local, there, Some(router)))
+                }
                 _ => None,
             }
         };

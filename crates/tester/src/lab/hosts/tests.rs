@@ -7,6 +7,7 @@ use expect_test::{Expect, expect};
 use super::*;
 
 mod authorities;
+mod routes;
 
 /// Link, interface, addresses.
 type End<'a> = (LinkName, &'a str, &'a [&'a str]);

@@ -68,6 +68,9 @@ fn heading(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         Span(plan.load.duration_ns),
         Span(plan.load.timeout_ns)
     )?;
+    if let Some(sources) = plan.sources() {
+        writeln!(out, "  {:<9} {sources}", "sources")?;
+    }
     writeln!(out)
 }
 

@@ -13,13 +13,14 @@ use crate::agent::facts::HostFacts;
 use crate::agent::serve::{self, Work};
 use crate::authority::behaviour::Rules;
 use crate::hash;
-use crate::lab::LabError;
 use crate::lab::counters::Reading;
 use crate::lab::host::Host;
 use crate::lab::machine::Machine;
+use crate::lab::routes::{self, Route};
 use crate::lab::server::{self, Launched as _, Server, ServerSpec};
 use crate::lab::topology::Role;
 use crate::lab::zone;
+use crate::lab::{Blame, LabError};
 use crate::namespace::Zone;
 use crate::rig::probe::{ProbeError, Prober};
 use crate::rig::pulse::{Patient, Pulse};
@@ -28,6 +29,7 @@ use crate::rig::remote::order::{
     Question, Refusal, Reply, Request, ServerOrder, ShardOrder, State, TesterOrder, TrialOrder,
     causes, cpus,
 };
+use crate::trial::backend::allow_ports;
 use crate::trial::part::{Armed, Gathered, Spare};
 use crate::trial::surroundings::ShardReport;
 use crate::trial::{AuthDns, Measurer, Tester};
@@ -41,6 +43,8 @@ pub struct Post {
     pulse: Option<Pulse>,
     dut: Option<Server>,
     authority: Option<Server>,
+    /// It has given this host routes.
+    is_routing: bool,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -57,6 +61,7 @@ impl Post {
             pulse: None,
             dut: None,
             authority: None,
+            is_routing: false,
             interrupted,
         }
     }
@@ -106,6 +111,7 @@ impl Post {
                 let waits = self.pulse.take().map(Pulse::end);
                 Ok(bare(Reply::Waits(waits.unwrap_or_default())))
             }
+            Request::Routes(routes) => self.route(&routes),
         };
         answered.unwrap_or_else(|refusal| bare(Reply::Refused(refusal)))
     }
@@ -151,6 +157,11 @@ impl Post {
     fn open(&mut self, order: TesterOrder) -> Answered {
         self.armed = None;
         self.tester = None;
+        let ports = order.measurer.as_ref().map_or(0, |order| order.ports);
+        allow_ports(ports).map_err(|error| Refusal {
+            blame: Some(Blame::Machine),
+            what: causes(&error),
+        })?;
         let measurer = measurer(order.measurer.as_ref());
         let authority = order
             .authority
@@ -220,6 +231,12 @@ impl Post {
         Ok(answered)
     }
 
+    fn route(&mut self, routes: &[Route]) -> Answered {
+        self.is_routing = !routes.is_empty();
+        let set = routes::set(routes);
+        set.map(done).map_err(|error| Refusal::from(&error))
+    }
+
     fn begin_pulse(&mut self, order: &PulseOrder) -> Answered {
         let question = &order.question;
         let pulse = Pulse::begin(Patient {
@@ -232,6 +249,14 @@ impl Post {
         });
         self.pulse = Some(pulse.map_err(|error| refusal(causes(&error)))?);
         Ok(done(()))
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        if self.is_routing {
+            routes::sweep();
+        }
     }
 }
 
@@ -269,7 +294,7 @@ fn measurer(order: Option<&MeasurerOrder>) -> Measurer {
     let cores = order.map(|order| cpus(&order.cpus).or(&first));
     Measurer {
         host: Host::Here,
-        local: order.and_then(|order| Some(order.local?.into())),
+        local: order.and_then(|order| order.local),
         threads,
         cores: cores.map_or_else(Vec::new, |cores| cores.cpus().to_vec()),
         backend: order.map(|order| order.backend).unwrap_or_default(),

@@ -1,13 +1,14 @@
 //! A rig on connected hosts.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::any::{AnyServer, AnyTester, Instruments};
 use super::tester::FarTester;
 use crate::lab::host::Host;
-use crate::lab::hosts::{Hosts, SiteAuthority};
+use crate::lab::hosts::{Hosts, Site, SiteAuthority};
 use crate::lab::profile::Profile;
 use crate::lab::server::ServerSpec;
+use crate::load::sources::Sources;
 use crate::rig::probe::{Prober, Way};
 use crate::rig::remote::at_once;
 use crate::rig::remote::crew::Crew;
@@ -15,6 +16,7 @@ use crate::rig::remote::host::{FarServer, PROMPT_NS, Remote};
 use crate::rig::remote::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
 use crate::rig::remote::site::Reached;
 use crate::rig::running::Running;
+use crate::rig::sources;
 use crate::rig::spec::LabSpec;
 use crate::rig::{Rig, RigError, start_program};
 use dns64_transport::socket::Segmentation;
@@ -28,7 +30,8 @@ impl Rig {
         crew: &Crew,
     ) -> Result<Reached, RigError> {
         let family = self.upstream(lab);
-        Ok(Reached::to(hosts, lab.dut_host(), family, crew)?)
+        let local = self.spec.load.local;
+        Ok(Reached::to(hosts, lab.dut_host(), family, (crew, local))?)
     }
 
     /// Starts authorities, Testers and DUT on their hosts.
@@ -68,7 +71,11 @@ impl Rig {
             let specs = site.authorities.iter().map(|at| {
                 let spec = self.authority_spec(lab, (profile, at), self_test);
                 let host = reached.host(&at.host);
-                (self.far_prober(&host, listen(at, self_test)), host, spec)
+                (
+                    self.far_prober(&host, listen(at, self_test), None),
+                    host,
+                    spec,
+                )
             });
             let measured = (&self.spec.load, &*self.interrupted);
             // In parallel: each may have a zone to load.
@@ -85,7 +92,9 @@ impl Rig {
             host.ask(&Request::Open(Box::new(order)), PROMPT_NS)?;
         }
         let senders = reached.senders(self_test);
-        let first = senders[0].host.clone();
+        let first = &senders[0];
+        let part = part_of(self.spec.load.local, site, 0);
+        let prober = self.far_prober(&first.host, first.server, part);
         let tester = FarTester {
             hosts: reached.all(),
             senders,
@@ -101,7 +110,7 @@ impl Rig {
         };
         let client = Instruments {
             tester: AnyTester::Far(Box::new(tester)),
-            prober: self.far_prober(&first, reached.server(self_test)),
+            prober,
             watched: reached.watched(self_test),
         };
         let program = (!programs.is_empty()).then_some(AnyServer::Far(programs));
@@ -131,15 +140,18 @@ impl Rig {
     ) -> TesterOrder {
         let site = reached.site();
         let load = &self.spec.load;
-        let measurer = site.measurers.iter().find(|it| it.host == host.name());
-        let measurer = measurer.map(|it| MeasurerOrder {
-            local: Some(
-                match self_test {
+        let ports = sources::least_ports(load, Some(site));
+        let mut measurers = site.measurers.iter().enumerate();
+        let measurer = measurers.find(|(_, it)| it.host == host.name());
+        let measurer = measurer.map(|(k, it)| MeasurerOrder {
+            local: part_of(load.local, site, k).or_else(|| {
+                let address = match self_test {
                     true => it.self_test_local,
                     false => it.local,
-                }
-                .into(),
-            ),
+                };
+                Some(IpAddr::from(address).into())
+            }),
+            ports: ports[k],
             threads: it.threads,
             cpus: it.cpus.to_string(),
             backend: load.backend,
@@ -163,17 +175,22 @@ impl Rig {
         }
     }
 
-    fn far_prober(&self, host: &Remote, server: SocketAddr) -> Prober {
+    fn far_prober(&self, host: &Remote, server: SocketAddr, local: Option<Sources>) -> Prober {
         Prober {
             way: Way::Far(host.clone()),
-            local: None,
+            local: local.map(|sources| sources.address(0)),
             server,
             zone: self.spec.load.zone.clone(),
         }
     }
 }
 
-/// Returns the listening address of an authority in a self-test, or behind the DUT.
+/// The source addresses of Measurer `k`, if they were given.
+fn part_of(local: Option<Sources>, site: &Site, k: usize) -> Option<Sources> {
+    local?.part(k, site.measurers.len())
+}
+
+/// Where an authority listens in a self-test, or behind the DUT.
 fn listen(at: &SiteAuthority, self_test: bool) -> SocketAddr {
     match self_test {
         true => at.self_test_listen,

@@ -75,6 +75,7 @@ fn two_hosts(load: &Load) -> (Instruments, Remote, Vec<JoinHandle<()>>) {
             behaviour: None,
         });
         let measurer = Some(MeasurerOrder {
+            ports: 16,
             local: None,
             threads,
             cpus: String::new(),

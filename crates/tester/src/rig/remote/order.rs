@@ -23,6 +23,7 @@ use crate::lab::counters::Reading;
 use crate::lab::cpuset::CpuSet;
 use crate::lab::process::Resources;
 use crate::lab::profile::{Profile, Settings};
+use crate::lab::routes::Route;
 use crate::lab::server::Start;
 use crate::lab::topology::Role;
 use crate::lab::zone::{Form, ZoneFile};
@@ -32,6 +33,7 @@ use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
+use crate::load::sources::Sources;
 use crate::namespace::{Cidr, Pattern, Share, Zone};
 use crate::trial::TrialSpec;
 use crate::trial::part::Part;
@@ -78,6 +80,9 @@ pub enum Request {
     Pulse(PulseOrder),
     /// Stops these queries: [`Reply::Waits`].
     EndPulse,
+    /// Has these routes to source addresses, in place of those that it was given before, until the agent ends:
+    /// [`Reply::Done`].
+    Routes(Vec<Route>),
 }
 
 /// Reply of a host.
@@ -290,9 +295,11 @@ pub struct TesterOrder {
 /// [`Measurer`](crate::trial::Measurer) in a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct MeasurerOrder {
-    /// Source address; `None` for that of the routing table.
-    pub local: Option<IpAddr>,
-    /// Number of threads.
+    /// Source addresses; `None` leaves it to the routing table.
+    pub local: Option<Sources>,
+    /// Source ports that it needs at least.
+    pub ports: usize,
+    /// Its threads.
     pub threads: usize,
     /// Cores of the threads.
     pub cpus: String,

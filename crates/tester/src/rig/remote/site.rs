@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::crew::Crew;
-use super::host::Remote;
+use super::host::{PROMPT_NS, Remote};
+use super::order::Request;
 use crate::agent::handshake::Welcome;
 use crate::lab::counters::Reading;
 use crate::lab::hosts::{HostSpec, Hosts, LinkName, Site, SiteEnd, SiteMeasurer};
@@ -13,6 +14,7 @@ use crate::lab::profile::Family;
 use crate::lab::topology::Role;
 use crate::lab::watch::{AUTHORITY_ON, Counting, Leg, Watched};
 use crate::lab::{Blame, LabError};
+use crate::load::sources::Sources;
 use crate::rig::spec::DutChoice;
 
 /// A host with Measurer threads.
@@ -30,27 +32,43 @@ pub struct Sender {
 pub struct Reached {
     site: Site,
     hosts: BTreeMap<String, Remote>,
+    /// Hosts that were given routes to source addresses, those of `hosts` and others between them.
+    routing: Vec<Remote>,
 }
 
 impl Reached {
-    /// Connects to the hosts that a measurement needs.
+    /// Reaches the hosts that a measurement needs, and gives them the routes to the source addresses.
     ///
     /// # Errors
     ///
-    /// A host that cannot be reached, with the remedy.
+    /// A host that cannot be reached or routed, with what to do.
     pub fn to(
         hosts: &Hosts,
         dut: Option<&str>,
         upstream: Family,
-        crew: &Crew,
+        (crew, local): (&Crew, Option<Sources>),
     ) -> Result<Self, LabError> {
         let site = hosts.site(dut, upstream);
         let site = site.map_err(|error| Blame::Request.error(error.to_string()))?;
-        let is_needed = |host: &&HostSpec| site.hosts().contains(&host.name.as_str());
-        Ok(Self {
-            hosts: crew.reach(hosts.iter().filter(is_needed))?,
+        let routes = local.and_then(|local| site.routes(local));
+        let routes = routes.unwrap_or_default();
+        let is_needed = |host: &&HostSpec| {
+            site.hosts().contains(&host.name.as_str()) || routes.contains_key(&host.name)
+        };
+        let mut all = crew.reach(hosts.iter().filter(is_needed))?;
+        let mut reached = Self {
+            routing: Vec::new(),
+            hosts: BTreeMap::new(),
             site,
-        })
+        };
+        for (name, routes) in routes {
+            // Noted first: whatever is there then is removed.
+            reached.routing.push(all[&name].clone());
+            all[&name].ask(&Request::Routes(routes), PROMPT_NS)?;
+        }
+        all.retain(|name, _| reached.site.hosts().contains(&name.as_str()));
+        reached.hosts = all;
+        Ok(reached)
     }
 
     /// Returns the roles and addresses of the hosts.
@@ -267,6 +285,15 @@ impl Reached {
         let own = own.map(|(end, name)| (end.interface.clone(), name));
         own.chain([(LOOPBACK.to_owned(), LOOPBACK.to_owned())])
             .collect()
+    }
+}
+
+impl Drop for Reached {
+    fn drop(&mut self) {
+        for host in &self.routing {
+            // A destructor has nobody to tell; the end of the connection removes them too.
+            let _ = host.ask(&Request::Routes(Vec::new()), PROMPT_NS);
+        }
     }
 }
 

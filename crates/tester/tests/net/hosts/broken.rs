@@ -180,7 +180,10 @@ fn long(name: &str) -> String {
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn lost_host_ends_the_campaign_and_is_not_blamed_on_the_dut() {
     let ground = Ground::up();
-    let mut first = Campaign::new(&ground, "first", &three("first"));
+    // With routes on all three, which go as well.
+    let local = "local = \"2001:2:0:78::/120\"";
+    let routed = plan("first", THREE, local, "profile = \"unbound\"");
+    let mut first = Campaign::new(&ground, "first", &routed);
     first.loses(SelfTest, Client, "gen1");
     first.loses(Start, Inner, "dut");
     first.loses(Trial, Outer, "auth");

@@ -131,7 +131,8 @@ impl Ground {
     /// Returns the addresses, sorted, without the link-local addresses of the management network, which take a second
     /// to appear.
     fn addresses_now(&self) -> Vec<String> {
-        let line = "(ip -o address show scope global; ip route; ip -6 route; ip neigh show nud permanent) | sort";
+        let line = "(ip -o address show scope global; ip route; ip -6 route; ip -6 route show table local proto 64; \
+                    ip neigh show nud permanent) | sort";
         HOSTS.map(|host| self.shell(host, line)).into()
     }
 

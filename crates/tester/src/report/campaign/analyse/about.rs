@@ -202,6 +202,7 @@ pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> 
             or(pref64, "chosen or learnt, see the variants"),
         ),
     ];
+    conditions.extend(plan.sources().map(|sources| ("source addresses", sources)));
     let paced = plan
         .variants
         .iter()

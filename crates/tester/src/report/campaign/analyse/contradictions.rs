@@ -154,6 +154,7 @@ fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
             c.authority.clone(),
             c.threads,
             c.sockets,
+            c.local.clone(),
             c.cpus.clone(),
         )
     };

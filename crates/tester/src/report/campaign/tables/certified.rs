@@ -18,8 +18,12 @@ pub(super) fn self_tests(analysis: &Analysis) -> Table {
     let columns = columns![alike: Alike<'_>;
         "cell", "names" => tasks::spaced(&alike.0.conditions.cell);
         "conditions", "conditions" => {
-            let c = &alike.0.conditions;
-            format!("{}, {}, {}", c.authority, c.lab, numbers::count(c.threads, "thread"))
+            let c = &c.conditions;
+            let sources = c.source_addresses.map(|count| {
+                format!(", {} source addresses", numbers::Thousands(count as u64))
+            });
+            let threads = numbers::count(c.threads, "thread");
+            format!("{}, {}, {threads}{}", c.authority, c.lab, sources.unwrap_or_default())
         };
         "duration_ns", "duration" => Cell::Span(alike.0.conditions.duration_ns);
         "timeout_ns", "timeout" => Cell::Span(alike.0.conditions.timeout_ns);

@@ -26,6 +26,7 @@ fn authority(load: &Load, listen: SocketAddr) -> TesterOrder {
 /// Returns the order for a host that sends.
 fn measurer() -> TesterOrder {
     let measurer = Some(MeasurerOrder {
+        ports: 16,
         local: None,
         threads: 1,
         cpus: String::new(),

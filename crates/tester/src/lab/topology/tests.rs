@@ -1,0 +1,97 @@
+use super::*;
+use expect_test::expect;
+
+#[test]
+fn three_devices_have_two_links_and_a_way_over_both() {
+    expect![[r#"
+        netns add dns64bench-measurer
+        -n dns64bench-measurer link set lo up
+        netns add dns64bench-dut
+        -n dns64bench-dut link set lo up
+        netns add dns64bench-authority
+        -n dns64bench-authority link set lo up
+        -n dns64bench-measurer link add client address 02:00:00:00:01:01 type veth peer name client address 02:00:00:00:01:02 netns dns64bench-dut
+        -n dns64bench-measurer link set client addrgenmode none up
+        -n dns64bench-measurer address add 2001:2:0:1::1/64 dev client nodad
+        -n dns64bench-dut link set client addrgenmode none up
+        -n dns64bench-dut address add 2001:2:0:1::2/64 dev client nodad
+        -n dns64bench-dut link add upstream address 02:00:00:00:02:01 type veth peer name upstream address 02:00:00:00:02:02 netns dns64bench-authority
+        -n dns64bench-dut link set upstream addrgenmode none up
+        -n dns64bench-dut address add 2001:2:0:2::1/64 dev upstream nodad
+        -n dns64bench-dut address add 198.18.0.1/24 dev upstream
+        -n dns64bench-authority link set upstream addrgenmode none up
+        -n dns64bench-authority address add 2001:2:0:2::2/64 dev upstream nodad
+        -n dns64bench-authority address add 198.18.0.2/24 dev upstream
+        -n dns64bench-measurer route add 2001:2:0:2::/64 via 2001:2:0:1::2
+        -n dns64bench-authority route add 2001:2:0:1::/64 via 2001:2:0:2::1
+        -n dns64bench-dut neigh add 2001:2:0:1::1 lladdr 02:00:00:00:01:01 dev client nud permanent
+        -n dns64bench-dut neigh add 2001:2:0:2::2 lladdr 02:00:00:00:02:02 dev upstream nud permanent"#]]
+    .assert_eq(&Setup::ThreeDevice.plan().join("\n"));
+}
+
+#[test]
+fn two_devices_share_the_tester() {
+    let setup = Setup::TwoDevice;
+    assert_eq!(setup.host(Role::Measurer), setup.host(Role::Authority));
+    assert_ne!(setup.host(Role::Measurer), setup.host(Role::Dut));
+    let plan = setup.plan().join("\n");
+    assert!(plan.contains("-n dns64bench-tester link add client"));
+    assert!(plan.contains("netns dns64bench-tester"));
+    assert!(!plan.contains("route"));
+    assert_eq!((setup.router(), Setup::Loopback.router()), (None, None));
+    assert_eq!(IpAddr::V6(setup.self_test().0), setup.upstream_v6().0);
+}
+
+#[test]
+fn all_addresses_are_reserved_for_benchmarking() {
+    for setup in [Setup::TwoDevice, Setup::ThreeDevice] {
+        for line in setup.plan() {
+            let Some((_, address)) = line.split_once("address add ") else {
+                continue;
+            };
+            assert!(
+                address.starts_with("2001:2:0:") || address.starts_with("198.18."),
+                "{address}"
+            );
+        }
+    }
+    assert_eq!(PREF64.0.segments()[..3], [0x2001, 2, 0]);
+}
+
+#[test]
+fn the_loopback_setup_makes_nothing() {
+    assert_eq!(Setup::Loopback.plan(), Vec::<String>::new());
+    assert_eq!(Setup::Loopback.host(Role::Dut), Host::Here);
+    Lab::up(Setup::Loopback, None).unwrap();
+    let sources = "2001:2:0:78::/116".parse().unwrap();
+    assert_eq!(plan_sources(Setup::Loopback, sources), Vec::<String>::new());
+}
+
+#[test]
+fn each_host_has_a_way_back_to_the_sources() {
+    let sources = "2001:2:0:78::/116".parse().unwrap();
+    let plan = |setup| plan_sources(setup, sources).join("\n");
+    expect![[r#"
+        -n dns64bench-measurer route add local 2001:2:0:78::/116 dev lo
+        -n dns64bench-measurer neigh add 2001:2:0:1::2 lladdr 02:00:00:00:01:02 dev client nud permanent
+        -n dns64bench-dut route add 2001:2:0:78::/116 via 2001:2:0:1::1
+        -n dns64bench-authority route add 2001:2:0:78::/116 via 2001:2:0:2::1"#]]
+    .assert_eq(&plan(Setup::ThreeDevice));
+    expect![[r#"
+        -n dns64bench-tester route add local 2001:2:0:78::/116 dev lo
+        -n dns64bench-tester neigh add 2001:2:0:1::2 lladdr 02:00:00:00:01:02 dev client nud permanent
+        -n dns64bench-dut route add 2001:2:0:78::/116 via 2001:2:0:1::1"#]]
+    .assert_eq(&plan(Setup::TwoDevice));
+}
+
+#[test]
+fn a_lock_in_use_names_its_holder() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("deeper/lab.lock");
+    let held = lock(&path).unwrap();
+    let error = lock(&path).unwrap_err().to_string();
+    let process = format!("in use by process {} (", std::process::id());
+    assert!(error.contains(&process), "{error}");
+    drop(held);
+    lock(&path).unwrap();
+}

@@ -1,0 +1,226 @@
+//! Whether a measurement can be made from source addresses, and from how many of them it is.
+
+use std::net::{IpAddr, SocketAddr};
+
+use dns64_transport::socket::check_sources;
+
+use super::spec::{Load, Subject};
+use crate::lab::hosts::{Hosts, Site};
+use crate::lab::topology::Setup;
+use crate::load::sources::Sources;
+use crate::quantity::Thousands;
+use crate::trial::backend::allow_ports;
+use crate::trial::{PORTS_DEFAULT, TrialError};
+
+/// Why source addresses and what is measured do not go together. Told as of the command line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourcesError {
+    /// Source and destination are of different families.
+    #[error(
+        "--local {local} and --server {server} are of different IP versions; omit --local, or give an address \
+         of the server's IP version"
+    )]
+    Families {
+        /// As given.
+        local: Sources,
+        /// As given.
+        server: IpAddr,
+    },
+    /// The prefix cannot be local to this host and have the server.
+    #[error(
+        "--local {local} contains --server {server}; give a prefix that this host has for itself"
+    )]
+    OfServer {
+        /// As given.
+        local: Sources,
+        /// As given.
+        server: IpAddr,
+    },
+    /// RFC 8219 section 9.1 has the clients ask over IPv6.
+    #[error(
+        "--local {local} is IPv4, and in a lab the Measurer queries over IPv6; give an IPv6 prefix such as {EXAMPLE}"
+    )]
+    NotIpv6 {
+        /// As given.
+        local: Sources,
+    },
+    /// Nobody can be answered at such addresses.
+    #[error(
+        "--local {local} is not a prefix of hosts; give a global unicast prefix such as {EXAMPLE}"
+    )]
+    NotOfHosts {
+        /// As given.
+        local: Sources,
+    },
+    /// An address of the lab cannot be behind the Measurer.
+    #[error(
+        "--local {local} contains {address}, an address of {of}; give a prefix without it, such as {EXAMPLE}"
+    )]
+    OfLab {
+        /// As given.
+        local: Sources,
+        /// That address.
+        address: IpAddr,
+        /// Whose it is.
+        of: String,
+    },
+    /// Measurers cannot share an address: replies to it have one way.
+    #[error(
+        "--local {local} has fewer addresses than there are Measurers, {measurers}; give a prefix of /{longest} or shorter"
+    )]
+    Few {
+        /// As given.
+        local: Sources,
+        /// How many there are.
+        measurers: usize,
+        /// Length of the longest prefix that can be divided among them.
+        longest: u8,
+    },
+}
+
+/// A prefix for benchmarking (RFC 5180 section 8) that no lab uses.
+const EXAMPLE: &str = "2001:2:0:78::/116";
+
+/// Whether a subject can be measured from these addresses.
+///
+/// # Errors
+///
+/// It cannot, whatever the machine.
+pub fn check(subject: &Subject, local: Sources) -> Result<(), SourcesError> {
+    let hosts = subject.hosts();
+    match subject {
+        Subject::Server { server, .. } => of_server(local, *server),
+        Subject::Lab(lab) => {
+            is_ipv6(local)?;
+            match hosts {
+                Some(hosts) => of_hosts(local, hosts),
+                None => of_lab(local, lab.setup),
+            }
+        }
+    }
+}
+
+fn of_server(local: Sources, server: SocketAddr) -> Result<(), SourcesError> {
+    let server = server.ip();
+    match local.address(0).is_ipv4() == server.is_ipv4() {
+        false => Err(SourcesError::Families { local, server }),
+        true if local.count() > 1 && local.covers(server) => {
+            Err(SourcesError::OfServer { local, server })
+        }
+        true => Ok(()),
+    }
+}
+
+fn is_ipv6(local: Sources) -> Result<(), SourcesError> {
+    match local.address(0) {
+        IpAddr::V4(_) => Err(SourcesError::NotIpv6 { local }),
+        IpAddr::V6(first) => {
+            let is_of_hosts = !(first.is_loopback()
+                || first.is_unspecified()
+                || first.is_multicast()
+                || first.is_unicast_link_local());
+            match is_of_hosts {
+                true => Ok(()),
+                false => Err(SourcesError::NotOfHosts { local }),
+            }
+        }
+    }
+}
+
+fn of_lab(local: Sources, setup: Setup) -> Result<(), SourcesError> {
+    let mut addresses = setup.addresses().into_iter();
+    match addresses.find(|address| local.covers(*address)) {
+        Some(address) => Err(SourcesError::OfLab {
+            local,
+            address,
+            of: "the lab".to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn of_hosts(local: Sources, hosts: &Hosts) -> Result<(), SourcesError> {
+    for host in hosts {
+        let ends = host.links.values().flatten();
+        let mut addresses = ends.flat_map(|end| &end.addresses);
+        if let Some(taken) = addresses.find(|it| local.covers(it.address())) {
+            return Err(SourcesError::OfLab {
+                local,
+                address: taken.address(),
+                of: format!("host {}", host.name),
+            });
+        }
+    }
+    let measurers = hosts.measurers().len();
+    match local.part(0, measurers) {
+        Some(_) => Ok(()),
+        None => Err(SourcesError::Few {
+            local,
+            measurers,
+            longest: local.len_for(measurers),
+        }),
+    }
+}
+
+/// Whether the Measurer of a measurement on this machine can send: there are files enough for its source ports, and its source
+/// addresses are this machine's where no lab makes them. Whoever finds this out by a trial takes it for a server that does not
+/// answer.
+///
+/// # Errors
+///
+/// It cannot.
+pub fn possible_here(subject: &Subject, load: &Load) -> Result<(), TrialError> {
+    if subject.hosts().is_some() {
+        return Ok(());
+    }
+    allow_ports(least_ports(load, None).into_iter().sum())?;
+    let is_made = subject
+        .lab()
+        .is_some_and(|lab| lab.setup != Setup::Loopback);
+    if let (Some(local), Some(count), false) = (load.local, used(load, None), is_made) {
+        let all: Vec<IpAddr> = (0..count).map(|flow| local.address(flow)).collect();
+        check_sources(&all)?;
+    }
+    Ok(())
+}
+
+/// The source addresses of a plan or a measurement in words: "4,095 of 2001:2:0:78::/116".
+pub fn told(load: &Load, site: Option<&Site>) -> Option<String> {
+    let count = used(load, site)?;
+    Some(words(&load.local?.to_string(), count))
+}
+
+/// So many addresses of a prefix, or the one.
+pub(super) fn words(local: &str, count: usize) -> String {
+    match count {
+        1 => local.to_owned(),
+        _ => format!("{} of {local}", Thousands(count as u64)),
+    }
+}
+
+/// How many source addresses trials use: a source port has one. `None` if the routing table chooses.
+pub fn used(load: &Load, site: Option<&Site>) -> Option<usize> {
+    let ports = least_ports(load, site);
+    let each = ports.iter().enumerate().map(|(k, own)| {
+        let part = load.local?.part(k, ports.len())?;
+        Some(part.count().min(*own))
+    });
+    each.sum()
+}
+
+/// Source ports of each Measurer at least. A thread has as many of those that were asked for as the others.
+pub fn least_ports(load: &Load, site: Option<&Site>) -> Vec<usize> {
+    let threads: Vec<usize> = match site {
+        Some(site) => site.measurers.iter().map(|it| it.threads.max(1)).collect(),
+        None => vec![load.threads.max(1)],
+    };
+    let shards: usize = threads.iter().sum();
+    let of_measurer = |(k, own): (usize, &usize)| match load.ports {
+        Some(ports) => ports.div_ceil(shards) * own,
+        None => {
+            let part = load.local.and_then(|local| local.part(k, threads.len()));
+            part.map_or(1, |part| part.count()).max(PORTS_DEFAULT)
+        }
+    };
+    threads.iter().enumerate().map(of_measurer).collect()
+}
