@@ -215,13 +215,13 @@ fn each_address_of_a_lab_asks(flags: &str) {
         let noting = Noting::new();
         let dut = noting.profile();
         let run = Run::of(&format!(
-            "trial --lab netns --dut {} {flags} --local {PREFIX} -Q 1k -l 1500ms --uncertified",
+            "trial --lab netns --dut {} {flags} --local {PREFIX} -Q 2k -l 600ms --uncertified",
             dut.display()
         ));
         assert_accounted(&run.json);
         assert_eq!(run.text("/conditions/local"), PREFIX);
         assert_eq!(run.number("/conditions/source_addresses"), 1023);
-        (answers(&run.json, "valid") == 1500).then(|| assert_eq!(noting.clients(), all(PREFIX)))
+        (answers(&run.json, "valid") == 1200).then(|| assert_eq!(noting.clients(), all(PREFIX)))
     });
     assert_eq!(left_behind(), Vec::<String>::new());
 }
@@ -244,7 +244,7 @@ fn each_address_of_a_lab_asks_over_af_xdp() {
 fn a_self_test_of_a_lab_is_made_from_each_address() {
     let _turn = turn();
     until("did the Tester pass", || {
-        let line = "selftest --lab netns --local 2001:2:0:78::/118 -Q 1k -l 1s --self-tests 1";
+        let line = "selftest --lab netns --local 2001:2:0:78::/118 -Q 1k -l 600ms --self-tests 1";
         let run = Run::of(line);
         assert_eq!(run.number("/conditions/source_addresses"), 1023);
         (run.code == Some(0)).then_some(())

@@ -1,13 +1,17 @@
 //! Two Measurers that divide the addresses of a prefix, through routes that their agents add and remove.
 
-use dns64bench::campaign::record::Record;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use dns64bench::lab::process;
 use rustix::process::Signal;
 
-use super::ground::{Ground, kill, named, read, records, said};
+use super::ground::{Ground, kill, named, records, said};
 use super::plans::{SECOND, THREE, plan};
 use crate::accounts::assert_accounted;
 use crate::sources::{Noting, all};
+
+const LOCAL: &str = "local = \"2001:2:0:78::/120\"";
 
 /// Both Measurers, in front of a DUT with a link to each.
 fn two_measurers() -> String {
@@ -19,28 +23,43 @@ fn two_measurers() -> String {
     hosts + SECOND
 }
 
-const LOCAL: &str = "local = \"2001:2:0:78::/120\"";
-
 /// Routes that agents have added.
 fn routes(ground: &Ground, host: &str) -> String {
     ground.shell(host, "ip -6 route show table all proto 64")
 }
 
+/// Kills both processes of the agent on a host, so that neither cleans up after the other.
+fn kill_agent(host: &str) {
+    let (inner, outer) = (true, false);
+    let pids = [inner, outer].map(|which| named(host, "dns64bench", "--inner", which));
+    let pids = pids.concat();
+    for &pid in &pids {
+        process::signal(pid, Signal::STOP);
+    }
+    kill(&pids);
+}
+
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn two_measurers_send_from_parts_of_one_prefix() {
+fn two_measurers_send_from_parts_of_one_prefix_also_after_a_crash() {
     let ground = Ground::up();
     let noting = Noting::new();
     let dut = format!("profile = {:?}", noting.profile());
     let text = plan("sources", &two_measurers(), LOCAL, &dut);
-    let directory = ground.campaign("sources", &text);
+    let text = text.replace("max-rate = \"2k\"", "max-rate = \"1k\"");
+    let plan = ground.plan("sources", &text);
+    let directory = ground.path("sources");
+    let mut underway = ground.begin(&["run", plan.to_str().unwrap()]);
+    assert!(underway.reaches("a route", || !routes(&ground, "gen1").is_empty()));
+    kill_agent("gen1");
+    let output = underway.end();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    // In the way of the next agent, unless that removes them.
+    assert!(!routes(&ground, "gen1").is_empty());
+    let output = ground.run(&["resume", directory.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     ground.assert_nothing_left();
-    let lines = read(&directory);
-    assert!(matches!(lines.last().unwrap().record, Record::Complete));
-    // Both parts, each without its first address.
-    let mut expected = all("2001:2:0:78::/121");
-    expected.extend(all("2001:2:0:78::80/121"));
-    assert_eq!(noting.clients(), expected);
+    assert_eq!(noting.clients(), both_parts());
     for trial in records(&directory, "trial") {
         assert_accounted(&trial["result"]);
     }
@@ -51,26 +70,8 @@ fn two_measurers_send_from_parts_of_one_prefix() {
     assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
 }
 
-#[test]
-#[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn routes_of_a_killed_agent_are_removed_by_the_next() {
-    let ground = Ground::up();
-    let text = plan("killed", THREE, LOCAL, "profile = \"unbound\"");
-    let path = ground.plan("killed", &text);
-    let mut underway = ground.begin(&["run", path.to_str().unwrap()]);
-    let is_routed = || !routes(&ground, "gen1").is_empty();
-    assert!(underway.reaches("a route", is_routed));
-    // Neither is to clean up after the other.
-    let (inner, outer) = (true, false);
-    let pids = [inner, outer].map(|which| named("gen1", "dns64bench", "--inner", which));
-    let pids = pids.concat();
-    for &pid in &pids {
-        process::signal(pid, Signal::STOP);
-    }
-    kill(&pids);
-    let output = underway.end();
-    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
-    assert!(!routes(&ground, "gen1").is_empty());
-    ground.run(&["doctor", "--hosts", path.to_str().unwrap()]);
-    ground.assert_nothing_left();
+/// Each part without its first address.
+fn both_parts() -> BTreeSet<IpAddr> {
+    let parts = ["2001:2:0:78::/121", "2001:2:0:78::80/121"];
+    parts.into_iter().flat_map(all).collect()
 }
