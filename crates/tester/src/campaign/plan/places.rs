@@ -79,7 +79,12 @@ pub fn in_keys(message: &str) -> String {
         told.push(match words.next() {
             Some(value) => {
                 let bare = value.trim_end_matches(END);
-                format!("{key} = \"{bare}\"{}", &value[bare.len()..])
+                let quote = if bare.parse::<u64>().is_ok() {
+                    ""
+                } else {
+                    "\""
+                };
+                format!("{key} = {quote}{bare}{quote}{}", &value[bare.len()..])
             }
             None => (*key).to_owned(),
         });
@@ -91,9 +96,10 @@ pub fn in_keys(message: &str) -> String {
 const END: [char; 3] = [',', ';', ')'];
 
 /// Flags with a value, and the keys that are the same.
-const KEYS: [(&str, &str); 6] = [
+const KEYS: [(&str, &str); 7] = [
     ("local", "local"),
     ("server", "server"),
+    ("sockets", "sockets"),
     ("namespace", "namespace"),
     ("setup", "setup"),
     ("lab", "lab"),
@@ -124,6 +130,7 @@ mod tests {
                 "--local ::1 is not; omit --local, or use",
                 "local = \"::1\" is not; omit local, or use",
             ),
+            ("or use --sockets 250", "or use sockets = 250"),
             ("give --force", "give --force"),
         ] {
             assert_eq!(in_keys(flag), key);
