@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::ground::{Ground, kill, named, records, said};
 use super::plans::{SECOND, THREE, plan};
-use crate::accounts::assert_accounted;
+use crate::accounts::{answers, assert_accounted};
 use crate::sources::{Noting, all};
 
 const LOCAL: &str = "local = \"2001:2:0:78::/120\"";
@@ -62,6 +62,7 @@ fn two_measurers_send_from_parts_of_one_prefix_also_after_a_crash() {
     assert_eq!(noting.clients(), both_parts());
     for trial in records(&directory, "trial") {
         assert_accounted(&trial["result"]);
+        assert!(answers(&trial["result"], "valid") > 0, "{trial:#}");
     }
     let conditions = &records(&directory, "self_test")[0]["conditions"];
     assert_eq!(conditions["local"], "2001:2:0:78::/120");
