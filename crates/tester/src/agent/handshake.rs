@@ -12,8 +12,7 @@ use super::program;
 use crate::PROGRAM;
 use crate::lab::machine::Machine;
 
-/// Version of this protocol. Another one is another language: nothing but [`Hello`] and its answer is
-/// understood by both.
+/// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
 pub const VERSION: u32 = 2;
 
 /// Messages of the controller.

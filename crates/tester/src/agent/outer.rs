@@ -152,7 +152,7 @@ fn sweep_routes() {
     }
 }
 
-/// An inner process that stops servers needs seconds: 5 s for each (`lab::server`).
+/// The inner process may have to stop servers, which takes up to 5 s for each (`lab::server`).
 const END_LIMIT: Nanos = 30 * SECOND;
 /// A process that received SIGKILL ends within this time.
 const DESCENDANTS_LIMIT: Nanos = 5 * SECOND;

@@ -30,7 +30,7 @@ pub struct Surroundings<'a> {
     pub no_lab: Option<&'a LabError>,
     /// Why its Measurer cannot send from the source addresses of the plan, if that is so.
     pub no_sources: Option<String>,
-    /// Where the journal is to be, or is.
+    /// Directory of the journal.
     pub directory: &'a Path,
     /// Free octets there, if known.
     pub free: Option<u64>,

@@ -119,7 +119,7 @@ pub enum UsageError {
     /// Source addresses from which this cannot be measured.
     #[error(transparent)]
     Sources(#[from] SourcesError),
-    /// A host name has no address that could be measured.
+    /// A host name has no usable address.
     #[error(
         "cannot find the address of --server {name}: {why}; check the name, or give the address"
     )]

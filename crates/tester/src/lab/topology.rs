@@ -174,7 +174,7 @@ impl Setup {
         }
     }
 
-    /// The `ip` commands that make the hosts and links, in order.
+    /// The `ip` commands that create the hosts and links, in order.
     fn plan(self) -> Vec<String> {
         let (measurer, authority) = match self {
             Self::Loopback => return Vec::new(),
@@ -293,7 +293,7 @@ fn plan_sources(setup: Setup, sources: Sources) -> Vec<String> {
     plan
 }
 
-/// Has a host forward IPv6.
+/// Turns on IPv6 forwarding on a host.
 fn forward(host: &Host) -> Result<(), LabError> {
     // `/proc/sys/net` shows the network namespace of the thread that reads it.
     let switched = host.enter(|| std::fs::write(FORWARDING, "1"))?;
@@ -326,8 +326,8 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// Another process uses the lab, this process may not make namespaces, or `ip` failed; what
-    /// had been made until then is taken down again.
+    /// Another process uses the lab, this process may not create namespaces, or `ip` failed; everything created until
+    /// then is removed.
     pub fn up(setup: Setup, sources: Option<Sources>) -> Result<Self, LabError> {
         let mut lab = Self {
             setup,
@@ -516,7 +516,7 @@ const UPSTREAM: Link = ("upstream", ["02:00:00:00:02:01", "02:00:00:00:02:02"]);
 /// Enables IPv6 forwarding of a host (Documentation/networking/ip-sysctl.rst).
 const FORWARDING: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
 
-/// Servers write caches and logs when asked to end.
+/// Servers may write caches and logs before they end.
 const TERM_PATIENCE: Nanos = 3 * SECOND;
 const KILL_PATIENCE: Nanos = 5 * SECOND;
 

@@ -12,8 +12,9 @@ use crate::quantity::ValueError;
 /// One address, or the host addresses of a prefix, which the flows of a trial use in rotation: flow i has address
 /// number i modulo their number.
 ///
-/// Not among them are the network and the broadcast address of an IPv4 prefix shorter than /31 (RFC 3021), and the
-/// Subnet-Router anycast address, the first one, of an IPv6 prefix shorter than /127 (RFC 4291 section 2.6.1, RFC 6164).
+/// The network and broadcast addresses of an IPv4 prefix shorter than /31 (RFC 3021) are excluded. So is the
+/// Subnet-Router anycast address, the first one, of an IPv6 prefix shorter than /127 (RFC 4291 section 2.6.1, RFC
+/// 6164).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sources(IpNet);
@@ -60,7 +61,7 @@ impl Sources {
         self.0.max_prefix_len() - u8::try_from(bits).unwrap_or(HOST_BITS_MAX)
     }
 
-    /// Whether the prefix covers an address.
+    /// Returns whether the prefix contains an address.
     pub fn covers(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }

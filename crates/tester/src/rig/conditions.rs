@@ -7,6 +7,7 @@ use super::far::any::AnyServer;
 use super::remote::site::Reached;
 use super::spec::{LabSpec, Subject};
 use super::{Rig, recommended, sources};
+use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
 use crate::lab::userns;
 use crate::namespace::Share;
@@ -141,7 +142,7 @@ impl Rig {
         conditions
     }
 
-    /// What a self-test goes through, in words.
+    /// Describes the path that a self-test covers.
     fn self_test_covers(&self) -> Option<String> {
         let setup = match &self.spec.subject {
             Subject::Server {

@@ -239,7 +239,7 @@ impl Rig {
         }
     }
 
-    /// A Tester toward a server that runs already.
+    /// Creates a Tester for a server that already runs.
     fn join(&self, server: SocketAddr) -> Result<Running<Instruments, AnyServer>, RigError> {
         let load = &self.spec.load;
         let tester = Tester::open(self.measurer(Host::Here), None, &self.interrupted)?;

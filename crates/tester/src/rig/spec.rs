@@ -49,7 +49,7 @@ pub enum Subject {
     Server {
         /// Its address and port.
         server: SocketAddr,
-        /// An authority in self-test mode, to certify the Tester against.
+        /// An authority in self-test mode, for the certificate of the Tester.
         self_test_server: Option<SocketAddr>,
     },
     /// It is started in a lab.
@@ -57,7 +57,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The lab, if there is one.
+    /// Returns the lab, if there is one.
     pub fn lab(&self) -> Option<&LabSpec> {
         match self {
             Self::Server { .. } => None,
@@ -289,8 +289,8 @@ pub struct Load {
     /// Source addresses of the Measurer, which several Measurers divide among them; `None` leaves it to the routing table. A
     /// lab makes them its own.
     pub local: Option<Sources>,
-    /// Whether runs of datagrams travel as one, at the Measurer and at the built-in authority; in
-    /// self-tests they never do, because a DUT sends its questions one by one.
+    /// Segmentation of the datagrams of the Measurer and of the built-in authority; off in self-tests, because a DUT
+    /// sends its queries one by one.
     pub segmentation: Segmentation,
     /// Backend of the Measurer and of the built-in authority.
     pub backend: Backend,

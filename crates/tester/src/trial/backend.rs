@@ -62,7 +62,7 @@ pub(crate) fn allow_ports(ports: usize) -> Result<(), TrialError> {
     }
 }
 
-/// A link of one port toward `server`, for single questions.
+/// Opens a link to `server` with one port, for single queries.
 pub(crate) fn client(
     backend: Backend,
     server: SocketAddr,

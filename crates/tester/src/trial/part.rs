@@ -211,7 +211,7 @@ fn ports_of_shard(
     }
 }
 
-/// The result of a trial that one Tester has run, and its queries.
+/// Returns the result and the queries of a trial that one Tester has run.
 pub(crate) fn concluded(
     spec: &TrialSpec,
     gathered: Gathered,

@@ -2,9 +2,9 @@
 
 use super::{OpenError, option};
 
-/// Raises this process's limit on open files (`RLIMIT_NOFILE`), which is 1024 by custom, for so many
-/// sockets more, as far as it may. Returns how many of them the limit allows beside the
-/// [`DESCRIPTORS_BESIDE`] other files, or beside as many as these if it is low.
+/// Raises this process's limit on open files (`RLIMIT_NOFILE`, usually 1024) by `more` sockets, as far as
+/// permitted. Returns how many of them the limit allows: it is reduced by [`DESCRIPTORS_BESIDE`], or by half if it
+/// is low.
 pub fn allow_descriptors(more: usize) -> Result<usize, OpenError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

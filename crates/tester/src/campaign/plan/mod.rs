@@ -133,7 +133,7 @@ impl Plan {
         sources::told(&self.load, site.as_ref())
     }
 
-    /// Where the plan leaves what RFC 8219 recommends.
+    /// Deviations of the plan from the recommendations of RFC 8219.
     pub fn remarks(&self) -> Vec<Warning> {
         let ipv4_servers = self.variants.iter().filter_map(|v| match v.subject {
             Subject::Server { server, .. } if server.is_ipv4() => Some(v.name.as_str()),

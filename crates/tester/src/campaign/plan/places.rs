@@ -95,7 +95,7 @@ pub fn in_keys(message: &str) -> String {
 /// What ends a word of a message.
 const END: [char; 3] = [',', ';', ')'];
 
-/// Flags with a value, and the keys that are the same.
+/// Flags with a value, and their keys.
 const KEYS: [(&str, &str); 7] = [
     ("local", "local"),
     ("server", "server"),

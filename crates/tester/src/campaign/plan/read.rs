@@ -326,7 +326,7 @@ fn check_sources(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     }
 }
 
-/// Every trial needs a query, and a name for each of them.
+/// Every trial needs at least one query, and a name for each query.
 fn check_names(plan: &Plan, file: &File, faults: &mut Faults<'_>) {
     let (first_qps, rate) = match plan.search.method {
         Method::Galloping { start_qps, .. } => (start_qps, &file.search.start_rate),

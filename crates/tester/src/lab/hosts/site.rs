@@ -43,7 +43,7 @@ pub struct SiteMeasurer {
     pub self_test: SocketAddr,
     /// The host that forwards its self-tests, where one has to.
     pub router: Option<SiteRouter>,
-    /// Threads that send.
+    /// Number of sending threads.
     pub threads: usize,
     /// Their CPUs; unrestricted: chosen automatically.
     pub cpus: CpuSet,
@@ -153,7 +153,7 @@ impl Site {
         Some(routes)
     }
 
-    /// What a host is for; nothing if it is not of this site.
+    /// Roles of a host; empty if it is not part of this site.
     pub fn roles_of(&self, host: &str) -> Vec<Role> {
         let is_measurer = self.measurers.iter().any(|it| it.host == host);
         let is_dut = self.dut.as_ref().is_some_and(|it| it.host == host);
@@ -295,7 +295,7 @@ impl Hosts {
         dut: Option<&HostSpec>,
         links: &mut Vec<SiteLink>,
     ) -> Result<(Ipv6Addr, Ipv6Addr, Option<SiteRouter>), HostsError> {
-        // A host is not connected to itself, though it meets itself in each of its prefixes.
+        // A host has no link to itself, although its addresses match its own prefixes.
         let own = host.name == authority.name;
         let direct = meeting(host, authority, LinkName::SelfTest, Family::Ipv6);
         if let Some(met) = direct.filter(|_| !own)

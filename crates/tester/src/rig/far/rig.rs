@@ -190,7 +190,7 @@ fn part_of(local: Option<Sources>, site: &Site, k: usize) -> Option<Sources> {
     local?.part(k, site.measurers.len())
 }
 
-/// Where an authority listens in a self-test, or behind the DUT.
+/// Returns the listening address of an authority in a self-test, or behind the DUT.
 fn listen(at: &SiteAuthority, self_test: bool) -> SocketAddr {
     match self_test {
         true => at.self_test_listen,

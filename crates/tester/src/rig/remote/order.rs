@@ -299,7 +299,7 @@ pub struct MeasurerOrder {
     pub local: Option<Sources>,
     /// Source ports that it needs at least.
     pub ports: usize,
-    /// Its threads.
+    /// Number of threads.
     pub threads: usize,
     /// Cores of the threads.
     pub cpus: String,

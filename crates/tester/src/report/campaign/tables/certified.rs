@@ -18,7 +18,7 @@ pub(super) fn self_tests(analysis: &Analysis) -> Table {
     let columns = columns![alike: Alike<'_>;
         "cell", "names" => tasks::spaced(&alike.0.conditions.cell);
         "conditions", "conditions" => {
-            let c = &c.conditions;
+            let c = &alike.0.conditions;
             let sources = c.source_addresses.map(|count| {
                 format!(", {} source addresses", numbers::Thousands(count as u64))
             });
