@@ -62,9 +62,10 @@ const ATTRIBUTE: u16 = 0x3fff;
 /// `NUD_STALE`, `NUD_DELAY`.
 const USABLE: u16 = 0x80 | 0x40 | 0x02 | 0x10 | 0x04 | 0x08;
 
-/// `IFF_UP`, `IFF_LOOPBACK`; `ARPHRD_ETHER`.
+/// `IFF_UP`, `IFF_LOOPBACK`, `IFF_LOWER_UP`; `ARPHRD_ETHER`.
 const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
+const LOWER_UP: u32 = 1 << 16;
 const ETHERNET: u16 = 1;
 
 /// Timeout for a response of the kernel, which responds immediately.
@@ -90,6 +91,8 @@ pub struct Interface {
     pub queues: u32,
     /// Whether AF_XDP can be used: the interface is up, is Ethernet and is not the loopback interface.
     pub is_usable: bool,
+    /// Its link is up: what is sent now leaves.
+    pub has_carrier: bool,
 }
 
 /// An address of this host.
@@ -321,6 +324,7 @@ fn interface(body: &[u8]) -> Option<Interface> {
         mtu: usize::try_from(figure(LINK_MTU)?).ok()?,
         queues: figure(LINK_QUEUES).unwrap_or(1).max(1),
         is_usable: device == ETHERNET && flags & UP != 0 && flags & LOOPBACK == 0 && mac.is_some(),
+        has_carrier: flags & LOWER_UP != 0,
     })
 }
 

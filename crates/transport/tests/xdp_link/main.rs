@@ -299,7 +299,32 @@ fn wildcard_link_answers_both_families_from_the_queried_address() {
     assert_eq!(peers, expected.map(|ip| ip.parse::<IpAddr>().unwrap()));
 }
 
-/// Repeats `done` until it returns true, for at most five seconds.
+#[test]
+#[ignore = "needs root: run by .ci/run driver"]
+fn a_client_is_open_when_its_link_is_up() {
+    let pair = Pair::new("down");
+    let server = SocketAddr::new(V4[1].parse().unwrap(), 53);
+    let [left, right] = &pair.0;
+    // Known for good, as if the link had been up until the program was attached.
+    ip(&format!(
+        "-n {left} neighbour replace {} lladdr 02:00:00:00:00:02 nud permanent dev wire",
+        V4[1]
+    ));
+    ip(&format!("-n {right} link set wire down"));
+    let has_carrier = || ip(&format!("-n {left} link show wire")).contains("LOWER_UP");
+    assert!(!has_carrier());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            MonotonicClock.sleep(SECOND / 2);
+            ip(&format!("-n {right} link set wire up"));
+        });
+        let client = pair.enter(0, || XdpLink::client(server, &[], 1, &Options::default()));
+        told(client);
+        assert!(has_carrier());
+    });
+}
+
+/// Turns until `done`, for at most five seconds.
 fn until(mut done: impl FnMut() -> bool) {
     let end = MonotonicClock.now() + 5 * SECOND;
     while !done() {

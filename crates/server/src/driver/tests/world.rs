@@ -57,6 +57,7 @@ impl World {
             mtu: 1500,
             queues: 1,
             is_usable: true,
+            has_carrier: true,
         };
         let addresses = [OWN4.into(), OWN6.into()].map(|address| Address {
             interface: 1,

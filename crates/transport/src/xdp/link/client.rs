@@ -20,7 +20,10 @@ use crate::{Datagram, Link, LinkError};
 /// Destination port (discard, RFC 863) of the datagram that makes the kernel resolve a neighbour.
 const DISCARD_PORT: u16 = 9;
 
-/// Timeout of neighbour resolution.
+/// How long a link may be down after a program was attached: a card negotiates for two to three seconds.
+const CARRIER_NS: Nanos = 10 * SECOND;
+
+/// How long it may look.
 const NEIGHBOUR_NS: Nanos = 2 * SECOND;
 const NEIGHBOUR_RETRY_NS: Nanos = 5_000_000;
 
@@ -69,6 +72,7 @@ impl XdpLink {
             options.force,
         )?;
         let queues = queue::open(&interface, &steering, options.part)?;
+        await_carrier(&mut netlink, route.interface);
         let mac = neighbour(&mut netlink, route, server)?;
         let numbers: Vec<u16> = own.iter().map(SocketAddr::port).collect();
         let wanted = steering.want(Role::Asks, &[server], &numbers, options.part)?;
@@ -178,7 +182,16 @@ fn client(server: SocketAddr, own: &[SocketAddr], macs: [[u8; 6]; 2]) -> Client 
     }
 }
 
-/// The MAC address of the next hop to the server; the kernel resolves it if necessary.
+/// Waits for a link that the driver took down to attach the program, as igb does. If it stays down, no neighbour is found.
+fn await_carrier(netlink: &mut Netlink, interface: u32) {
+    let end = MonotonicClock.now() + CARRIER_NS;
+    let mut is_down = || netlink.interface(interface).is_ok_and(|i| !i.has_carrier);
+    while MonotonicClock.now() < end && is_down() {
+        MonotonicClock.sleep(NEIGHBOUR_RETRY_NS);
+    }
+}
+
+/// The MAC address of whoever takes the packets for the server; the kernel looks for it if it does not know it.
 fn neighbour(netlink: &mut Netlink, route: Route, server: SocketAddr) -> Result<[u8; 6], XdpError> {
     let unknown = |reason: io::Error| XdpError::Neighbour {
         ip: route.next,
