@@ -156,7 +156,7 @@ pub trait Link {
     /// The link's counters since it was opened.
     fn counters(&mut self) -> Result<Counters, LinkError>;
 
-    /// Short name of the kind of link, for reports: "udp", "xdp", "memory".
+    /// Short name of the kind of link, for reports: "udp", "xdp (copy)", "xdp (zero-copy)", "memory".
     fn backend(&self) -> &'static str;
 }
 

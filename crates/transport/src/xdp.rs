@@ -13,6 +13,7 @@ mod queue;
 pub mod relay;
 mod steering;
 
+pub use crate::sys::xsk::Copying;
 pub use interface::{Attachment, allow};
 pub use link::{Options, XdpLink};
 pub use queue::Part;

@@ -64,11 +64,17 @@ pub struct InterfaceStatus {
     /// Number of receive queues with AF_XDP sockets, if the interface has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<usize>,
+    /// How frames come to these sockets: `copy` or `zero-copy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copying: Option<String>,
 }
 
 impl fmt::Display for InterfaceStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.mode)?;
+        if let Some(copying) = &self.copying {
+            write!(f, " {copying}")?;
+        }
         match self.queues {
             Some(queues) => write!(f, " queues={queues}"),
             None => Ok(()),
@@ -85,6 +91,7 @@ impl From<driver::State> for DriverStatus {
                     name,
                     mode,
                     queues: None,
+                    copying: None,
                 })
                 .collect(),
             entries: state.entries,
@@ -227,6 +234,7 @@ mod tests {
                     name: "eth0".into(),
                     mode: "native".into(),
                     queues: None,
+                    copying: None,
                 }],
                 entries: 3,
                 idle: None,
@@ -235,6 +243,7 @@ mod tests {
                 name: "eth1".into(),
                 mode: "native".into(),
                 queues: Some(2),
+                copying: Some("zero-copy".into()),
             }],
             sandbox: "landlock abi 4, seccomp".into(),
         });
@@ -252,7 +261,7 @@ mod tests {
             cache_bytes=4096
             cache_bytes_max=1048576
             driver_cache=eth0 native entries=3
-            af_xdp=eth1 native queues=2
+            af_xdp=eth1 native zero-copy queues=2
             sandbox=landlock abi 4, seccomp
         "#]]
         .assert_eq(&status.to_string());

@@ -94,13 +94,19 @@ pub(super) fn attached(relays: &[AnyRelay]) -> Vec<InterfaceStatus> {
         let AnyRelay::Xdp(relay) = relay else {
             continue;
         };
-        for (name, mode, queues) in relay.attached() {
+        for (name, mode, queues, copying) in relay.attached() {
+            let copying = copying.map(|copying| copying.to_string());
             match all.iter_mut().find(|known| known.name == name) {
-                Some(known) => known.queues = known.queues.map(|others| others + queues),
+                Some(known) => {
+                    known.queues = known.queues.map(|others| others + queues);
+                    // "copy" comes first: zero-copy is only what each queue has.
+                    known.copying = known.copying.take().into_iter().chain(copying).min();
+                }
                 None => all.push(InterfaceStatus {
                     name,
                     mode: mode.to_string(),
                     queues: Some(queues),
+                    copying,
                 }),
             }
         }
@@ -111,9 +117,11 @@ pub(super) fn attached(relays: &[AnyRelay]) -> Vec<InterfaceStatus> {
 /// Logs conditions that increase the losses of the sockets or reduce the performance of the
 /// workers.
 pub(super) fn warn(relays: &mut [AnyRelay]) {
-    for InterfaceStatus { name, mode, queues } in attached(relays) {
-        let queues = queues.unwrap_or_default();
-        tracing::info!("af-xdp: {name}, mode {mode}, {queues} queues");
+    for interface in attached(relays) {
+        let InterfaceStatus { name, mode, .. } = interface;
+        let queues = interface.queues.unwrap_or_default();
+        let copying = interface.copying.as_deref().unwrap_or("no socket");
+        tracing::info!("af-xdp: {name}, mode {mode}, {copying}, {queues} queues");
         if queues < relays.len() {
             tracing::warn!(
                 "af-xdp: {name} has {queues} receive queues, and {} of {} workers have none: see `ethtool -l \

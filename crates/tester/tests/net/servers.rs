@@ -319,7 +319,7 @@ fn self_test_over_af_xdp_accounts_for_every_query() {
         assert!(!trials.is_empty(), "{:#}", run.json);
         for trial in trials {
             assert_accounted(trial);
-            assert_eq!(trial["backend"], "xdp", "{trial:#}");
+            assert_eq!(trial["backend"], "xdp (copy)", "{trial:#}");
             assert_eq!(answers(trial, "wrong") + answers(trial, "empty"), 0);
             let asked = trial["authority"]["aaaa"].as_u64();
             assert!(asked >= Some(answers(trial, "valid")), "{trial:#}");
@@ -336,7 +336,7 @@ fn self_test_over_af_xdp_accounts_for_every_query() {
 fn dut_is_measured_over_af_xdp() {
     let _turn = turn();
     let run = trial("--dut dns64d --backend xdp");
-    assert_eq!(run.text("/backend"), "xdp");
+    assert_eq!(run.text("/backend"), "xdp (copy)");
     let losses = run.json["losses"].to_string();
     assert!(!losses.contains("did not arrive"), "{losses}");
 }

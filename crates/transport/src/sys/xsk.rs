@@ -7,6 +7,7 @@
 
 mod ring;
 
+use std::fmt;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -37,7 +38,35 @@ pub(crate) struct Config {
     pub(crate) copies: bool,
 }
 
-/// The kernel's counters of a socket: `struct xdp_statistics`.
+/// How frames come from the driver to a socket and back, as the kernel chose it when the socket was bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Copying {
+    /// The kernel copies each frame.
+    Copy,
+    /// The driver uses the memory of the socket.
+    Zero,
+}
+
+impl Copying {
+    /// By the flags of `struct xdp_options`.
+    fn of(options: u32) -> Self {
+        match options & libc::XDP_OPTIONS_ZEROCOPY {
+            0 => Self::Copy,
+            _ => Self::Zero,
+        }
+    }
+}
+
+impl fmt::Display for Copying {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Copy => "copy",
+            Self::Zero => "zero-copy",
+        })
+    }
+}
+
+/// What the kernel counts of a socket: `struct xdp_statistics`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Statistics {
@@ -80,6 +109,7 @@ pub(crate) fn open(config: &Config) -> io::Result<(Arrivals, Departures)> {
         16,
     )?;
     bind(&fd, config)?;
+    let copying = Copying::of(get(&fd, libc::XDP_OPTIONS)?);
     let (fd, frame_bytes) = (Arc::new(fd), config.frame_bytes);
     let numbers = |range: std::ops::Range<u32>| range.map(|i| u64::from(i) * frame_bytes as u64);
     let mut all = Arrivals {
@@ -99,6 +129,7 @@ pub(crate) fn open(config: &Config) -> io::Result<(Arrivals, Departures)> {
         sent,
         free,
         frame_bytes,
+        copying,
     };
     Ok((all, departures))
 }
@@ -347,6 +378,7 @@ pub(crate) struct Departures {
     /// A stack: the frame that was used last is in the cache and is used next.
     free: Vec<u64>,
     frame_bytes: usize,
+    copying: Copying,
 }
 
 // SAFETY: as for Arrivals.
@@ -356,7 +388,12 @@ unsafe impl Send for Departures {}
 const FRUITLESS_MAX: u32 = 16;
 
 impl Departures {
-    /// Lets `write` fill a frame and return its length; false if no frame is free. The frame is sent by the next
+    /// How frames come from here to the driver, and those of the same socket's [`Arrivals`] from it.
+    pub(crate) fn copying(&self) -> Copying {
+        self.copying
+    }
+
+    /// Has `write` fill a frame and return its length; false if all frames are under way. It leaves at the next
     /// [`Self::flush`].
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.free.is_empty() {
@@ -434,5 +471,18 @@ impl Departures {
         } else {
             Err(io::Error::last_os_error())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bit_of_the_options_tells_of_zero_copy() {
+        assert_eq!(Copying::of(0).to_string(), "copy");
+        assert_eq!(Copying::of(1).to_string(), "zero-copy");
+        assert_eq!(Copying::of(0b10), Copying::Copy, "another flag");
+        assert_eq!(Copying::of(u32::MAX), Copying::Zero);
     }
 }

@@ -9,11 +9,12 @@ mod server;
 
 use std::net::SocketAddr;
 
+use super::Copying;
 use super::frame::{self, Addresses, Flow};
 use super::hops::Hops;
 use super::netlink::Interface;
 use super::program::Mode;
-use super::queue::{Part, Queue};
+use super::queue::{self, Part, Queue};
 use super::steering::Wanted;
 use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use crate::socket::UdpLink;
@@ -241,6 +242,9 @@ impl Link for XdpLink {
     }
 
     fn backend(&self) -> &'static str {
-        "xdp"
+        match queue::copying(self.queues.iter()) {
+            Some(Copying::Zero) => "xdp (zero-copy)",
+            _ => "xdp (copy)",
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::netlink::Interface;
 use super::program::{Mode, XdpError};
 use super::steering::Steering;
 use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use crate::sys::xsk::{self, Arrivals, Config};
+use crate::sys::xsk::{self, Arrivals, Config, Copying};
 
 /// Frames for receiving at all queues of a link together: 200 ms at 300 k/s. The sockets of a client hold twice as
 /// much, but a frame can hold any packet.
@@ -49,7 +49,12 @@ impl Part {
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 }
 
-/// Opens sockets at the queues of an interface that belong to this part, at least one.
+/// How frames come to these queues and leave from them: with zero copy only if those of each do.
+pub(super) fn copying<'a>(queues: impl Iterator<Item = &'a Queue>) -> Option<Copying> {
+    queues.map(|queue| queue.departures.copying()).min()
+}
+
+/// Opens sockets at the queues of an interface for this part, of which there must be one.
 pub(super) fn open(
     interface: &Arc<Interface>,
     steering: &Arc<Steering>,

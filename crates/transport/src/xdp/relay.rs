@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::Copying;
 use super::frame::Flow;
 use super::hops::Hops;
 use super::interface::Attachment;
@@ -179,13 +180,13 @@ impl XdpRelay {
         self.udp.clients.receive_buffer()
     }
 
-    /// Interface, mode and number of queues that this worker reads.
-    pub fn attached(&self) -> Vec<(String, Mode, usize)> {
+    /// Interface, mode, number of queues that this worker reads, and how frames come there.
+    pub fn attached(&self) -> Vec<(String, Mode, usize, Option<Copying>)> {
         let of = |steering: &Arc<Steering>| {
             let name = steering.interface().to_owned();
-            let own = self.queues.iter();
-            let queues = own.filter(|queue| queue.interface.name == name).count();
-            (name, steering.mode(), queues)
+            let own = || self.queues.iter().filter(|q| q.interface.name == name);
+            let (queues, copying) = (own().count(), queue::copying(own()));
+            (name, steering.mode(), queues, copying)
         };
         self.steerings.iter().map(of).collect()
     }

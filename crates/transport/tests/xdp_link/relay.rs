@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dns64_transport::xdp::Attachment;
 use dns64_transport::xdp::relay::XdpRelay;
+use dns64_transport::xdp::{Attachment, Copying};
 use dns64_transport::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
 
 use super::*;
@@ -107,7 +107,10 @@ fn forwarder_receives_each_query_and_reply_once_bypassing_the_kernel() {
             }];
             let open = || XdpRelay::open(&[listen], &[], &attachments, Part::WHOLE);
             let relay = told(pair.enter(1, open));
-            assert_eq!(relay.attached(), [("wire".into(), mode, 1)]);
+            assert_eq!(
+                relay.attached(),
+                [("wire".into(), mode, 1, Some(Copying::Copy))]
+            );
             let over = AtomicBool::new(false);
             let (mut relay, before) = std::thread::scope(|scope| {
                 let over = &over;
