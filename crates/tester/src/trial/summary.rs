@@ -110,7 +110,7 @@ fn slowest(shards: &[ShardReport]) -> &str {
     backends.min().unwrap_or("none")
 }
 
-/// What each of several authorities did: by its own account, or by the counters of its host.
+/// Returns the share of each of several authorities: from its own counters, or from those of its host.
 fn shares(authority: Option<&AuthorityReport>, observed: &Observed) -> Vec<AuthorityShare> {
     if let Some(authority) = authority {
         return authority.shares.clone();

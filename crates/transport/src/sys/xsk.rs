@@ -66,7 +66,7 @@ impl fmt::Display for Copying {
     }
 }
 
-/// What the kernel counts of a socket: `struct xdp_statistics`.
+/// The kernel's counters of a socket: `struct xdp_statistics`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Statistics {
@@ -108,8 +108,6 @@ pub(crate) fn open(config: &Config) -> io::Result<(Arrivals, Departures)> {
         departures,
         16,
     )?;
-    bind(&fd, config)?;
-    let copying = Copying::of(get(&fd, libc::XDP_OPTIONS)?);
     let (fd, frame_bytes) = (Arc::new(fd), config.frame_bytes);
     let numbers = |range: std::ops::Range<u32>| range.map(|i| u64::from(i) * frame_bytes as u64);
     let mut all = Arrivals {
@@ -120,7 +118,10 @@ pub(crate) fn open(config: &Config) -> io::Result<(Arrivals, Departures)> {
         frame_bytes: frame_bytes as u64,
     };
     numbers(0..arrivals).for_each(|number| all.give(number));
+    // Before a driver that does not copy takes its first frames: one that finds none may receive nothing until it is woken.
     all.fill.publish();
+    bind(&fd, config)?;
+    let copying = Copying::of(get(&fd, libc::XDP_OPTIONS)?);
     let free = numbers(arrivals..arrivals + departures).collect();
     let departures = Departures {
         fd,
@@ -342,9 +343,10 @@ impl Arrivals {
         if n > 0 {
             self.received.release();
             self.fill.publish();
-            if self.fill.needs_wakeup() {
-                self.wake();
-            }
+        }
+        // Also if nothing came: a driver that ran out of frames receives none until it is woken.
+        if self.fill.needs_wakeup() {
+            self.wake();
         }
         n as usize
     }
@@ -384,8 +386,16 @@ pub(crate) struct Departures {
 // SAFETY: as for Arrivals.
 unsafe impl Send for Departures {}
 
-/// Consecutive calls without progress after which the kernel counts as full.
-const FRUITLESS_MAX: u32 = 16;
+impl Copying {
+    /// Calls in a row that take nothing before the kernel counts as full. In copy mode a call sends, with zero-copy it wakes the
+    /// driver, which sends later.
+    fn fruitless_max(self) -> u32 {
+        match self {
+            Self::Copy => 16,
+            Self::Zero => 1,
+        }
+    }
+}
 
 impl Departures {
     /// How frames come from here to the driver, and those of the same socket's [`Arrivals`] from it.
@@ -393,7 +403,7 @@ impl Departures {
         self.copying
     }
 
-    /// Has `write` fill a frame and return its length; false if all frames are under way. It leaves at the next
+    /// Lets `write` fill a frame and return its length; false if no frame is free. The frame is sent by the next
     /// [`Self::flush`].
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.free.is_empty() {
@@ -435,7 +445,8 @@ impl Departures {
         self.sent.publish();
         let (mut dropped, mut fruitless) = (0, 0);
         let mut left = self.sent.untaken();
-        while left > 0 && fruitless < FRUITLESS_MAX && self.sent.needs_wakeup() {
+        let fruitless_max = self.copying.fruitless_max();
+        while left > 0 && fruitless < fruitless_max && self.sent.needs_wakeup() {
             match self.kick() {
                 Ok(()) => {}
                 Err(e) => match e.raw_os_error() {

@@ -54,7 +54,7 @@ pub(super) fn copying<'a>(queues: impl Iterator<Item = &'a Queue>) -> Option<Cop
     queues.map(|queue| queue.departures.copying()).min()
 }
 
-/// Opens sockets at the queues of an interface for this part, of which there must be one.
+/// Opens sockets at the queues of an interface that belong to this part, at least one.
 pub(super) fn open(
     interface: &Arc<Interface>,
     steering: &Arc<Steering>,

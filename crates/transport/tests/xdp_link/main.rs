@@ -324,7 +324,7 @@ fn a_client_is_open_when_its_link_is_up() {
     });
 }
 
-/// Turns until `done`, for at most five seconds.
+/// Repeats `done` until it returns true, for at most five seconds.
 fn until(mut done: impl FnMut() -> bool) {
     let end = MonotonicClock.now() + 5 * SECOND;
     while !done() {

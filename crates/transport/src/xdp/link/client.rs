@@ -23,7 +23,7 @@ const DISCARD_PORT: u16 = 9;
 /// How long a link may be down after a program was attached: a card negotiates for two to three seconds.
 const CARRIER_NS: Nanos = 10 * SECOND;
 
-/// How long it may look.
+/// Timeout of neighbour resolution.
 const NEIGHBOUR_NS: Nanos = 2 * SECOND;
 const NEIGHBOUR_RETRY_NS: Nanos = 5_000_000;
 
@@ -191,7 +191,7 @@ fn await_carrier(netlink: &mut Netlink, interface: u32) {
     }
 }
 
-/// The MAC address of whoever takes the packets for the server; the kernel looks for it if it does not know it.
+/// The MAC address of the next hop to the server; the kernel resolves it if necessary.
 fn neighbour(netlink: &mut Netlink, route: Route, server: SocketAddr) -> Result<[u8; 6], XdpError> {
     let unknown = |reason: io::Error| XdpError::Neighbour {
         ip: route.next,
