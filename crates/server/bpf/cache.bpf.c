@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 //
 // dns64d's cache in the driver: sends responses that dns64d has put into the maps, and passes everything else to the
 // kernel and its sockets.

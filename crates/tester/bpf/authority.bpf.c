@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 //
 // Answers the common query on arrival: one question for A or AAAA of a name that encodes an address, class IN, with a
 // plain OPT record or none. The query is an unfragmented datagram over IPv4 without options or IPv6 without extension

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 //
 // Load of a benchmark without a load generator in user space: `gun` turns frames that the kernel provides into queries
 // (BPF_F_TEST_XDP_LIVE_FRAMES), in the requested number, and sends them by the interface at which they seem to have

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 //
 // Steers the UDP datagrams that an AF_XDP link wants to its socket; passes everything else to the kernel.
 //

@@ -58,7 +58,7 @@ pub(crate) const RECEIVE_BATCH: usize = 16;
 pub(crate) const SEND_BATCH: usize = 64;
 
 /// Receive buffer requested for each socket. The kernel charges about 1 KiB for a small datagram, so this holds about
-/// 8,000 of them: 25 ms at 300 k/s. The default of 208 KiB holds a twentieth.
+/// 8,000 of them: 25 ms at 300 k/s. The default of 208 KiB holds about 200.
 pub(crate) const BUFFER_BYTES: usize = 8 << 20;
 
 /// Maximum number of batches of replies that one call of [`Link::answer`] sends: to [`RECEIVE_BATCH`] datagrams of 128
