@@ -2,7 +2,7 @@ use super::*;
 use expect_test::expect;
 
 #[test]
-fn three_devices_have_two_links_and_a_way_over_both() {
+fn three_devices_have_two_links_and_a_path_over_both() {
     expect![[r#"
         netns add dns64bench-measurer
         -n dns64bench-measurer link set lo up
@@ -59,7 +59,7 @@ fn all_addresses_are_reserved_for_benchmarking() {
 }
 
 #[test]
-fn the_loopback_setup_makes_nothing() {
+fn loopback_setup_creates_nothing() {
     assert_eq!(Setup::Loopback.plan(), Vec::<String>::new());
     assert_eq!(Setup::Loopback.host(Role::Dut), Host::Here);
     Lab::up(Setup::Loopback, None).unwrap();
@@ -68,7 +68,7 @@ fn the_loopback_setup_makes_nothing() {
 }
 
 #[test]
-fn each_host_has_a_way_back_to_the_sources() {
+fn each_host_has_a_route_back_to_the_sources() {
     let sources = "2001:2:0:78::/116".parse().unwrap();
     let plan = |setup| plan_sources(setup, sources).join("\n");
     expect![[r#"
@@ -85,7 +85,7 @@ fn each_host_has_a_way_back_to_the_sources() {
 }
 
 #[test]
-fn a_lock_in_use_names_its_holder() {
+fn lock_in_use_names_its_holder() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deeper/lab.lock");
     let held = lock(&path).unwrap();
