@@ -92,8 +92,8 @@ const TRUST_NS: Nanos = 10 * SECOND;
 /// neighbour.
 const FIRST_LOOK_NS: Nanos = SECOND / 10;
 
-/// Interval at which the kernel sockets are polled while frames keep arriving: 20 turns of 64 frames at a million frames
-/// per second would take longer.
+/// Interval at which the kernel sockets are polled while frames keep arriving: longer than a turn of 64 frames at a million
+/// frames per second, and far shorter than the timeout of a client.
 const POLL_NS: Nanos = 100_000;
 
 /// Frames received from a queue in one batch.
