@@ -9,14 +9,14 @@ use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::cpu;
 use std::fmt;
 
-use crate::lab::cpuset::CpuSet;
-use crate::lab::machine::{self, Machine};
-use crate::lab::process::{TOOLS, find_program};
 use crate::lab::profile::{Profile, ProfileRole, built_in_names};
 use crate::lab::server;
-use crate::lab::usage;
 use crate::lab::{LabKind, userns};
 use crate::load::catch_up::Limits;
+use crate::machine::cpuset::CpuSet;
+use crate::machine::process::{TOOLS, find_program};
+use crate::machine::usage;
+use crate::machine::{self, Machine};
 
 /// One fact about this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

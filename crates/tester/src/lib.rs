@@ -10,6 +10,7 @@
 //! - [`load`]: the Measurer, from the octets of a query to the verdict on its response;
 //! - [`connections`]: connections of a few TCP clients, on one thread;
 //! - [`authority`]: the AuthDNS subsystem, which the DUT queries;
+//! - [`machine`]: what Linux tells of a machine: processors, links, counters, processes;
 //! - [`lab`]: hosts, links, and the servers that are started on them;
 //! - [`trial`]: one trial, run by threads that drive Measurer and authority over links;
 //! - [`agent`]: the connection between the controller of a laboratory and its hosts;
@@ -29,6 +30,7 @@ pub mod doctor;
 pub mod hash;
 pub mod lab;
 pub mod load;
+pub mod machine;
 pub mod namespace;
 pub mod procedure;
 pub mod quantity;

@@ -12,11 +12,11 @@ pub use network::InterfaceFacts;
 
 use super::program;
 use crate::lab::LabError;
-use crate::lab::cpuset::CpuSet;
-use crate::lab::host::{Host, NETNS_DIR};
-use crate::lab::machine::Machine;
 use crate::lab::topology::NAME_PREFIX;
-use crate::lab::usage::Look;
+use crate::machine::Machine;
+use crate::machine::cpuset::CpuSet;
+use crate::machine::host::{Host, NETNS_DIR};
+use crate::machine::usage::Look;
 
 /// Facts that `doctor` reads from a host. Values that cannot be read are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::program;
 use crate::PROGRAM;
-use crate::lab::machine::Machine;
+use crate::machine::Machine;
 
 /// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
 pub const VERSION: u32 = 2;

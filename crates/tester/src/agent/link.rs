@@ -23,7 +23,7 @@ use super::pipe::{self, News, Outlet, Stuck, Tail};
 use super::ssh::{self, Options};
 use super::trouble::{LinkError, Remains, Trouble, printable, tail};
 use crate::lab::hosts::Reach;
-use crate::lab::process;
+use crate::machine::process;
 
 /// A connection to the agent of one host. The agent serves until this is dropped.
 #[derive(Debug)]

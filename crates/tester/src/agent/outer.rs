@@ -20,7 +20,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::lock::HostLock;
-use crate::lab::{Blame, LabError, process, routes, server};
+use crate::lab::{Blame, LabError, routes, server};
+use crate::machine::process;
 
 /// Runs the inner process to its end, with the standard input and output of this process, then ends and removes
 /// everything that it left. SIGTERM, SIGINT and SIGHUP are forwarded as SIGTERM. The inner process is killed if it has

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::frame::{self, Frame, FrameError};
-use crate::lab::process;
+use crate::machine::process;
 
 /// Why a write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::ssh::{self, Options};
 use super::trouble::{LinkError, Remains, Trouble, printable, tail};
 use crate::hash::sha256_of;
 use crate::lab::hosts::Reach;
-use crate::lab::process;
+use crate::machine::process;
 
 /// Copies the program `file` ([`OWN`](super::program::OWN) for the running one) to a host that is reached by ssh,
 /// unless it is already there. The path is `~/.cache/dns64bench/SHA256/dns64bench`; the copy is renamed to it after its

@@ -10,9 +10,9 @@ use rustix::process::getpid;
 
 use super::trouble::Trouble;
 use crate::lab::hosts::Reach;
-use crate::lab::machine::Machine;
-use crate::lab::process::find_program;
 use crate::lab::{OwnedDir, server};
+use crate::machine::Machine;
+use crate::machine::process::find_program;
 
 /// Environment variable that replaces `ssh`, as `GIT_SSH_COMMAND` does for git: words separated by spaces, such as
 /// `ssh -F lab.config`.

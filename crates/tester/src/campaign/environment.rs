@@ -8,14 +8,14 @@ use dns64_transport::cpu;
 
 use super::record::{Environment, InterfaceFacts};
 use crate::agent::facts::HostFacts;
-use crate::lab::cpuset::CpuSet;
-use crate::lab::host::Host;
 use crate::lab::hosts::Hosts;
-use crate::lab::interface;
-use crate::lab::machine::{
+use crate::machine::cpuset::CpuSet;
+use crate::machine::host::Host;
+use crate::machine::interface;
+use crate::machine::process::{find_program, run};
+use crate::machine::{
     CLOCK_REMEDY, FAST_CLOCK_SOURCES, FrequencyPolicy, GOVERNOR_REMEDY, Machine, SMT_REMEDY,
 };
-use crate::lab::process::{find_program, run};
 use crate::warning::{Severity, Warning};
 
 /// Reads the machine, with the interfaces of its own network and of the `hosts` of a lab.

@@ -22,7 +22,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
 use crate::hash::sha256_hex;
-use crate::lab::{LabKind, process};
+use crate::lab::LabKind;
+use crate::machine::process;
 pub use error::JournalError;
 pub use reading::{Reading, Torn};
 

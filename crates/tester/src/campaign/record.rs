@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::tasks::{Point, Task};
 use crate::lab::LabKind;
-pub use crate::lab::process::{Memory, Resources};
 pub use crate::lab::server::Start;
-use crate::lab::topology::Role;
+use crate::machine::Role;
+pub use crate::machine::process::{Memory, Resources};
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::trial::result::{Outcome, TrialResult};
 

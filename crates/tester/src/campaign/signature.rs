@@ -12,7 +12,7 @@ use std::process::Command;
 use dns64_transport::clock::{Nanos, SECOND};
 
 use crate::lab::LabError;
-use crate::lab::process::{Ended, find_program, run_with_input};
+use crate::machine::process::{Ended, find_program, run_with_input};
 
 /// Name of the signature in the directory of a campaign.
 pub const SIGNATURE_FILE: &str = "journal.jsonl.sig";

@@ -9,8 +9,9 @@ use std::net::IpAddr;
 
 use super::{Finding, Grade, finding, kernel, memory, unless};
 use crate::agent::facts::{HostFacts, LOOK_NS};
-use crate::lab::hosts::{HostSpec, Hosts, Role};
-use crate::lab::machine::{CLOCK_REMEDY, FAST_CLOCK_SOURCES, GOVERNOR_REMEDY};
+use crate::lab::hosts::{HostSpec, Hosts};
+use crate::machine::Role;
+use crate::machine::{CLOCK_REMEDY, FAST_CLOCK_SOURCES, GOVERNOR_REMEDY};
 
 /// Checks all hosts whose facts are known, by their names in the plan. For the others, it reports the errors in
 /// `unknown`. The property of a finding begins with the host: "gen1: link client".

@@ -7,11 +7,12 @@ use std::process::Command;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use super::cpuset::CpuSet;
-use super::host::Host;
-use super::machine::{Machine, field};
 use super::owned::{self, OwnedDir};
-use super::{Blame, LabError, process};
+use super::{Blame, LabError};
+use crate::machine::cpuset::CpuSet;
+use crate::machine::host::Host;
+use crate::machine::process;
+use crate::machine::{Machine, field};
 
 /// How a server is restricted to its CPUs.
 #[derive(Debug)]

@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::cpuset::CpuSet;
 use super::profile::Family;
+use crate::machine::Role;
+use crate::machine::cpuset::CpuSet;
 
-pub use super::topology::Role;
 pub use check::Doubt;
 pub use error::{HostsError, HostsErrors, Part};
 pub use link::{LinkAddress, LinkEnd, LinkName};

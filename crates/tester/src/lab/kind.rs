@@ -6,8 +6,8 @@ use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-use super::process::{find_program, run, tool};
 use super::{LabError, userns};
+use crate::machine::process::{find_program, run, tool};
 
 /// Where the roles run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]

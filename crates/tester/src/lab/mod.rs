@@ -1,35 +1,26 @@
 //! The places in which the roles of a benchmark run, and the servers that are started for them.
 //!
-//! A *role* (Measurer, DUT, AuthDNS) runs on a [`host::Host`]: this machine's own network or a
-//! network namespace. A [`topology::Lab`] creates the namespaces and the links of a
+//! A *role* (Measurer, DUT, AuthDNS) runs on a [`Host`](crate::machine::host::Host): this machine's
+//! own network or a network namespace. A [`topology::Lab`] creates the namespaces and the links of a
 //! [`topology::Setup`] and removes them again; [`userns`] does the same for users who are not
 //! root. A [`profile::Profile`] describes how a server is configured and started; a [`server::Server`]
-//! starts, monitors and stops it. [`hosts`] has the hosts of a plan over several machines. [`watch`] reads the
-//! kernel's loss counters on the hosts, and [`routes`] leads to the source addresses of Measurers.
+//! starts, monitors and stops it. [`hosts`] has the hosts of a plan over several machines.
+//! [`routes`] leads to the source addresses of Measurers.
 //!
 //! This module prints nothing, and changes no setting of the machine outside the namespaces
 //! and cgroups that it created, except for routes on the hosts of a plan.
 
 pub mod cgroup;
-pub mod counters;
-pub mod cpuset;
-mod error;
-pub mod host;
 pub mod hosts;
-pub mod interface;
 mod kind;
-pub mod machine;
 mod owned;
-pub mod process;
 pub mod profile;
 pub mod routes;
 pub mod server;
 pub mod topology;
-pub mod usage;
 pub mod userns;
-pub mod watch;
 pub mod zone;
 
-pub use error::{Blame, LabError};
+pub use crate::machine::{Blame, LabError};
 pub use kind::LabKind;
 pub(crate) use owned::OwnedDir;

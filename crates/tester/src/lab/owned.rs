@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use dns64_transport::clock::{Nanos, SECOND};
 use rustix::fs::{FlockOperation, flock};
 
-use super::process;
+use crate::machine::process;
 
 /// A directory of this process, removed when dropped. It is locked while in use; unlocked ones were left by a crash and
 /// are removed by the next process.

@@ -63,9 +63,9 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::cpuset::CpuSet;
-use super::process::find_program;
 use super::{Blame, LabError};
+use crate::machine::cpuset::CpuSet;
+use crate::machine::process::find_program;
 use crate::namespace::Share;
 use template::{is_plain, substitute, unknown};
 

@@ -7,8 +7,9 @@ use std::process::Command;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-use super::{Blame, LabError, process};
+use super::{Blame, LabError};
 use crate::load::sources::Sources;
+use crate::machine::process;
 
 /// One route. Displayed as arguments of ip(8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

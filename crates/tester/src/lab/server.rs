@@ -13,12 +13,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{self, Cores};
-use super::host::Host;
 use super::owned::{self, OwnedDir};
-use super::process::{self, Memory, Resources};
 use super::profile::{Profile, Rendered, Settings, ZONE_FILE};
 use super::zone::{self, Stored, ZoneFile};
 use super::{Blame, LabError};
+use crate::machine::host::Host;
+use crate::machine::process::{self, Memory, Resources};
 use crate::quantity::Span;
 
 /// Specification of a server and its place.

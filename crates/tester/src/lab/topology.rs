@@ -24,6 +24,7 @@ use std::io::{Read, Seek, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
@@ -31,11 +32,14 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::host::{Host, NETNS_DIR};
-use super::machine::Machine;
 use super::routes::{IP_LIMIT, Route};
-use super::{Blame, LabError, process, server};
+use super::{Blame, LabError, server};
 use crate::load::sources::Sources;
+use crate::machine::Machine;
+use crate::machine::Role;
+use crate::machine::host::{Host, NETNS_DIR};
+use crate::machine::process;
+use crate::machine::watch::{Counting, LOOPBACK, Leg, Watched};
 
 /// How many hosts the lab has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -55,18 +59,6 @@ pub enum Setup {
     #[serde(skip_deserializing)]
     #[value(skip)]
     Loopback,
-}
-
-/// What a host is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Sends the queries and judges the answers
-    Measurer,
-    /// The device under test
-    Dut,
-    /// Answers the queries of the DUT
-    Authority,
 }
 
 impl Setup {
@@ -157,6 +149,38 @@ impl Setup {
             writeln!(out, "{role:<10} {}: {at}", self.host(host))?;
         }
         Ok(())
+    }
+
+    /// The hosts whose counters are read before and after a trial: in a measurement with a DUT between Measurer and
+    /// authority, in a self-test without one. In the latter the DUT's host at most forwards.
+    pub fn watched(self, self_test: bool) -> Watched {
+        let mut hosts: Vec<(String, Arc<dyn Counting>)> = Vec::new();
+        let mut at = |role| {
+            let name = self.host_name(role);
+            let known = hosts.iter().position(|(known, _)| known == name);
+            known.unwrap_or_else(|| {
+                hosts.push((name.to_owned(), Arc::new(self.host(role))));
+                hosts.len() - 1
+            })
+        };
+        let leg = |near, far, link: &str| {
+            let link = if near == far { LOOPBACK } else { link };
+            Some(Leg {
+                near,
+                far: Some(far),
+                link: Some(link.to_owned()),
+            })
+        };
+        let measurer = at(Role::Measurer);
+        // With three devices a self-test uses both links: the DUT's host forwards.
+        let (client, upstream) = if self_test && self != Self::ThreeDevice {
+            (leg(measurer, at(Role::Authority), LOOPBACK), None)
+        } else {
+            let (dut, authority) = (at(Role::Dut), at(Role::Authority));
+            let upstream = leg(dut, authority, UPSTREAM_LINK);
+            (leg(measurer, dut, CLIENT_LINK), upstream)
+        };
+        Watched::hosts(hosts, client, upstream.into_iter().collect())
     }
 
     /// The addresses of its links.

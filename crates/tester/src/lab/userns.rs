@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use rustix::process::Signal;
 
-use super::process::{self, find_program};
 use super::{Blame, LabError};
+use crate::machine::process::{self, find_program};
 
 /// Environment variable that marks the process inside.
 const MARKER: &str = "DNS64BENCH_IN_USER_NAMESPACE";

@@ -40,14 +40,15 @@ use dns64_wire::pref64::Pref64;
 
 use crate::authority::behaviour::{Delay, Rules};
 use crate::lab::LabError;
-use crate::lab::cpuset::CpuSet;
-use crate::lab::host::Host;
-use crate::lab::machine::Machine;
 use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::server::{Probe, Server, ServerSpec};
-use crate::lab::topology::{self, Lab, Role};
-use crate::lab::watch::Watched;
+use crate::lab::topology::{self, Lab};
 use crate::load::sources::Sources;
+use crate::machine::Machine;
+use crate::machine::Role;
+use crate::machine::cpuset::CpuSet;
+use crate::machine::host::Host;
+use crate::machine::watch::Watched;
 use crate::namespace::Share;
 use crate::procedure::Trials;
 use crate::trial::result::TrialResult;
@@ -264,7 +265,7 @@ impl Rig {
         let (tester, authority) = self.start_authority(lab, upstream, false)?;
         let server = SocketAddr::from(setup.dut());
         let prober = self.prober(setup.host(Role::Measurer), self.spec.load.local, server);
-        let client = Instruments::here(tester, prober, Watched::lab(setup, false));
+        let client = Instruments::here(tester, prober, setup.watched(false));
         let mut asker = self.lab_asker(client, server)?;
         let listen = setup.dut();
         let dut = self.dut_spec(lab, setup.host(Role::Dut), (listen, vec![upstream]), &asker);
@@ -465,7 +466,7 @@ impl Rig {
                 let (tester, authority) = self.start_authority(lab, server, true)?;
                 let host = lab.setup.host(Role::Measurer);
                 let prober = self.prober(host, self.spec.load.local, server);
-                (tester, prober, authority, Watched::lab(lab.setup, true))
+                (tester, prober, authority, lab.setup.watched(true))
             }
         };
         let client = Instruments::here(tester, prober, watched);

@@ -3,9 +3,9 @@
 use dns64_transport::cpu;
 
 use super::spec::{Load, RigSpec, Subject};
-use crate::lab::cpuset::CpuSet;
-use crate::lab::machine::Machine;
 use crate::lab::{Blame, LabError};
+use crate::machine::Machine;
+use crate::machine::cpuset::CpuSet;
 
 /// Cores of the roles. Unrestricted means that the scheduler decides or, before the placement, that the cores are
 /// chosen automatically.

@@ -10,10 +10,10 @@ use dns64_wire::message::{Message, Section};
 
 use super::remote::host::Remote;
 use super::remote::order::{NoAnswer, Question};
-use crate::lab::host::Host;
 use crate::lab::server::Probe;
 use crate::lab::{Blame, LabError};
 use crate::load::query::Template;
+use crate::machine::host::Host;
 use crate::namespace::Zone;
 use crate::trial::backend;
 

@@ -11,8 +11,8 @@ use dns64_transport::{Link as _, cpu};
 
 use super::probe::ProbeError;
 use crate::lab::Blame;
-use crate::lab::host::Host;
 use crate::load::query::Template;
+use crate::machine::host::Host;
 use crate::namespace::Zone;
 
 /// Target of the queries.

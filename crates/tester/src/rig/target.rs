@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::lab::machine::Machine;
+use crate::machine::Machine;
 
 /// A server in the public Internet, without confirmation by the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,10 +3,10 @@
 
 use super::RigError;
 use super::spec::Load;
-use crate::lab::machine::Machine;
 use crate::lab::profile::Profile;
 use crate::lab::zone;
 use crate::load::names::{Names, NamespaceTooSmall, RESERVED};
+use crate::machine::Machine;
 use crate::namespace::{Cidr, Share};
 
 /// Requirements of the trials on an authority.

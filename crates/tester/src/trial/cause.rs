@@ -3,7 +3,7 @@
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::lab::topology::Role;
+use crate::machine::Role;
 
 /// Reason why a role did not get its core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,11 +16,11 @@ use super::cause::Cause;
 use super::fault::TesterFault;
 use super::place::LossSpan;
 use super::result::Timing;
-use crate::lab::cpuset::CpuSet;
-use crate::lab::topology::Role;
-use crate::lab::usage::{RoleUsage, TICK_NS, Usage};
 use crate::load::catch_up::{Limits, RESERVE};
 use crate::load::pace::Schedule;
+use crate::machine::Role;
+use crate::machine::cpuset::CpuSet;
+use crate::machine::usage::{RoleUsage, TICK_NS, Usage};
 
 /// Returns the fault of a failed trial if others had the core of its DUT or its authority for longer than allowed. The
 /// arguments are the number of queries without a valid answer, and the span in which they were sent, if it is known. If
@@ -196,7 +196,7 @@ pub(super) mod tests {
     use dns64_transport::clock::SECOND;
 
     use super::*;
-    use crate::lab::usage::Neighbour;
+    use crate::machine::usage::Neighbour;
 
     const MS: Nanos = 1_000_000;
 

@@ -6,8 +6,8 @@
 //! packets the largest counts, and a named counter takes precedence over a difference.
 
 use super::place::{Evidence, Kind, Place, Source};
-use crate::lab::counters::{Counter, Layer, SEGMENTS_MAX};
-use crate::lab::watch::{Change, Leg, Observed};
+use crate::machine::counters::{Counter, Layer, SEGMENTS_MAX};
+use crate::machine::watch::{Change, Leg, Observed};
 
 /// Counters of the Tester's own datagrams.
 #[derive(Clone, Copy, Debug, Default)]

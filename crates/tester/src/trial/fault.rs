@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
 use super::place::Source;
-use crate::lab::topology::Role;
+use crate::machine::Role;
 
 /// A fault of the Tester, its host or its network. Never a loss of the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use super::AuthDns;
 use super::surroundings::AuthorityReport;
 use crate::authority::driver::{Driver, DriverError, Station};
 use crate::lab::LabError;
-use crate::lab::host::Host;
-use crate::lab::interface::{self, Addressed};
+use crate::machine::host::Host;
+use crate::machine::interface::{self, Addressed};
 
 /// Interface at which queries are answered in the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]

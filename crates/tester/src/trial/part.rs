@@ -19,10 +19,10 @@ use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::turns::Sending;
 use super::{PORTS_DEFAULT, Tester, TrialError, TrialSpec, summary};
 use crate::authority::ledger;
-use crate::lab::machine::Machine;
-use crate::lab::usage::{Look, Usage};
 use crate::load::generator::Generator;
 use crate::load::ledger::Ledger;
+use crate::machine::Machine;
+use crate::machine::usage::{Look, Usage};
 
 /// Shards of a trial that a Tester runs: one for each of its threads, from `first` of `shards` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

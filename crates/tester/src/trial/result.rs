@@ -9,11 +9,11 @@ use super::path::{AuthorityTimes, Path};
 use super::place::Losses;
 use super::service::Service;
 use crate::authority::counts::AuthorityCounts;
-use crate::lab::process::Resources;
-use crate::lab::usage::Usage;
 use crate::load::catch_up::Limits;
 use crate::load::names::Dealt;
 use crate::load::pace::SelfCorrected;
+use crate::machine::process::Resources;
+use crate::machine::usage::Usage;
 
 /// Clock of a host relative to the controller's during a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -364,7 +364,7 @@ mod dut_resources {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::lab::process::Resources;
+    use crate::machine::process::Resources;
 
     #[derive(Serialize, Deserialize)]
     struct Form {

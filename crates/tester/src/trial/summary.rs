@@ -18,11 +18,11 @@ use super::result::{
 use super::service;
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Bursts, Certificate, Hanging, is_expired};
-use crate::lab::counters::{Counter, Layer, SEGMENTS_MAX};
-use crate::lab::watch::{AUTHORITY_ON, Observed};
 use crate::load::catch_up::Limits;
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
+use crate::machine::counters::{Counter, Layer, SEGMENTS_MAX};
+use crate::machine::watch::{AUTHORITY_ON, Observed};
 use crate::namespace::Share;
 
 /// Minimum change of the real-time clock's offset that counts as a step. The offset is read to well below a

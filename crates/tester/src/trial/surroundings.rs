@@ -10,12 +10,12 @@ use super::path::AuthorityTimes;
 use super::result::{AuthorityShare, HostClock};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::Ledger;
-use crate::lab::cpuset::CpuSet;
-use crate::lab::process::Resources;
-use crate::lab::topology::Role;
-use crate::lab::usage::Usage;
-use crate::lab::watch::Observed;
 use crate::load::generator::Finished;
+use crate::machine::Role;
+use crate::machine::cpuset::CpuSet;
+use crate::machine::process::Resources;
+use crate::machine::usage::Usage;
+use crate::machine::watch::Observed;
 
 /// Data of a shard and of its link.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use dns64bench::agent::link::Link;
 use dns64bench::agent::ssh::Options;
 use dns64bench::agent::trouble::Trouble;
 use dns64bench::lab::hosts::Reach;
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 use dns64bench::rig::remote::order::{Reply, Request};
 use rustix::process::Signal;
 use serde_json::{Value, json};

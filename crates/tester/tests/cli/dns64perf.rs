@@ -197,7 +197,7 @@ fn dns64perf_of_2015_ends_at_a_closed_port_and_at_an_interrupt() {
     let (address, port) = (dut.address.ip(), dut.address.port());
     let line = format!("dns64perf {address} {port} 10.0.0.0/8 6000 1 1 10000000 1");
     let child = start_in(directory.path(), &line);
-    let seen = dns64bench::lab::process::wait_until(120_000_000_000, || dut.seen() >= 40);
+    let seen = dns64bench::machine::process::wait_until(120_000_000_000, || dut.seen() >= 40);
     assert!(seen);
     interrupt(&child);
     let ran = finish(child, &line);

@@ -1,7 +1,7 @@
 //! Destinations of JSON and tables, and interrupts.
 
 use dns64_transport::clock::SECOND;
-use dns64bench::lab::process::wait_until;
+use dns64bench::machine::process::wait_until;
 use serde_json::Value;
 
 use super::accounts::is_disturbed;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dns64_transport::clock::{Nanos, SECOND};
-use dns64bench::lab::process::wait_until;
+use dns64bench::machine::process::wait_until;
 use serde_json::Value;
 
 use super::accounts::{CLASSES, answers, is_disturbed};

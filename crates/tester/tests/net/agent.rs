@@ -10,7 +10,7 @@ use dns64bench::agent::push::push;
 use dns64bench::agent::ssh::Options;
 use dns64bench::agent::trouble::{LinkError, Trouble};
 use dns64bench::lab::hosts::Reach;
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;

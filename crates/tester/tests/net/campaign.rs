@@ -9,7 +9,7 @@ use dns64_transport::clock::SECOND;
 use dns64bench::campaign::journal;
 use dns64bench::campaign::record::{Line, Record};
 use dns64bench::campaign::tasks::Task;
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 use dns64bench::procedure::search::SearchEnd;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Killed servers, interrupts and crashes: the reported cause, and the leftovers.
 
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 use rustix::process::Signal;
 
 use crate::accounts::{assert_accounted, assert_found_by_trials, is_disturbed};

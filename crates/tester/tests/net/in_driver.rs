@@ -11,10 +11,11 @@ use dns64_transport::xdp::STEER_OBJECT;
 use dns64_transport::xdp::program::{Attached, Mode, Object};
 use dns64bench::authority::answer::{Authority, Transport};
 use dns64bench::authority::zone::ZoneConfig;
-use dns64bench::lab::cpuset::CpuSet;
-use dns64bench::lab::host::Host;
-use dns64bench::lab::process;
-use dns64bench::lab::topology::{Lab, Role, Setup, UPSTREAM_LINK};
+use dns64bench::lab::topology::{Lab, Setup, UPSTREAM_LINK};
+use dns64bench::machine::Role;
+use dns64bench::machine::cpuset::CpuSet;
+use dns64bench::machine::host::Host;
+use dns64bench::machine::process;
 use dns64bench::namespace::{Zone, label};
 use rustix::process::Signal;
 

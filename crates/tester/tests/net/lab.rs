@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::lab::LabError;
-use dns64bench::lab::cpuset::CpuSet;
-use dns64bench::lab::host::Host;
-use dns64bench::lab::process;
 use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
 use dns64bench::lab::server::{Probe, Server, ServerSpec};
-use dns64bench::lab::topology::{Lab, PREF64, Role, Setup, down, leftovers};
+use dns64bench::lab::topology::{Lab, PREF64, Setup, down, leftovers};
 use dns64bench::lab::zone::{Form, ZoneFile};
+use dns64bench::machine::Role;
+use dns64bench::machine::cpuset::CpuSet;
+use dns64bench::machine::host::Host;
+use dns64bench::machine::process;
 use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
 
 use crate::busy::BUSY_MAX;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
-use dns64bench::lab::process;
 use dns64bench::lab::topology::leftovers;
+use dns64bench::machine::process;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use dns64bench::lab::cpuset::CpuSet;
 use dns64bench::lab::profile::Profile;
+use dns64bench::machine::cpuset::CpuSet;
 use dns64bench::quantity::duration;
 use toml::{Table, Value};
 

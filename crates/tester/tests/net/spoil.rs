@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use dns64_transport::clock::{MonotonicClock, Nanos};
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open};
 
 use crate::machine::Underway;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use dns64_transport::clock::SECOND;
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 
 use crate::accounts::{answers, assert_accounted, code_of, is_disturbed};
 use crate::busy::until;

@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 
 use dns64_transport::clock::{Nanos, SECOND};
-use dns64bench::lab::topology::Role;
-use dns64bench::lab::usage::{RoleUsage, Usage};
+use dns64bench::machine::Role;
+use dns64bench::machine::usage::{RoleUsage, Usage};
 use dns64bench::procedure::Trials;
 use dns64bench::procedure::search::{self, Resolution, Search, SearchEnd, SearchSpec};
 use dns64bench::trial::cause::Cause;

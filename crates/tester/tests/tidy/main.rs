@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use imports::Sources;
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 17] = [
+const FLOW: [&str; 18] = [
     "statistics",
     "hash",
     "quantity",
@@ -24,6 +24,7 @@ const FLOW: [&str; 17] = [
     "load",
     "connections",
     "authority",
+    "machine",
     "lab",
     "trial",
     "agent",

@@ -27,7 +27,7 @@ const PLACES: [(&str, &str); 15] = [
     ("doctor.rs", ""),
     ("doctor/hosts.rs", ""),
     ("doctor/hosts/links.rs", ""),
-    ("lab/machine.rs", "pub const SMT_REMEDY"),
+    ("machine/mod.rs", "pub const SMT_REMEDY"),
 ];
 
 const WORDS_MIN: usize = 4;

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::lab::host::Host;
-use crate::lab::interface;
-use crate::lab::machine::Machine;
+use crate::machine::Machine;
+use crate::machine::host::Host;
+use crate::machine::interface;
 
 /// One network interface of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -89,7 +89,7 @@ mod tests {
 
     use super::super::{JOURNAL_FILE, Journal, read};
     use crate::campaign::record::{Record, SelfTest};
-    use crate::lab::process::Resources;
+    use crate::machine::process::Resources;
     use crate::procedure::search::SearchEnd;
     use crate::trial::fault::TesterFault;
     use crate::trial::result::{Outcome, Rtt, TrialResult};

@@ -9,7 +9,7 @@ use crate::campaign::record::{
     CertificateConditions, Environment, HostNote, SelfTest, TaskEnd, VariantFacts,
 };
 use crate::campaign::tasks::Task;
-use crate::lab::process::Resources;
+use crate::machine::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::procedure::simulated::result;
 use crate::trial::result::{Outcome, TrialResult};

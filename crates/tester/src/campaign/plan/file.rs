@@ -9,10 +9,11 @@ use super::fault::{Fault, Faults};
 use super::section::{self, Section};
 use super::{Order, RawFormat, Restart};
 use crate::lab::LabKind;
-use crate::lab::hosts::{LinkName, Part, Role, THREADS_MAX};
+use crate::lab::hosts::{LinkName, Part, THREADS_MAX};
 use crate::lab::profile::Family;
 use crate::lab::topology::Setup;
 use crate::load::pace;
+use crate::machine::Role;
 
 pub(crate) use super::section::{At, Many, Word};
 

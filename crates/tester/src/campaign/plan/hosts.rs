@@ -5,9 +5,8 @@ use std::sync::Arc;
 use super::fault::{Fault, Faults};
 use super::file::{At, Dut, File, Host, Link, Tester};
 use super::values::{number, text};
-use crate::lab::hosts::{
-    Doubt, HostSpec, Hosts, LinkAddress, LinkEnd, LinkName, Part, Reach, Role,
-};
+use crate::lab::hosts::{Doubt, HostSpec, Hosts, LinkAddress, LinkEnd, LinkName, Part, Reach};
+use crate::machine::Role;
 
 /// The hosts, if the plan has any and they have no fault.
 pub(super) fn hosts(file: &File, faults: &mut Faults<'_>) -> Option<Arc<Hosts>> {

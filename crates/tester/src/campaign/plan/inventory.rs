@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::duts::beside;
 use super::fault::{Fault, Faults};
 use super::file::{At, File};
-use crate::lab::process::{find_program, run};
+use crate::machine::process::{find_program, run};
 
 /// A plan with the hosts of its inventory.
 pub(super) struct Expanded {

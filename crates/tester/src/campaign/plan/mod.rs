@@ -33,8 +33,8 @@ pub use places::{Place, Places, in_keys};
 
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
-use crate::lab::cpuset::CpuSet;
 use crate::load::pace::Pacing;
+use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, Pattern, Share};
 use crate::procedure::search::Resolution;
 use crate::rig::recommended::Recommended;

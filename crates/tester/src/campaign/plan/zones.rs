@@ -3,9 +3,9 @@
 use dns64_transport::clock::Nanos;
 
 use super::{Cell, Plan, Variant};
-use crate::lab::machine::Machine;
 use crate::lab::profile::Profile;
 use crate::lab::zone::Room;
+use crate::machine::Machine;
 use crate::namespace::{Cidr, Zone};
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::RigError;

@@ -13,7 +13,7 @@ use crate::authority::behaviour::Rules;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::zone::ZoneConfig;
 use crate::cli::args::AuthorityArgs;
-use crate::lab::host::Host;
+use crate::machine::host::Host;
 use crate::namespace::Zone;
 use crate::report::text;
 use crate::trial::in_driver::{InDriver, Interception};

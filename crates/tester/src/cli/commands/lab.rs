@@ -8,10 +8,11 @@ use anyhow::Context as _;
 
 use super::{Failure, exit, print};
 use crate::cli::args::LabCommand;
-use crate::lab::cpuset::CpuSet;
-use crate::lab::host::Host;
-use crate::lab::topology::{self, Lab, Role, Setup};
+use crate::lab::topology::{self, Lab, Setup};
 use crate::lab::{LabKind, userns};
+use crate::machine::Role;
+use crate::machine::cpuset::CpuSet;
+use crate::machine::host::Host;
 
 /// Creates, uses or removes the hosts.
 pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {

@@ -8,8 +8,8 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::agent::facts::InterfaceFacts;
-use crate::lab::cpuset::CpuSet;
 use crate::lab::hosts::{LinkEnd, LinkName, Reach};
+use crate::machine::cpuset::CpuSet;
 
 /// Link, interface, addresses.
 type End = (LinkName, &'static str, &'static [&'static str]);

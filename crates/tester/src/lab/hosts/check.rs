@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use super::link::{LinkAddress, LinkEnd, LinkName};
-use super::{HOSTS_MAX, HostSpec, Hosts, HostsError, HostsErrors, Part, Reach, Role, THREADS_MAX};
+use super::{HOSTS_MAX, HostSpec, Hosts, HostsError, HostsErrors, Part, Reach, THREADS_MAX};
 use crate::lab::profile::Family;
+use crate::machine::Role;
 
 /// A part of a host that is unknown because it could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use super::link::{LinkName, Meeting, meeting};
-use super::{HostSpec, Hosts, HostsError, HostsErrors, Part, Role};
-use crate::lab::cpuset::CpuSet;
+use super::{HostSpec, Hosts, HostsError, HostsErrors, Part};
 use crate::lab::profile::Family;
 use crate::lab::routes::Route;
 use crate::load::sources::Sources;
+use crate::machine::Role;
+use crate::machine::cpuset::CpuSet;
 
 /// Roles and connections of one setup with one DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

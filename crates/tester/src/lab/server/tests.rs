@@ -21,7 +21,7 @@ fn spec(script: &str, port: u16) -> ServerSpec {
             pref64: super::super::topology::PREF64,
             suffix: "dns64perf.test".into(),
             aaaa_share: Share::NONE,
-            cpus: super::super::cpuset::CpuSet::unrestricted(),
+            cpus: crate::machine::cpuset::CpuSet::unrestricted(),
             chosen: std::collections::BTreeMap::new(),
         },
         zone: None,

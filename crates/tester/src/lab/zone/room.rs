@@ -6,9 +6,9 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::ZoneFile;
 use super::cache::{Mib, directory};
-use crate::lab::machine::Machine;
 use crate::lab::profile::{Profile, ZoneUse};
 use crate::lab::{Blame, LabError};
+use crate::machine::Machine;
 use crate::namespace::Cidr;
 use crate::quantity::Thousands;
 

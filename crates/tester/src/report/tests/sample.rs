@@ -1,10 +1,10 @@
 //! Sample results for the rendered texts.
 
 use crate::authority::counts::AuthorityCounts;
-use crate::lab::process::Resources;
-use crate::lab::topology::Role;
-use crate::lab::usage::{RoleUsage, Usage};
 use crate::load::names::Dealt;
+use crate::machine::Role;
+use crate::machine::process::Resources;
+use crate::machine::usage::{RoleUsage, Usage};
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::certificate::Certificate;
 use crate::report::Conditions;

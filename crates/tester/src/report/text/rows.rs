@@ -4,9 +4,9 @@ use dns64_transport::clock::Nanos;
 
 use super::super::{Span, Thousands};
 use super::span;
-use crate::lab::topology::Role;
-use crate::lab::usage::RoleUsage;
 use crate::load::catch_up::Limits;
+use crate::machine::Role;
+use crate::machine::usage::RoleUsage;
 use crate::trial::path::Path;
 use crate::trial::result::{CatchUp, Rtt, Timing};
 use crate::trial::service::{By, Service};

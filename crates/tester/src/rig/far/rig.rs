@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::any::{AnyServer, AnyTester, Instruments};
 use super::tester::FarTester;
-use crate::lab::host::Host;
 use crate::lab::hosts::{Hosts, Site, SiteAuthority};
 use crate::lab::profile::Profile;
 use crate::lab::server::ServerSpec;
 use crate::load::sources::Sources;
+use crate::machine::host::Host;
 use crate::rig::probe::{Prober, Way};
 use crate::rig::remote::at_once;
 use crate::rig::remote::crew::Crew;

@@ -12,13 +12,13 @@ use super::order::{
 use crate::agent::facts::HostFacts;
 use crate::agent::link::Link;
 use crate::agent::trouble::LinkError;
-use crate::lab::counters::Reading;
-use crate::lab::process::Resources;
 use crate::lab::profile::Profile;
 use crate::lab::profile::ProfileRole;
 use crate::lab::server::{Launched, Probe, ServerSpec, Start, start_limit_ns, wait_ready};
-use crate::lab::topology::Role;
 use crate::lab::{Blame, LabError};
+use crate::machine::Role;
+use crate::machine::counters::Reading;
+use crate::machine::process::Resources;
 
 /// Timeout of requests that a host completes at once.
 pub const PROMPT_NS: Nanos = 20 * SECOND;

@@ -8,13 +8,13 @@ use super::crew::Crew;
 use super::host::{PROMPT_NS, Remote};
 use super::order::Request;
 use crate::agent::handshake::Welcome;
-use crate::lab::counters::Reading;
 use crate::lab::hosts::{HostSpec, Hosts, LinkName, Site, SiteEnd, SiteMeasurer};
 use crate::lab::profile::Family;
-use crate::lab::topology::Role;
-use crate::lab::watch::{AUTHORITY_ON, Counting, Leg, Watched};
 use crate::lab::{Blame, LabError};
 use crate::load::sources::Sources;
+use crate::machine::Role;
+use crate::machine::counters::Reading;
+use crate::machine::watch::{AUTHORITY_ON, Counting, Leg, Watched};
 use crate::rig::spec::DutChoice;
 
 /// A host with Measurer threads.

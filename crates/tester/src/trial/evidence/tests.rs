@@ -1,5 +1,5 @@
 use super::*;
-use crate::lab::counters::Reading;
+use crate::machine::counters::Reading;
 
 /// A counter of a host: interface ("" for the host), layer, name, value.
 type Row = (&'static str, Layer, &'static str, u64);

@@ -4,15 +4,15 @@ use super::super::disturbance::tests::row;
 use super::*;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::counts::FaultCounts;
-use crate::lab::process::Resources;
-use crate::lab::topology::Role;
-use crate::lab::usage::{RoleUsage, Usage};
-use crate::lab::watch::{Change, Leg};
 use crate::load::generator::Tally;
 use crate::load::ledger::Ledger;
 use crate::load::names::Names;
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
+use crate::machine::Role;
+use crate::machine::process::Resources;
+use crate::machine::usage::{RoleUsage, Usage};
+use crate::machine::watch::{Change, Leg};
 use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
 
 /// A trial with this number of queries, each for another name.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use dns64_transport::clock::{MonotonicClock, SECOND};
 use dns64bench::campaign::record::Record;
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64bench::campaign::journal;
 use dns64bench::campaign::record::Line;
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;

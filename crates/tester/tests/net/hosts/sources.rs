@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use dns64bench::lab::process;
+use dns64bench::machine::process;
 use rustix::process::Signal;
 
 use super::ground::{Ground, kill, named, records, said};

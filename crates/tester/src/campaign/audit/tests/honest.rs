@@ -15,11 +15,11 @@ use crate::campaign::record::{
 use crate::campaign::run::{Assignment, Bench, BenchError, Campaign, Parts};
 use crate::campaign::tasks::Task;
 use crate::lab::hosts::Site;
-use crate::lab::process::Resources;
-use crate::lab::usage::Usage;
 use crate::load::catch_up::Limits;
 use crate::load::names::{Dealt, Names, RESERVED};
 use crate::load::pace::Schedule;
+use crate::machine::process::Resources;
+use crate::machine::usage::Usage;
 use crate::namespace::{Cidr, Share};
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::simulated::result;

@@ -4,8 +4,8 @@ use super::figures::each_number_of;
 use super::honest::written;
 use super::*;
 use crate::campaign::plan::Plan;
-use crate::lab::topology::Role;
-use crate::lab::usage::Usage;
+use crate::machine::Role;
+use crate::machine::usage::Usage;
 use crate::trial::result::HostClock;
 
 /// Two hosts with DUTs; each trial uses one of them.

@@ -4,7 +4,8 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::campaign::plan::inventory::as_toml;
-use crate::lab::hosts::{Reach, Role};
+use crate::lab::hosts::Reach;
+use crate::machine::Role;
 
 const HOSTS: &str = r#"
 [hosts.gen1]

@@ -7,11 +7,11 @@ use crate::campaign::plan::{Method, Order, Plan, Restart, Variant};
 use crate::campaign::record::{SelfTest, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
-use crate::lab::cpuset::CpuSet;
 use crate::lab::hosts::{Hosts, Reach};
 use crate::lab::profile::without_name;
 use crate::lab::topology::Setup;
 use crate::load::pace::Pacing;
+use crate::machine::cpuset::CpuSet;
 use crate::procedure::search::Resolution;
 use crate::report::campaign::analysis::{
     Certificate, PointResult, RunResult, Session, TimeSpent, VariantInfo,

@@ -7,7 +7,7 @@ use super::{is_worst_case, of_variant};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Memory, Start};
 use crate::campaign::tasks::Task;
-use crate::lab::topology::Role;
+use crate::machine::Role;
 use crate::procedure::selftest::certified_rate;
 use crate::report::campaign::analysis::{
     Analysis, Authorities, AuthorityRow, PointResult, Recommendation, RunEnd, ZoneGrowth, ZoneRow,

@@ -5,7 +5,7 @@ use crate::campaign::record::HostNote;
 use crate::campaign::tasks;
 use crate::lab::hosts::{HostSpec, LinkName, SiteEnd};
 use crate::lab::profile::Family;
-use crate::lab::topology::Role;
+use crate::machine::Role;
 use crate::report::Span;
 use crate::report::campaign::analysis::{
     ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow,

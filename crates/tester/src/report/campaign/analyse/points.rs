@@ -5,7 +5,7 @@ use super::told::{TaskTold, Told, TrialTold};
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::plan::Plan;
 use crate::campaign::tasks::{Point, Task};
-use crate::lab::topology::Role;
+use crate::machine::Role;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{

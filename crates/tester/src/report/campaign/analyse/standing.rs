@@ -7,7 +7,7 @@ use super::told::Told;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::campaign::tasks::Task;
-use crate::lab::topology::Role;
+use crate::machine::Role;
 use crate::report::campaign::analysis::{
     Analysis, CommonLoad, CommonLoadRow, Course, Moment, PointResult, Standing, Standings,
 };

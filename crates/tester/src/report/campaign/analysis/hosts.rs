@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::lab::hosts::LinkName;
-use crate::lab::topology::Role;
+use crate::machine::Role;
 
 /// The hosts; empty for a plan with one machine.
 #[derive(Clone, Debug, Default, Serialize)]

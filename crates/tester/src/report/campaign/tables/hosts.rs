@@ -1,7 +1,7 @@
 //! Tables of the hosts of a plan with several machines, and of their links.
 
 use super::two;
-use crate::lab::topology::Role;
+use crate::machine::Role;
 use crate::report::campaign::analysis::{
     Analysis, ClockRow, HostRow, LinkEndRow, LinkRow, ShareRow,
 };

@@ -4,7 +4,7 @@ use super::{CELL, FIGURES, NAME, path};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{Line, Record};
 use crate::campaign::tasks::Task;
-use crate::lab::topology::Role;
+use crate::machine::Role;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunResult};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Column, Table, columns};

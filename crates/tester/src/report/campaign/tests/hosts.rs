@@ -95,8 +95,9 @@ fn weakest_hosts_are_reported() {
         Of the Tester's hosts auth had to wait most for its cores: 0.3 % of a trial at the worst."#]].assert_eq(&said(|_| {}).join("\n"));
     let busy = said(|lines| {
         let usage = trials(lines).nth(1).unwrap().machine.as_mut().unwrap();
-        let row =
-            |host| move |row: &&mut crate::lab::usage::RoleUsage| row.host.as_deref() == Some(host);
+        let row = |host| {
+            move |row: &&mut crate::machine::usage::RoleUsage| row.host.as_deref() == Some(host)
+        };
         usage
             .roles
             .iter_mut()

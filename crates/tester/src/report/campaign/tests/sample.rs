@@ -18,8 +18,8 @@ use crate::campaign::record::{
 };
 use crate::campaign::tasks::{Point, Task, points};
 use crate::hash::sha256_hex;
-use crate::lab::process::Resources;
 use crate::load::catch_up::Limits;
+use crate::machine::process::Resources;
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::self_test_rate;

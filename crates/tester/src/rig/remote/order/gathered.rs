@@ -7,8 +7,8 @@ use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::counts::AuthorityCounts;
-use crate::lab::usage::Usage;
 use crate::load::generator::Tally;
+use crate::machine::usage::Usage;
 
 /// Data that a host has gathered in a trial, without its ledgers, which follow.
 #[derive(Debug, Serialize, Deserialize)]

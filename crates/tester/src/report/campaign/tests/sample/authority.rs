@@ -5,8 +5,8 @@ use dns64_transport::clock::SECOND;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Memory, Start};
 use crate::campaign::tasks::Point;
-use crate::lab::topology::Role;
-use crate::lab::usage::{RoleUsage, Usage};
+use crate::machine::Role;
+use crate::machine::usage::{RoleUsage, Usage};
 use crate::rig::spec::AuthorityChoice;
 
 /// One start without figures; for an authority that is a program three, with 80 MiB, 512 octets and 2 us for each name,

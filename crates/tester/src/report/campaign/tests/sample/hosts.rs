@@ -4,7 +4,7 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::{HostNote, InterfaceFacts, Line, Record};
 use crate::campaign::tasks::points;
 use crate::lab::hosts::{Site, SiteAuthority};
-use crate::lab::usage::{RoleUsage, Usage};
+use crate::machine::usage::{RoleUsage, Usage};
 use crate::trial::result::{AuthorityShare, HostClock, TrialResult};
 
 /// Adds the hosts to a journal if its plan has any.

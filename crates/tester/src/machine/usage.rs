@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use serde::{Deserialize, Serialize};
 
+use super::Role;
 use super::cpuset::CpuSet;
-use super::machine::{Machine, field, number};
 use super::process;
-use super::topology::Role;
+use super::{Machine, field, number};
 
 /// Use of the machine during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde::{Deserialize, Serialize};
 
-use super::machine::{Machine, number};
 use super::{Blame, LabError};
+use super::{Machine, number};
 use crate::quantity::Span;
 
 /// Polling interval while waiting for a condition.

@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use super::cpuset::CpuSet;
 use super::host::Host;
-use super::machine::{Machine, field};
 use super::process::{find_program, run};
+use super::{Machine, field};
 
 /// An interface that is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,14 +1,31 @@
-//! Properties of a Linux machine: processors, frequencies, memory, limits.
+//! A Linux machine: what its kernel and its programs tell of it, and its processes.
 //!
-//! They are read from files below [`Machine::here`]'s root; nothing is changed. Missing and unparsable values are
+//! [`Machine`] has its processors, frequencies, memory and limits, [`interface`] its links, [`counters`] the packets that
+//! its kernel counted, and [`usage`] who used its cores. [`watch`] reads these counters before and after a trial.
+//! A [`host::Host`] is a network on it, a [`process`] a program that was started.
+//!
+//! Properties are read from files below [`Machine::here`]'s root; nothing is changed. Missing and unparsable values are
 //! `None`: virtual machines and containers lack most of them.
+
+pub mod counters;
+pub mod cpuset;
+mod error;
+pub mod host;
+pub mod interface;
+pub mod process;
+pub mod usage;
+pub mod watch;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::cpuset::CpuSet;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use cpuset::CpuSet;
+pub use error::{Blame, LabError};
 
 /// Clock sources that are read without a system call (vdso(7)).
 pub const FAST_CLOCK_SOURCES: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
@@ -23,6 +40,18 @@ pub const GOVERNOR_REMEDY: &str =
 
 /// Remedy for a clock source that is not in [`FAST_CLOCK_SOURCES`].
 pub const CLOCK_REMEDY: &str = "reading the time takes a system call: boot with clocksource=tsc";
+
+/// What a host is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Sends the queries and judges the answers
+    Measurer,
+    /// The device under test
+    Dut,
+    /// Answers the queries of the DUT
+    Authority,
+}
 
 /// A machine, represented by its files.
 #[derive(Clone, Debug)]
@@ -344,7 +373,7 @@ impl Machine {
 const READ_MAX: u64 = 4 << 20;
 
 /// Returns the trimmed value of the first line "KEY: VALUE", the format of most files of `/proc` and of `ethtool`.
-pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
         (found.trim() == key).then_some(value.trim())
@@ -352,7 +381,7 @@ pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// The same as a number, without a unit that may follow.
-pub(super) fn number(text: &str, key: &str) -> Option<u64> {
+pub(crate) fn number(text: &str, key: &str) -> Option<u64> {
     let value = field(text, key)?.split_whitespace().next()?;
     value.parse().ok()
 }

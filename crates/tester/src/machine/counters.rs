@@ -17,9 +17,9 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use super::Machine;
 use super::host::Host;
 use super::interface::{INTERFACES_MAX, LIMIT};
-use super::machine::Machine;
 use super::process::{find_program, run};
 
 /// Most datagrams in one packet of a virtual link: `UDP_MAX_SEGMENTS` since Linux 6.9; before, it was 64.

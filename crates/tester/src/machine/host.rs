@@ -30,7 +30,7 @@ impl Host {
     /// Every wrapper (`ip netns exec`, `taskset`, `setpriv`) replaces itself with the next program, so the child's
     /// process ID is that of `program`. If `setpriv` of util-linux is installed, the program is killed when the
     /// *thread* that started it ends: start it from a thread that outlives it. A program that daemonises escapes this;
-    /// the next [`super::topology::Lab::up`] or [`super::topology::down`] ends it.
+    /// the next [`Lab::up`](crate::lab::topology::Lab::up) or [`down`](crate::lab::topology::down) ends it.
     pub fn command(&self, program: &Path, cpus: &CpuSet) -> Command {
         let mut words: Vec<PathBuf> = Vec::new();
         if let Self::Netns(name) = self {

@@ -12,7 +12,6 @@ use super::counters::Reading;
 use super::cpuset::CpuSet;
 use super::host::Host;
 use super::process::{find_program, run};
-use super::topology::{CLIENT_LINK, Role, Setup, UPSTREAM_LINK};
 
 /// A link that carries queries in one direction and their responses in the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,42 +52,6 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The hosts of a lab: in a measurement with a DUT between Measurer and authority, in a self-test without one. In
-    /// the latter the DUT's host at most forwards.
-    pub fn lab(setup: Setup, self_test: bool) -> Self {
-        let mut hosts: Vec<(String, Arc<dyn Counting>)> = Vec::new();
-        let mut at = |role| {
-            let name = setup.host_name(role);
-            let known = hosts.iter().position(|(known, _)| known == name);
-            known.unwrap_or_else(|| {
-                hosts.push((name.to_owned(), Arc::new(setup.host(role))));
-                hosts.len() - 1
-            })
-        };
-        let leg = |near, far, link: &str| {
-            let link = if near == far { LOOPBACK } else { link };
-            Some(Leg {
-                near,
-                far: Some(far),
-                link: Some(link.to_owned()),
-            })
-        };
-        let measurer = at(Role::Measurer);
-        // With three devices a self-test uses both links: the DUT's host forwards.
-        let (client, upstream) = if self_test && setup != Setup::ThreeDevice {
-            (leg(measurer, at(Role::Authority), LOOPBACK), None)
-        } else {
-            let (dut, authority) = (at(Role::Dut), at(Role::Authority));
-            let upstream = leg(dut, authority, UPSTREAM_LINK);
-            (leg(measurer, dut, CLIENT_LINK), upstream)
-        };
-        Self {
-            hosts,
-            client,
-            upstreams: upstream.into_iter().collect(),
-        }
-    }
-
     /// Hosts named by their roles, with the links between them, which have the same name at both ends.
     pub fn hosts(
         hosts: Vec<(String, Arc<dyn Counting>)>,
@@ -202,7 +165,8 @@ pub struct Observed {
 /// Prefix of the host's name if there are several authorities: "authority auth2".
 pub const AUTHORITY_ON: &str = "authority ";
 
-const LOOPBACK: &str = "lo";
+/// The loopback interface.
+pub(crate) const LOOPBACK: &str = "lo";
 
 /// Time after which a packet that left a host has certainly reached the next one. Normally it takes microseconds, but
 /// on a busy machine the kernel thread that passes packets on has to wait for some time slices of other threads.
@@ -234,55 +198,6 @@ mod tests {
     use super::super::counters::{Counter, Layer};
     use super::*;
 
-    fn hosts(watched: &Watched) -> Vec<&str> {
-        watched
-            .hosts
-            .iter()
-            .map(|(role, _)| role.as_str())
-            .collect()
-    }
-
-    fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
-        Some(Leg {
-            near,
-            far: Some(far),
-            link: Some(link.to_owned()),
-        })
-    }
-
-    #[test]
-    fn each_host_is_watched_once() {
-        let three = Watched::lab(Setup::ThreeDevice, false);
-        assert_eq!(hosts(&three), ["Measurer", "DUT", "authority"]);
-        assert_eq!(three.client, leg(0, 1, "client"));
-        assert_eq!(three.upstreams.first(), leg(1, 2, "upstream").as_ref());
-        let two = Watched::lab(Setup::TwoDevice, false);
-        assert_eq!(hosts(&two), ["Tester", "DUT"]);
-        assert_eq!(
-            (two.client.clone(), two.upstreams.first().cloned()),
-            (leg(0, 1, "client"), leg(1, 0, "upstream"))
-        );
-        let shared = Watched::lab(Setup::Loopback, false);
-        assert_eq!(hosts(&shared), ["machine"]);
-        assert_eq!(
-            (shared.client.clone(), shared.upstreams.first().cloned()),
-            (leg(0, 0, "lo"), leg(0, 0, "lo"))
-        );
-    }
-
-    #[test]
-    fn self_test_uses_the_legs_of_the_measurement_or_the_loopback_interface() {
-        let three = Watched::lab(Setup::ThreeDevice, true);
-        let of_trials = Watched::lab(Setup::ThreeDevice, false);
-        assert_eq!(hosts(&three), hosts(&of_trials));
-        assert_eq!(
-            (three.client, three.upstreams),
-            (of_trials.client, of_trials.upstreams)
-        );
-        let two = Watched::lab(Setup::TwoDevice, true);
-        assert_eq!((two.client, two.upstreams), (leg(0, 0, "lo"), Vec::new()));
-    }
-
     #[test]
     fn missing_host_is_unread() {
         let watched = Watched {
@@ -306,7 +221,11 @@ mod tests {
 
     #[test]
     fn counters_of_this_machine_are_read() {
-        let watched = Watched::lab(Setup::Loopback, false);
+        let hosts = vec![(
+            "machine".to_owned(),
+            Arc::new(Host::Here) as Arc<dyn Counting>,
+        )];
+        let watched = Watched::hosts(hosts, None, Vec::new());
         let before = watched.read();
         let loopback = Counter::of_link(LOOPBACK, Layer::Device, "rx_packets");
         UdpSocket::bind("127.0.0.1:0")
