@@ -17,6 +17,7 @@ use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{DEADLINE_NS, Engine, Seeds};
+use dns64d::health::Turn;
 use dns64d::mailbox::ConnectionFailed;
 use dns64d::settings::Settings;
 
@@ -251,8 +252,11 @@ impl Run {
                 // It only reports a response.
                 Action::Servfail { .. } => {}
                 Action::Tell { worker, .. } => panic!("there is no worker {worker}"),
-                Action::Down { server, .. } => self.model.turned(*server, true),
-                Action::Up { server, .. } => self.model.turned(*server, false),
+                Action::Turn { server, turn } => match turn {
+                    Turn::Down { .. } => self.model.turned(*server, true),
+                    Turn::Up { .. } => self.model.turned(*server, false),
+                    Turn::Lacks(_) => {}
+                },
             }
         }
         self.model.check_bounds(&self.counts, &self.cache);

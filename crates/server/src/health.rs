@@ -1,9 +1,11 @@
 //! The state of the upstreams: each worker publishes its own view, others read the combined state. No locks.
 //!
 //! - [`UpstreamState`], [`UpstreamState::of_all`]: the state, of one worker and of all;
+//! - [`Turn`]: a change of an upstream;
 //! - [`Health`]: published states, and the changes that have been logged;
 //! - [`InForce`]: the settings with the health of their upstreams.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,6 +49,44 @@ impl UpstreamState {
     }
 }
 
+/// A change of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is down: it has not responded this many times in a row.
+    Down {
+        /// Number of consecutive timeouts or ICMP errors.
+        timeouts: u32,
+    },
+    /// It is up again.
+    Up {
+        /// Time for which it was down.
+        after_ns: Nanos,
+    },
+    /// It is queried without this capability for a while.
+    Lacks(Capability),
+}
+
+/// A capability of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// EDNS.
+    Edns,
+    /// DNS cookies.
+    Cookies,
+    /// It copies the case of names.
+    Case,
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Edns => "EDNS",
+            Self::Cookies => "cookies",
+            Self::Case => "random case",
+        })
+    }
+}
+
 fn mean(values: impl Iterator<Item = u64>) -> Option<u64> {
     let (sum, count) = values.fold((0, 0), |(sum, count), value| (sum + value, count + 1));
     u64::checked_div(sum, count)
@@ -65,6 +105,8 @@ struct Upstream {
     workers: Vec<Published>,
     /// Start of the logged outage; 0: up.
     logged: AtomicU64,
+    /// Bits of the capabilities whose absence is logged.
+    lacks: AtomicU64,
 }
 
 /// The state published by one worker. A concurrent reader may get fields of two updates, a second apart.
@@ -111,6 +153,7 @@ impl Health {
                 .map(|_| Published::default())
                 .collect(),
             logged: AtomicU64::new(0),
+            lacks: AtomicU64::new(0),
         });
         Self {
             upstreams: upstreams.collect(),
@@ -139,6 +182,14 @@ impl Health {
     pub fn went_down(&self, server: usize, since: Nanos) -> bool {
         let upstream = self.upstreams.get(server);
         upstream.is_some_and(|upstream| upstream.log_as(0, since.max(1)))
+    }
+
+    /// Whether the worker that found a capability missing must log it: it has not been logged since the last reload of
+    /// other upstreams.
+    pub fn is_news(&self, server: usize, capability: Capability) -> bool {
+        let bit = 1 << capability as u32;
+        let upstream = self.upstreams.get(server);
+        upstream.is_some_and(|u| u.lacks.fetch_or(bit, Ordering::Relaxed) & bit == 0)
     }
 
     /// The upstreams with a logged outage that is over according to the published states, and the duration of the

@@ -141,8 +141,7 @@ mod tests {
         stats.workers[1].upstream_rtt(1).observe(300_000);
         let upstreams = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| Upstream {
             address: address.parse().unwrap(),
-            timeout_ns: 1,
-            attempts: 1,
+            ..settings.upstreams[0]
         });
         let by_name = stats.by_name(&upstreams);
         assert_eq!(by_name["queries.udp"], 9);

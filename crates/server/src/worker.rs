@@ -18,7 +18,7 @@ use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Relay, UpstreamS
 
 use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine};
-use crate::health::{Health, InForce};
+use crate::health::{Health, InForce, Turn};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker, WorkerHandle};
 use crate::settings::Settings;
 use notes::Notes;
@@ -327,8 +327,7 @@ impl<R: Relay> Worker<R> {
                     why,
                     message,
                 } => self.notes.servfail(*client, *why, actions.message(message)),
-                Action::Down { server, timeouts } => self.tell_down(*server, *timeouts),
-                Action::Up { .. } => self.publish(),
+                Action::Turn { server, turn } => self.tell(*server, *turn),
             }
         }
         Ok(())
@@ -347,17 +346,28 @@ impl<R: Relay> Worker<R> {
         }
     }
 
-    /// Logs that an upstream is down, unless another worker has.
-    fn tell_down(&self, server: usize, timeouts: u32) {
+    /// Publishes a change of an upstream, and logs it unless another worker has.
+    fn tell(&self, server: usize, turn: Turn) {
         self.publish();
-        let state = self.engine.upstream(server);
-        let since = state.and_then(|state| state.down_since);
-        if since.is_some_and(|since| self.health.went_down(server, since)) {
-            let address = self.engine.settings().upstreams[server].address;
-            tracing::warn!(
-                "upstream {} is down ({timeouts} timeouts or ICMP errors)",
-                plain(address)
-            );
+        let address = plain(self.engine.settings().upstreams[server].address);
+        match turn {
+            Turn::Down { timeouts } => {
+                let state = self.engine.upstream(server);
+                let since = state.and_then(|state| state.down_since);
+                if since.is_some_and(|since| self.health.went_down(server, since)) {
+                    tracing::warn!(
+                        "upstream {address} is down ({timeouts} timeouts or ICMP errors)"
+                    );
+                }
+            }
+            Turn::Up { .. } => {}
+            Turn::Lacks(capability) => {
+                if self.health.is_news(server, capability) {
+                    tracing::warn!(
+                        "upstream {address} does not support {capability}: questions go without it for 15 min"
+                    );
+                }
+            }
         }
     }
 

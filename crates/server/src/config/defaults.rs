@@ -11,8 +11,8 @@ use super::values::{DNS_PORT, GIB, MIB, MILLISECOND, MINUTE};
 use crate::settings::dns64::{Dns64, DomainRules, Ptr, SignedPolicy};
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, LookupOrder, Selection,
-    TcpSettings,
+    AnyPolicy, CacheSettings, DenyAction, Features, LogLevel, LogSettings, LogTarget, LookupOrder,
+    Selection, TcpSettings,
 };
 use dns64_wire::pref64::Pref64;
 
@@ -103,8 +103,13 @@ pub(super) const ATTEMPTS: u8 = 3;
 /// More attempts would exceed the timeout of any client.
 pub(super) const ATTEMPTS_BOUNDS: RangeInclusive<u8> = 1..=10;
 
-/// Nine in ten servers copy the case, and the others are detected (draft-vixie-dnsext-dns0x20-00).
-pub(super) const RANDOMISE_CASE: bool = true;
+pub(super) const FEATURES: Features = Features {
+    edns: true,
+    cookies: true,
+    // Resolvers hand the case on to authoritative servers, some of which find only names in lower case.
+    randomise_case: false,
+    tcp: true,
+};
 
 /// One query if it suffices; RFC 6147 section 5.1.8 permits more but does not require them.
 pub(super) const ORDER: LookupOrder = LookupOrder::AaaaThenA;

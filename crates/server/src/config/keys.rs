@@ -43,7 +43,10 @@ pub(super) const UPSTREAM: Keys = Keys {
         "selection",
         "timeout",
         "attempts",
+        "edns",
+        "cookies",
         "randomise-case",
+        "tcp",
         "order",
         "delay",
     ],
@@ -51,7 +54,15 @@ pub(super) const UPSTREAM: Keys = Keys {
 
 pub(super) const SERVER: Keys = Keys {
     table: "a server of [upstream]",
-    keys: &["address", "timeout", "attempts"],
+    keys: &[
+        "address",
+        "timeout",
+        "attempts",
+        "edns",
+        "cookies",
+        "randomise-case",
+        "tcp",
+    ],
 };
 
 pub(super) const INTERFACE: Keys = Keys {

@@ -207,6 +207,7 @@ impl Given {
                 address: *address.get_ref(),
                 timeout_ns: self.timeout_ns.unwrap_or(defaults::TIMEOUT_NS),
                 attempts: self.resends.map_or(defaults::ATTEMPTS, |n| n + 1),
+                features: defaults::FEATURES,
             };
             Spanned::new(address.span(), upstream)
         };
@@ -250,7 +251,6 @@ impl Given {
             upstreams,
             selection: self.selection.unwrap_or(defaults::SELECTION),
             order: defaults::ORDER,
-            randomise_case: defaults::RANDOMISE_CASE,
             views: vec![View {
                 clients: NetSet::all(),
                 dns64: Some(dns64),

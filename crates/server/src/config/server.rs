@@ -15,7 +15,7 @@ use super::{check, dns64, keys, values};
 use crate::answer::local_zones;
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, Attachment, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget,
+    AnyPolicy, Attachment, CacheSettings, DenyAction, Features, LogLevel, LogSettings, LogTarget,
     LookupOrder, RateLimit, SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream, XdpMode,
 };
 
@@ -59,7 +59,6 @@ pub(super) fn read(
             .collect(),
         selection: upstream.selection,
         order: upstream.order,
-        randomise_case: upstream.randomise_case,
         views: dns64::views(&top, faults),
         forward_special: forward_special(&top, faults),
         cache: cache(&top, faults),
@@ -269,7 +268,6 @@ struct UpstreamTable {
     servers: Vec<Spanned<Upstream>>,
     selection: Selection,
     order: LookupOrder,
-    randomise_case: bool,
 }
 
 fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
@@ -277,7 +275,6 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         servers: Vec::new(),
         selection: defaults::SELECTION,
         order: defaults::ORDER,
-        randomise_case: defaults::RANDOMISE_CASE,
     };
     let Some(section) = top.section("upstream", &keys::UPSTREAM, faults) else {
         if top.value("upstream").is_none() {
@@ -291,11 +288,10 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         let text = "[upstream] names no servers; add servers = [\"192.0.2.53\"]";
         faults.add(section.span(), text);
     }
-    let timeout_ns = timeout(&section, faults).unwrap_or(defaults::TIMEOUT_NS);
-    let attempts = attempts(&section, faults).unwrap_or(defaults::ATTEMPTS);
+    let manner = Manner::read(&section, Manner::DEFAULT, faults);
     let example = "[\"192.0.2.53\"]";
     let servers = section.some("servers", example, faults, |v, faults| {
-        server(v, timeout_ns, attempts, faults)
+        server(v, manner, faults)
     });
     table.servers = servers.unwrap_or_default();
     check::upstreams(&table.servers, "servers", faults);
@@ -305,32 +301,62 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         table.selection = selection;
     }
     table.order = order(&section, faults);
-    if let Some(randomise) = section.read("randomise-case", faults, |v| v.boolean()) {
-        table.randomise_case = randomise;
-    }
     table
 }
 
-/// A server as a text, or as a table with its own timeout and attempts.
-fn server(
-    value: Value<'_, '_>,
+/// How a server is queried; `[upstream]` has the defaults of all servers.
+#[derive(Clone, Copy)]
+struct Manner {
     timeout_ns: Nanos,
-    attempts_all: u8,
-    faults: &mut Faults,
-) -> Option<Upstream> {
+    attempts: u8,
+    features: Features,
+}
+
+impl Manner {
+    const DEFAULT: Self = Self {
+        timeout_ns: defaults::TIMEOUT_NS,
+        attempts: defaults::ATTEMPTS,
+        features: defaults::FEATURES,
+    };
+
+    fn read(section: &Section<'_, '_>, others: Self, faults: &mut Faults) -> Self {
+        let timeout = section.read("timeout", faults, |v| v.time(defaults::TIMEOUTS_NS));
+        let attempts = section.read("attempts", faults, |v| v.number(defaults::ATTEMPTS_BOUNDS));
+        let mut read = |key, other| {
+            let own = section.read(key, faults, |v| v.boolean());
+            own.unwrap_or(other)
+        };
+        Self {
+            timeout_ns: timeout.unwrap_or(others.timeout_ns),
+            attempts: attempts.unwrap_or(others.attempts),
+            features: Features {
+                edns: read("edns", others.features.edns),
+                cookies: read("cookies", others.features.cookies),
+                randomise_case: read("randomise-case", others.features.randomise_case),
+                tcp: read("tcp", others.features.tcp),
+            },
+        }
+    }
+
+    fn upstream(self, address: SocketAddr) -> Upstream {
+        Upstream {
+            address,
+            timeout_ns: self.timeout_ns,
+            attempts: self.attempts,
+            features: self.features,
+        }
+    }
+}
+
+/// A server as a text, or as a table with keys of its own.
+fn server(value: Value<'_, '_>, others: Manner, faults: &mut Faults) -> Option<Upstream> {
     let example = "\"192.0.2.53\" or { address = \"192.0.2.53\", timeout = \"500ms\" }";
     let read_address = |v: Value<'_, '_>| v.text(example, values::upstream_address);
     if !value.is_table() {
-        let address = faults.keep(read_address(value))?;
-        return Some(Upstream {
-            address,
-            timeout_ns,
-            attempts: attempts_all,
-        });
+        return Some(others.upstream(faults.keep(read_address(value))?));
     }
     let section = value.section(&keys::SERVER, faults)?;
-    let timeout_ns = timeout(&section, faults).unwrap_or(timeout_ns);
-    let attempts = attempts(&section, faults).unwrap_or(attempts_all);
+    let manner = Manner::read(&section, others, faults);
     if section.value("address").is_none() {
         faults.add(
             section.span(),
@@ -338,19 +364,7 @@ fn server(
         );
     }
     let address = section.read("address", faults, read_address)?;
-    Some(Upstream {
-        address,
-        timeout_ns,
-        attempts,
-    })
-}
-
-fn timeout(section: &Section<'_, '_>, faults: &mut Faults) -> Option<Nanos> {
-    section.read("timeout", faults, |v| v.time(defaults::TIMEOUTS_NS))
-}
-
-fn attempts(section: &Section<'_, '_>, faults: &mut Faults) -> Option<u8> {
-    section.read("attempts", faults, |v| v.number(defaults::ATTEMPTS_BOUNDS))
+    Some(manner.upstream(address))
 }
 
 fn order(section: &Section<'_, '_>, faults: &mut Faults) -> LookupOrder {

@@ -218,15 +218,16 @@ fn cache_is_disabled_by_off_or_zero() {
 }
 
 #[test]
-fn timeout_and_attempts_of_a_server_override_the_common_ones() {
+fn keys_of_a_server_override_the_common_ones() {
     let settings = accepted(
         r#"
         [upstream]
-        servers = ["192.0.2.1", { address = "[2001:db8::1]:54", timeout = "2s" }, { address = "192.0.2.2", attempts = 7 }]
+        servers = ["192.0.2.1", { address = "[2001:db8::1]:54", timeout = "2s" }, { address = "192.0.2.2", attempts = 7, cookies = true, tcp = false }]
         timeout = "50ms"
         attempts = 1
         selection = "failover"
         randomise-case = true
+        cookies = false
         order = "both"
         "#,
     );
@@ -238,20 +239,23 @@ fn timeout_and_attempts_of_a_server_override_the_common_ones() {
                 u.address.to_string(),
                 u.timeout_ns / MILLISECOND,
                 u.attempts,
+                u.features.cookies,
+                u.features.tcp,
             )
         })
         .collect();
     let expected = [
-        ("192.0.2.1:53".to_owned(), 50, 1),
-        ("[2001:db8::1]:54".to_owned(), 2_000, 1),
-        ("192.0.2.2:53".to_owned(), 50, 7),
+        ("192.0.2.1:53".to_owned(), 50, 1, false, true),
+        ("[2001:db8::1]:54".to_owned(), 2_000, 1, false, true),
+        ("192.0.2.2:53".to_owned(), 50, 7, true, false),
     ];
     assert_eq!(asked, expected);
     assert_eq!(
         (settings.selection, settings.order),
         (Selection::Failover, LookupOrder::Both)
     );
-    assert!(settings.randomise_case);
+    assert!(settings.randomises_case());
+    assert!(!read("").randomises_case());
     let delayed = read("upstream.order = \"delayed\"");
     assert_eq!(delayed.order, LookupOrder::Delayed(50 * MILLISECOND));
 }

@@ -9,6 +9,7 @@ use dns64_transport::clock::Nanos;
 
 use crate::cache::Outcome;
 use crate::counts::Servfail;
+use crate::health::Turn;
 
 /// The destination of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,19 +89,12 @@ pub enum Action {
         /// The response.
         message: Range<usize>,
     },
-    /// Log that an upstream is down.
-    Down {
+    /// Log a change of an upstream.
+    Turn {
         /// Number of the upstream.
         server: usize,
-        /// Number of consecutive timeouts.
-        timeouts: u32,
-    },
-    /// Log that an upstream is up again.
-    Up {
-        /// Number of the upstream.
-        server: usize,
-        /// Time for which it was down.
-        after_ns: Nanos,
+        /// The change.
+        turn: Turn,
     },
 }
 
@@ -177,12 +171,10 @@ impl Actions {
         });
     }
 
-    pub(super) fn down(&mut self, server: usize, timeouts: u32) {
-        self.list.push(Action::Down { server, timeouts });
-    }
-
-    pub(super) fn up(&mut self, server: usize, after_ns: Nanos) {
-        self.list.push(Action::Up { server, after_ns });
+    /// Logs a change of an upstream, if there is one.
+    pub(super) fn turn(&mut self, server: usize, turn: Option<Turn>) {
+        let turn = turn.map(|turn| Action::Turn { server, turn });
+        self.list.extend(turn);
     }
 
     fn keep(&mut self, message: &[u8]) -> Range<usize> {

@@ -9,7 +9,7 @@ use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 
-use super::habits::{COOKIE_MAX, Form, Habits};
+use super::habits::{COOKIE_MAX, Form, Habits, Shown};
 use crate::answer::cookie::OPTION_COOKIE;
 use crate::cache::{self, Key};
 
@@ -88,7 +88,7 @@ pub(super) enum Fit {
     /// Equal except for the case of letters.
     OtherCase,
     /// No question, in a message of only a header with an error code: some servers respond so to
-    /// queries that they do not understand or refuse.
+    /// queries that they do not understand or refuse. It shows neither the question nor a cookie.
     Bare,
     /// Another question, or none.
     Other,
@@ -131,6 +131,9 @@ pub(super) struct EdnsSeen<'a> {
 impl<'a> EdnsSeen<'a> {
     /// Reads the OPT record; the default without a valid one.
     pub(super) fn of(reply: &Message<'a>) -> Self {
+        if reply.arcount() == 0 {
+            return Self::default();
+        }
         let Ok(Some(opt)) = reply.opt() else {
             return Self::default();
         };
@@ -140,6 +143,16 @@ impl<'a> EdnsSeen<'a> {
             present: true,
             cookie: cookie.map(|option| option.value),
             bad_cookie: rcode == BADCOOKIE,
+        }
+    }
+}
+
+impl EdnsSeen<'_> {
+    /// What it shows of the upstream.
+    pub(super) fn shown(&self) -> Shown {
+        Shown {
+            edns: self.present,
+            cookie: self.cookie.is_some(),
         }
     }
 }

@@ -13,7 +13,6 @@ use super::exchanges::{Opening, Way};
 use super::habits::Form;
 use super::lookups::Waiter;
 use super::resolve::Part;
-use super::upstreams::Turn;
 use crate::answer::stored::{Age, Stored};
 use crate::cache::Learnt;
 
@@ -112,7 +111,7 @@ impl Engine {
     }
 
     pub(super) fn begin_lookup(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
-        if self.maker.settings.randomise_case {
+        if self.maker.settings.randomises_case() {
             let lookup = self.lookups.get(slot);
             ask::randomise_case(&mut lookup.question.name, &mut self.random);
         }
@@ -175,8 +174,9 @@ impl Engine {
 
     /// Sends a query in the form that the upstream supports.
     fn ask(&mut self, slot: u32, server: usize, now: Nanos, actions: &mut Actions) {
-        let randomise = self.maker.settings.randomise_case;
-        let form = self.upstreams.habits(server).form(randomise, now);
+        let repeats = self.lookups.get(slot).asked[server];
+        let do_bit = self.lookups.question(slot).do_bit;
+        let form = self.upstreams.form(server, repeats, do_bit, now);
         self.ask_as(slot, server, form, now, actions);
     }
 
@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Sends a query over TCP. The upstream gets no further query for this lookup.
+    /// Sends a query over TCP, if the upstream may be queried so. It gets no further query for this lookup.
     pub(super) fn ask_connection(
         &mut self,
         slot: u32,
@@ -225,11 +225,18 @@ impl Engine {
         now: Nanos,
         actions: &mut Actions,
     ) {
+        self.exhaust(slot, server);
+        if !self.upstreams.habits(server).tcp() {
+            self.lookups
+                .get(slot)
+                .failed
+                .get_or_insert((Rcode::SERVFAIL, None));
+            return self.ask_next(slot, now, actions);
+        }
         let [high, low, ..] = self.random.next_u32().to_be_bytes();
         let id = u16::from_be_bytes([high, low]);
         let mut frame = [0; ask::QUESTION_MAX];
         let len = self.write(slot, server, form, id, &mut frame);
-        self.exhaust(slot, server);
         let exchange = self.open(slot, server, Way::Connection, id, form, 1, now);
         self.counts.upstream_tcp.tick();
         let number = self.exchanges.number(exchange);
@@ -244,7 +251,7 @@ impl Engine {
         id: u16,
         frame: &mut [u8; ask::QUESTION_MAX],
     ) -> usize {
-        let in_lower_case = self.maker.settings.randomise_case && !form.exact_case;
+        let in_lower_case = self.maker.settings.randomises_case() && !form.exact_case;
         let (question, habits) = (self.lookups.question(slot), self.upstreams.habits(server));
         if in_lower_case {
             let name = ask::lower_case(question.name);
@@ -310,22 +317,21 @@ impl Engine {
             let due = self.exchanges.get(slot).sent_at + self.wait_of(slot);
             let exchange = self.exchanges.get_mut(slot);
             let (lookup, server, until) = (exchange.lookup, exchange.server, exchange.until);
-            let is_datagram = exchange.way != Way::Connection;
+            let (is_datagram, refused) = (exchange.way != Way::Connection, exchange.refused);
             if now < until && now < due {
                 // Late responses have increased the timeout of the upstream meanwhile.
                 self.exchanges.timers.set(slot, due.min(until));
                 continue;
             }
-            if !exchange.late {
-                exchange.late = true;
+            if !std::mem::replace(&mut exchange.late, true) && !refused {
                 self.counts.upstream_timeout.tick();
                 if is_datagram {
                     self.upstreams.late(server);
                     let turn = self.upstreams.timed_out(server, exchange.sent_at, now);
-                    report(server, turn, actions);
+                    actions.turn(server, turn);
                 }
             }
-            if now >= until || self.exchanges.get(slot).unreachable {
+            if now >= until || refused || self.exchanges.get(slot).unreachable {
                 self.close(slot);
             } else {
                 self.exchanges.timers.set(slot, until);
@@ -358,7 +364,7 @@ impl Engine {
         }
         self.counts.upstream_unreachable.tick();
         let turn = self.upstreams.unreachable(server, now);
-        report(server, turn, actions);
+        actions.turn(server, turn);
         for number in hit {
             let Some(slot) = self.exchanges.numbered(number) else {
                 // It was closed together with an earlier one.
@@ -489,14 +495,5 @@ impl Engine {
                 self.ask_next(slot, now, actions);
             }
         }
-    }
-}
-
-/// Reports that an upstream is down or up again.
-pub(super) fn report(server: usize, turn: Option<Turn>, actions: &mut Actions) {
-    match turn {
-        Some(Turn::Down { timeouts }) => actions.down(server, timeouts),
-        Some(Turn::Up { after_ns }) => actions.up(server, after_ns),
-        None => {}
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Exchange {
     pub(super) late: bool,
     /// An ICMP error says that the upstream is unreachable: there will be no response.
     pub(super) unreachable: bool,
+    /// An error code has come without the question, which may be forged: the response is awaited no longer than usual.
+    pub(super) refused: bool,
     /// Time at which it ends without a response.
     pub(super) until: Nanos,
     /// The exchanges at the same port that were opened directly before and after it.
@@ -112,6 +114,7 @@ impl Exchanges {
             repeats: opening.repeats,
             late: false,
             unreachable: false,
+            refused: false,
             until: opening.until,
             older: None,
             newer: None,

@@ -25,10 +25,20 @@ pub(super) struct Lookup {
     pub(super) connections_only: bool,
     /// Number of UDP responses that match except for the ID or the question.
     pub(super) near_misses: u8,
-    /// The fingerprint of a response in another case than the query.
-    pub(super) other_case: Option<u64>,
+    /// Responses of an upstream in another case than the query.
+    pub(super) other_case: Option<OtherCase>,
     /// The last response code of a failure, and its extended error, if an upstream sent one.
     pub(super) failed: Option<(Rcode, Option<u16>)>,
+}
+
+/// Responses of an upstream to one question, of which the first had another case than its query.
+pub(super) struct OtherCase {
+    pub(super) server: usize,
+    /// The fingerprint of the last one, and the number of equal ones.
+    pub(super) fingerprint: u64,
+    pub(super) responses: u8,
+    /// Number of queries for them.
+    pub(super) asked: u8,
 }
 
 /// A part of a query that waits, as two times the number of the query plus the number of the part;

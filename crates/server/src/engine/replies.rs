@@ -9,17 +9,23 @@ use dns64_wire::message::Message;
 use super::Engine;
 use super::actions::Actions;
 use super::ask::{self, EdnsSeen, Fit};
-use super::exchange::report;
 use super::exchanges::{Exchange, Way};
 use super::habits::{CookieSeen, Form};
+use super::lookups::OtherCase;
 use crate::answer::stored::{Kind, Malformed, Stored, TtlBounds};
 use crate::cache::{self, Key};
+use crate::health::Turn;
 use crate::mailbox::ConnectionFailed;
 
 /// Number of UDP responses with a wrong ID or a wrong question, at the right port from the right
 /// address, after which a lookup uses TCP: an attacker is guessing. PowerDNS's `spoof-nearmiss-max`
 /// is 1; here it is larger, so that an upstream that responds twice does not cause a TCP query.
 const NEAR_MISSES_MAX: u8 = 3;
+
+/// Number of equal UDP responses from an upstream that does not copy the case of names, to queries from as many ports,
+/// of which the last is accepted; and number of queries for them. Unbound sends three, too (`use-caps-for-id`).
+const AGREEING: u8 = 3;
+const AGREEING_ASKED_MAX: u8 = 6;
 
 impl Engine {
     /// Handles a UDP response. One that does not match a query is counted, and the valid response
@@ -56,18 +62,15 @@ impl Engine {
                 self.counts.rejected_question.tick();
                 return self.doubt(lookup, server, now, actions);
             }
-            // A forged response with a wrong case, or a server that does not copy the case: TCP
-            // shows which.
+            Fit::Bare => return self.refused_by_header(slot, lookup, reply.rcode(), now, actions),
             Fit::OtherCase if form.exact_case => {
-                self.counts.rejected_case.tick();
-                self.lookups.get(lookup).other_case = ask::fingerprint(&reply);
-                self.close(slot);
-                return self.ask_connection(lookup, server, form, now, actions);
+                return self.confirm_case(slot, lookup, &reply, now, actions);
             }
             Fit::Same if form.exact_case => self.upstreams.habits(server).same_case(),
-            Fit::OtherCase | Fit::Same | Fit::Bare => {}
+            Fit::OtherCase | Fit::Same => {}
         }
-        if form.cookie && !self.believes(slot, lookup, &reply, now, actions) {
+        let seen = EdnsSeen::of(&reply);
+        if form.cookie && !self.believes(slot, lookup, &seen, now, actions) {
             return;
         }
         if reply.tc() {
@@ -76,17 +79,103 @@ impl Engine {
             self.heard(server, Some(rtt_ns), now, actions);
             return self.ask_connection(lookup, server, form, now, actions);
         }
+        if !form.exact_case && !self.agrees(slot, lookup, &reply, now, actions) {
+            return;
+        }
         let Ok(stored) = self.accept(lookup, fit, &reply) else {
             return self.counts.rejected_malformed.tick();
         };
         self.close(slot);
         self.heard(server, Some(rtt_ns), now, actions);
-        self.judge(lookup, server, form, (&reply, stored), now, actions);
+        self.judge(lookup, server, form, (&seen, stored), now, actions);
     }
 
-    /// Whether a UDP response has the required cookie (RFC 7873 section 5.3). If not, it is already
-    /// handled.
-    fn believes(
+    /// Handles an error code without a question, over UDP. Whoever guesses ID and port can forge it, so the response is
+    /// still awaited; meanwhile the upstream is queried in a simpler form, or another upstream.
+    fn refused_by_header(
+        &mut self,
+        slot: u32,
+        lookup: u32,
+        rcode: Rcode,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        let exchange = self.exchanges.get_mut(slot);
+        if std::mem::replace(&mut exchange.refused, true) {
+            return;
+        }
+        let (server, form, sent_at) = (exchange.server, exchange.form, exchange.sent_at);
+        self.counts.upstream_rcode.tick();
+        self.heard(server, Some(now.saturating_sub(sent_at)), now, actions);
+        if is_format_error(rcode)
+            && let Some(simpler) = self.upstreams.habits(server).simpler(form, now)
+        {
+            return self.ask_as(lookup, server, simpler, now, actions);
+        }
+        self.lookups.get(lookup).failed = Some((rcode, None));
+        self.exhaust(lookup, server);
+        let asked = self.lookups.get(lookup).asked;
+        if self.upstreams.choose(&asked, &mut self.random).is_some() {
+            self.ask_next(lookup, now, actions);
+        }
+    }
+
+    /// Handles a response in another case than its query. It is forged, or its server does not copy the case: TCP shows
+    /// which. Without TCP, equal responses to queries from other ports do.
+    fn confirm_case(
+        &mut self,
+        slot: u32,
+        lookup: u32,
+        reply: &Message<'_>,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        self.counts.rejected_case.tick();
+        let exchange = self.exchanges.get(slot);
+        let (server, form) = (exchange.server, exchange.form);
+        let fingerprint = ask::fingerprint(reply);
+        self.lookups.get(lookup).other_case = fingerprint.map(|fingerprint| OtherCase {
+            server,
+            fingerprint,
+            responses: 1,
+            asked: 1,
+        });
+        self.close(slot);
+        if self.upstreams.habits(server).tcp() {
+            self.ask_connection(lookup, server, form, now, actions);
+        } else {
+            self.exhaust(lookup, server);
+            self.ask_in_lower_case(lookup, server, form, now, actions);
+        }
+    }
+
+    /// Queries an upstream from another port for a response that agrees with those before.
+    fn ask_in_lower_case(
+        &mut self,
+        slot: u32,
+        server: usize,
+        form: Form,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        let lookup = self.lookups.get(slot);
+        let other_case = lookup.other_case.as_mut().filter(|o| o.server == server);
+        let may_agree = other_case.filter(|o| o.asked < AGREEING_ASKED_MAX);
+        let Some(other_case) = may_agree.filter(|_| !lookup.connections_only) else {
+            lookup.failed.get_or_insert((Rcode::SERVFAIL, None));
+            return self.ask_next(slot, now, actions);
+        };
+        other_case.asked += 1;
+        let form = Form {
+            exact_case: false,
+            ..form
+        };
+        self.ask_as(slot, server, form, now, actions);
+    }
+
+    /// Whether a UDP response may be accepted: as many as required agree, or none has had another case than its query.
+    /// If not, it is already handled.
+    fn agrees(
         &mut self,
         slot: u32,
         lookup: u32,
@@ -96,8 +185,45 @@ impl Engine {
     ) -> bool {
         let exchange = self.exchanges.get(slot);
         let (server, form, sent_at) = (exchange.server, exchange.form, exchange.sent_at);
-        let seen = EdnsSeen::of(reply);
-        match self.upstreams.habits(server).heard_cookie(seen.cookie, now) {
+        let other_case = self.lookups.get(lookup).other_case.as_mut();
+        let Some(other_case) = other_case.filter(|o| o.server == server) else {
+            return true;
+        };
+        match ask::fingerprint(reply) {
+            Some(same) if same == other_case.fingerprint => other_case.responses += 1,
+            Some(other) => (other_case.fingerprint, other_case.responses) = (other, 1),
+            None => {}
+        }
+        if other_case.responses >= AGREEING {
+            self.case_is_lost(lookup, server, now, actions);
+            return true;
+        }
+        self.close(slot);
+        self.heard(server, Some(now.saturating_sub(sent_at)), now, actions);
+        self.ask_in_lower_case(lookup, server, form, now, actions);
+        false
+    }
+
+    /// It is confirmed that an upstream has not copied the case of a name.
+    fn case_is_lost(&mut self, lookup: u32, server: usize, now: Nanos, actions: &mut Actions) {
+        let name = cache::name_hash(self.lookups.question(lookup).name);
+        let lacks = self.upstreams.habits(server).other_case(name, now);
+        actions.turn(server, lacks.map(Turn::Lacks));
+    }
+
+    /// Whether a UDP response has the required cookie (RFC 7873 section 5.3). If not, it is already
+    /// handled.
+    fn believes(
+        &mut self,
+        slot: u32,
+        lookup: u32,
+        seen: &EdnsSeen<'_>,
+        now: Nanos,
+        actions: &mut Actions,
+    ) -> bool {
+        let exchange = self.exchanges.get(slot);
+        let (server, form, sent_at) = (exchange.server, exchange.form, exchange.sent_at);
+        match self.upstreams.habits(server).heard_cookie(seen.cookie) {
             CookieSeen::Forged => {
                 self.counts.rejected_cookie.tick();
                 false
@@ -151,23 +277,26 @@ impl Engine {
                 let stored = self.accept(lookup, fit, &reply).ok()?;
                 (fit != Fit::Other).then_some((reply, stored))
             });
+        let other_case = self.lookups.get(lookup).other_case.as_ref();
+        let other_case = other_case.filter(|other_case| other_case.server == server);
+        let other_case = other_case.map(|other_case| other_case.fingerprint);
         let Some((reply, stored)) = accepted else {
             self.counts.upstream_connection.tick();
+            if other_case.is_some() {
+                return self.ask_in_lower_case(lookup, server, form, now, actions);
+            }
             return self.ask_next(lookup, now, actions);
         };
         self.heard(server, None, now, actions);
+        let seen = EdnsSeen::of(&reply);
         if form.cookie {
-            let habits = self.upstreams.habits(server);
-            let seen = EdnsSeen::of(&reply);
-            if habits.heard_cookie(seen.cookie, now) == CookieSeen::Missing {
-                habits.no_cookies(now);
-            }
+            // It cannot be forged; without a cookie it is evidence like any other response.
+            let _ = self.upstreams.habits(server).heard_cookie(seen.cookie);
         }
-        let other_case = self.lookups.get(lookup).other_case;
         if other_case.is_some() && other_case == ask::fingerprint(&reply) {
-            self.upstreams.habits(server).other_case(now);
+            self.case_is_lost(lookup, server, now, actions);
         }
-        self.judge(lookup, server, form, (&reply, stored), now, actions);
+        self.judge(lookup, server, form, (&seen, stored), now, actions);
     }
 
     /// Handles a UDP response with an ID that is not in use at its port: if all else matches, an
@@ -181,6 +310,14 @@ impl Engine {
         actions: &mut Actions,
     ) {
         let Some(question) = reply.question() else {
+            // It can be meant for any query from this port.
+            for number in self.exchanges.at_port(server, port) {
+                let slot = self.exchanges.numbered(number);
+                let lookup = slot.and_then(|slot| self.exchanges.get(slot).lookup);
+                if let Some(lookup) = lookup {
+                    self.doubt(lookup, server, now, actions);
+                }
+            }
             return;
         };
         let name = question.name.to_buf();
@@ -205,7 +342,8 @@ impl Engine {
     fn doubt(&mut self, slot: u32, server: usize, now: Nanos, actions: &mut Actions) {
         let lookup = self.lookups.get(slot);
         lookup.near_misses = lookup.near_misses.saturating_add(1);
-        if lookup.near_misses < NEAR_MISSES_MAX || lookup.connections_only {
+        let tcp = self.upstreams.habits(server).tcp();
+        if lookup.near_misses < NEAR_MISSES_MAX || lookup.connections_only || !tcp {
             return;
         }
         lookup.connections_only = true;
@@ -215,8 +353,7 @@ impl Engine {
         for exchange in datagrams.map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.close(exchange);
         }
-        let randomise = self.maker.settings.randomise_case;
-        let form = self.upstreams.habits(server).form(randomise, now);
+        let form = self.upstreams.habits(server).form(now);
         self.ask_connection(slot, server, form, now, actions);
     }
 
@@ -232,7 +369,7 @@ impl Engine {
             self.counts.upstream_rtt(server).observe(rtt_ns);
         }
         let turn = self.upstreams.answered(server, rtt_ns, now);
-        report(server, turn, actions);
+        actions.turn(server, turn);
     }
 
     fn accept(&mut self, lookup: u32, fit: Fit, reply: &Message<'_>) -> Result<Stored, Malformed> {
@@ -255,27 +392,26 @@ impl Engine {
         slot: u32,
         server: usize,
         form: Form,
-        (reply, stored): (&Message<'_>, Stored),
+        (seen, stored): (&EdnsSeen<'_>, Stored),
         now: Nanos,
         actions: &mut Actions,
     ) {
         self.counts.upstream_answers.tick();
+        let (habits, shown) = (self.upstreams.habits(server), seen.shown());
         let Some(rcode) = refusal(&stored) else {
-            if !form.edns {
-                self.upstreams.habits(server).no_edns(now);
-            }
+            habits.responded(shown, now);
+            let name = || cache::name_hash(self.lookups.question(slot).name);
+            let lacks = habits.answered(form, shown, name, now);
+            actions.turn(server, lacks.map(Turn::Lacks));
             return self.finish(slot, Arc::new(stored), now, actions);
         };
         self.counts.upstream_rcode.tick();
-        let stumbles = [Rcode::FORMERR, Rcode::NOTIMP].contains(&rcode);
-        if form.edns && stumbles && !EdnsSeen::of(reply).present {
-            // The upstream may not support EDNS (RFC 6891 section 7).
-            let plain = Form {
-                edns: false,
-                cookie: false,
-                ..form
-            };
-            return self.ask_as(slot, server, plain, now, actions);
+        if !is_format_error(rcode) {
+            habits.responded(shown, now);
+        } else if (rcode == Rcode::FORMERR || !shown.edns)
+            && let Some(simpler) = habits.simpler(form, now)
+        {
+            return self.ask_as(slot, server, simpler, now, actions);
         }
         self.lookups.get(slot).failed = Some((rcode, stored.extended_error()));
         self.exhaust(slot, server);
@@ -289,4 +425,9 @@ fn refusal(stored: &Stored) -> Option<Rcode> {
         Kind::Failure(rcode) => Some(rcode).filter(|rcode| ask::is_refusal(*rcode)),
         Kind::Positive | Kind::NoData | Kind::NxDomain => None,
     }
+}
+
+/// Whether an upstream that responds so may not have understood the form of the query (RFC 6891 section 7).
+fn is_format_error(rcode: Rcode) -> bool {
+    [Rcode::FORMERR, Rcode::NOTIMP].contains(&rcode)
 }

@@ -36,7 +36,7 @@ fn message(flags: Flags, id: u16, records: u16) -> Vec<u8> {
 
 #[test]
 fn thousands_of_clients_get_one_large_response_over_many_iterations() {
-    let text = "allow = [\"::/0\", \"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\nrandomise-case = false\n";
+    let text = "allow = [\"::/0\", \"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n";
     let settings = crate::config::parse(text, "test").unwrap();
     let seeds = Seeds {
         random: [1; 32],
@@ -157,8 +157,7 @@ impl Worker {
 
 #[test]
 fn response_cached_by_one_worker_is_used_by_all() {
-    let text = "allow = [\"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n\
-        randomise-case = false\n";
+    let text = "allow = [\"0.0.0.0/0\"]\n[upstream]\nservers = [\"192.0.2.53\"]\n";
     let settings = crate::config::parse(text, "test").unwrap();
     let cache = Arc::new(Cache::new(&settings.cache, None));
     let mut workers = [1, 2].map(|seed| {

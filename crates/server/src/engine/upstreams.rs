@@ -4,9 +4,9 @@ use dns64_transport::clock::{Nanos, SECOND};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _};
 
-use super::habits::Habits;
+use super::habits::{Form, Habits};
 use super::rtt::Rtt;
-use crate::health::UpstreamState;
+use crate::health::{Turn, UpstreamState};
 use crate::settings::{Selection, UPSTREAMS_MAX, Upstream};
 
 /// Number of queries to each upstream for one question.
@@ -40,15 +40,6 @@ struct State {
     loss_ppm: u32,
 }
 
-/// A change of the state of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It has not responded this many times in a row.
-    Down { timeouts: u32 },
-    /// It has responded after this time.
-    Up { after_ns: Nanos },
-}
-
 /// Weight of one query in the smoothed loss: 1/16, so that one loss among responses is less than a
 /// tenth.
 const LOSS_SHARE: u32 = 16;
@@ -76,7 +67,7 @@ impl Upstreams {
         let list = upstreams.iter().map(|&upstream| State {
             upstream,
             rtt: Rtt::default(),
-            habits: Habits::new(secret, upstream.address),
+            habits: Habits::new(secret, &upstream),
             heard_at: None,
             timeouts: 0,
             silent_since: 0,
@@ -112,6 +103,21 @@ impl Upstreams {
         // 16 doublings exceed every limit.
         wait.saturating_mul(1 << repeats.min(16))
             .min(state.upstream.timeout_ns)
+    }
+
+    /// The form of a query that was sent `repeats` times before.
+    pub(super) fn form(&self, server: usize, repeats: u8, do_bit: bool, now: Nanos) -> Form {
+        let State {
+            upstream,
+            habits,
+            timeouts,
+            ..
+        } = &self.list[server];
+        if repeats == 0 {
+            return habits.form(now);
+        }
+        let left = upstream.attempts.saturating_sub(repeats + 1);
+        habits.form_of_retry(left, *timeouts > 0, do_bit, now)
     }
 
     pub(super) fn habits(&mut self, server: usize) -> &mut Habits {
@@ -275,6 +281,7 @@ impl Upstreams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Features;
     use rand::SeedableRng as _;
 
     const MILLISECOND: Nanos = 1_000_000;
@@ -285,6 +292,12 @@ mod tests {
                 address: ([192, 0, 2, i], 53).into(),
                 timeout_ns: 800 * MILLISECOND,
                 attempts: 2,
+                features: Features {
+                    edns: true,
+                    cookies: true,
+                    randomise_case: false,
+                    tcp: true,
+                },
             })
             .collect();
         Upstreams::new(&list, selection, [1; 16])

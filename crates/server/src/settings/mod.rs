@@ -43,8 +43,6 @@ pub struct Settings {
     pub selection: Selection,
     /// Time of the A query (RFC 6147 section 5.1.8).
     pub order: LookupOrder,
-    /// Random case in queries to upstreams (draft-vixie-dnsext-dns0x20-00).
-    pub randomise_case: bool,
     /// Groups of clients; the first that contains a client's address applies. The last contains all addresses; before
     /// it there are at most [`VIEWS_MAX`].
     pub views: Vec<View>,
@@ -78,6 +76,11 @@ impl Settings {
     pub fn view_of(&self, client: IpAddr) -> usize {
         let found = self.views.iter().position(|v| v.clients.contains(client));
         found.unwrap_or(self.views.len() - 1)
+    }
+
+    /// Whether queries to any upstream have random case.
+    pub fn randomises_case(&self) -> bool {
+        self.upstreams.iter().any(|u| u.features.randomise_case)
     }
 
     /// The configuration key because of which `driver_cache` has no effect: the sockets answer all queries.
@@ -124,6 +127,21 @@ pub struct Upstream {
     pub timeout_ns: Nanos,
     /// Number of attempts per query; at least 1.
     pub attempts: u8,
+    /// What it is queried with.
+    pub features: Features,
+}
+
+/// What an upstream is queried with. Without evidence to the contrary, an upstream supports all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// EDNS (RFC 6891).
+    pub edns: bool,
+    /// DNS cookies (RFC 7873); not without EDNS.
+    pub cookies: bool,
+    /// Random case of names (draft-vixie-dnsext-dns0x20-00).
+    pub randomise_case: bool,
+    /// TCP, for truncated responses and if responses over UDP are doubtful.
+    pub tcp: bool,
 }
 
 /// Selection of the first upstream for a query. If it fails, the query goes to the others.

@@ -11,6 +11,7 @@ use dns64_wire::message::Message;
 use dns64d::config;
 use dns64d::engine::Seeds;
 use dns64d::engine::actions::{Action, Actions, Client};
+use dns64d::health::Turn;
 use dns64d::mailbox::ConnectionFailed;
 use dns64d::settings::Settings;
 
@@ -26,7 +27,6 @@ const SETTINGS: &str = r#"
     [upstream]
     servers = ["192.0.2.53"]
     selection = "failover"
-    randomise-case = false
     [dns64]
     prefix = "2001:db8:64::/96"
 "#;
@@ -351,14 +351,13 @@ impl Stage {
                     let label = u32::from(client.port()) - 10_000;
                     self.lines.push(format!("note {label}: {why}"));
                 }
-                Action::Down { server, timeouts } => {
-                    self.lines
-                        .push(format!("down {server}: {timeouts} timeouts"));
-                }
-                Action::Up { server, after_ns } => {
-                    let after_ms = after_ns / 1_000_000;
-                    self.lines.push(format!("up {server}: after {after_ms} ms"));
-                }
+                Action::Turn { server, turn } => self.lines.push(match turn {
+                    Turn::Down { timeouts } => format!("down {server}: {timeouts} timeouts"),
+                    Turn::Up { after_ns } => {
+                        format!("up {server}: after {} ms", after_ns / 1_000_000)
+                    }
+                    Turn::Lacks(capability) => format!("{server} lacks {capability}"),
+                }),
                 // The time of a port renewal is random.
                 Action::Renew { .. } | Action::Reply { .. } => {}
                 Action::Tell { worker, .. } => panic!("there is no worker {worker}"),

@@ -242,7 +242,7 @@ fn spoofed_responses_with_guessed_ids_are_not_accepted() {
         guesses: 20_000,
         ..Server::taking(50 * MILLISECOND)
     };
-    let mut world = World::new("randomise-case = false", vec![server]);
+    let mut world = World::new("", vec![server]);
     world.load(0, 5, 6 * SECOND, Rtype::A);
     world.run(20 * SECOND);
     let told = world.told();

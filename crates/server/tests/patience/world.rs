@@ -16,6 +16,7 @@ use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
 use dns64d::engine::{Engine, Seeds};
+use dns64d::health::Turn;
 
 /// Prefix of the names that no upstream answers.
 const DEAD: &[u8] = b"dead";
@@ -296,8 +297,11 @@ impl World {
                     };
                     self.at(self.now + 2 * self.servers[*server].0.latency, event);
                 }
-                Action::Down { server, .. } => self.turns.push(format!("down {server}")),
-                Action::Up { server, .. } => self.turns.push(format!("up {server}")),
+                Action::Turn { server, turn } => match turn {
+                    Turn::Down { .. } => self.turns.push(format!("down {server}")),
+                    Turn::Up { .. } => self.turns.push(format!("up {server}")),
+                    Turn::Lacks(_) => {}
+                },
                 Action::Renew { .. } | Action::Servfail { .. } | Action::Tell { .. } => {}
             }
         }

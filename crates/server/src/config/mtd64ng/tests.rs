@@ -43,6 +43,7 @@ fn all_nine_keys_keep_their_meaning() {
         address: address.parse().unwrap(),
         timeout_ns: 2_500_000_000,
         attempts: 3,
+        features: defaults::FEATURES,
     };
     assert_eq!(
         settings.upstreams,

@@ -39,7 +39,7 @@ fn settings(text: &str) -> Settings {
         "[[view]]\nclients = [\"10.9.0.0/16\", \"2001:db8:9::/48\"]\ndns64 = { enabled = false }\n";
     let text = format!(
         "{allow}listen = [\"0.0.0.0\", \"[2001:db8::1]\"]\nupstream.servers = [\"192.0.2.53\"]\n\
-         upstream.randomise-case = false\ndns64.mark-synthesised = true\n{text}{view}"
+         dns64.mark-synthesised = true\n{text}{view}"
     );
     config::parse(&text, "test").unwrap_or_else(|error| panic!("{error}"))
 }

@@ -112,8 +112,7 @@ impl Workers {
                 Action::Tell { worker, outcome } => {
                     self.letters.push((*worker, Arc::clone(outcome)));
                 }
-                Action::Renew { .. } | Action::Servfail { .. } => {}
-                Action::Down { .. } | Action::Up { .. } => {}
+                Action::Renew { .. } | Action::Servfail { .. } | Action::Turn { .. } => {}
                 // Responses to queries of the previous engine look like guesses; TCP does not
                 // respond.
                 Action::AskConnection { .. } => {}

@@ -349,7 +349,7 @@ fn guessed() -> Row {
         },
         honest,
     );
-    let server = serve(&[&upstream], "", "randomise-case = false");
+    let server = serve(&[&upstream], "", "");
     let told = ask_all(&server, Rtype::A, &steady(5, 0, 4 * SECOND));
     let guessed = figure(&server, "upstream_failures.guessed-ids");
     let text = format!(
