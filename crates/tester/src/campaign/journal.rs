@@ -9,7 +9,6 @@
 //! `docs/journal.md` describes the format.
 
 mod error;
-mod format1;
 mod lines;
 mod reading;
 
@@ -131,7 +130,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// There is no campaign, another process uses it, its plan was changed, or its journal has an earlier format or is
+    /// There is no campaign, another process uses it, its plan was changed, or its journal has another format or is
     /// damaged before the last line.
     pub fn resume(dir: &Path) -> Result<(Self, Vec<Line>, u64), JournalError> {
         let path = dir.join(JOURNAL_FILE);
@@ -142,10 +141,6 @@ impl Journal {
             Err(JournalError::Torn(torn)) => (torn.reading, torn.octets),
             Err(other) => return Err(other),
         };
-        if reading.format < FORMAT {
-            let format = reading.format;
-            return Err(JournalError::EarlierFormat { path, format });
-        }
         if let Some(Record::Campaign {
             plan, plan_sha256, ..
         }) = reading.lines.first().map(|line| &line.record)
@@ -246,7 +241,7 @@ impl Drop for Journal {
 ///
 /// # Errors
 ///
-/// There is no campaign, a line was changed ([`JournalError::BadLine`]), the format is a later one, or the last line is
+/// There is no campaign, a line was changed ([`JournalError::BadLine`]), the format is another one, or the last line is
 /// incomplete ([`JournalError::Torn`], which contains the rest).
 pub fn read(dir: &Path) -> Result<Reading, JournalError> {
     let path = dir.join(JOURNAL_FILE);

@@ -14,7 +14,7 @@ pub use crate::machine::process::{Memory, Resources};
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::trial::result::{Outcome, TrialResult};
 
-/// Version of the format. A reader accepts its own version and earlier ones, and refuses later ones by name. An added
+/// Version of the format. A reader refuses other versions by name. An added
 /// key with a default is not a new version; a changed meaning or a new kind of record is.
 pub const FORMAT: u32 = 2;
 

@@ -88,7 +88,7 @@ pub enum Command {
     /// Write the report of a campaign
     ///
     /// Writes DIR/report from the journal alone: one page of HTML, JSON with its schema, CSV, Markdown,
-    /// LaTeX, gnuplot and DNS-OARC dns-metrics. The campaign may still be running.
+    /// LaTeX, figures and DNS-OARC dns-metrics. The campaign may still be running.
     Report {
         /// Directory of the campaign
         #[arg(value_name = "DIR")]

@@ -8,9 +8,6 @@ use crate::procedure::certificate::Certificate;
 use crate::rig::spec::Subject;
 use crate::trial::result::TrialResult;
 
-/// First format whose trials say whether they were certified.
-const SAYS_CERTIFIED: u32 = 2;
-
 impl Audit<'_> {
     /// Returns the ceilings that certificates allow for a task that begins or continues at the next line. There is one
     /// ceiling, unless variants have separate self-tests under conditions that the plan does not distinguish, or a
@@ -120,7 +117,7 @@ impl Audit<'_> {
             return is.map(|_| text.to_owned());
         }
         let within = |ceiling: &Option<u64>| ceiling.is_some_and(|to| result.rate_qps <= to);
-        if self.format < SAYS_CERTIFIED || in_force.iter().any(|to| Some(within(to)) == is) {
+        if in_force.iter().any(|to| Some(within(to)) == is) {
             return None;
         }
         let is = match is {

@@ -87,8 +87,6 @@ struct Audit<'a> {
     tasks: Vec<Task>,
     /// What the driver would know.
     state: State,
-    /// Format of the journal.
-    format: u32,
     /// Time at which the current line was written.
     now_unix_ms: u64,
     /// Time at which the last line was written that is not a start of servers or of a task: the certificate of the next
@@ -110,7 +108,6 @@ impl<'a> Audit<'a> {
             points: points(plan),
             tasks: tasks(plan),
             state: State::new(plan),
-            format: 0,
             now_unix_ms: 0,
             idle_unix_ms: 0,
             in_force: None,
@@ -130,10 +127,7 @@ impl<'a> Audit<'a> {
             return vec!["no process is at work: there is no session before it".to_owned()];
         }
         match record {
-            Record::Campaign { format, .. } => {
-                self.format = *format;
-                Vec::new()
-            }
+            Record::Campaign { .. } => Vec::new(),
             Record::Session { .. } => {
                 self.at_work = Some(BTreeSet::new());
                 self.in_force = None;

@@ -89,31 +89,18 @@ pub enum JournalError {
         /// Error of the system.
         reason: io::Error,
     },
-    /// This program is too old for the format of the journal.
+    /// The format is not that of this program.
     #[error(
-        "{} is of format {format}, written by {tester}; this program reads formats 1 to {FORMAT}, use \
-         that one or a later one",
+        "{} is of format {format}, written by {tester}; this program reads format {FORMAT}, use that one",
         .path.display()
     )]
-    LaterFormat {
+    OtherFormat {
         /// The journal.
         path: PathBuf,
         /// Its version.
         format: u64,
         /// Program that wrote it.
         tester: String,
-    },
-    /// The format of the journal can still be read, but not written.
-    #[error(
-        "{} has format {format}, and this program can continue only format {FORMAT}: write the report of its \
-         trials with `dns64bench report`, and run the plan in a new directory",
-        .path.display()
-    )]
-    EarlierFormat {
-        /// The journal.
-        path: PathBuf,
-        /// Its version.
-        format: u32,
     },
     /// A line was changed after it was written.
     #[error(

@@ -6,7 +6,6 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::error::JournalError;
-use super::format1;
 use super::reading::{Reading, Torn};
 use crate::campaign::record::{FORMAT, Line, Record};
 use crate::hash::{hex, sha256_hex};
@@ -27,11 +26,11 @@ pub(super) fn sealed(before: &str, line: &Line) -> serde_json::Result<(Vec<u8>, 
 
 /// Reads a whole journal. `path` is for messages.
 pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError> {
+    check_format(path, octets)?;
     let mut reading = Reading {
         lines: Vec::new(),
         seal: String::new(),
         octets: 0,
-        format: format_of(path, octets)?,
     };
     let mut torn_octets = 0;
     let mut rest = octets;
@@ -112,13 +111,8 @@ fn unsealed(before: &str, text: &[u8]) -> Result<String, &'static str> {
 ///
 /// Why the record cannot follow `before`.
 fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
-    let line: Line = match before.format {
-        1 => serde_json::from_slice(text)
-            .map(format1::upgraded)
-            .and_then(serde_json::from_value),
-        _ => serde_json::from_slice(text),
-    }
-    .map_err(|error| format!("holds no record that this program knows: {error}"))?;
+    let line: Line = serde_json::from_slice(text)
+        .map_err(|error| format!("holds no record that this program knows: {error}"))?;
     let (due, number) = (before.lines.len() as u64, line.number);
     if number != due {
         return Err(format!("has number {number} where {due} is due"));
@@ -144,23 +138,19 @@ fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
     Ok(line)
 }
 
-/// Returns the format version in the first line. A later format is refused before anything else is read: all the rest
-/// may differ.
-fn format_of(path: &Path, octets: &[u8]) -> Result<u32, JournalError> {
+/// Refuses another format than [`FORMAT`] before anything else is read: all the rest may differ.
+fn check_format(path: &Path, octets: &[u8]) -> Result<(), JournalError> {
     let text = octets.split(|&octet| octet == b'\n').next();
     let first: Value = serde_json::from_slice(text.unwrap_or_default()).unwrap_or_default();
     let campaign = &first["record"]["campaign"];
-    let Some(format) = campaign["format"].as_u64() else {
-        // Not a line of a journal; the reader will report it.
-        return Ok(FORMAT);
-    };
-    match u32::try_from(format) {
-        Ok(format) if format <= FORMAT => Ok(format),
-        _ => Err(JournalError::LaterFormat {
+    match campaign["format"].as_u64() {
+        Some(format) if format != u64::from(FORMAT) => Err(JournalError::OtherFormat {
             path: path.to_owned(),
             format,
             tester: campaign["tester"].as_str().unwrap_or_default().to_owned(),
         }),
+        // Without a format it is not a line of a journal: the reader reports it.
+        _ => Ok(()),
     }
 }
 

@@ -13,8 +13,6 @@ pub struct Reading {
     pub seal: String,
     /// Octets of all lines.
     pub octets: u64,
-    /// Format version of the file; the lines are converted to the current format.
-    pub format: u32,
 }
 
 /// A journal whose last line is incomplete.

@@ -387,24 +387,24 @@ fn resealed_impossible_records_are_refused() {
         lab: None,
     };
     let hash = sha256_hex(PLAN.as_bytes());
-    let twice = sealed_all([campaign(1, &hash), campaign(1, &hash)]);
+    let twice = sealed_all([campaign(FORMAT, &hash), campaign(FORMAT, &hash)]);
     assert!(fault(&twice).contains("is a record 'campaign'"));
-    let other = sealed_all([campaign(1, "00")]);
+    let other = sealed_all([campaign(FORMAT, "00")]);
     assert!(fault(&other).contains("has a plan whose SHA-256 is"));
     assert_eq!(
         fault(&sealed_all([campaign(3, &hash)])),
-        "DIR/journal.jsonl is of format 3, written by dns64bench 9.0; this program reads formats 1 to \
-         2, use that one or a later one"
+        "DIR/journal.jsonl is of format 3, written by dns64bench 9.0; this program reads format 2, \
+         use that one"
     );
 }
 
 #[test]
-fn later_format_is_refused_whatever_its_content() {
+fn other_format_is_refused_whatever_its_content() {
     let later = br#"{"record":{"campaign":{"format":7,"new":[]}},"mac":"x"}
 "#;
     assert!(matches!(
         parsed(later),
-        Err(JournalError::LaterFormat { format: 7, .. })
+        Err(JournalError::OtherFormat { format: 7, .. })
     ));
 }
 

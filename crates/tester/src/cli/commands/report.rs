@@ -22,8 +22,6 @@ pub(super) struct Loaded {
     pub(super) plan: Plan,
     pub(super) lines: Vec<Line>,
     pub(super) seal: String,
-    /// Format version of the journal.
-    pub(super) format: u32,
     /// Why the last line of the journal was omitted, if it was.
     pub(super) torn: Option<String>,
 }
@@ -55,7 +53,6 @@ pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
         plan: Plan::parse(plan_origin, plan)?,
         lines: reading.lines,
         seal: reading.seal,
-        format: reading.format,
         torn,
     })
 }
@@ -101,6 +98,11 @@ pub(super) fn write(
         .map_err(|error| Failure::new(exit::USAGE, error))?;
     let folder = dir.join(FOLDER);
     let failed = |path: &Path| format!("cannot write {}", path.display());
+    // An earlier report of the campaign may have other figures.
+    let figures = folder.join(files::FIGURES);
+    if figures.exists() {
+        fs::remove_dir_all(&figures).with_context(|| failed(&figures))?;
+    }
     for (name, octets) in &files {
         let path = folder.join(name);
         replace(&path, octets).with_context(|| failed(&path))?;

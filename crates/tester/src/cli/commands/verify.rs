@@ -8,7 +8,7 @@ use super::report::{FOLDER, Loaded, load};
 use super::{Failure, exit, print};
 use crate::campaign::audit::{Audited, Contradiction, audit};
 use crate::campaign::journal::PLAN_FILE;
-use crate::campaign::record::{FORMAT, Line, Record};
+use crate::campaign::record::{Line, Record};
 use crate::campaign::signature::{self, SIGNATURE_FILE, SignatureError};
 use crate::cli::args::VerifyArgs;
 use crate::hash::sha256_hex;
@@ -64,7 +64,7 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
         many(files.len() as u64, "file"),
         loaded.seal
     )];
-    lines.extend(unchecked(&audited, loaded.format));
+    lines.extend(unchecked(&audited));
     lines.extend(template.map(|text| {
         format!(
             "the page uses a template of the user, {FOLDER}/{TEMPLATE}, sha256 {}: its text is not checked",
@@ -78,13 +78,8 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
 }
 
 /// Facts that the journal lacks, or only asserts.
-fn unchecked(audited: &Audited, format: u32) -> Vec<String> {
+fn unchecked(audited: &Audited) -> Vec<String> {
     let mut texts = Vec::new();
-    if format < FORMAT {
-        texts.push(format!(
-            "whether trials were certified and which shares they achieved: journals of format {format} do not say it"
-        ));
-    }
     if audited.unknown_commands > 0 {
         texts.push(format!(
             "the commands and profiles of {} of servers: the program that wrote the journal did not record them",

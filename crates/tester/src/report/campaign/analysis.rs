@@ -22,7 +22,7 @@ pub use clause::{Clause, Met};
 pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
 pub use hosts::{ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow};
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
-pub use standing::{CommonLoad, CommonLoadRow, Course, Moment, Standing, Standings};
+pub use standing::{CommonLoad, CommonLoadRow, Standing, Standings};
 
 /// Version of the format of `results.json`; its schema is published as `results.schema.json`.
 pub const FORMAT: u32 = 2;
@@ -68,8 +68,6 @@ pub struct Analysis {
     pub points: Vec<PointResult>,
     /// Round-trip times of several servers at one rate, by cell.
     pub common_loads: Vec<CommonLoad>,
-    /// Trials over time of the searches at each variant's representative point.
-    pub courses: Vec<Course>,
     /// The results by both shares at once, for variants with several values of each.
     pub grids: Vec<Grid>,
     /// The papers' models, if there are enough cells.
@@ -352,24 +350,9 @@ pub struct Grid {
 pub struct GridRow {
     /// Share of queries for cached names, in per cent.
     pub cached_pct: f64,
-    /// One cell for each column; `None` without a result. If everything is cached, the AAAA share has no effect and one
-    /// cell represents all.
-    pub cells: Vec<Option<GridCell>>,
-}
-
-/// One cell of a grid.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct GridCell {
-    /// Median rate, in queries per second.
-    pub median: f64,
-    /// 1st percentile.
-    pub p1: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// See [`PointResult::lower_bound`].
-    pub lower_bound: bool,
-    /// See [`PointResult::certified`].
-    pub certified: Option<bool>,
+    /// Index into [`Analysis::points`] for each column; `None` without a result. If everything is cached, the AAAA share
+    /// has no effect and one point represents all.
+    pub cells: Vec<Option<usize>>,
 }
 
 /// The modelled quantity.

@@ -2,11 +2,10 @@
 
 use super::analysis::Analysis;
 use super::csv::Csv;
-use super::gnuplot::{self, Gnuplot};
 use super::html::{self, ReportError};
 use super::latex::Latex;
 use super::table::Exporter;
-use super::{markdown, metrics, tables};
+use super::{markdown, metrics, plots, tables};
 use crate::PROGRAM;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
@@ -20,6 +19,9 @@ pub const SUMS: &str = "SHA256SUMS";
 
 /// Name of the copy of the page's template, if it is not the built-in one.
 pub const TEMPLATE: &str = "template.html";
+
+/// Folder of the drawings in that of the report.
+pub const FIGURES: &str = "figures";
 
 /// Why the files cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +51,7 @@ pub fn files(
     plan: &Plan,
     lines: &[Line],
     template: Option<&str>,
-) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
+) -> Result<Vec<(String, Vec<u8>)>, FilesError> {
     let mut results =
         serde_json::to_string_pretty(analysis).map_err(|reason| FilesError::Json { reason })?;
     results.push('\n');
@@ -59,8 +61,7 @@ pub fn files(
     });
     let people = tables::all(analysis);
     let csv = |table| Csv.export(&[table]);
-    let data = |table| Gnuplot.export(&[table]);
-    let mut texts = vec![
+    let texts = [
         ("results.json", results),
         ("index.html", html::page(analysis, &people, template)?),
         ("report.md", markdown::page(analysis, &people)?),
@@ -71,19 +72,19 @@ pub fn files(
         ("trials.csv", csv(tables::trials(analysis, plan, lines))?),
         ("tables.tex", Latex.export(&tables::papers(analysis))?),
         ("dns-metrics.jsonl", metrics::lines(analysis, plan, lines)),
-        ("data/rates.dat", data(tables::rates(analysis))?),
-        (
-            "data/distribution.dat",
-            data(tables::distribution(analysis))?,
-        ),
-        ("data/convergence.dat", data(tables::convergence(analysis))?),
-        ("data/latency.dat", data(tables::latency(analysis))?),
-        ("data/dut-only.dat", data(tables::dut_only(analysis))?),
-        ("data/lateness.dat", data(tables::lateness(analysis))?),
-        ("data/plot.gp", gnuplot::script(analysis)),
     ];
-    texts.extend(template.map(|text| (TEMPLATE, text.to_owned())));
-    texts.push((SUMS, sums(&texts, &analysis.journal_seal)));
+    let mut texts: Vec<_> = texts.map(|(path, text)| (path.to_owned(), text)).into();
+    let conditions = plots::conditions(analysis);
+    for (key, figures) in plots::figures(analysis) {
+        let files = figures.iter().zip(1..).map(|(figure, number)| {
+            let path = format!("{FIGURES}/{key}-{number}.svg");
+            (path, figure.file(&conditions))
+        });
+        texts.extend(files);
+    }
+    texts.extend(template.map(|text| (TEMPLATE.to_owned(), text.to_owned())));
+    let sums = sums(&texts, &analysis.journal_seal);
+    texts.push((SUMS.to_owned(), sums));
     Ok(texts
         .into_iter()
         .map(|(path, text)| (path, text.into_bytes()))
@@ -91,12 +92,12 @@ pub fn files(
 }
 
 /// Hashes in the format of `sha256sum --check`, which skips the lines before them.
-fn sums(texts: &[(&str, String)], seal: &str) -> String {
+fn sums(texts: &[(String, String)], seal: &str) -> String {
     let mut sums = format!(
         "{}\n# from the journal with the seal {seal}\n",
         maker_line()
     );
-    if let Some((path, text)) = texts.iter().find(|(path, _)| *path == TEMPLATE) {
+    if let Some((path, text)) = texts.iter().find(|(path, _)| path == TEMPLATE) {
         let hash = sha256_hex(text.as_bytes());
         sums += &format!("# index.html by a template of the user's: {path}, sha256 {hash}\n");
     }

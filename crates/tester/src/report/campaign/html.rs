@@ -9,8 +9,9 @@ use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, context};
 
 use super::analysis::Analysis;
 use super::numbers;
-use super::plots::Figures;
+use super::plots::{figures, standings};
 use super::table::Table;
+use crate::report::chart::COLOURS;
 
 /// The built-in template, also the starting point for user templates.
 pub const TEMPLATE: &str = include_str!("report.html.jinja");
@@ -52,12 +53,12 @@ pub fn page(
     tables: &[Table],
     template: Option<&str>,
 ) -> Result<String, ReportError> {
-    let figures = Figures::of(analysis);
     render(
         template.unwrap_or(TEMPLATE),
         context! {
             analysis => Value::from(Serde(analysis)),
-            figures => Value::from(Serde(&figures)),
+            figures => Value::from(Serde(&figures(analysis))),
+            bars => standings::bars(analysis),
             tables => Value::from(Serde(tables)),
         },
     )
@@ -79,6 +80,7 @@ pub(super) fn render(template: &str, values: Value) -> Result<String, ReportErro
             .build()?,
     );
     add_filters(&mut environment);
+    environment.add_global("colours", Value::from(Serde(&COLOURS)));
     environment.add_template("style", STYLE)?;
     environment.add_template("report", template)?;
     let page = environment.get_template("report")?.render(values)?;
@@ -100,7 +102,6 @@ fn add_filters(environment: &mut Environment<'_>) {
     environment.add_filter("probability", |value: &Value| {
         number(value, numbers::probability)
     });
-    environment.add_test("figure", is_figure);
     environment.add_filter("section", |warning: &Value, analysis: &Value| {
         section(warning, analysis)
     });
@@ -140,22 +141,6 @@ fn number(value: &Value, text: impl Fn(f64) -> String) -> Result<String, Error> 
         return Ok(numbers::NOTHING.to_owned());
     }
     f64::try_from(value.clone()).map(text)
-}
-
-/// Whether a cell of a table is a number, with or without a unit: it is aligned to the right.
-fn is_figure(cell: &str) -> bool {
-    let mut words = cell
-        .trim_start_matches("< ")
-        .trim_start_matches("≥ ")
-        .split(' ');
-    let is_number = words.next().is_some_and(|word| {
-        !word.is_empty()
-            && word
-                .chars()
-                .all(|c| c.is_ascii_digit() || ",.−–".contains(c))
-    });
-    let is_unit = |word: &str| word.len() <= 3 && !word.starts_with(|c: char| c.is_ascii_digit());
-    is_number && (words.clone().count() != 1 || words.all(is_unit))
 }
 
 #[cfg(test)]

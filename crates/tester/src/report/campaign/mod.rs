@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! journal's lines -> analysis (every number, plain data) -> results.json, CSV, Markdown, LaTeX,
-//!                                                           gnuplot, dns-metrics, HTML with figures
+//!                                                           dns-metrics, figures, HTML
 //! ```
 //!
 //! The journal is the only input, so the same journal gives the same octets: `verify` checks that.
@@ -11,16 +11,14 @@ pub mod analyse;
 pub mod analysis;
 pub mod compare;
 mod csv;
-mod distribution;
 pub mod dry_run;
 pub mod files;
-mod gnuplot;
 pub mod html;
 mod latex;
 pub mod live;
 mod markdown;
 mod metrics;
-pub mod plots;
+mod plots;
 pub mod progress;
 mod table;
 mod tables;

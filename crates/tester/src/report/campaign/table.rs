@@ -189,6 +189,7 @@ pub(super) fn two(value: f64) -> Cell {
 }
 
 /// A column of rows that are made from values of type `R`.
+#[derive(Clone, Copy)]
 pub(super) struct Column<R> {
     /// Name for programs, with the unit of the values.
     pub(super) key: &'static str,
@@ -209,6 +210,18 @@ macro_rules! columns {
     };
 }
 pub(super) use columns;
+
+/// The same columns as constants with names, for tables that select among them.
+macro_rules! named_columns {
+    ($row:ident: $source:ty; $($name:ident: $key:literal, $head:literal => $value:expr;)+) => {
+        $(pub(super) const $name: Column<$source> = Column {
+            key: $key,
+            head: $head,
+            cell: |$row: &$source| Cell::from($value),
+        };)+
+    };
+}
+pub(super) use named_columns;
 
 /// The names of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -319,11 +332,6 @@ impl Table {
         }
         self
     }
-
-    /// The groups of rows.
-    pub(super) fn groups(&self) -> impl Iterator<Item = &[Vec<Cell>]> {
-        self.rows.chunk_by(|a, b| !self.grouped || a[0] == b[0])
-    }
 }
 
 #[cfg(test)]
@@ -385,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn table_grows_by_columns_and_splits_into_groups() {
+    fn table_grows_by_columns() {
         let name = columns![name: &str; "name", "Name" => *name;];
         let figures = columns![n: u64; "n", "N" => *n; "half", "Half" => *n as f64 / 2.0;];
         let table = Table::new("t", "T", "")
@@ -407,8 +415,5 @@ mod tests {
             table.rows[2],
             ["b".into(), Cell::Count(3), Cell::Number(1.5)]
         );
-        let sizes = |table: &Table| table.groups().map(<[_]>::len).collect::<Vec<_>>();
-        assert_eq!(sizes(&table), [3]);
-        assert_eq!(sizes(&table.grouped()), [2, 1]);
     }
 }

@@ -15,7 +15,6 @@ use crate::warning::Severity;
 
 mod authorities;
 mod authority;
-mod drawn;
 mod hosts;
 pub(crate) mod sample;
 mod standings;
@@ -49,36 +48,6 @@ fn the_tables_of_the_papers() {
 fn a_row_for_each_run_and_point() {
     check("runs.csv", &expect_file!["testdata/runs.csv"]);
     check("points.csv", &expect_file!["testdata/points.csv"]);
-}
-
-#[test]
-fn figures_for_gnuplot() {
-    check("data/rates.dat", &expect_file!["testdata/rates.dat"]);
-    check("data/plot.gp", &expect_file!["testdata/plot.gp"]);
-    check("data/lateness.dat", &expect_file!["testdata/lateness.dat"]);
-    let points = small_points();
-    assert_eq!(
-        text_of("data/distribution.dat").matches("\n\n\n").count(),
-        points - 1
-    );
-    assert_eq!(
-        text_of("data/latency.dat").matches("\n\n\n").count(),
-        points - 1
-    );
-    assert_eq!(
-        text_of("data/dut-only.dat").matches("\n\n\n").count(),
-        points - 3 - 1,
-        "where everything is cached, no query has messages of its own"
-    );
-    assert_eq!(
-        text_of("data/convergence.dat").matches("\n\n\n").count(),
-        3 * points - 1
-    );
-}
-
-fn small_points() -> usize {
-    let (plan, _) = small();
-    points(&plan).len()
 }
 
 #[test]
@@ -173,21 +142,6 @@ fn every_file_marks_exactly_the_uncertified_rates() {
     // Splits each file into blocks of one variant; each file has its own mark.
     for (file, between, name, mark) in [
         ("tables.tex", "\\begin{table}", "un\\_bound", "\\dag{}"),
-        ("data/rates.dat", "\n\n\n", "un_bound", "# not certified"),
-        (
-            "data/convergence.dat",
-            "\n\n\n",
-            "un_bound",
-            ", not certified",
-        ),
-        (
-            "data/distribution.dat",
-            "\n\n\n",
-            "un_bound",
-            ", not certified",
-        ),
-        ("data/latency.dat", "\n\n\n", "un_bound", ", not certified"),
-        ("data/dut-only.dat", "\n\n\n", "un_bound", ", not certified"),
         ("dns-metrics.jsonl", "\n", "un_bound", "\"certified\":false"),
     ] {
         let text = text(file);
@@ -201,13 +155,9 @@ fn every_file_marks_exactly_the_uncertified_rates() {
             );
         }
     }
-    for (file, mark) in [
-        ("report.md", "†"),
-        ("index.html", "†"),
-        ("data/plot.gp", ", not certified"),
-    ] {
-        assert!(text(file).contains(mark), "{file}");
-        assert!(!text_of(file).contains(mark), "{file}");
+    for file in ["report.md", "index.html", "figures/rates-1.svg"] {
+        assert!(text(file).contains('†'), "{file}");
+        assert!(!text_of(file).contains('†'), "{file}");
     }
 }
 

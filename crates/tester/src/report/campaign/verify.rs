@@ -46,7 +46,7 @@ pub enum Difference {
 ///
 /// The first difference.
 pub fn check(
-    expected: &[(&'static str, Vec<u8>)],
+    expected: &[(String, Vec<u8>)],
     mut read: impl FnMut(&str) -> Option<Vec<u8>>,
 ) -> Result<(), Difference> {
     let missing = |path: &str| Difference::Missing {
@@ -64,7 +64,7 @@ pub fn check(
         let found = read(path).ok_or_else(|| missing(path))?;
         if found != *octets {
             return Err(Difference::Content {
-                path: (*path).to_owned(),
+                path: path.clone(),
                 what: first_difference(path, octets, &found),
             });
         }
@@ -78,7 +78,7 @@ pub fn check(
 ///
 /// There are other files.
 pub fn check_no_others(
-    expected: &[(&'static str, Vec<u8>)],
+    expected: &[(String, Vec<u8>)],
     mut found: Vec<String>,
 ) -> Result<(), Difference> {
     found.retain(|path| !expected.iter().any(|(known, _)| known == path));
@@ -153,7 +153,7 @@ mod tests {
         let (plan, lines) = small();
         let analysis = analyse(&plan, &lines, SEAL);
         let files = files(&analysis, &plan, &lines, Some("{{ analysis.name }}")).unwrap();
-        let with = |wrong: Option<(&'static str, usize)>| {
+        let with = |wrong: Option<(&str, usize)>| {
             check(&files, |name| {
                 let (_, octets) = files.iter().find(|(path, _)| *path == name)?;
                 let mut octets = octets.clone();
@@ -182,12 +182,15 @@ mod tests {
 
     #[test]
     fn extra_files_are_named_in_order() {
-        let expected = [("index.html", Vec::new()), ("data/plot.gp", Vec::new())];
+        let expected = [
+            ("index.html".to_owned(), Vec::new()),
+            ("figures/rates-1.svg".to_owned(), Vec::new()),
+        ];
         let check = |found: &[&str]| {
             let found = found.iter().map(|path| (*path).to_owned()).collect();
             check_no_others(&expected, found).map_err(|difference| difference.to_string())
         };
-        assert_eq!(check(&["data/plot.gp", "index.html"]), Ok(()));
+        assert_eq!(check(&["figures/rates-1.svg", "index.html"]), Ok(()));
         let text = "not part of the report: data/x.dat, extra.csv; nothing is known of them, move them elsewhere";
         assert_eq!(
             check(&["index.html", "extra.csv", "data/x.dat"]),

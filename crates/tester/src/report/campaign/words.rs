@@ -29,11 +29,6 @@ pub(super) fn explained(title: &str, mut certified: impl Iterator<Item = Option<
     }
 }
 
-/// Whether the Tester was certified, as a number for programs: 1 or 0, -1 if not required.
-pub(super) fn certified(certified: Option<bool>) -> f64 {
-    certified.map_or(-1.0, |is| if is { 1.0 } else { 0.0 })
-}
-
 /// Suffix of a name, if the Tester was not certified for it.
 pub(super) fn unless_certified(certified: Option<bool>) -> &'static str {
     match certified {

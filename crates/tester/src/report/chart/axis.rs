@@ -50,36 +50,13 @@ impl Axis {
         self
     }
 
-    /// Removes the ticks between decades.
-    pub(crate) fn decades_only(mut self) -> Self {
-        let is_decade = |value: f64| (value.log10() - value.log10().round()).abs() < 1e-9;
-        self.ticks.retain(|(value, _)| is_decade(*value));
-        self
-    }
-
     /// Logarithmic axis of times in nanoseconds, in whole decades from 1 on. If there are few decades, 2 and 5 have
     /// ticks as well.
     pub(crate) fn times(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
-        Self::decades(label, values, 1.0, numbers::span)
-    }
-
-    /// Logarithmic axis of percentages, with the same ticks, from 0.1 on.
-    pub(crate) fn parts(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
-        Self::decades(label, values, 0.1, |value| {
-            format!("{} %", numbers::short(value))
-        })
-    }
-
-    fn decades(
-        label: &str,
-        values: impl IntoIterator<Item = f64>,
-        least: f64,
-        name: fn(f64) -> String,
-    ) -> Self {
         let ends = values.into_iter().fold((f64::INFINITY, 0.0), |ends, v| {
             (f64::min(ends.0, v), f64::max(ends.1, v))
         });
-        let decade = |value: f64| value.clamp(least, 1e20).log10();
+        let decade = |value: f64| value.clamp(1.0, 1e20).log10();
         let from = decade(ends.0).floor();
         let to = decade(ends.1).ceil().max(from + 1.0);
         let few = to - from <= 2.0;
@@ -87,7 +64,7 @@ impl Axis {
         let decades = (0..=20).map(|i| 10f64.powf(from + f64::from(i)));
         let values = decades.flat_map(|decade| named.iter().map(move |factor| decade * factor));
         let values = values.take_while(|value| value.log10() <= to + 1e-9);
-        Self::new(label, f64::log10, (from, to), values, name)
+        Self::new(label, f64::log10, (from, to), values, numbers::span)
     }
 
     /// Percentiles by the logarithm of 1 / (1 - p), so that each additional nine has the same width. The maximum, at
@@ -107,13 +84,6 @@ impl Axis {
     /// Rows from top to bottom, without names.
     pub(crate) fn rows(rows: f64) -> Self {
         Self::new("", |value| value, (rows, 0.0), [], numbers::short)
-    }
-
-    /// Rows from top to bottom, with names at some positions.
-    pub(crate) fn named_rows(rows: f64, names: impl IntoIterator<Item = (f64, String)>) -> Self {
-        let mut axis = Self::rows(rows);
-        axis.ticks = names.into_iter().collect();
-        axis
     }
 
     /// Positions from 1 on, with these names.

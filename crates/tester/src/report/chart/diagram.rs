@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{MIDDLE, Role, Size, Stroke, element, key_of, path, write_text};
+use super::{Drawing, MIDDLE, Role, Size, Stroke, path, write_text};
 
 /// A diagram under construction.
 pub(in crate::report) struct Diagram {
@@ -99,34 +99,16 @@ impl Diagram {
         write_text(&mut self.svg, class, at, MIDDLE, word);
     }
 
-    /// The drawing beside words with the same content: hidden from screen readers.
-    pub(in crate::report) fn decoration(&self) -> String {
-        let (width, height) = self.size;
-        format!(
-            "<svg viewBox=\"0 0 {width} {height}\" aria-hidden=\"true\">{}</svg>",
-            self.svg
-        )
-    }
-
-    /// The drawing for a page; `spoken` is the text for screen readers.
-    pub(in crate::report) fn svg(&self, spoken: &str) -> String {
-        element(self.size, &self.svg, spoken)
-    }
-
-    /// A box for a legend.
-    pub(in crate::report) fn frame_key(role: Role, look: Look) -> String {
-        key_of(&frame(role, look, (26.0, 12.0), (44.0, 20.0)))
-    }
-
-    /// A filled box for a legend.
-    pub(in crate::report) fn block_key(role: Role) -> String {
-        let mut svg = String::new();
-        path(&mut svg, role, Stroke::Fill, "M4 2H48V22H4z");
-        key_of(&svg)
+    /// The finished drawing.
+    pub(in crate::report) fn drawing(self) -> Drawing {
+        Drawing {
+            size: self.size,
+            content: self.svg,
+        }
     }
 }
 
-fn frame(role: Role, look: Look, (x, y): (f64, f64), (width, height): Size) -> String {
+pub(super) fn frame(role: Role, look: Look, (x, y): (f64, f64), (width, height): Size) -> String {
     let (left, top) = (x - width / 2.0, y - height / 2.0);
     let (stroke, radius) = match look {
         Look::Square => (Stroke::THICK, 0.0),

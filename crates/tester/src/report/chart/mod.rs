@@ -5,11 +5,13 @@
 
 mod axis;
 mod diagram;
+mod drawing;
 
 use std::fmt::Write as _;
 
 pub(super) use axis::Axis;
 pub(super) use diagram::{Diagram, Look};
+pub(super) use drawing::{COLOURS, Drawing, Key, style};
 
 /// Width and height, including the names of the axes.
 pub(super) type Size = (f64, f64);
@@ -18,8 +20,6 @@ pub(super) type Size = (f64, f64);
 pub(super) const SMALL: Size = (600.0, 400.0);
 /// For one or two charts side by side.
 pub(super) const MEDIUM: Size = (960.0, 600.0);
-/// For a single chart in its row.
-pub(super) const WIDE: Size = (1_600.0, 560.0);
 
 /// Width of a letter in tick names, with some space.
 pub(super) const LETTER: f64 = 15.0;
@@ -128,15 +128,10 @@ pub(super) struct Chart {
 impl Chart {
     /// A chart with these axes and their names.
     pub(super) fn new(size: Size, x: Axis, y: Axis) -> Self {
-        Self::with_margin(size, x, y, 0.0)
-    }
-
-    /// A chart with a margin of this width for notes at the right.
-    pub(super) fn with_margin(size: Size, x: Axis, y: Axis, margin: f64) -> Self {
         let wide = |(_, name): &(f64, String)| LETTER * name.chars().count() as f64;
         let names = y.ticks.iter().map(wide).reduce(f64::max);
         let left = names.map_or(8.0, |width| 26.0 + width);
-        let right = size.0 - margin - 12.0 - x.ticks.last().map_or(0.0, wide) / 2.0;
+        let right = size.0 - 12.0 - x.ticks.last().map_or(0.0, wide) / 2.0;
         // A line for the name of the vertical axis, if it has one.
         let top = if y.label.is_empty() { 8.0 } else { 52.0 };
         let bottom = size.1 - 80.0;
@@ -202,21 +197,6 @@ impl Chart {
         self.marks(role, foot, ends);
     }
 
-    /// Draws measured values of a variant: a line through points, with a mark at each, hollow for doubtful values.
-    pub(super) fn curve(&mut self, variant: usize, points: &[(f64, f64, bool)]) {
-        self.curve_of(Role::variant(variant), variant, points);
-    }
-
-    /// Like [`Self::curve`] in any colour, with the shape of an index.
-    pub(super) fn curve_of(&mut self, role: Role, shape: usize, points: &[(f64, f64, bool)]) {
-        self.line(role, Stroke::THICK, points.iter().map(|&(x, y, _)| (x, y)));
-        for hollow in [false, true] {
-            let points = points.iter().filter(|point| point.2 == hollow);
-            let mark = Mark::variant(shape, hollow);
-            self.marks(role, mark, points.map(|&(x, y, _)| (x, y)));
-        }
-    }
-
     /// Draws a bar from zero to a point.
     pub(super) fn bar(&mut self, role: Role, point: (f64, f64)) {
         if let Some((x, y)) = self.place(point) {
@@ -233,15 +213,12 @@ impl Chart {
         }
     }
 
-    /// Draws a note in the right margin, level with `y`.
-    pub(super) fn note(&mut self, y: f64, note: &str) {
-        let y = between(self.up, self.y.share(y));
-        self.text("end ink", (self.size.0 - 8.0, y), MIDDLE, note);
-    }
-
-    /// The drawing for a page; `spoken` is the text for screen readers.
-    pub(super) fn svg(&self, spoken: &str) -> String {
-        element(self.size, &self.svg, spoken)
+    /// The finished drawing.
+    pub(super) fn drawing(self) -> Drawing {
+        Drawing {
+            size: self.size,
+            content: self.svg,
+        }
     }
 
     /// The content of the drawing, without the surrounding element.
@@ -259,39 +236,6 @@ impl Chart {
     fn text(&mut self, class: &str, (x, y): (f64, f64), dy: &str, text: &str) {
         write_text(&mut self.svg, class, (x, y), dy, text);
     }
-}
-
-/// The line and the mark of a variant for a legend, hidden from screen readers.
-pub(super) fn key(variant: usize) -> String {
-    let (role, mark) = (Role::variant(variant), Mark::variant(variant, false));
-    let mut content = String::new();
-    path(&mut content, role, Stroke::THICK, "M2 12H50");
-    path(&mut content, role, mark.0, &mark.at((26.0, 12.0)));
-    key_of(&content)
-}
-
-/// A mark for a legend.
-pub(super) fn mark_key(role: Role, mark: Mark) -> String {
-    let mut content = String::new();
-    path(&mut content, role, mark.0, &mark.at((26.0, 12.0)));
-    key_of(&content)
-}
-
-/// A vertical limit for a legend.
-pub(super) fn limit_key() -> String {
-    let mut content = String::new();
-    path(&mut content, Role::INK, Stroke::Dashed, "M26 -6V30");
-    key_of(&content)
-}
-
-fn key_of(content: &str) -> String {
-    format!("<svg viewBox=\"0 0 52 24\" aria-hidden=\"true\">{content}</svg>")
-}
-
-/// A drawing for a page; `spoken` is the text for screen readers.
-fn element((width, height): Size, content: &str, spoken: &str) -> String {
-    let look = format!("role=\"img\" aria-label=\"{}\"", escaped(spoken));
-    format!("<svg viewBox=\"0 0 {width} {height}\" {look}>{content}</svg>")
 }
 
 fn write_text(svg: &mut String, class: &str, (x, y): (f64, f64), dy: &str, text: &str) {

@@ -2,7 +2,7 @@
 //! and for 10 ms (figure 5), sent queries as a curve and due queries as a line.
 
 use super::{Bins, Evenness};
-use crate::report::chart::{Axis, Chart, Role, Size, Stroke, escaped};
+use crate::report::chart::{self, Axis, Chart, Role, Size, Stroke, escaped};
 
 /// Size of one panel, in half pixels.
 const PANEL: Size = (1800.0, 600.0);
@@ -13,30 +13,19 @@ const COLUMNS: usize = 800;
 /// Minimum range of the axis on each side of the due count, as a share of that count: a steady rate must look flat.
 const MARGIN: f64 = 0.05;
 
-/// Colours that are distinguishable for the colour-blind (Okabe and Ito). Some image viewers support neither variables
-/// nor the dark scheme, so the light colours come first and without variables.
-const STYLE: &str = "\
-svg{background:#fff;font:24px sans-serif}\
-.line{fill:none;stroke-width:2;stroke-linecap:round;stroke-linejoin:round}\
-.line.grid{stroke:#dedfe0}.line.muted{stroke:#5a5d60}.line.s1{stroke:#0072b2}.line.s2{stroke:#d55e00}\
-text{fill:#1b1b1a}text.muted{fill:#5a5d60}text.middle{text-anchor:middle}text.end{text-anchor:end}\
-@media(prefers-color-scheme:dark){svg{background:#15181b}.line.grid{stroke:#343a40}\
-.line.muted{stroke:#a8aeb4}.line.s1{stroke:#6db6f0}.line.s2{stroke:#f59a5e}text{fill:#e8e8e6}\
-text.muted{fill:#a8aeb4}}";
-
 /// Legend of the two lines, at the right of the title.
 const LEGEND: &str = "\
-<path class=\"line s1\" style=\"stroke-width:4\" d=\"M1556 66h44\"/><text x=\"1612\" y=\"74\">sent</text>\
-<path class=\"line s2\" style=\"stroke-width:4\" d=\"M1690 66h44\"/><text x=\"1746\" y=\"74\">due</text>";
+<path class=\"line s1\" style=\"stroke-width:4\" d=\"M1556 66h44\"/><text class=\"ink\" x=\"1612\" y=\"74\">sent</text>\
+<path class=\"line s2\" style=\"stroke-width:4\" d=\"M1690 66h44\"/><text class=\"ink\" x=\"1746\" y=\"74\">due</text>";
 
 /// The picture as SVG, under `title`.
 pub fn svg(timing: &Evenness, title: &str) -> String {
     let [above, below] = timing.bins.each_ref().map(|bins| panel(timing, bins));
-    let title = escaped(title);
+    let (title, style) = (escaped(title), chart::style());
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"900\" height=\"640\" viewBox=\"0 0 1800 1280\">\
-         <style>{STYLE}</style>\
-         <text class=\"middle\" style=\"font-size:32px\" x=\"900\" y=\"40\">{title}</text>{LEGEND}\
+         <style>{style}</style>\
+         <text class=\"middle ink\" style=\"font-size:32px\" x=\"900\" y=\"40\">{title}</text>{LEGEND}\
          <g transform=\"translate(0 60)\">{above}</g><g transform=\"translate(0 670)\">{below}</g></svg>\n"
     )
 }

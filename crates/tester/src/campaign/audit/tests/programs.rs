@@ -119,19 +119,15 @@ fn a_second_process_with_another_certificate_is_verified() {
 }
 
 /// Lines of programs that recorded neither their identity nor most of today's figures.
-fn older(lines: &mut [Line], format: u32) {
+fn older(lines: &mut [Line]) {
     let strip = |trial: &mut TrialResult| {
         (trial.losses, trial.names, trial.machine, trial.path) = (None, None, None, None);
         (trial.resources, trial.segmentation) = (None, None);
         trial.timing.clock_step_ns = None;
         (trial.timing.catch_up, trial.timing.limits) = (None, None);
-        if format == 1 {
-            (trial.certified, trial.achieved) = (None, None);
-        }
     };
     for line in lines {
         match &mut line.record {
-            Record::Campaign { format: told, .. } => *told = format,
             Record::Session {
                 tester,
                 tester_sha256,
@@ -149,12 +145,10 @@ fn older(lines: &mut [Line], format: u32) {
 
 #[test]
 fn journals_of_older_programs_are_verified_with_unchecked_items_listed() {
-    for format in [1, 2] {
-        let (plan, mut lines) = honest();
-        older(&mut lines, format);
-        let audited = audit(&plan, &lines).unwrap();
-        assert_eq!(audited.by_unknown, audited.trials);
-    }
+    let (plan, mut lines) = honest();
+    older(&mut lines);
+    let audited = audit(&plan, &lines).unwrap();
+    assert_eq!(audited.by_unknown, audited.trials);
 }
 
 /// One run, in which a process continued a search after self-tests that certified less than the rate of its next trial.
@@ -204,7 +198,7 @@ fn older_program_continuing_above_lower_certificate_is_verified() {
     let found = audit(&plan, &lines).unwrap_err().to_string();
     let restarted = "its search should have restarted: the Tester is certified to ";
     assert!(found.contains(restarted), "{found}");
-    older(&mut lines, 2);
+    older(&mut lines);
     let audited = audit(&plan, &lines);
     assert!(audited.is_ok(), "{audited:?}");
     // Its report marks this.

@@ -3,7 +3,7 @@
 use super::{is_of_the_papers, of_variant};
 use crate::campaign::plan::Plan;
 use crate::campaign::tasks::Point;
-use crate::report::campaign::analysis::{Grid, GridCell, GridRow, PointResult};
+use crate::report::campaign::analysis::{Grid, GridRow, PointResult};
 
 /// One table for each variant with at least two shares of each kind. It excludes patterns of repeated names other than
 /// the papers' single name, and the points of a queue check.
@@ -27,14 +27,7 @@ fn grid(variant: usize, points: &[&PointResult]) -> Option<Grid> {
             shares_equal(p.aaaa_pct, aaaa) && shares_equal(p.cached_pct, cached)
         };
         let point = points.iter().find(at)?;
-        let summary = point.summary.as_ref()?;
-        Some(GridCell {
-            median: summary.median,
-            p1: summary.p1,
-            p99: summary.p99,
-            lower_bound: point.lower_bound,
-            certified: point.certified,
-        })
+        point.summary.as_ref().map(|_| point.point)
     };
     let row = |cached_pct| GridRow {
         cached_pct,

@@ -54,7 +54,6 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         margins: Vec::new(),
         evidence: evidence::of_variants(&planned, &told),
         common_loads: Vec::new(),
-        courses: Vec::new(),
         grids: grids::grids(plan, &planned, &points),
         models: models::models(plan, &planned, &points),
         queue_checks: curves::queue_checks(plan, &planned, &points),
@@ -73,7 +72,6 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     analysis.margins = evidence::margins(&planned, &analysis);
     analysis.standings = standing::standings(plan, &analysis);
     analysis.common_loads = standing::common_loads(&told, &analysis);
-    analysis.courses = standing::courses(lines, &analysis);
     analysis.verdict = verdict(&analysis);
     let some = about::partly_uncertified(&analysis.variants, &analysis.points);
     analysis.not_a_measurement.extend(some);

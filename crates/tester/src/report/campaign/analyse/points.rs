@@ -181,8 +181,7 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
     let rate_qps = finished.and_then(|f| f.rate_qps).filter(|_| has_rate);
     let ceiling_qps = task.and_then(|task| task.search.as_ref()?.ceiling_qps);
     let passed = task.and_then(|task| passed(rate_qps, task));
-    // Journals of format 1 have only the ceiling. In later formats the trials show whether another process continued
-    // the search with another certificate.
+    // The trials show whether another process continued the search with another certificate.
     let was_certified = passed.and_then(|trial| trial.certified) != Some(false);
     let is_certified = |rate| was_certified && ceiling_qps.is_some_and(|ceiling| rate <= ceiling);
     RunResult {

@@ -1,15 +1,11 @@
-//! Comparison of the servers: ranking, differences and their significance, latency at a common load, and trials over
-//! time.
+//! Comparison of the servers: ranking, differences and their significance, and latency at a common load.
 
 use super::about::is_authority;
 use super::headline;
 use super::told::Told;
 use crate::campaign::plan::Plan;
-use crate::campaign::record::{Line, Record};
-use crate::campaign::tasks::Task;
-use crate::machine::Role;
 use crate::report::campaign::analysis::{
-    Analysis, CommonLoad, CommonLoadRow, Course, Moment, PointResult, Standing, Standings,
+    Analysis, CommonLoad, CommonLoadRow, PointResult, Standing, Standings,
 };
 use crate::report::campaign::{numbers, words};
 use crate::trial::result::{Outcome, TrialResult};
@@ -225,47 +221,4 @@ fn common_load(told: &Told<'_>, cell: String, points: &[&PointResult]) -> Option
         rate_qps,
         rows,
     })
-}
-
-/// Trials over time of the searches at each variant's representative point.
-pub(super) fn courses(lines: &[Line], analysis: &Analysis) -> Vec<Course> {
-    let variants = 0..analysis.variants.len();
-    let points = variants.filter_map(|variant| Some(headline(analysis, variant)?.point));
-    let mut courses: Vec<Course> = points
-        .map(|point| Course {
-            point,
-            trials: Vec::new(),
-        })
-        .collect();
-    let mut began_unix_ms = None;
-    for line in lines {
-        let Record::Trial { task, result, .. } = &line.record else {
-            continue;
-        };
-        let began = *began_unix_ms.get_or_insert(line.at_unix_ms);
-        if let Task::Search { point, .. } = task
-            && let Some(course) = courses.iter_mut().find(|course| course.point == *point)
-        {
-            let at_s = line.at_unix_ms.saturating_sub(began) as f64 / 1000.0;
-            course.trials.push(moment(at_s, result));
-        }
-    }
-    courses.retain(|course| !course.trials.is_empty());
-    courses
-}
-
-fn moment(at_s: f64, trial: &TrialResult) -> Moment {
-    // Sending time of a trial that ended early.
-    let sent_s = trial.queries_sent as f64 / trial.rate_qps.max(1) as f64;
-    let usage = trial.machine.as_ref();
-    Moment {
-        at_s,
-        rate_qps: trial.rate_qps,
-        answered_qps: match sent_s > 0.0 {
-            true => trial.answers.valid as f64 / sent_s,
-            false => 0.0,
-        },
-        dut_cpu_pct: usage.and_then(|usage| usage.cpu_pct(Role::Dut)),
-        outcome: trial.outcome.clone(),
-    }
 }

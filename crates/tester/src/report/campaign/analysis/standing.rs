@@ -1,8 +1,6 @@
-//! The main results: the ranking of the servers, latency at a common load, and trials over time.
+//! The main results: the ranking of the servers, and latency at a common load.
 
 use serde::Serialize;
-
-use crate::trial::result::Outcome;
 
 /// The servers side by side at their representative points.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -48,42 +46,4 @@ pub struct CommonLoadRow {
     pub variant: usize,
     /// Percentile and nanoseconds, of the first passed trial at this rate.
     pub rtt_ns: Vec<(f64, u64)>,
-}
-
-/// A trial and the time of its record.
-#[derive(Clone, Debug)]
-pub struct Moment {
-    /// Seconds since the end of the first trial of the campaign.
-    pub at_s: f64,
-    /// Offered rate.
-    pub rate_qps: u64,
-    /// Valid responses in time, per second.
-    pub answered_qps: f64,
-    /// Processor time of the DUT, in per cent of one core.
-    pub dut_cpu_pct: Option<f64>,
-    /// Its verdict.
-    pub outcome: Outcome,
-}
-
-impl Serialize for Moment {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let outcome = self.outcome.word();
-        (
-            self.at_s,
-            self.rate_qps,
-            self.answered_qps,
-            self.dut_cpu_pct,
-            outcome,
-        )
-            .serialize(to)
-    }
-}
-
-/// The trials of one server over the time of the campaign.
-#[derive(Clone, Debug, Serialize)]
-pub struct Course {
-    /// Index into [`Analysis::points`](super::Analysis::points).
-    pub point: usize,
-    /// Its trials, in order.
-    pub trials: Vec<Moment>,
 }

@@ -8,7 +8,7 @@ use super::super::analysis::{Analysis, PointResult};
 use super::super::html::{self, ReportError};
 use super::super::{numbers, plots, tables, words};
 use super::{Comparison, Row, Verdict, keyed};
-use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, Stroke};
+use crate::report::chart::Axis;
 
 /// The template of the page.
 const TEMPLATE: &str = include_str!("../compare.html.jinja");
@@ -220,23 +220,20 @@ fn history(key: &str, sides: &[Side], points: &[Option<&PointResult>], variant: 
             point.lower_bound,
         ))
     });
-    let known: Vec<(f64, f64, _, bool)> = known.collect();
-    let ends = known
-        .iter()
-        .map(|(_, _, found, _)| found.high_qps.unwrap_or(found.fastest_qps));
+    let mut series = plots::Series::new(variant, "");
+    for (place, median, found, lower_bound) in known {
+        let high = found.high_qps.unwrap_or(found.fastest_qps);
+        series.add((place, median), Some([found.low_qps, high]), lower_bound);
+    }
+    let series = [series];
     let names = order.iter().map(|side| sides[*side].letter.to_string());
     let x = Axis::named("campaign, by the time of its start", names);
-    let mut chart = Chart::new((MEDIUM.0, 400.0), x, Axis::from_zero("queries/s", ends));
-    let role = Role::variant(variant);
-    chart.line(
-        role,
-        Stroke::THICK,
-        known.iter().map(|&(place, rate, ..)| (place, rate)),
-    );
-    for (place, rate, found, lower_bound) in known {
-        let high = found.high_qps.unwrap_or(found.fastest_qps);
-        chart.whisker(role, Mark::LEVEL, [(place, found.low_qps), (place, high)]);
-        chart.marks(role, Mark::variant(variant, lower_bound), [(place, rate)]);
-    }
-    chart.svg(&format!("rate of {key} over the campaigns"))
+    let y = Axis::from_zero("queries/s", plots::values(&series));
+    plots::lines(
+        &format!("rate of {key} over the campaigns"),
+        (x, y),
+        &series,
+        "",
+    )
+    .svg
 }

@@ -1,12 +1,8 @@
 //! Figures of the authority's influence on the rate: over its delay, and over its working set.
 
-use super::super::analysis::{Analysis, DelayCurve, DelayRow, WorkingSets};
-use super::super::numbers;
-use super::{Figure, Table, variant_name};
-use crate::report::chart::{self, Axis, Chart, MEDIUM, Role, Stroke};
-
-/// File with the numbers of all of them.
-const FILE: &str = "results.json";
+use super::super::analysis::{Analysis, DelayCurve, WorkingSets};
+use super::{Figure, Series, lines, values, variant_name};
+use crate::report::chart::Axis;
 
 /// Rates over the delay, with the rates that a limit of outstanding queries allows.
 pub(super) fn delays(analysis: &Analysis) -> Vec<Figure> {
@@ -14,37 +10,31 @@ pub(super) fn delays(analysis: &Analysis) -> Vec<Figure> {
 }
 
 fn delay(curve: &DelayCurve) -> Figure {
-    let places = curve.rows.iter();
-    let places = places.map(|row| (row.delay_ns as f64 / 1e6, row.median, row.lower_bound));
-    let places: Vec<_> = places.collect();
-    let longest = places.last().map_or(0.0, |place| place.0);
-    let highest = places.iter().map(|place| place.1).fold(0.0, f64::max);
-    let x = Axis::linear("delay of the authority (ms)", (0.0, longest));
-    let mut chart = Chart::new(MEDIUM, x, Axis::from_zero("queries/s", [highest]));
-    let limited = limited(curve, longest, highest * 1.04);
-    let dashes = if limited.is_empty() {
-        ""
-    } else {
-        "; dashes: limit / time in the system"
+    let mut series = Series::new(0, "");
+    for row in &curve.rows {
+        let at = (row.delay_ns as f64 / 1e6, row.median);
+        series.add(at, None, row.lower_bound);
+    }
+    let longest_ms = curve
+        .rows
+        .last()
+        .map_or(0.0, |row| row.delay_ns as f64 / 1e6);
+    let highest = curve.rows.iter().map(|row| row.median).fold(0.0, f64::max);
+    let limited = limited(curve, longest_ms, highest * 1.04);
+    let dashes = match limited.is_empty() {
+        true => "",
+        false => "; dashes: limit / time in the system",
     };
-    chart.line(Role::MUTED, Stroke::Dashed, limited);
-    chart.curve(0, &places);
+    if !limited.is_empty() {
+        series.dash(limited);
+    }
     let title = format!(
         "{}: median rate over the delay of the authority{dashes}; hollow: lower bound",
         curve.dut
     );
-    let row = |row: &DelayRow| {
-        let span = |ns: u64| numbers::span(ns as f64);
-        [
-            span(row.delay_ns),
-            numbers::rate(row.median),
-            row.rtt_ns_p50.map_or(numbers::NOTHING.to_owned(), span),
-            numbers::decimal(row.outstanding.unwrap_or(f64::NAN), 1),
-        ]
-    };
-    let heads = "Delay | Median (queries/s) | Median round-trip time | Outstanding queries";
-    let table = Table::new(heads, curve.rows.iter().map(row));
-    Figure::new(&title, chart.svg(&title), table, FILE)
+    let x = Axis::linear("delay of the authority (ms)", (0.0, longest_ms));
+    let y = Axis::from_zero("queries/s", [highest]);
+    lines(&title, (x, y), &[series], "results.json")
 }
 
 /// Rates that the limit allows, from the delay at which they are at most `highest`; empty without a limit.
@@ -75,41 +65,25 @@ pub(super) fn working_sets(analysis: &Analysis) -> Vec<Figure> {
 }
 
 fn working_set(analysis: &Analysis, sets: &[WorkingSets]) -> Figure {
-    let rows = || sets.iter().flat_map(|set| &set.rows);
     let power = |names: u64| (names as f64).log2();
-    let ends = rows().fold((f64::INFINITY, 0.0), |(from, to), row| {
-        (
-            f64::min(from, power(row.names)),
-            f64::max(to, power(row.names)),
-        )
+    let series = |(index, set): (usize, &WorkingSets)| {
+        let mut series = Series::new(index, set.order);
+        for row in &set.rows {
+            series.add((power(row.names), row.median), None, row.lower_bound);
+        }
+        series
+    };
+    let series: Vec<_> = sets.iter().enumerate().map(series).collect();
+    let powers = sets.iter().flat_map(|set| &set.rows);
+    let powers = powers.map(|row| power(row.names));
+    let ends = powers.fold((f64::INFINITY, 0.0_f64), |(from, to), power| {
+        (from.min(power), to.max(power))
     });
-    let x = Axis::linear("names, as a power of 2", (ends.0.min(ends.1), ends.1)).whole();
-    let y = Axis::from_zero("queries/s", rows().map(|row| row.median));
-    let mut chart = Chart::new(MEDIUM, x, y);
-    for (place, set) in sets.iter().enumerate() {
-        let points = set.rows.iter();
-        let points = points.map(|row| (power(row.names), row.median, row.lower_bound));
-        chart.curve(place, &points.collect::<Vec<_>>());
-    }
     let name = sets
         .first()
         .map_or("", |set| variant_name(analysis, set.variant));
     let title = format!("{name}: median rate over the working set; hollow: lower bound");
-    let table = sets.iter().flat_map(|set| {
-        set.rows.iter().map(|row| {
-            [
-                set.order.to_owned(),
-                numbers::decimal(row.names as f64, 0),
-                numbers::rate(row.median),
-                numbers::decimal(row.factor, 2),
-            ]
-        })
-    });
-    let table = Table::new("Order | Names | Median (queries/s) | Factor", table);
-    let keys = (0..sets.len()).map(chart::key);
-    let orders = sets.iter().map(|set| set.order.to_owned());
-    Figure {
-        legend: keys.zip(orders).collect(),
-        ..Figure::new(&title, chart.svg(&title), table, FILE)
-    }
+    let x = Axis::linear("names, as a power of 2", ends).whole();
+    let y = Axis::from_zero("queries/s", values(&series));
+    lines(&title, (x, y), &series, "results.json")
 }

@@ -1,70 +1,57 @@
-//! Figures of the rates that the runs found.
+//! Figures of the rates that the runs found (Lencse, Georgescu and Kadobayashi 2017, figures 4 and 5).
 
-use super::super::analysis::Analysis;
-use super::super::distribution::{Step, steps};
-use super::super::numbers;
-use super::{Figure, Table, by_cell, legend, variant_name};
+use super::super::analysis::{Analysis, PointResult};
+use super::{Figure, by_cell, legend};
 use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, Stroke};
 
-/// The runs of a variant: its index, the median, and the distinct rates.
-type Curve = (usize, f64, Vec<Step>);
+/// A rate as its deviation from the median in per cent, so that variants with other rates can be compared, and the share
+/// of the runs with this rate or a lower one in per cent: the empirical distribution function of RFC 2330 section 11.3,
+/// which gives the percentiles.
+type Step = (f64, f64);
 
-/// The distribution of the runs, a figure for each cell with as many as an interval needs: fewer are told by their ends. Rates are told by their deviation from the median, so that the
-/// variants of a cell can be compared that have other rates.
+/// The distribution of the runs, a figure for each cell with as many as an interval needs: the ends tell all of fewer.
 pub(super) fn distributions(analysis: &Analysis) -> Vec<Figure> {
     let cells = by_cell(analysis, |point| {
-        let (median, steps) = (point.summary.as_ref()?.median, steps(point));
         point.agreement.filter(|found| found.interval)?;
-        (!steps.is_empty()).then_some((point.variant, median, steps))
+        Some((point.variant, steps(point)?))
     });
-    let figure = |(cell, curves): &(String, Vec<Curve>)| of_cell(analysis, cell, curves);
+    let figure = |(cell, curves): &(String, Vec<_>)| of_cell(analysis, cell, curves);
     cells.iter().map(figure).collect()
 }
 
-/// Deviation of a rate from the median, in per cent of it.
-fn deviation_pct(step: &Step, median: f64) -> f64 {
-    (step.rate_qps as f64 / median - 1.0) * 100.0
+/// The distinct rates of a point in ascending order; `None` for fewer than two runs with a rate.
+fn steps(point: &PointResult) -> Option<Vec<Step>> {
+    let median = point.summary.as_ref()?.median;
+    let mut rates: Vec<u64> = point.runs.iter().filter_map(|run| run.rate_qps).collect();
+    rates.sort_unstable();
+    let mut up_to = 0;
+    let step = |equal: &[u64]| {
+        up_to += equal.len();
+        let deviation_pct = (equal[0] as f64 / median - 1.0) * 100.0;
+        (deviation_pct, 100.0 * up_to as f64 / rates.len() as f64)
+    };
+    let steps = rates.chunk_by(|a, b| a == b).map(step);
+    (rates.len() > 1).then(|| steps.collect())
 }
 
-fn of_cell(analysis: &Analysis, title: &str, curves: &[Curve]) -> Figure {
-    let each = curves.iter();
-    let deviations = each.flat_map(|(_, median, steps)| {
-        let steps = steps.iter();
-        steps.map(|step| deviation_pct(step, *median))
+fn of_cell(analysis: &Analysis, title: &str, curves: &[(usize, Vec<Step>)]) -> Figure {
+    let deviations = curves.iter().flat_map(|(_, steps)| steps);
+    let (from, to) = deviations.fold((0.0_f64, 0.0_f64), |(from, to), (pct, _)| {
+        (from.min(*pct), to.max(*pct))
     });
-    let ends = |(from, to): (f64, f64), pct: f64| (from.min(pct), to.max(pct));
-    let (from, to) = deviations.fold((0.0, 0.0), ends);
     let margin = ((to - from) / 20.0).max(MARGIN_PCT);
     let range = (from - margin, to + margin);
     let x = Axis::linear("deviation from the median (%)", range);
     let y = Axis::linear("runs with this rate or a lower one (%)", (0.0, 104.0));
     let mut chart = Chart::new(MEDIUM, x, y);
-    for (variant, median, steps) in curves {
+    for (variant, steps) in curves {
         let role = Role::variant(*variant);
-        chart.line(role, Stroke::THICK, stairs(steps, *median, range));
-        let corner = |step: &Step| (deviation_pct(step, *median), step.cumulative * 100.0);
-        let mark = Mark::variant(*variant, false);
-        chart.marks(role, mark, steps.iter().map(corner));
+        chart.line(role, Stroke::THICK, stairs(steps, range));
+        chart.marks(role, Mark::variant(*variant, false), steps.iter().copied());
     }
-    let rows = curves.iter().flat_map(|(variant, median, steps)| {
-        let name = variant_name(analysis, *variant);
-        steps.iter().map(move |step| {
-            [
-                name.to_owned(),
-                numbers::rate(step.rate_qps as f64),
-                numbers::decimal(deviation_pct(step, *median), 2),
-                step.runs.to_string(),
-                numbers::decimal(step.share * 100.0, 1),
-                numbers::decimal(step.cumulative * 100.0, 1),
-            ]
-        })
-    });
-    let heads =
-        "Variant | Rate (queries/s) | Deviation (%) | Runs | Probability (%) | Cumulative (%)";
-    let svg = chart.svg(&format!("distribution of the runs, {title}"));
     Figure {
-        legend: legend(analysis, curves.iter().map(|(variant, ..)| *variant)),
-        ..Figure::new(title, svg, Table::new(heads, rows), "data/distribution.dat")
+        legend: legend(analysis, curves.iter().map(|(variant, _)| *variant)),
+        ..Figure::new(title, chart.drawing(), "runs.csv")
     }
 }
 
@@ -72,14 +59,12 @@ fn of_cell(analysis: &Analysis, title: &str, curves: &[Curve]) -> Figure {
 const MARGIN_PCT: f64 = 0.1;
 
 /// The distribution function between two deviations: constant from each rate to the next.
-fn stairs(steps: &[Step], median: f64, (from, to): (f64, f64)) -> Vec<(f64, f64)> {
+fn stairs(steps: &[Step], (from, to): (f64, f64)) -> Vec<Step> {
     let mut line = vec![(from, 0.0)];
     let mut level = 0.0;
-    for step in steps {
-        let at = deviation_pct(step, median);
-        line.push((at, level));
-        level = step.cumulative * 100.0;
-        line.push((at, level));
+    for &(at, next) in steps {
+        line.extend([(at, level), (at, next)]);
+        level = next;
     }
     line.push((to, level));
     line
@@ -93,32 +78,29 @@ mod tests {
     #[test]
     fn each_cell_has_one_figure_with_all_variants() {
         let analysis = analysed(&SMALL.replace("runs = 3", "runs = 20"));
-        let figures = distributions(&analysis);
-        let figure = &figures[0];
-        let rows = figure.table.rows.iter();
-        let mut runs = 0;
-        for row in rows.clone().filter(|row| row[0] == "dns64d cores=1") {
-            runs += row[3].parse::<usize>().unwrap();
-        }
-        assert_eq!(runs, analysis.points[0].summary.as_ref().unwrap().runs);
-        let last = rows.clone().rfind(|row| row[0] == "dns64d cores=1");
-        assert_eq!(last.unwrap()[5], "100.0");
-        assert_eq!(figure.legend.len(), 3);
+        let steps = steps(&analysis.points[0]).unwrap();
+        assert!(steps.is_sorted() && (steps.last().unwrap().1 - 100.0).abs() < 1e-9);
+        assert_eq!(distributions(&analysis)[0].legend.len(), 3);
         let single = analysed(&SMALL.replace("runs = 3", "runs = 1"));
         assert_eq!(distributions(&single).len(), 0);
     }
 
     #[test]
+    fn equal_rates_are_one_step() {
+        let mut point = analysed(SMALL).points.remove(0);
+        point.summary.as_mut().unwrap().median = 20.0;
+        for (run, rate) in point.runs.iter_mut().zip([30, 10, 30]) {
+            run.rate_qps = Some(rate);
+        }
+        let steps = steps(&point).unwrap();
+        let rounded: Vec<_> = steps.iter().map(|(a, b)| (a.round(), b.round())).collect();
+        assert_eq!(rounded, [(-50.0, 33.0), (50.0, 100.0)]);
+    }
+
+    #[test]
     fn distribution_rises_only_at_each_rate() {
-        let step = |rate_qps, runs, cumulative| Step {
-            rate_qps,
-            runs,
-            share: runs as f64 / 4.0,
-            cumulative,
-        };
-        let steps = [step(10, 1, 0.25), step(30, 3, 1.0)];
         assert_eq!(
-            stairs(&steps, 20.0, (-60.0, 60.0)),
+            stairs(&[(-50.0, 25.0), (50.0, 100.0)], (-60.0, 60.0)),
             [
                 (-60.0, 0.0),
                 (-50.0, 0.0),

@@ -1,8 +1,8 @@
 //! Heat maps of rates: one server by both shares, or cells by servers.
 
-use super::super::analysis::{Analysis, Grid, PointResult};
+use super::super::analysis::{Analysis, Grid, GridRow, PointResult};
 use super::super::{numbers, words};
-use super::{Figure, Table, by_cell, same, variant_name};
+use super::{Figure, by_cell, variant_name};
 use crate::report::chart::{Diagram, LETTER, MEDIUM};
 
 /// Height of a row.
@@ -20,8 +20,6 @@ type Tile = Option<(f64, &'static str, String)>;
 /// Rows of tiles with their names.
 struct Map {
     title: String,
-    /// What rows and columns are in the table of numbers.
-    corner: &'static str,
     columns: Vec<String>,
     rows: Vec<(String, Vec<Tile>)>,
 }
@@ -50,20 +48,9 @@ pub(super) fn maps(analysis: &Analysis) -> Vec<Figure> {
 }
 
 fn by_shares(analysis: &Analysis, grid: &Grid) -> Map {
-    let row = |row: &super::super::analysis::GridRow| {
-        let tiles = row.cells.iter().zip(&grid.aaaa_pct);
-        let tiles = tiles.map(|(cell, aaaa_pct)| {
-            let cell = (*cell)?;
-            let is_of_cell = |p: &&PointResult| {
-                p.variant == grid.variant
-                    && same(p.aaaa_pct, *aaaa_pct)
-                    && same(p.cached_pct, row.cached_pct)
-                    && p.summary
-                        .as_ref()
-                        .is_some_and(|s| same(s.median, cell.median))
-            };
-            tile(analysis.points.iter().find(is_of_cell)?)
-        });
+    let row = |row: &GridRow| {
+        let cells = row.cells.iter();
+        let tiles = cells.map(|point| tile(&analysis.points[(*point)?]));
         (numbers::pct(row.cached_pct), tiles.collect())
     };
     Map {
@@ -71,7 +58,6 @@ fn by_shares(analysis: &Analysis, grid: &Grid) -> Map {
             "{}: median rate by cached share, downwards, and AAAA share, to the right",
             variant_name(analysis, grid.variant)
         ),
-        corner: "cached \\ AAAA",
         columns: grid.aaaa_pct.iter().map(|pct| numbers::pct(*pct)).collect(),
         rows: grid.rows.iter().map(row).collect(),
     }
@@ -86,7 +72,6 @@ fn by_server(analysis: &Analysis) -> Option<Map> {
     };
     (cells.len() > 1 && variants.len() > 1).then(|| Map {
         title: "Median rate by cell and server".to_owned(),
-        corner: "",
         columns: variants
             .clone()
             .map(|v| variant_name(analysis, v).to_owned())
@@ -118,25 +103,8 @@ fn draw(map: &Map, highest: f64, told_of_all: &str) -> Figure {
             drawing.word("middle ink", at, &word);
         }
     }
-    let corner = if map.corner.is_empty() {
-        "Row"
-    } else {
-        map.corner
-    };
-    let heads = format!("{corner} | {}", map.columns.join(" | "));
-    let rows = map.rows.iter().map(|(name, tiles)| {
-        let rates = tiles.iter().map(told);
-        std::iter::once(name.clone())
-            .chain(rates)
-            .collect::<Vec<_>>()
-    });
     let title = format!("{}, {told_of_all}", map.title);
-    Figure::new(
-        &title,
-        drawing.svg(&title),
-        Table::new(&heads, rows),
-        "points.csv",
-    )
+    Figure::new(&title, drawing.drawing(), "points.csv")
 }
 
 fn is_unstable(point: &PointResult) -> bool {

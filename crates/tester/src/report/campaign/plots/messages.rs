@@ -3,8 +3,8 @@
 use super::super::analyse::headline;
 use super::super::analysis::{Analysis, PointResult};
 use super::super::{numbers, words};
-use super::{Figure, Table};
-use crate::report::chart::{Diagram, MEDIUM, Role, Stroke};
+use super::Figure;
+use crate::report::chart::{Diagram, Key, MEDIUM, Role, Stroke};
 use crate::trial::path::Messages;
 
 /// The typical query at the representative point of each variant.
@@ -92,13 +92,9 @@ fn figure(analysis: &Analysis, point: &PointResult, messages: &Messages) -> Figu
         draw_message(&mut diagram, FIRST + PITCH * i as f64, *message);
     }
     draw_shares(&mut diagram, last + 84.0, &spans);
-    let rows = all
-        .iter()
-        .map(|&(at, _, name)| [name.to_owned(), numbers::span(at as f64)]);
-    let table = Table::new("Message | After the query", rows);
     Figure {
         legend: shares(&spans),
-        ..Figure::new(&title, diagram.svg(&title), table, "results.json")
+        ..Figure::new(&title, diagram.drawing(), "results.json")
     }
 }
 
@@ -153,7 +149,7 @@ fn draw_shares(diagram: &mut Diagram, y: f64, spans: &[(u64, bool)]) {
 }
 
 /// What the DUT with the links and the authority had of the time, beside their colours.
-fn shares(spans: &[(u64, bool)]) -> Vec<(String, String)> {
+fn shares(spans: &[(u64, bool)]) -> Vec<(Key, String)> {
     let sum = |of: bool| -> u64 {
         let own = spans.iter().filter(|span| span.1 == of);
         own.map(|span| span.0).sum()
@@ -162,7 +158,7 @@ fn shares(spans: &[(u64, bool)]) -> Vec<(String, String)> {
     let entry = |(role, name, span_ns): (Role, &str, u64)| {
         let part = part(100.0 * span_ns as f64 / total.max(1) as f64);
         let told = format!("{name}: {} ({part})", numbers::span(span_ns as f64));
-        (Diagram::block_key(role), told)
+        (Key::block(role), told)
     };
     let both = [
         (DUT, "DUT and links", sum(false)),

@@ -1,18 +1,23 @@
 //! Figures of losses: a diagram of the path of the queries with the losses at each place, and the outcomes of trials.
 
-use super::super::analysis::{Analysis, Evidence, Lost, PlacesOfLoss};
+use super::super::analysis::{Analysis, Evidence, Lost};
 use super::super::numbers::{self, Thousands};
-use super::{Figure, Table, variant_name};
-use crate::report::chart::{Axis, Chart, Diagram, Look, MEDIUM, Role, Stroke};
+use super::{Figure, variant_name};
+use crate::report::chart::{Axis, Chart, Diagram, Key, Look, MEDIUM, Role, Stroke};
 use crate::trial::place::Place;
 
-/// Places of losses and outcomes of trials, for each variant.
+/// Places of losses, for each variant that lost any query.
 pub(super) fn losses(analysis: &Analysis) -> Vec<Figure> {
-    let of_variant = |evidence| {
-        let places = places(analysis, evidence);
-        places.into_iter().chain([outcomes(analysis, evidence)])
-    };
-    analysis.evidence.iter().flat_map(of_variant).collect()
+    let evidence = analysis.evidence.iter();
+    evidence
+        .filter_map(|evidence| places(analysis, evidence))
+        .collect()
+}
+
+/// Outcomes of trials, for each variant.
+pub(super) fn outcomes(analysis: &Analysis) -> Vec<Figure> {
+    let evidence = analysis.evidence.iter();
+    evidence.map(|evidence| ends(analysis, evidence)).collect()
 }
 
 /// Owner of a loss: colour and outline, and words.
@@ -68,6 +73,13 @@ const HOSTS: [(&str, Role, f64, f64); 3] = [
 
 fn places(analysis: &Analysis, evidence: &Evidence) -> Option<Figure> {
     let losses = evidence.losses.as_ref()?;
+    let all = losses.places.iter().map(|at| at.lost);
+    if all
+        .chain([losses.undecided])
+        .all(|lost| lost == Lost::default())
+    {
+        return None;
+    }
     let name = variant_name(analysis, evidence.variant);
     let shared = match losses.shared {
         true => ". Other programs use the counters as well: they are evidence, not proof",
@@ -89,17 +101,11 @@ fn places(analysis: &Analysis, evidence: &Evidence) -> Option<Figure> {
     }
     let undecided = (Way::There, 730.0, "place cannot be told");
     draw_place(&mut diagram, undecided, UNDECIDED, losses.undecided);
-    let entry = |(role, look, words): (Role, Look, &str)| {
-        (Diagram::frame_key(role, look), words.to_owned())
-    };
+    let entry =
+        |(role, look, words): (Role, Look, &str)| (Key::frame(role, look), words.to_owned());
     Some(Figure {
         legend: [DUT, TESTER, UNDECIDED].map(entry).to_vec(),
-        ..Figure::new(
-            &title,
-            diagram.svg(&title),
-            table_of_places(losses),
-            "results.json",
-        )
+        ..Figure::new(&title, diagram.drawing(), "results.json")
     })
 }
 
@@ -173,24 +179,11 @@ fn draw_place(
     }
 }
 
-fn table_of_places(losses: &PlacesOfLoss) -> Table {
-    let row = |words: &str, whose: &str, lost: Lost| {
-        let [valid, invalid] = [lost.valid_trials, lost.invalid_trials];
-        let [valid, invalid] = [valid, invalid].map(|queries| Thousands(queries).to_string());
-        [words.to_owned(), whose.to_owned(), valid, invalid]
-    };
-    let rows = losses.places.iter();
-    let rows = rows.map(|at| row(at.place.words(), owner(at.place).2, at.lost));
-    let undecided = row("place not known", UNDECIDED.2, losses.undecided);
-    let heads = "Place | Whose | Queries in valid trials | Queries in invalid trials";
-    Table::new(heads, rows.chain([undecided]))
-}
-
 /// Height of a line of text or of a bar.
 const ROW: f64 = 36.0;
 
 /// Outcomes of the trials of a variant, the invalid ones by cause.
-fn outcomes(analysis: &Analysis, evidence: &Evidence) -> Figure {
+fn ends(analysis: &Analysis, evidence: &Evidence) -> Figure {
     let name = variant_name(analysis, evidence.variant);
     let title = format!(
         "{name}: how its trials ended. Good: few are invalid; those say nothing about the DUT, and were repeated"
@@ -218,9 +211,5 @@ fn outcomes(analysis: &Analysis, evidence: &Evidence) -> Figure {
         chart.bar(*role, (trials, top + 1.5));
         chart.word((trials, top + 1.5), 10.0, &numbers::decimal(trials, 0));
     }
-    let rows = ends
-        .into_iter()
-        .map(|(_, words, trials)| [words, Thousands(trials).to_string()]);
-    let table = Table::new("End | Trials", rows);
-    Figure::new(&title, chart.svg(&title), table, "trials.csv")
+    Figure::new(&title, chart.drawing(), "trials.csv")
 }

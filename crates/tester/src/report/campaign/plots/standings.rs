@@ -11,7 +11,7 @@ const BAR: f64 = 20.0;
 const FOOT: f64 = 9.0;
 
 /// The drawings, in the order of the rows.
-pub(super) fn bars(analysis: &Analysis) -> Vec<String> {
+pub(in super::super) fn bars(analysis: &Analysis) -> Vec<String> {
     let points = analysis.standings.rows.iter();
     let points = points.filter_map(|row| analysis.points.get(row.point));
     let scale = scale(points.clone());
@@ -36,7 +36,7 @@ pub(in super::super) fn scale<'a>(points: impl Iterator<Item = &'a PointResult>)
 pub(in super::super) fn bar(point: &PointResult, variant: usize, scale: f64) -> String {
     let mut drawing = Diagram::new(SIZE);
     let (Some(found), Some(summary)) = (point.agreement, &point.summary) else {
-        return drawing.decoration();
+        return drawing.drawing().decoration();
     };
     let middle = SIZE.1 / 2.0;
     if !found.unstable {
@@ -54,5 +54,5 @@ pub(in super::super) fn bar(point: &PointResult, variant: usize, scale: f64) -> 
         let (top, bottom) = (middle - FOOT, middle + FOOT);
         drawing.line(Role::INK, Stroke::THICK, (end, top), (end, bottom));
     }
-    drawing.decoration()
+    drawing.drawing().decoration()
 }

@@ -1,18 +1,17 @@
 //! Figures of trials: the course of the searches, and round-trip times.
 
-use std::collections::BTreeMap;
-
-use super::super::analysis::{Analysis, CommonLoad, CommonLoadRow, PointResult, RunResult, Step};
+use super::super::analysis::{Analysis, CommonLoad, PointResult, RunResult, Step};
 use super::super::{numbers, words};
-use super::{Figure, Group, Table, by_cell, groups, legend, variant_name};
-use crate::report::chart::{Axis, Chart, MEDIUM, Mark, Role, SMALL, Stroke};
+use super::lines::places;
+use super::{Figure, Series, by_cell, lines, values, variant_name};
+use crate::report::chart::{Axis, Chart, Mark, Role, SMALL, Stroke};
 use crate::trial::result::Outcome;
 
-/// Outcomes of trials: role, mark, and sign in the table.
-const OUTCOMES: [(Role, Mark, &str); 3] = [
-    (Role::FAILED, Mark::CROSS, "×"),
-    (Role::INVALID, Mark::DIAMOND, "?"),
-    (Role::PASSED, Mark::dot(10), "+"),
+/// Outcomes of trials: role and mark.
+const OUTCOMES: [(Role, Mark); 3] = [
+    (Role::FAILED, Mark::CROSS),
+    (Role::INVALID, Mark::DIAMOND),
+    (Role::PASSED, Mark::dot(10)),
 ];
 
 /// Index into [`OUTCOMES`].
@@ -25,15 +24,12 @@ fn kind(outcome: &Outcome) -> usize {
 }
 
 /// Every search of every point, by variant.
-pub(super) fn convergence(analysis: &Analysis) -> Vec<Group> {
-    let of_variant = |variant| {
-        let points = analysis.points.iter().filter(|point| {
-            point.variant == variant && point.runs.iter().any(|run| !run.trials.is_empty())
-        });
-        let figures = points.map(|point| searches(analysis, point)).collect();
-        (variant, figures)
-    };
-    groups(analysis, (0..analysis.variants.len()).map(of_variant))
+pub(super) fn convergence(analysis: &Analysis) -> Vec<Figure> {
+    let mut points: Vec<_> = analysis.points.iter().collect();
+    points.sort_by_key(|point| point.variant);
+    let with_trials = |p: &&PointResult| p.runs.iter().any(|run| !run.trials.is_empty());
+    let points = points.into_iter().filter(with_trials);
+    points.map(|point| searches(analysis, point)).collect()
 }
 
 /// All searches of one point side by side.
@@ -48,14 +44,18 @@ fn searches(analysis: &Analysis, point: &PointResult) -> Figure {
     for run in &runs {
         chart.line(Role::GRID, Stroke::THIN, run.trials.iter().map(place));
     }
-    for (shown, (role, mark, _)) in OUTCOMES.into_iter().enumerate() {
+    for (shown, (role, mark)) in OUTCOMES.into_iter().enumerate() {
         let alike = trials().filter(|(_, step)| kind(&step.outcome) == shown);
         chart.marks(role, mark, alike.map(place));
     }
-    let title = words::cell_and_spans(analysis, point);
-    let variant = variant_name(analysis, point.variant);
-    let svg = chart.svg(&format!("searches of {variant}, {title}"));
-    Figure::new(&title, svg, table_of_searches(point), "trials.csv")
+    Figure {
+        variant: Some(point.variant),
+        ..Figure::new(
+            &words::point(analysis, point),
+            chart.drawing(),
+            "trials.csv",
+        )
+    }
 }
 
 /// The trials of a run, each with its horizontal position.
@@ -92,114 +92,63 @@ fn run_names(runs: &[Search<'_>]) -> Vec<(f64, String)> {
 /// Maximum number of named runs on the axis of a small figure.
 const NAMED_MAX: usize = 10;
 
-/// A row for each run, with its trials in one cell: there can be tens of thousands of them.
-fn table_of_searches(point: &PointResult) -> Table {
-    let told = |step: &Step| {
-        let (.., sign) = OUTCOMES[kind(&step.outcome)];
-        format!("{sign}{}", step.rate_qps)
-    };
-    let rate = |rate: Option<u64>| numbers::decimal(rate.map_or(f64::NAN, |rate| rate as f64), 0);
-    let row = |run: &RunResult| {
-        let trials: Vec<_> = run.trials.iter().map(told).collect();
-        let (number, took) = (run.run.to_string(), numbers::duration(run.took_s));
-        let (passed, failed) = (rate(run.rate_qps), rate(run.failed_qps));
-        [number, passed, failed, took, trials.join(" ")]
-    };
-    let heads = "Run | Rate (queries/s) | Lowest failed (queries/s) | Time | \
-                 Trials: + passed, × failed, ? invalid";
-    Table::new(heads, point.runs.iter().map(row))
-}
-
 /// Round-trip times by percentile, a figure for each cell.
 pub(super) fn latency(analysis: &Analysis) -> Vec<Figure> {
-    let times = |point: &PointResult| {
-        let times = point.rtt_ns.iter();
-        let times: Vec<_> = times.map(|(p, ns)| (*p, *ns as f64, false)).collect();
-        (!times.is_empty()).then_some((point.variant, times))
-    };
-    let cells = by_cell(analysis, times);
-    let figure = |(cell, curves): &(String, Vec<_>)| {
-        let mut figure = latency_of(analysis, cell, curves);
+    let cells = by_cell(analysis, |point| {
         // A round-trip time has little meaning without its load.
-        let rates = curves
-            .iter()
-            .map(|(variant, _)| rate_of(analysis, cell, *variant));
-        let rates: BTreeMap<_, _> = curves.iter().map(|curve| curve.0).zip(rates).collect();
-        if let (true, Some(rate)) = (figure.legend.is_empty(), rates.values().next()) {
-            figure.title += rate;
-        }
-        for ((_, name), rate) in figure.legend.iter_mut().zip(rates.values()) {
-            *name += rate;
-        }
-        figure
+        let rate = rate_of(point).map_or_else(String::new, |rate| {
+            format!(" at {} queries/s", numbers::Thousands(rate))
+        });
+        (!point.rtt_ns.is_empty()).then_some((point.variant, rate, &point.rtt_ns))
+    });
+    let figure = |(cell, found): &(String, Vec<(usize, String, &Vec<_>)>)| {
+        let series = found.iter().map(|(variant, rate, times)| {
+            let name = format!("{}{rate}", variant_name(analysis, *variant));
+            by_percentile(*variant, &name, times)
+        });
+        let alone = match &found[..] {
+            [(_, rate, _)] => rate,
+            _ => "",
+        };
+        latency_of(&format!("{cell}{alone}"), &series.collect::<Vec<_>>())
     };
     cells.iter().map(figure).collect()
 }
 
-/// " at 9,000 queries/s": of the run nearest to the median, whose times are shown.
-fn rate_of(analysis: &Analysis, cell: &str, variant: usize) -> String {
-    let mut points = analysis
-        .points
-        .iter()
-        .filter(|point| point.variant == variant);
-    let point = points.find(|point| words::cell_and_spans(analysis, point) == cell);
-    let rate_qps = point.and_then(|point| {
-        let median = point.summary.as_ref()?.median;
-        let rates = point.runs.iter().filter_map(|run| run.rate_qps);
-        let distance = |rate: &u64| (*rate as f64 - median).abs();
-        rates.min_by(|a, b| distance(a).total_cmp(&distance(b)))
-    });
-    rate_qps.map_or_else(String::new, |rate| {
-        format!(" at {} queries/s", numbers::Thousands(rate))
-    })
+/// The rate of the run nearest to the median, whose times are shown.
+fn rate_of(point: &PointResult) -> Option<u64> {
+    let median = point.summary.as_ref()?.median;
+    let rates = point.runs.iter().filter_map(|run| run.rate_qps);
+    let distance = |rate: &u64| (*rate as f64 - median).abs();
+    rates.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 /// Round-trip times by percentile at the rate that all servers of a cell passed.
 pub(super) fn common_loads(analysis: &Analysis) -> Vec<Figure> {
     let figure = |load: &CommonLoad| {
-        let times = |row: &CommonLoadRow| {
-            let times = row.rtt_ns.iter();
-            (
+        let series = load.rows.iter().map(|row| {
+            by_percentile(
                 row.variant,
-                times.map(|(p, ns)| (*p, *ns as f64, false)).collect(),
+                variant_name(analysis, row.variant),
+                &row.rtt_ns,
             )
-        };
-        let curves: Vec<Curve> = load.rows.iter().map(times).collect();
+        });
         let rate = numbers::Thousands(load.rate_qps);
         let title = format!("{}: all at {rate} queries/s", load.cell);
-        let file = "results.json";
-        let figure = latency_of(analysis, &title, &curves);
-        Figure { file, ..figure }
+        latency_of(&title, &series.collect::<Vec<_>>())
     };
     analysis.common_loads.iter().map(figure).collect()
 }
 
-/// The figure of a cell, with the curves of its variants.
-fn latency_of(analysis: &Analysis, title: &str, curves: &[Curve]) -> Figure {
-    let all = || curves.iter().flat_map(|(_, times)| times);
-    let x = Axis::percentile("percentile of the answers", all().map(|time| time.0));
-    let y = Axis::times("round-trip time", all().map(|time| time.1));
-    let mut chart = Chart::new(MEDIUM, x, y);
-    for (variant, times) in curves {
-        chart.curve(*variant, times);
-    }
-    let rows = curves.iter().flat_map(|(variant, times)| {
-        let name = variant_name(analysis, *variant);
-        times.iter().map(move |&(percentile, ns, _)| {
-            let percentile = numbers::short(percentile);
-            [name.to_owned(), percentile, numbers::span(ns)]
-        })
-    });
-    let svg = chart.svg(&format!("round-trip times, {title}"));
-    let table = Table::new("Variant | Percentile | Round-trip time", rows);
-    Figure {
-        legend: legend(analysis, curves.iter().map(|(variant, _)| *variant)),
-        ..Figure::new(title, svg, table, "data/latency.dat")
-    }
+fn by_percentile(variant: usize, name: &str, rtt_ns: &[(f64, u64)]) -> Series {
+    Series::new(variant, name).with(rtt_ns.iter().map(|(pct, ns)| (*pct, *ns as f64)))
 }
 
-/// A variant, and its times by percentile, none of them doubtful.
-type Curve = (usize, Vec<(f64, f64, bool)>);
+fn latency_of(title: &str, series: &[Series]) -> Figure {
+    let x = Axis::percentile("percentile of the answers", places(series));
+    let y = Axis::times("round-trip time", values(series));
+    lines(title, (x, y), series, "results.json")
+}
 
 #[cfg(test)]
 mod tests {

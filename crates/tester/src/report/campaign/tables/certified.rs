@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::by_point;
+use super::two;
 use crate::campaign::tasks;
 use crate::report::campaign::analysis::{Analysis, Certificate as SelfTest};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Cell, Table, columns};
 
-/// Self-tests under the same conditions, and what they certify together.
-type Alike<'a> = (&'a SelfTest, Vec<&'a SelfTest>, Option<u64>);
+/// Self-tests under the same conditions, what they certify together, and the highest median under these conditions.
+type Alike<'a> = (&'a SelfTest, Vec<&'a SelfTest>, Option<u64>, Option<f64>);
 
 /// One row for the self-tests under the same conditions.
 pub(super) fn self_tests(analysis: &Analysis) -> Table {
     let caption = "Self-tests, those under the same conditions together, with rates in queries per second. Passed: the \
-                   lowest to the highest rate that one of them passed. Certified: for DUTs up to this rate.";
+                   lowest to the highest rate that one of them passed. Certified: for DUTs up to this rate. Headroom: certified rate / highest median rate under the same conditions.";
     let columns = columns![alike: Alike<'_>;
         "cell", "names" => tasks::spaced(&alike.0.conditions.cell);
         "conditions", "conditions" => {
@@ -31,14 +31,22 @@ pub(super) fn self_tests(analysis: &Analysis) -> Table {
         "trials", "trials" => alike.1.iter().map(|test| test.trials).sum::<usize>();
         "passed_qps", "passed" => passed(&alike.1);
         "certified_qps", "certified" => alike.2;
+        "headroom", "headroom" => alike.2.zip(alike.3).map(|(certified, median)| two(certified as f64 / median));
         "end", "end" => ends(&alike.1);
     ];
     let alike = analysis.margins.iter().filter_map(|margin| {
         let tests = margin.certificates.iter();
         let tests: Vec<_> = tests.map(|test| &analysis.certificates[*test]).collect();
-        Some((*tests.first()?, tests, margin.certified_rate_qps))
+        let medians = margin.points.iter().filter_map(|point| {
+            let summary = analysis.points[*point].summary.as_ref();
+            summary.map(|summary| summary.median)
+        });
+        let highest = medians.reduce(f64::max);
+        Some((*tests.first()?, tests, margin.certified_rate_qps, highest))
     });
-    common_in_caption(Table::new("self_tests", "Self-tests", caption).with(&columns, alike))
+    let mut table = Table::new("self_tests", "Self-tests", caption).with(&columns, alike);
+    table.notes = notes(analysis);
+    common_in_caption(table)
 }
 
 /// The table with what is the same in all rows in its caption.
@@ -82,29 +90,8 @@ fn ends(tests: &[&SelfTest]) -> Cell {
     }))
 }
 
-/// Ratio of the certificates to the medians.
-pub(super) fn headroom(analysis: &Analysis) -> Table {
-    let mut table = Table::new(
-        "headroom",
-        "Headroom",
-        "Headroom: certified rate / median rate, both in queries per second.",
-    );
-    let headrooms = analysis.points.iter().filter_map(|p| p.headroom);
-    let Some(lowest) = headrooms.min_by(f64::total_cmp) else {
-        return table;
-    };
-    table.notes.push(format!(
-        "The lowest headroom is {}.",
-        numbers::decimal(lowest, 2)
-    ));
-    table.notes.extend(certificates(analysis));
-    by_point(analysis, table, "certified_qps median_qps headroom", |_| {
-        true
-    })
-}
-
 /// The common certificates of the self-tests, and the parts of the lab that they cover.
-fn certificates(analysis: &Analysis) -> Vec<String> {
+fn notes(analysis: &Analysis) -> Vec<String> {
     let mut notes = Vec::new();
     let covers = analysis.certificates.iter();
     let covers: BTreeSet<_> = covers.map(|test| test.conditions.covers.as_str()).collect();
@@ -147,6 +134,7 @@ mod tests {
                 "trials",
                 "passed_qps",
                 "certified_qps",
+                "headroom",
                 "end"
             ]
         );
@@ -157,7 +145,7 @@ mod tests {
             "{}",
             table.caption
         );
-        let ends: Vec<_> = table.rows.iter().map(|row| row[5].text("; ")).collect();
+        let ends: Vec<_> = table.rows.iter().map(|row| row[6].text("; ")).collect();
         assert_eq!(ends, ["certified", "1 certified; 1 failed"]);
     }
 }

@@ -1,6 +1,7 @@
 //! Tables for programs: one row for each point, run and trial, and a separate column for every value.
 
-use super::{CELL, FIGURES, NAME, path};
+use super::NAME;
+use super::point::{CELL, FIGURES};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{Line, Record};
 use crate::campaign::tasks::Task;
@@ -14,9 +15,7 @@ use crate::trial::result::TrialResult;
 /// One row for each point.
 pub(in super::super) fn points(analysis: &Analysis, plan: &Plan) -> Table {
     let points = analysis.points.iter();
-    about(analysis, plan, points.clone())
-        .with(&FIGURES, points.clone())
-        .with(&path::FIGURES, points)
+    about(analysis, plan, points.clone()).with(&FIGURES, points)
 }
 
 /// One row for each run.

@@ -3,46 +3,40 @@
 mod authorities;
 mod authority;
 mod certified;
-mod distribution;
 mod hosts;
 mod machine;
 mod papers;
-mod path;
-mod plotted;
-mod results;
+mod point;
 pub(super) mod standings;
 
-pub(super) use distribution::distribution;
 pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
-pub(super) use plotted::{convergence, dut_only, latency, lateness, rates};
 
 use super::analysis::{
-    Analysis, Clause, Grid, GridCell, Met, ModelResult, OverloadRow, PointResult, QueueCheckRow,
-    Scaling, ScalingRow, Session, Slope, VariantInfo,
+    Analysis, Clause, Evidence, Grid, Met, ModelResult, OverloadRow, QueueCheckRow, Scaling,
+    ScalingRow, SenderEvidence, Session, Slope, Spread, VariantInfo,
 };
 use super::numbers;
 use super::table::{Cell, Column, Table, columns, rate_if, two};
-use crate::statistics::summary::{Flag, Summary};
 
 /// The tables for people, in order, without empty ones.
 pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
     let mut tables = vec![
         standings::standings(analysis),
-        results::results(analysis),
+        point::results(analysis),
         conditions(analysis),
         variants(analysis),
         hosts::hosts(analysis),
         hosts::links(analysis),
         hosts::shares(analysis),
         certified::self_tests(analysis),
-        certified::headroom(analysis),
-        results::spread(analysis),
+        sender(analysis),
+        point::spread(analysis),
     ];
     tables.extend(analysis.grids.iter().map(|grid| self::grid(analysis, grid)));
     tables.extend([
-        achieved(analysis),
-        path::path(analysis),
+        point::achieved(analysis),
+        point::path(analysis),
         models(analysis),
         authorities::authorities(analysis),
         authorities::zones(analysis),
@@ -52,7 +46,6 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         overload(analysis),
         soak(analysis),
         queue(analysis),
-        timing(analysis),
     ]);
     tables.extend(machines(analysis));
     tables.extend([
@@ -67,139 +60,6 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
 
 static NAME: [Column<VariantInfo>; 1] = columns![v: VariantInfo; "variant", "variant" => &v.name;];
 
-/// Columns that identify the point of a variant.
-static CELL: [Column<PointResult>; 5] = columns![p: PointResult;
-    "aaaa_pct", "AAAA (%)" => p.aaaa_pct;
-    "cached_pct", "cached (%)" => p.cached_pct;
-    "pattern", "pattern" => &p.pattern;
-    "duration_s", "trial (s)" => p.duration_s;
-    "timeout_s", "timeout (s)" => p.timeout_s;
-];
-
-/// Results of a point.
-static FIGURES: [Column<PointResult>; 26] = columns![p: PointResult;
-    "runs", "runs" => p.summary.as_ref().map_or(0, |s| s.runs);
-    "average_qps", "average" => bound(p, |s| s.average);
-    "median_qps", "median" => bound(p, |s| s.median);
-    "p1_qps", "p1" => bound(p, |s| s.p1);
-    "p99_qps", "p99" => bound(p, |s| s.p99);
-    "standard_deviation_qps", "SD" => figure(p, |s| s.standard_deviation);
-    "margin_of_error_999_qps", "MoE" => figure(p, |s| s.margin_of_error_999);
-    "median_absolute_deviation_qps", "MAD" => figure(p, |s| s.median_absolute_deviation);
-    "dispersion_pct", "disp. (%)" => figure(p, |s| s.dispersion_pct);
-    "calculated_qps", "calculated" => bound(p, |s| s.calculated);
-    "sustained_qps", "sustained" => p.stored.map(|s| two(s.sustainable_qps));
-    "median_low_qps", "95 % from" => interval(p).map(|(low, _)| low);
-    "median_high_qps", "95 % to" => interval(p).map(|(_, high)| high);
-    "lower_bound", "lower bound" => p.lower_bound;
-    "certified", "within it" => p.certified;
-    "certified_qps", "certified" => p.certified_rate_qps;
-    "headroom", "headroom" => p.headroom.map(two);
-    "of_first", "of the first cell" => p.of_first.map(|part| Cell::Significant(part, 3));
-    "achieved_aaaa_pct", "achieved AAAA (%)" => p.achieved.and_then(|a| a.aaaa_pct).map(two);
-    "achieved_cached_pct", "achieved cached (%)" => p.achieved.map(|a| two(a.cached_pct));
-    "amplification", "amplification" => p.achieved.map(|a| Cell::Decimal(a.amplification, 3));
-    "lateness_ns_p99", "lateness p99" => p.timing.map(|t| Cell::Span(t.lateness_ns_p99));
-    "worst_lateness_ns", "worst lateness" => p.timing.map(|t| Cell::Span(t.worst_lateness_ns));
-    "tester_drops", "lost at Tester" => p.timing.map(|t| t.tester_drops);
-    "memory_bytes_max", "memory" => p.memory_bytes_max.map(Cell::Bytes);
-    "dut_cpu_pct", "DUT CPU (%)" => p.dut_cpu_pct.map(|pct| Cell::Decimal(pct, 0));
-];
-
-/// More results, which programs find in other files.
-static FOR_PEOPLE: [Column<PointResult>; 7] = columns![p: PointResult;
-    "rate_qps", "median" => match p.agreement {
-        Some(found) if found.unstable => "unstable".into(),
-        Some(found) => bound(p, |s| standings::Rounding::of(&found).down(s.median)),
-        None => Cell::Nothing,
-    };
-    "range_qps", "range" => p.agreement.map(|found| standings::range(&found));
-    "failed_qps", "failed at" => p.agreement.filter(|found| !found.unstable).and_then(|found| {
-        let failed = standings::Rounding::of(&found).up(found.failed_qps?);
-        Some(rate_if(failed, None))
-    });
-    "lateness_ns_max", "lateness max" => p.timing.map(|t| Cell::Span(t.lateness_ns_max));
-    "bin_10ms_pct_max", "10 ms bins (%)" => p.timing.map(|t| two(t.bin_10ms_deviation_pct_max));
-    "bin_100ms_pct_max", "100 ms bins (%)" => p.timing.map(|t| two(t.bin_100ms_deviation_pct_max));
-    "flags", "flags" => flags(p);
-];
-
-/// The columns of a point with these keys, in the order of the keys.
-fn pick(keys: &str) -> impl Iterator<Item = &'static Column<PointResult>> {
-    let all = CELL.iter().chain(&FIGURES);
-    let all = all.chain(&path::FIGURES).chain(&FOR_PEOPLE);
-    let keys = keys.split_whitespace();
-    keys.filter_map(move |key| all.clone().find(|column| column.key == key))
-}
-
-/// A rate of the runs; a lower bound if a run was limited.
-fn bound(point: &PointResult, figure: impl Fn(&Summary) -> f64) -> Cell {
-    let qps = point.summary.as_ref().map(figure);
-    let cell = |qps| Cell::Rate {
-        qps,
-        at_least: point.lower_bound,
-        uncertified: point.certified == Some(false),
-    };
-    qps.map(cell).into()
-}
-
-fn figure(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
-    point
-        .summary
-        .as_ref()
-        .map(figure)
-        .map(|value| Cell::Significant(value, 3))
-        .into()
-}
-
-fn interval(point: &PointResult) -> Option<(f64, f64)> {
-    point.summary.as_ref()?.median_interval
-}
-
-/// Why the summary is doubtful or missing.
-fn flags(point: &PointResult) -> String {
-    if let Some(summary) = &point.summary {
-        let names = summary.flags.iter().map(|flag| match flag {
-            Flag::Skewed { .. } => "skewed",
-            Flag::Scattered { .. } => "scattered",
-            Flag::Drift { .. } => "drift",
-            Flag::FewRuns { .. } => "few runs",
-        });
-        let unstable = point.agreement.is_some_and(|found| found.unstable);
-        let unstable = unstable.then_some("unstable").into_iter();
-        return unstable.chain(names).collect::<Vec<_>>().join(", ");
-    }
-    // The exports have the reason for each run; here the kinds are enough.
-    let mut kinds: Vec<_> = point.runs.iter().map(|run| run.ended.word()).collect();
-    kinds.dedup();
-    format!("no rate: {}", kinds.join(", ").replace('_', " "))
-}
-
-/// Adds a row for each point with data, in groups by variant. Columns that are equal for all points, or that have no
-/// value, are omitted.
-fn by_point(
-    analysis: &Analysis,
-    table: Table,
-    figures: &str,
-    has: fn(&PointResult) -> bool,
-) -> Table {
-    let all = &analysis.points;
-    let spans = |p: &PointResult| (p.duration_s, p.timeout_s);
-    let mut cell = "aaaa_pct cached_pct".to_owned();
-    if all.iter().any(|p| !p.pattern.is_empty()) {
-        cell += " pattern";
-    }
-    if all.iter().any(|p| spans(p) != spans(&all[0])) {
-        cell += " duration_s timeout_s";
-    }
-    let mut points: Vec<_> = all.iter().filter(|p| has(p)).collect();
-    points.sort_by_key(|point| point.variant);
-    let rows = points.iter().map(|point| (point.variant, *point));
-    by_variant(analysis, table, pick(&cell).chain(pick(figures)), rows)
-        .without_empty_columns()
-        .grouped()
-}
-
 /// Adds the name of the variant and the columns of its rows.
 fn by_variant<'a, 'c, R: 'a + 'c>(
     analysis: &'a Analysis,
@@ -212,30 +72,39 @@ fn by_variant<'a, 'c, R: 'a + 'c>(
         .with(columns, rows.map(|(_, row)| row))
 }
 
-fn achieved(analysis: &Analysis) -> Table {
+/// How well the sender kept to its schedule: the worst of all valid trials, beside the limits.
+fn sender(analysis: &Analysis) -> Table {
+    let columns = columns![s: SenderEvidence;
+        "trials", "trials" => s.trials;
+        "lateness_ns_p50", "lateness p50" => worst_span(s.lateness_ns_p50);
+        "lateness_ns_p99", "p99" => worst_span(s.lateness_ns_p99);
+        "lateness_ns_p999", "p99.9" => worst_span(s.lateness_ns_p999);
+        "lateness_ns_max", "max" => worst_span(s.lateness_ns_max);
+        "lateness_limit_ns", "limit" => s.lateness_limit_ns.map(Cell::Span);
+        "bin_10ms_pct_max", "10 ms bins (%)" => two(s.bin_10ms_deviation_pct_max.worst);
+        "bin_100ms_pct_max", "100 ms bins (%)" => two(s.bin_100ms_deviation_pct_max.worst);
+        "rate_error_limit_pct", "limit (%)" => s.rate_error_limit_pct;
+    ];
     let table = Table::new(
-        "achieved",
-        "Achieved shares and memory",
-        "What the authority saw in trials that passed, beside what was asked for. Amplification: \
-         queries to the authority for one query of the client; 2 in the worst case.",
+        "sender",
+        "Timing of the sender",
+        "Was the Tester fast enough, and did it keep to its schedule? Each figure is that of the worst trial of all that \
+         passed or failed. Lateness: how late queries left, with the limit of a valid trial. Bins: largest deviation from \
+         the queries due in 10 and 100 ms, with the limit for the latter; narrow bins hold few queries.",
     );
-    if analysis.points.iter().all(|p| p.achieved.is_none()) {
-        return table;
-    }
-    let figures = "achieved_aaaa_pct achieved_cached_pct amplification memory_bytes_max";
-    by_point(analysis, table, figures, |_| true)
+    let known =
+        |e: &'_ Evidence| -> Option<(usize, SenderEvidence)> { Some((e.variant, e.sender?)) };
+    let rows: Vec<_> = analysis.evidence.iter().filter_map(known).collect();
+    by_variant(
+        analysis,
+        table,
+        &columns,
+        rows.iter().map(|(v, sender)| (*v, sender)),
+    )
 }
 
-fn timing(analysis: &Analysis) -> Table {
-    let table = Table::new(
-        "timing",
-        "Timing",
-        "Lateness against the due time, largest deviation of bins of 10 and 100 ms from the queries \
-         due in them, and datagrams lost at the Tester’s own sockets.",
-    );
-    let figures = "lateness_ns_p99 lateness_ns_max bin_10ms_pct_max bin_100ms_pct_max \
-                   worst_lateness_ns tester_drops";
-    by_point(analysis, table, figures, |point| point.timing.is_some())
+fn worst_span(spread: Spread) -> Cell {
+    Cell::Span(numbers::whole(spread.worst))
 }
 
 /// Names and values.
@@ -278,13 +147,10 @@ fn grid(analysis: &Analysis, grid: &Grid) -> Table {
         "{title}: median, and 1st to 99th percentile, in queries per second. When everything is \
          cached, one cell stands for all."
     );
-    let cell = |cell: GridCell| {
-        let median = Cell::Rate {
-            qps: cell.median,
-            at_least: cell.lower_bound,
-            uncertified: cell.certified == Some(false),
-        };
-        Cell::List(vec![median, Cell::Range(cell.p1, cell.p99)])
+    let cell = |index: usize| {
+        let point = &analysis.points[index];
+        let range = point.summary.as_ref().map(|s| Cell::Range(s.p1, s.p99));
+        Cell::List(vec![(point::MEDIAN.cell)(point), range.into()])
     };
     let mut table = Table::new("grid", &title, &caption);
     for row in &grid.rows {
@@ -543,35 +409,4 @@ fn time(analysis: &Analysis) -> Table {
          fixed range, each trial to its end.",
     )
     .with(&PAIR, rows.into_iter().map(|(name, value)| (name.to_owned(), value)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::campaign::analyse::analyse;
-    use crate::report::campaign::tests::sample::{SEAL, small};
-
-    #[test]
-    fn every_key_of_a_table_is_a_column() {
-        let (plan, lines) = small();
-        let tables = all(&analyse(&plan, &lines, SEAL));
-        let columns = |key: &str| {
-            let table = tables.iter().find(|table| table.key == key).unwrap();
-            table.columns.len()
-        };
-        // A variant, two shares, duration and timeout, and the figures.
-        let expected = [5 + 9, 5 + 3, 5 + 4, 5 + 6];
-        assert_eq!(
-            ["results", "headroom", "achieved", "timing"].map(columns),
-            expected
-        );
-        for table in &tables {
-            let width = table.columns.len();
-            assert!(
-                table.rows.iter().all(|row| row.len() == width),
-                "{}",
-                table.key
-            );
-        }
-    }
 }

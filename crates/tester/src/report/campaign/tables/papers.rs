@@ -1,9 +1,10 @@
 //! Tables for papers: all servers, and those of Lencse et al. 2017 with figures in rows and durations or shares in
 //! columns (tables 1 to 5, and 6 and 7).
 
-use super::{by_point, pick, standings};
+use super::point::{self, by_point};
+use super::standings;
 use crate::report::campaign::analysis::{Analysis, PointResult};
-use crate::report::campaign::table::Table;
+use crate::report::campaign::table::{Column, Table};
 use crate::report::campaign::{numbers, words};
 
 /// All of them: first that of all servers, then those of each variant.
@@ -25,9 +26,15 @@ fn across(analysis: &Analysis) -> Table {
          ≥ marks a lower bound.",
         standings::range_means(found)
     );
-    let figures = "runs rate_qps range_qps p1_qps p99_qps";
+    let figures = [
+        point::RUNS,
+        point::RATE,
+        point::RANGE,
+        point::P1,
+        point::P99,
+    ];
     let table = Table::new("", "all servers", &caption);
-    by_point(analysis, table, figures, |p| p.summary.is_some())
+    by_point(analysis, table, &figures, |p| p.summary.is_some())
 }
 
 fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {
@@ -97,9 +104,8 @@ fn turned<'a>(
     let mut points: Vec<_> = points.collect();
     points.sort_by(|a, b| value(a).total_cmp(&value(b)));
     let mut table = Table::new("", title, caption);
-    for (key, name) in figures {
-        let cells = pick(key);
-        let cells = cells.flat_map(|column| points.iter().map(move |p| (column.cell)(p)));
+    for (column, name) in figures {
+        let cells = points.iter().map(|p| (column.cell)(p));
         table
             .rows
             .push(std::iter::once((*name).into()).chain(cells).collect());
@@ -114,24 +120,24 @@ fn turned<'a>(
 /// Head of the columns, and the value in the head of each.
 type Headed<'a> = (&'a str, fn(&PointResult) -> f64);
 
-/// Key of a column, and its name in the papers.
-type Named = (&'static str, &'static str);
+/// A column, and its name in the papers.
+type Named = (Column<PointResult>, &'static str);
 
 /// Rows of tables 1 to 5, with the names of the paper.
 const FULL: [Named; 8] = [
-    ("average_qps", "Average"),
-    ("median_qps", "Median"),
-    ("p1_qps", "1st Perc. (min)"),
-    ("p99_qps", "99th Perc. (max)"),
-    ("standard_deviation_qps", "Standard Deviat."),
-    ("margin_of_error_999_qps", "MoE 99.9"),
-    ("median_absolute_deviation_qps", "Median Abs. Dev."),
-    ("calculated_qps", "Calculated rate"),
+    (point::AVERAGE, "Average"),
+    (point::MEDIAN, "Median"),
+    (point::P1, "1st Perc. (min)"),
+    (point::P99, "99th Perc. (max)"),
+    (point::STANDARD_DEVIATION, "Standard Deviat."),
+    (point::MARGIN_OF_ERROR, "MoE 99.9"),
+    (point::MEDIAN_DEVIATION, "Median Abs. Dev."),
+    (point::CALCULATED, "Calculated rate"),
 ];
 
 /// Rows of tables 6 and 7.
 const SHORT: [Named; 3] = [
-    ("median_qps", "Median"),
-    ("p1_qps", "1st Percentile (minimum)"),
-    ("p99_qps", "99th Percentile (maximum)"),
+    (point::MEDIAN, "Median"),
+    (point::P1, "1st Percentile (minimum)"),
+    (point::P99, "99th Percentile (maximum)"),
 ];

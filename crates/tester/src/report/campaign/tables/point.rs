@@ -1,0 +1,279 @@
+//! Tables with a row for each point, and the columns of all of them.
+
+use super::super::analysis::{Analysis, PointResult};
+use super::super::table::{Cell, Column, Table, named_columns, rate_if, two};
+use super::{by_variant, standings};
+use crate::statistics::summary::{Flag, Summary};
+
+named_columns! { p: PointResult;
+    AAAA: "aaaa_pct", "AAAA (%)" => p.aaaa_pct;
+    CACHED: "cached_pct", "cached (%)" => p.cached_pct;
+    PATTERN: "pattern", "pattern" => &p.pattern;
+    DURATION: "duration_s", "trial (s)" => p.duration_s;
+    TIMEOUT: "timeout_s", "timeout (s)" => p.timeout_s;
+
+    RUNS: "runs", "runs" => p.summary.as_ref().map_or(0, |s| s.runs);
+    AVERAGE: "average_qps", "average" => bound(p, |s| s.average);
+    MEDIAN: "median_qps", "median" => bound(p, |s| s.median);
+    P1: "p1_qps", "p1" => bound(p, |s| s.p1);
+    P99: "p99_qps", "p99" => bound(p, |s| s.p99);
+    STANDARD_DEVIATION: "standard_deviation_qps", "SD" => figure(p, |s| s.standard_deviation);
+    MARGIN_OF_ERROR: "margin_of_error_999_qps", "MoE" => figure(p, |s| s.margin_of_error_999);
+    MEDIAN_DEVIATION: "median_absolute_deviation_qps", "MAD" =>
+        figure(p, |s| s.median_absolute_deviation);
+    DISPERSION: "dispersion_pct", "disp. (%)" => figure(p, |s| s.dispersion_pct);
+    CALCULATED: "calculated_qps", "calculated" => bound(p, |s| s.calculated);
+    SUSTAINED: "sustained_qps", "sustained" => p.stored.map(|s| two(s.sustainable_qps));
+    MEDIAN_LOW: "median_low_qps", "95 % from" => interval(p).map(|(low, _)| low);
+    MEDIAN_HIGH: "median_high_qps", "95 % to" => interval(p).map(|(_, high)| high);
+    LOWER_BOUND: "lower_bound", "lower bound" => p.lower_bound;
+    WITHIN: "certified", "within it" => p.certified;
+    CERTIFIED: "certified_qps", "certified" => p.certified_rate_qps;
+    HEADROOM: "headroom", "headroom" => p.headroom.map(two);
+    OF_FIRST: "of_first", "of the first cell" => p.of_first.map(|part| Cell::Significant(part, 3));
+    ACHIEVED_AAAA: "achieved_aaaa_pct", "achieved AAAA (%)" =>
+        p.achieved.and_then(|a| a.aaaa_pct).map(two);
+    ACHIEVED_CACHED: "achieved_cached_pct", "achieved cached (%)" =>
+        p.achieved.map(|a| two(a.cached_pct));
+    AMPLIFICATION: "amplification", "amplification" =>
+        p.achieved.map(|a| Cell::Decimal(a.amplification, 3));
+    LATENESS: "lateness_ns_p99", "lateness p99" => p.timing.map(|t| Cell::Span(t.lateness_ns_p99));
+    WORST_LATENESS: "worst_lateness_ns", "worst lateness" =>
+        p.timing.map(|t| Cell::Span(t.worst_lateness_ns));
+    TESTER_DROPS: "tester_drops", "lost at Tester" => p.timing.map(|t| t.tester_drops);
+    MEMORY: "memory_bytes_max", "memory" => p.memory_bytes_max.map(Cell::Bytes);
+    DUT_CPU: "dut_cpu_pct", "DUT CPU (%)" => p.dut_cpu_pct.map(|pct| Cell::Decimal(pct, 0));
+
+    FRESH_NAMES: "fresh_names", "fresh names" => p.path.as_ref().map(|path| path.answered.names);
+    FRESH_UNASKED: "fresh_unasked", "not asked for" =>
+        p.path.as_ref().map(|path| path.answered.unasked);
+    QUESTIONS: "questions_per_name", "questions" => {
+        let questions = p.path.as_ref().and_then(|path| path.questions_per_name);
+        questions.map(|questions| Cell::Decimal(questions, 3))
+    };
+    DUT_ONLY_P50: "dut_only_ns_p50", "DUT only p50" => dut_only(p, 50.0);
+    DUT_ONLY_P99: "dut_only_ns_p99", "DUT only p99" => dut_only(p, 99.0);
+    AUTHORITY_P50: "authority_ns_p50", "authority p50" =>
+        p.path.as_ref().and_then(|path| path.authority.p50_ns).map(Cell::Span);
+
+    RATE: "rate_qps", "median" => match p.agreement {
+        Some(found) if found.unstable => "unstable".into(),
+        Some(found) => bound(p, |s| standings::Rounding::of(&found).down(s.median)),
+        None => Cell::Nothing,
+    };
+    RANGE: "range_qps", "range" => p.agreement.map(|found| standings::range(&found));
+    FAILED: "failed_qps", "failed at" => {
+        let stable = p.agreement.filter(|found| !found.unstable);
+        let failed = stable.and_then(|found| Some((found, found.failed_qps?)));
+        failed.map(|(found, qps)| rate_if(standings::Rounding::of(&found).up(qps), None))
+    };
+    FLAGS: "flags", "flags" => flags(p);
+}
+
+/// The columns that identify a point of a variant.
+pub(super) const CELL: [Column<PointResult>; 5] = [AAAA, CACHED, PATTERN, DURATION, TIMEOUT];
+
+/// The columns for programs.
+pub(super) const FIGURES: [Column<PointResult>; 32] = [
+    RUNS,
+    AVERAGE,
+    MEDIAN,
+    P1,
+    P99,
+    STANDARD_DEVIATION,
+    MARGIN_OF_ERROR,
+    MEDIAN_DEVIATION,
+    DISPERSION,
+    CALCULATED,
+    SUSTAINED,
+    MEDIAN_LOW,
+    MEDIAN_HIGH,
+    LOWER_BOUND,
+    WITHIN,
+    CERTIFIED,
+    HEADROOM,
+    OF_FIRST,
+    ACHIEVED_AAAA,
+    ACHIEVED_CACHED,
+    AMPLIFICATION,
+    LATENESS,
+    WORST_LATENESS,
+    TESTER_DROPS,
+    MEMORY,
+    DUT_CPU,
+    FRESH_NAMES,
+    FRESH_UNASKED,
+    QUESTIONS,
+    DUT_ONLY_P50,
+    DUT_ONLY_P99,
+    AUTHORITY_P50,
+];
+
+/// A rate of the runs; a lower bound if a run was limited.
+fn bound(point: &PointResult, figure: impl Fn(&Summary) -> f64) -> Cell {
+    let qps = point.summary.as_ref().map(figure);
+    let cell = |qps| Cell::Rate {
+        qps,
+        at_least: point.lower_bound,
+        uncertified: point.certified == Some(false),
+    };
+    qps.map(cell).into()
+}
+
+fn figure(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
+    let value = point.summary.as_ref().map(figure);
+    value.map(|value| Cell::Significant(value, 3)).into()
+}
+
+fn interval(point: &PointResult) -> Option<(f64, f64)> {
+    point.summary.as_ref()?.median_interval
+}
+
+/// The round-trip time without that of the authority.
+fn dut_only(point: &PointResult, percent: f64) -> Option<Cell> {
+    let mut all = point.path.iter().flat_map(|path| &path.dut_only_ns);
+    let found = all.find(|at| (at.0 - percent).abs() < 1e-9);
+    found.map(|at| Cell::Span(at.1))
+}
+
+/// Why the summary is doubtful or missing.
+fn flags(point: &PointResult) -> String {
+    if let Some(summary) = &point.summary {
+        let names = summary.flags.iter().map(|flag| match flag {
+            Flag::Skewed { .. } => "skewed",
+            Flag::Scattered { .. } => "scattered",
+            Flag::Drift { .. } => "drift",
+            Flag::FewRuns { .. } => "few runs",
+        });
+        let unstable = point.agreement.is_some_and(|found| found.unstable);
+        let unstable = unstable.then_some("unstable").into_iter();
+        return unstable.chain(names).collect::<Vec<_>>().join(", ");
+    }
+    // The exports have the reason for each run; here the kinds are enough.
+    let mut kinds: Vec<_> = point.runs.iter().map(|run| run.ended.word()).collect();
+    kinds.dedup();
+    format!("no rate: {}", kinds.join(", ").replace('_', " "))
+}
+
+/// Adds a row for each point with data, in groups by variant. Columns that are equal for all points, or that have no
+/// value, are omitted.
+pub(super) fn by_point(
+    analysis: &Analysis,
+    table: Table,
+    figures: &[Column<PointResult>],
+    has: fn(&PointResult) -> bool,
+) -> Table {
+    let all = &analysis.points;
+    let spans = |p: &PointResult| (p.duration_s, p.timeout_s);
+    let mut columns = vec![AAAA, CACHED];
+    if all.iter().any(|p| !p.pattern.is_empty()) {
+        columns.push(PATTERN);
+    }
+    if all.iter().any(|p| spans(p) != spans(&all[0])) {
+        columns.extend([DURATION, TIMEOUT]);
+    }
+    columns.extend_from_slice(figures);
+    let mut points: Vec<_> = all.iter().filter(|p| has(p)).collect();
+    points.sort_by_key(|point| point.variant);
+    let rows = points.iter().map(|point| (point.variant, *point));
+    by_variant(analysis, table, &columns, rows)
+        .without_empty_columns()
+        .grouped()
+}
+
+/// The rates of all points.
+pub(super) fn results(analysis: &Analysis) -> Table {
+    let mut table = Table::new(
+        "results",
+        "Results",
+        "Rates over the runs, in queries per second. Median, range and failed at: rounded to the digits that the range allows. Range: 95 % interval of the median (percentile bootstrap), or lowest \
+         to highest of fewer than 6 runs, including the resolution of the searches. Failed at: median of the lowest \
+         failed rates. Of the first cell: median / that of the first cell of the same variant. DUT CPU: processor time of the DUT \
+         at the rates that were found, the median of the runs; 100 % is one core. ≥ marks a lower bound.",
+    );
+    table.notes = cpu_unknown(analysis);
+    let mut figures = vec![RUNS, RATE, RANGE, FAILED];
+    // The ends of fewer runs are in the range.
+    if analysis.points.iter().any(|p| interval(p).is_some()) {
+        figures.extend([P1, P99]);
+    }
+    figures.extend([OF_FIRST, DUT_CPU, FLAGS]);
+    by_point(analysis, table, &figures, |_| true)
+}
+
+/// Why the processor time of the DUT is unknown, a sentence for each reason.
+fn cpu_unknown(analysis: &Analysis) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for point in &analysis.points {
+        let Some(why) = point.dut_cpu_unknown else {
+            continue;
+        };
+        let name = analysis.variants[point.variant].name.as_str();
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    let sentence = |(why, names): (&str, Vec<&str>)| {
+        format!("DUT CPU is not known of {}: {why}.", names.join(", "))
+    };
+    reasons.into_iter().map(sentence).collect()
+}
+
+/// Dispersion of the runs of each point, as in the papers.
+pub(super) fn spread(analysis: &Analysis) -> Table {
+    let table = Table::new(
+        "spread",
+        "Spread of the runs",
+        "In queries per second, as the papers have them. SD: standard deviation; MoE: margin of error at 99.9 %; \
+         MAD: median absolute deviation × 1.4826; dispersion: (max − min) / median; calculated: median / (1 + \
+         timeout / duration); sustained: what a DUT that stores queries served in the trials that passed.",
+    );
+    let figures = [
+        AVERAGE,
+        STANDARD_DEVIATION,
+        MARGIN_OF_ERROR,
+        MEDIAN_DEVIATION,
+        DISPERSION,
+        CALCULATED,
+        SUSTAINED,
+    ];
+    by_point(analysis, table, &figures, |p| p.summary.is_some())
+}
+
+/// Shares as the authority saw them.
+pub(super) fn achieved(analysis: &Analysis) -> Table {
+    let table = Table::new(
+        "achieved",
+        "Achieved shares and memory",
+        "What the authority saw in trials that passed, beside what was asked for. Amplification: \
+         queries to the authority for one query of the client; 2 in the worst case.",
+    );
+    if analysis.points.iter().all(|p| p.achieved.is_none()) {
+        return table;
+    }
+    let figures = [ACHIEVED_AAAA, ACHIEVED_CACHED, AMPLIFICATION, MEMORY];
+    by_point(analysis, table, &figures, |_| true)
+}
+
+/// The path of the queries through DUT and authority.
+pub(super) fn path(analysis: &Analysis) -> Table {
+    let table = Table::new(
+        "path",
+        "Time of the DUT",
+        "DUT only: round-trip time of the passed trial of the run nearest to the median, without the time \
+         that its authority took, with the links and the system calls of the Tester. Questions: at the \
+         authority, for each fresh name. Not asked for: fresh names that were answered without a question, \
+         in all valid trials.",
+    );
+    let figures = [
+        DUT_ONLY_P50,
+        DUT_ONLY_P99,
+        AUTHORITY_P50,
+        QUESTIONS,
+        FRESH_NAMES,
+        FRESH_UNASKED,
+    ];
+    by_point(analysis, table, &figures, |point| point.path.is_some())
+}

@@ -1,0 +1,149 @@
+//! Finished drawings, as elements of a page and as files, and the keys of their legends.
+
+use std::fmt::Write as _;
+
+use serde::{Serialize, Serializer};
+
+use super::diagram::frame;
+use super::{BELOW, Look, MEDIUM, Mark, Role, Size, Stroke, escaped, path, write_text};
+
+/// Colours on white paper by class: servers have the palette of Okabe and Ito, darker where white paper needs it.
+pub(in crate::report) const COLOURS: [(&str, &str); 15] = [
+    ("ink", "#1b1b1a"),
+    ("muted", "#5a5d60"),
+    ("grid", "#dedfe0"),
+    ("passed", "#1b1b1a"),
+    ("failed", "#a3210f"),
+    ("invalid", "#6a6f74"),
+    ("dut", "#1b1b1a"),
+    ("tester", "#7d858c"),
+    ("heat", "#8a7326"),
+    ("s1", "#0072b2"),
+    ("s2", "#c98600"),
+    ("s3", "#008c66"),
+    ("s4", "#b65a8f"),
+    ("s5", "#3f9fd0"),
+    ("s6", "#d55e00"),
+];
+
+/// The style of a file. Image viewers support neither variables nor the dark scheme.
+pub(in crate::report) fn style() -> String {
+    let mut style = "svg{background:#fff;font:24px sans-serif}\
+                     .line{fill:none;stroke-width:2;stroke-linecap:round;stroke-linejoin:round}\
+                     text.middle{text-anchor:middle}text.end{text-anchor:end}"
+        .to_owned();
+    for (class, colour) in COLOURS {
+        let _ = write!(
+            style,
+            ".line.{class}{{stroke:{colour}}}.fill.{class},text.{class}{{fill:{colour}}}"
+        );
+    }
+    style
+}
+
+/// A finished drawing.
+#[derive(Clone, Debug, Default)]
+pub(in crate::report) struct Drawing {
+    pub(super) size: Size,
+    pub(super) content: String,
+}
+
+impl Drawing {
+    /// The element of a page; `spoken` is the text for screen readers.
+    pub(in crate::report) fn element(&self, spoken: &str) -> String {
+        let ((width, height), content) = (self.size, &self.content);
+        let look = format!("role=\"img\" aria-label=\"{}\"", escaped(spoken));
+        format!("<svg viewBox=\"0 0 {width} {height}\" {look}>{content}</svg>")
+    }
+
+    /// The element beside words with the same content: hidden from screen readers.
+    pub(in crate::report) fn decoration(&self) -> String {
+        let ((width, height), content) = (self.size, &self.content);
+        format!("<svg viewBox=\"0 0 {width} {height}\" aria-hidden=\"true\">{content}</svg>")
+    }
+
+    /// A file for a paper, as wide as a column of it, with legend and caption below the drawing.
+    pub(in crate::report) fn file(&self, legend: &[(Key, String)], caption: &str) -> String {
+        let (width, mut y) = (self.size.0, self.size.1 + GAP);
+        let mut content = self.content.clone();
+        for (Key(key), name) in legend {
+            let _ = write!(content, "<g transform=\"translate(8 {y:.0})\">{key}</g>");
+            write_text(&mut content, "ink", (72.0, y), BELOW, name);
+            y += LINE;
+        }
+        for line in lines(caption, width) {
+            write_text(&mut content, "muted", (8.0, y), BELOW, &line);
+            y += LINE;
+        }
+        let (height, column_mm) = (y + GAP, COLUMN_MM * width / MEDIUM.0);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{column_mm:.0}mm\" \
+             viewBox=\"0 0 {width} {height:.0}\"><style>{}</style>{content}</svg>\n",
+            style()
+        )
+    }
+}
+
+/// Width of a column in a journal with two.
+const COLUMN_MM: f64 = 88.0;
+
+/// Height of a line of text, and the space between drawing, text and edge.
+const LINE: f64 = 32.0;
+const GAP: f64 = 8.0;
+
+/// Mean width of a letter in a line of text.
+const TEXT_LETTER: f64 = 12.5;
+
+/// A text in lines of this width.
+fn lines(text: &str, width: f64) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().filter(|line| {
+            let letters = line.chars().count() + word.chars().count();
+            line.is_empty() || letters as f64 * TEXT_LETTER < width
+        });
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A sign in a legend, 52 wide and 24 high.
+#[derive(Clone, Debug)]
+pub(in crate::report) struct Key(String);
+
+impl Key {
+    /// The line and the mark of a series.
+    pub(in crate::report) fn series(role: Role, mark: Mark) -> Self {
+        let mut content = String::new();
+        path(&mut content, role, Stroke::THICK, "M2 12H50");
+        path(&mut content, role, mark.0, &mark.at((26.0, 12.0)));
+        Self(content)
+    }
+
+    /// A box with an outline.
+    pub(in crate::report) fn frame(role: Role, look: Look) -> Self {
+        Self(frame(role, look, (26.0, 12.0), (44.0, 20.0)))
+    }
+
+    /// A filled box.
+    pub(in crate::report) fn block(role: Role) -> Self {
+        let mut content = String::new();
+        path(&mut content, role, Stroke::Fill, "M4 2H48V22H4z");
+        Self(content)
+    }
+}
+
+/// For pages: a small drawing that is hidden from screen readers.
+impl Serialize for Key {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let drawing = Drawing {
+            size: (52.0, 24.0),
+            content: self.0.clone(),
+        };
+        to.serialize_str(&drawing.decoration())
+    }
+}
