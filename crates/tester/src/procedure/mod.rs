@@ -127,6 +127,8 @@ pub(crate) mod simulated {
             machine: None,
             tester_drops: 0,
             losses: None,
+            authority_exit: None,
+            error: None,
             authority: None,
             authorities: Vec::new(),
             authority_sampled: None,

@@ -5,7 +5,7 @@
 //! difference between the packets that left one host and reached the next. Among counters that can cover the same
 //! packets the largest counts, and a named counter takes precedence over a difference.
 
-use super::place::{Evidence, Kind, Place, Source};
+use super::place::{Evidence, LossKind, Place, Source};
 use crate::machine::counters::{Counter, Layer, SEGMENTS_MAX};
 use crate::machine::watch::{Change, Leg, Observed};
 
@@ -47,7 +47,7 @@ pub(super) fn gather(observed: &Observed, own: &Own) -> Vec<Evidence> {
         let is_measurer = place == Place::Measurer;
         found.push(Evidence {
             place,
-            kind: Kind::Sockets,
+            kind: LossKind::Sockets,
             source: Source {
                 host: host.to_owned(),
                 link: None,
@@ -210,7 +210,7 @@ fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>)
 
 /// Returns whether a loss between the DUT and another authority was found.
 fn is_told(found: &[Evidence]) -> bool {
-    let mut losses = found.iter().filter(|it| it.kind == Kind::Lost);
+    let mut losses = found.iter().filter(|it| it.kind == LossKind::Lost);
     losses.any(|it| matches!(it.place, Place::ToAuthority | Place::FromAuthority))
 }
 
@@ -248,7 +248,7 @@ fn ends<'a>(observed: &'a Observed, leg: &Leg) -> Option<&'a Change> {
 fn lost(place: Place, source: Source, low: u64, high: Option<u64>) -> Evidence {
     Evidence {
         place,
-        kind: Kind::Lost,
+        kind: LossKind::Lost,
         source,
         low,
         high,
@@ -260,7 +260,7 @@ fn held(host: &Change, link: &str, place: Place) -> Option<Evidence> {
     let waited = host.most.of_queues(link, "overlimits").into_iter();
     let waited = waited.map(|(counter, count)| host.source(&counter, count));
     largest(waited).map(|source| Evidence {
-        kind: Kind::Held,
+        kind: LossKind::Held,
         ..lost(place, source, 0, None)
     })
 }

@@ -29,14 +29,7 @@ pub enum TesterFault {
         cause: Option<Cause>,
     },
     /// Too many or too few queries were sent in a span of 100 ms.
-    RateError {
-        /// Queries sent in it.
-        sent: u64,
-        /// Queries due in it.
-        due: u64,
-        /// Allowed difference.
-        allowed: u64,
-    },
+    RateError(RateError),
     /// The trial failed, and every query without a valid answer was sent in or shortly after a catch-up burst of the
     /// sender.
     CatchUpBurst {
@@ -127,13 +120,25 @@ pub enum TesterFault {
     },
 }
 
+/// Queries sent and due in a span of 100 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateError {
+    /// Queries sent in it.
+    pub sent: u64,
+    /// Queries due in it.
+    pub due: u64,
+    /// Allowed difference: a share of the queries due in a full span, even if the trial ends within it, and one call of
+    /// each sender, which may be on either side of the border.
+    pub allowed: u64,
+}
+
 impl TesterFault {
     /// Returns its identifier in results.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotSent { .. } => "not_sent",
             Self::LateSchedule { .. } => "late_schedule",
-            Self::RateError { .. } => "rate_error",
+            Self::RateError(_) => "rate_error",
             Self::CatchUpBurst { .. } => "catch_up_burst",
             Self::Disturbed { .. } => "disturbed",
             Self::ReceiveDrops { .. } => "receive_drops",
@@ -164,7 +169,7 @@ impl TesterFault {
                 milliseconds(*limit_ns),
                 because(cause.as_ref())
             ),
-            Self::RateError { .. } | Self::CatchUpBurst { .. } | Self::Disturbed { .. } => {
+            Self::RateError(_) | Self::CatchUpBurst { .. } | Self::Disturbed { .. } => {
                 self.what_was_harder()
             }
             Self::ReceiveDrops { datagrams } => {
@@ -211,7 +216,7 @@ impl TesterFault {
     /// Describes how the load of the DUT was harder than the schedule.
     fn what_was_harder(&self) -> String {
         match self {
-            Self::RateError { sent, due, allowed } => format!(
+            Self::RateError(RateError { sent, due, allowed }) => format!(
                 "a span of 100 ms had {sent} queries instead of {due}; the largest difference allowed is {allowed}"
             ),
             Self::CatchUpBurst {
@@ -266,7 +271,7 @@ impl TesterFault {
             Self::LateSchedule { cause, .. } | Self::CatchUpBurst { cause, .. } => {
                 Some(cause.as_ref().map_or(OWN_CORE, Cause::remedy))
             }
-            Self::RateError { .. } => Some(OWN_CORE),
+            Self::RateError(_) => Some(OWN_CORE),
             Self::Disturbed { cause, .. } => Some(cause.remedy()),
             Self::ReceiveDrops { .. } => Some("raise net.core.rmem_max or use more --threads"),
             Self::AuthorityDrops { .. } => Some("give it more --workers or a core of its own"),

@@ -128,8 +128,9 @@ impl Evidence {
 }
 
 /// Meaning of a counter of the Tester's side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
     /// Datagrams dropped at a full socket buffer.
     Sockets,
     /// Packets that were lost.
@@ -139,12 +140,12 @@ pub enum Kind {
 }
 
 /// A loss on the Tester's side.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Location of the loss.
     pub place: Place,
-    /// Kind of the loss.
-    pub kind: Kind,
+    /// LossKind of the loss.
+    pub kind: LossKind,
     /// Counter that shows it.
     pub source: Source,
     /// Minimum number of affected queries.
@@ -156,11 +157,30 @@ pub struct Evidence {
 
 /// Upstream queries for the queries that were not answered, as counted by the authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct Reached {
     /// Queries with an upstream query that reached the authority.
     pub reached: u64,
     /// Queries among them whose upstream queries were all answered.
     pub answered: u64,
+}
+
+/// What counters and ledgers show of the losses of a trial, in addition to the other figures of its result.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossEvidence {
+    /// Queries that the kernel did not accept.
+    pub not_sent: u64,
+    /// Queue of the Measurer's link that dropped them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_by: Option<Source>,
+    /// Queries that were open at an early end for longer than the slowest answer: most of them would have been lost
+    /// too.
+    pub hanging: u64,
+    /// Datagrams that the DUT's sockets lost.
+    pub dut_drops: u64,
+    /// Both ends of the link between Measurer and DUT are observed, so that it has no losses without a counter.
+    pub is_watched: bool,
+    /// Losses on the Tester's side, once each.
+    pub found: Vec<Evidence>,
 }
 
 /// All facts about the losses of a trial.
@@ -185,7 +205,7 @@ pub struct Facts {
     /// Losses on the Tester's side, once each.
     pub evidence: Vec<Evidence>,
     /// Counts of the authority, if it records names.
-    pub asked: Option<Asked>,
+    pub asked: Option<Reached>,
 }
 
 /// Number of queries lost at one place.
@@ -248,6 +268,9 @@ pub struct Losses {
     /// results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<LossSpan>,
+    /// What the places follow from; `None` in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<LossEvidence>,
     /// Hosts whose counters were read.
     pub hosts: Vec<String>,
     /// Other programs also increase the counters: they are evidence, not proof.
@@ -257,6 +280,14 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Sets the places, and the number of queries, from those of other losses.
+    pub(super) fn locate(&mut self, placed: Self) {
+        self.queries = placed.queries;
+        self.places = placed.places;
+        self.undecided = placed.undecided;
+        self.between = placed.between;
+    }
+
     /// Returns a text with the number at each place, the possible places of the others, and their sending times; `None`
     /// without losses.
     pub fn words(&self) -> Option<String> {
@@ -355,7 +386,7 @@ impl Explained {
         missing: u64,
         hanging: u64,
         each: u64,
-        asked: Option<Asked>,
+        asked: Option<Reached>,
     ) -> Self {
         let mut all = Self {
             places: Vec::new(),
@@ -392,11 +423,11 @@ impl Explained {
 }
 
 /// Returns the upstream queries that the authority received and did not answer.
-fn unanswered(asked: Asked) -> Option<Evidence> {
+fn unanswered(asked: Reached) -> Option<Evidence> {
     let low = asked.reached.saturating_sub(asked.answered);
     (low > 0).then(|| Evidence {
         place: Place::Authority,
-        kind: Kind::Lost,
+        kind: LossKind::Lost,
         source: Source {
             host: "authority".to_owned(),
             link: None,
@@ -410,7 +441,7 @@ fn unanswered(asked: Asked) -> Option<Evidence> {
 
 /// Returns the maximum number of queries lost at a place. A query whose upstream query reached the authority has passed
 /// the DUT; one whose response was lost behind the authority was answered by it.
-fn bound(place: Place, missing: u64, asked: Option<Asked>) -> u64 {
+fn bound(place: Place, missing: u64, asked: Option<Reached>) -> u64 {
     match (place, asked) {
         (Place::ToDut | Place::DutHost, Some(asked)) => missing.saturating_sub(asked.reached),
         (Place::FromAuthority, Some(asked)) => asked.answered,
@@ -430,7 +461,7 @@ fn exact(place: Place, queries: u64, source: Option<Source>) -> Vec<Placed> {
 
 /// Orders evidence: drops before delays, then by number.
 fn weight(evidence: &Evidence) -> (bool, u64) {
-    (evidence.kind != Kind::Held, evidence.source.count)
+    (evidence.kind != LossKind::Held, evidence.source.count)
 }
 
 /// Returns the possible places of the undecided queries.

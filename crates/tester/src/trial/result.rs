@@ -4,7 +4,7 @@ use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::achieved::Achieved;
-use super::fault::TesterFault;
+use super::fault::{RateError, TesterFault};
 use super::path::{AuthorityTimes, Path};
 use super::place::Losses;
 use super::service::Service;
@@ -191,6 +191,9 @@ pub struct Timing {
     pub quantum_ns: Nanos,
     /// Queries per system call.
     pub burst: u64,
+    /// The 100 ms with the largest difference of queries sent and due; `None` in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_error: Option<RateError>,
     /// The deviation for bins of 1 ms; `None` for trials of more than an hour, and in older journals, like all
     /// following fields.
     #[serde(default)]
@@ -239,6 +242,10 @@ pub struct CatchUp {
     /// Queries without a valid answer that were sent while a server with a capacity of 110 % of the offered rate might
     /// still have a queue from a catch-up burst.
     pub lost_in_bursts: u64,
+    /// Those of them that were not answered late either, beyond the number of queries of their burst: a burst causes at
+    /// most as many losses as it has queries, but answers are late while there is a queue. `None` in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_beyond_bursts: Option<u64>,
 }
 
 impl CatchUp {
@@ -298,6 +305,12 @@ pub struct TrialResult {
     /// Locations of the queries without a valid answer; `None` in older results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
+    /// How an authority that is a separate program exited during the trial, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority_exit: Option<String>,
+    /// System call of the Tester that failed, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Counters of the built-in authority.
     pub authority: Option<AuthorityCounts>,
     /// Share of each host in them, with several authorities; older results had one authority.
@@ -337,6 +350,14 @@ pub struct TrialResult {
     pub backend: String,
     /// Remarks for readers: refused connections, losses at the DUT's sockets, ...
     pub notes: Vec<String>,
+}
+
+impl TrialResult {
+    /// Returns the number of queries that were sent and decided without a valid answer in time.
+    pub fn unanswered(&self) -> u64 {
+        let valid = self.answers.valid.saturating_add(self.undecided);
+        self.queries_sent.saturating_sub(valid)
+    }
 }
 
 /// Serialises a duration in seconds. Values up to 2^20 s, 12 days, are exact to the nanosecond: neighbouring numbers

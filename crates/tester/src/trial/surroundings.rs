@@ -153,9 +153,9 @@ impl Surroundings {
         }
     }
 
-    pub(super) fn sampled(&mut self, spec: &TrialSpec) -> Option<AuthorityTimes> {
-        let waits_ns = self.authority_waits_ns.take()?;
-        Some(AuthorityTimes::sampled(&waits_ns, spec.timeout_ns))
+    pub(super) fn sampled(&self, spec: &TrialSpec) -> Option<AuthorityTimes> {
+        let waits_ns = self.authority_waits_ns.as_ref()?;
+        Some(AuthorityTimes::sampled(waits_ns, spec.timeout_ns))
     }
 
     /// Returns the unobserved items of a failed trial, whose effects count against the DUT.

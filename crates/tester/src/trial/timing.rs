@@ -14,7 +14,7 @@ use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
 use super::distribution::Times;
-use super::fault::TesterFault;
+use super::fault::RateError;
 use super::place::LossSpan;
 use super::result::{CatchUp, Timing};
 use crate::load::catch_up::{Episode, episodes, sendings, together};
@@ -77,8 +77,8 @@ impl Certificate {
         }
     }
 
-    /// Returns the certificate, without the clock source.
-    pub(super) fn timing(&self, spec: &TrialSpec, shards: &[&Finished], bursts: &Bursts) -> Timing {
+    /// Returns the certificate of a trial with this number of `lost` queries, without the clock source.
+    pub(super) fn timing(&self, spec: &TrialSpec, shards: &[&Finished], lost: u64) -> Timing {
         let calls = shards.iter().map(|shard| shard.tally.longest_send_ns);
         let deviation = Bins::deviation_pct_max;
         let lateness = |quantile| self.lateness.quantile(quantile).unwrap_or(0);
@@ -95,97 +95,62 @@ impl Certificate {
             send_call_ns_max: calls.max(),
             clock_step_ns: self.clock_step_ns,
             clock_source: None,
-            catch_up: Some(bursts.told),
+            catch_up: Some(bursts(spec, shards, self.lateness.max(), lost)),
+            rate_error: self.rate_error(spec),
             limits: Some(spec.limits),
             self_correcting: (spec.pacing == Pacing::SelfCorrecting)
                 .then(|| self_corrected(shards)),
         }
     }
 
-    /// Returns the fault of the worst span of 100 ms, if its rate error exceeds the limit. The limit is a share of the
-    /// queries due in a full span, even if the trial ends within it, plus one call of each sender that may be on either
-    /// side of the border.
-    pub(super) fn rate_fault(&self, spec: &TrialSpec) -> Option<TesterFault> {
-        if spec.pacing == Pacing::SelfCorrecting {
-            return None;
-        }
-        let schedule = spec.schedule;
-        let whole = schedule.due_within(BIN_100MS);
+    /// Returns the span of 100 ms with the largest rate error.
+    fn rate_error(&self, spec: &TrialSpec) -> Option<RateError> {
+        let whole = spec.schedule.due_within(BIN_100MS);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a share of a positive count"
         )]
         let share = (spec.limits.max_rate_error_pct / 100.0 * whole as f64) as u64;
-        let allowed = share + schedule.burst() * schedule.shards();
         let worst = self.bins_100ms.worst()?;
-        (worst.off() > allowed).then_some(TesterFault::RateError {
+        Some(RateError {
             sent: worst.sent,
             due: worst.due,
-            allowed,
+            allowed: share + spec.schedule.burst() * spec.schedule.shards(),
         })
     }
 }
 
-/// Effects of catch-up bursts on a trial.
-pub(super) struct Bursts {
-    pub(super) told: CatchUp,
-    /// Whether they explain every loss.
-    explain_all: bool,
-}
-
-impl Bursts {
-    /// Analyses a trial with this number of `lost` queries: sent, decided and without a valid answer in time.
-    pub(super) fn of(
-        spec: &TrialSpec,
-        shards: &[&Finished],
-        certificate: &Certificate,
-        lost: u64,
-    ) -> Self {
-        let limit_ns = spec.limits.burst_ns(&spec.schedule);
-        // Most trials have no burst, and long ones have millions of queries.
-        let late = certificate.lateness.max() > Some(limit_ns) && spec.pacing == Pacing::Absolute;
-        let shards = if late { shards } else { &[] };
-        let each = shards.iter().flat_map(|shard| {
-            let entries = &shard.ledger.entries()[..shard.offered];
-            episodes(&shard.schedule, entries, limit_ns)
-        });
-        let episodes = together(each.collect());
-        let lost_in_each = match lost {
-            0 => vec![Lost::default(); episodes.len()],
-            _ => lost_in(&episodes, spec, shards),
-        };
-        let lost_in_bursts: u64 = lost_in_each.iter().map(|lost| lost.all).sum();
-        let mut pairs = episodes.iter().zip(&lost_in_each);
-        Self {
-            told: CatchUp {
-                stalls: episodes.iter().map(|e| e.stalls).sum(),
-                stall_ns_max: episodes.iter().map(|e| e.stall_ns_max).max().unwrap_or(0),
-                burst_queries_max: episodes
-                    .iter()
-                    .map(|e| e.burst_queries_max)
-                    .max()
-                    .unwrap_or(0),
-                lost_in_bursts,
-            },
-            // A burst causes at most as many losses as it has queries; further losses have another reason. Answers are
-            // late while there is a queue.
-            explain_all: lost > 0
-                && lost_in_bursts == lost
-                && pairs.all(|(episode, lost)| lost.all - lost.late <= episode.held_up_queries),
-        }
-    }
-
-    /// Returns the fault of a trial that failed for no other reason.
-    pub(super) fn fault(&self, spec: &TrialSpec) -> Option<TesterFault> {
-        self.explain_all.then_some(TesterFault::CatchUpBurst {
-            stall_ns: self.told.stall_ns_max,
-            burst_queries: self.told.burst_queries_max,
-            limit_queries: spec.limits.max_burst_queries,
-            rate_qps: spec.rate_qps,
-            lost: self.told.lost_in_bursts,
-            cause: None,
-        })
+/// Returns the catch-up bursts of a trial with this number of `lost` queries: sent, decided and without a valid answer
+/// in time.
+fn bursts(
+    spec: &TrialSpec,
+    shards: &[&Finished],
+    lateness_ns_max: Option<Nanos>,
+    lost: u64,
+) -> CatchUp {
+    let limit_ns = spec.limits.burst_ns(&spec.schedule);
+    // Most trials have no burst, and long ones have millions of queries.
+    let late = lateness_ns_max > Some(limit_ns) && spec.pacing == Pacing::Absolute;
+    let shards = if late { shards } else { &[] };
+    let each = shards.iter().flat_map(|shard| {
+        let entries = &shard.ledger.entries()[..shard.offered];
+        episodes(&shard.schedule, entries, limit_ns)
+    });
+    let episodes = together(each.collect());
+    let lost_in_each = match lost {
+        0 => vec![Lost::default(); episodes.len()],
+        _ => lost_in(&episodes, spec, shards),
+    };
+    let pairs = episodes.iter().zip(&lost_in_each);
+    let beyond = pairs.map(|(e, lost)| (lost.all - lost.late).saturating_sub(e.held_up_queries));
+    let most = |of: fn(&Episode) -> u64| episodes.iter().map(of).max().unwrap_or(0);
+    CatchUp {
+        stalls: episodes.iter().map(|e| e.stalls).sum(),
+        stall_ns_max: most(|e| e.stall_ns_max),
+        burst_queries_max: most(|e| e.burst_queries_max),
+        lost_in_bursts: lost_in_each.iter().map(|lost| lost.all).sum(),
+        lost_beyond_bursts: Some(beyond.sum()),
     }
 }
 

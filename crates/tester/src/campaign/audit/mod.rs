@@ -26,6 +26,7 @@ use crate::load::pace::Pacing;
 use crate::procedure::search::{Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::quantity::Thousands;
+use crate::trial::judge::is_complete;
 use crate::trial::result::{Outcome, TrialResult};
 use certificates::{is_of, rates};
 
@@ -96,6 +97,8 @@ struct Audit<'a> {
     in_force: Option<Vec<Option<u64>>>,
     /// Variants whose facts the active process has recorded; `None` if no process is active.
     at_work: Option<BTreeSet<usize>>,
+    /// Whether the active process records all figures of a verdict; `None` before its first trial.
+    is_complete: Option<bool>,
     /// Search in whose last trial the DUT has exited, in this process.
     died_in: Option<Task>,
     audited: Audited,
@@ -112,6 +115,7 @@ impl<'a> Audit<'a> {
             idle_unix_ms: 0,
             in_force: None,
             at_work: None,
+            is_complete: None,
             died_in: None,
             audited: Audited::default(),
         }
@@ -131,6 +135,7 @@ impl<'a> Audit<'a> {
             Record::Session { .. } => {
                 self.at_work = Some(BTreeSet::new());
                 self.in_force = None;
+                self.is_complete = None;
                 self.died_in = None;
                 Vec::new()
             }
@@ -211,6 +216,9 @@ impl<'a> Audit<'a> {
         let near_qps: Vec<u64> = near_qps.into_iter().collect();
         if let Some(what) = selftests::contradiction(self.plan, test, &near_qps) {
             return vec![what];
+        }
+        if let Some(first) = test.trials.first() {
+            self.is_complete.get_or_insert(is_complete(first));
         }
         let otherwise = test.trials.iter().zip(1..).find_map(|(trial, number)| {
             let what = self.untold(&point, trial);
@@ -324,6 +332,7 @@ impl<'a> Audit<'a> {
         result: &TrialResult,
     ) -> Vec<String> {
         self.take_up(task);
+        self.is_complete.get_or_insert(is_complete(result));
         let mut faults: Vec<String> = self.misplaced(task, number, result).into_iter().collect();
         faults.extend(trials::contradiction(result));
         let too_long = took_ns > trials::COUNT_MAX;

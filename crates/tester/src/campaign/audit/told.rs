@@ -4,6 +4,7 @@ use super::Audit;
 use crate::campaign::tasks::{Point, Task};
 use crate::load::names::{Names, RESERVED};
 use crate::trial::achieved::Achieved;
+use crate::trial::judge::is_complete;
 use crate::trial::result::TrialResult;
 
 /// Key of a figure in the journal, and whether a result has it.
@@ -70,10 +71,13 @@ impl Audit<'_> {
         ];
         let always = ALWAYS.iter().find(|(_, is_told)| !is_told(trial));
         let other = sometimes.iter().find(|(_, is_due, is)| *is_due && !is);
-        let key = always.map(|it| it.0).or(other.map(|it| it.0))?;
-        Some(format!(
-            "it has no {key}, which each trial of this program has"
-        ))
+        let what = match always.map(|it| it.0).or(other.map(|it| it.0)) {
+            Some(key) => format!("it has no {key}, which each trial of this program has"),
+            None if self.is_complete == Some(is_complete(trial)) => return None,
+            None => "it has other figures of its verdict than the trials of this process before it"
+                .to_owned(),
+        };
+        Some(what)
     }
 
     /// Returns how the names of a trial differ from those of the plan. A soak needs unused names for all of its

@@ -11,25 +11,24 @@ use serde_json::Value;
 use crate::load::pace::Schedule;
 use crate::quantity::Thousands;
 use crate::trial::achieved::Achieved;
+use crate::trial::judge::{is_complete, judge};
+use crate::trial::place::{Facts, LossKind, place};
 use crate::trial::result::{AuthorityShare, Outcome, TrialResult};
-use crate::trial::{shown, summary};
 
 type Rule = fn(&TrialResult) -> Option<String>;
 
 /// The range and the counts come first: the other rules rely on sums that do not overflow.
-const RULES: [Rule; 22] = [
+const RULES: [Rule; 20] = [
     range,
     queries_due,
     queries_sent,
     classes,
     unsent,
     early_end,
-    verdict,
-    fault,
-    clocks,
-    drops,
     losses,
-    undisclosed,
+    evidence,
+    verdict,
+    clocks,
     lateness,
     percentiles,
     one_distribution,
@@ -47,10 +46,9 @@ pub(super) fn contradiction(result: &TrialResult) -> Option<String> {
     RULES.iter().find_map(|rule| rule(result))
 }
 
-/// Whether a trial is invalid for a reason that none of its figures shows.
+/// Whether a trial is invalid for a reason that its figures do not show, because an older program did not record them.
 pub(super) fn is_on_trust(result: &TrialResult) -> bool {
-    let fault = result.outcome.fault();
-    fault.is_some_and(|fault| shown::shows(fault, result).is_none())
+    result.outcome != judge(result)
 }
 
 fn is_invalid(result: &TrialResult) -> bool {
@@ -130,12 +128,17 @@ fn classes(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// Queries that the kernel does not accept invalidate a trial.
+/// Queries that are due are sent, unless the kernel does not accept them or the trial ends early.
 fn unsent(result: &TrialResult) -> Option<String> {
+    let evidence = result.losses.as_ref()?.evidence.as_ref()?;
     let unsent = result.queries_due - result.queries_sent;
-    (unsent > 0 && !result.ended_early && !is_invalid(result)).then(|| {
-        let (word, unsent) = (result.outcome.word(), Thousands(unsent));
-        format!("it is called {word}, and {unsent} queries that were due were not sent")
+    let fits = match result.ended_early {
+        true => evidence.not_sent <= unsent,
+        false => evidence.not_sent == unsent,
+    };
+    (!fits).then(|| {
+        let (refused, unsent) = (Thousands(evidence.not_sent), Thousands(unsent));
+        format!("{unsent} queries that were due were not sent, and the kernel refused {refused}")
     })
 }
 
@@ -150,30 +153,18 @@ fn early_end(result: &TrialResult) -> Option<String> {
         .then(|| "it ended early without a failure".to_owned())
 }
 
-/// The verdict follows from the counts.
+/// The verdict follows from the figures. Older programs did not record every figure from which a fault follows.
 fn verdict(result: &TrialResult) -> Option<String> {
-    let good = result.answers.valid + result.undecided;
-    let fault = result.outcome.fault().cloned();
-    let due = summary::verdict(fault, result.queries_sent - good, result.ended_early);
-    (result.outcome != due).then(|| {
+    let due = judge(result);
+    let is_open = is_invalid(result) && !is_complete(result);
+    (result.outcome != due && !is_open).then(|| {
         let [is, due] = [&result.outcome, &due].map(|outcome| match outcome {
+            Outcome::Passed => outcome.word().to_owned(),
             Outcome::Failed { shortfall } => format!("failed by {}", Thousands(*shortfall)),
-            other => other.word().to_owned(),
+            Outcome::Invalid(fault) => format!("invalid ({})", fault.what()),
         });
-        format!("it is called {is}, and by its counts it {due}")
+        format!("it is called {is}, and by its figures it is {due}")
     })
-}
-
-/// The figures of a fault are those of the trial.
-fn fault(result: &TrialResult) -> Option<String> {
-    let fault = result.outcome.fault()?;
-    let text = || {
-        format!(
-            "it is called invalid, and its figures do not show that {}",
-            fault.what()
-        )
-    };
-    (shown::shows(fault, result) == Some(false)).then(text)
 }
 
 /// Each clock appears once, with actual exchanges and a possible drift.
@@ -194,19 +185,6 @@ fn clocks(result: &TrialResult) -> Option<String> {
 /// Drift bound: no two clock readings differ by more, however inaccurate they are.
 const DRIFT_PPM_MAX: f64 = 1e9;
 
-/// Drops at the Tester's own sockets invalidate a trial if they can explain its losses. Programs that did not locate
-/// losses called a trial with any drops invalid.
-fn drops(result: &TrialResult) -> Option<String> {
-    let (drops, answers) = (result.tester_drops, &result.answers);
-    let only_missing = answers.missing > 0 && answers.answered() == answers.valid;
-    let explained = only_missing && drops >= answers.missing;
-    let wrong = drops > 0 && (explained || result.losses.is_none()) && !is_invalid(result);
-    wrong.then(|| {
-        let (word, drops) = (result.outcome.word(), Thousands(drops));
-        format!("it is called {word}, and the Tester's own sockets lost {drops} datagrams")
-    })
-}
-
 /// Each query without a valid response counts as lost exactly once.
 fn losses(result: &TrialResult) -> Option<String> {
     let losses = result.losses.as_ref()?;
@@ -226,11 +204,20 @@ fn losses(result: &TrialResult) -> Option<String> {
     })
 }
 
-/// A fault that the figures show invalidates a trial.
-fn undisclosed(result: &TrialResult) -> Option<String> {
-    let fault = shown::fault(result).filter(|_| !is_invalid(result))?;
-    let (word, what) = (result.outcome.word(), fault.what());
-    Some(format!("it is called {word}, and {what}"))
+/// The places of the losses follow from their evidence, which contains the drops of the Tester's sockets.
+fn evidence(result: &TrialResult) -> Option<String> {
+    let losses = result.losses.as_ref()?;
+    let evidence = losses.evidence.as_ref()?;
+    let at_sockets = evidence.found.iter();
+    let at_sockets = at_sockets.filter(|it| it.kind == LossKind::Sockets);
+    let counted: u128 = at_sockets.map(|it| u128::from(it.source.count)).sum();
+    if counted < u128::from(result.tester_drops) || evidence.hanging > result.undecided {
+        return Some("the evidence of its losses lacks some of its counts".to_owned());
+    }
+    let due = place(Facts::of(result)?).losses;
+    let is_same = (losses.queries, losses.undecided) == (due.queries, due.undecided)
+        && (&losses.places, &losses.between) == (&due.places, &due.between);
+    (!is_same).then(|| "the places of its losses do not follow from their evidence".to_owned())
 }
 
 fn lateness(result: &TrialResult) -> Option<String> {

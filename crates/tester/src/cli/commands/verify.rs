@@ -94,7 +94,7 @@ fn unchecked(audited: &Audited) -> Vec<String> {
     }
     if audited.on_trust > 0 {
         texts.push(format!(
-            "the faults of {}: they leave no figure in a result",
+            "the faults of {}: the program that wrote the journal did not record their figures",
             many(audited.on_trust, "invalid trial")
         ));
     }

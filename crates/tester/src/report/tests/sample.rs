@@ -10,7 +10,7 @@ use crate::procedure::certificate::Certificate;
 use crate::report::Conditions;
 use crate::trial::achieved::Achieved;
 use crate::trial::cause::Cause;
-use crate::trial::fault::TesterFault;
+use crate::trial::fault::{RateError, TesterFault};
 use crate::trial::path::Path;
 use crate::trial::place::{LossSpan, Losses, Place, Placed, Source};
 use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
@@ -132,6 +132,8 @@ pub(super) fn failed() -> TrialResult {
         machine: Some(usage()),
         tester_drops: 0,
         losses: Some(losses()),
+        authority_exit: None,
+        error: None,
         authorities: Vec::new(),
         authority_sampled: Some(path().authority),
         authority: Some(AuthorityCounts {
@@ -214,11 +216,11 @@ pub(super) fn faults() -> Vec<TesterFault> {
             count: 8_953,
         }),
         TesterFault::ClockStep { step_ns: -5 },
-        TesterFault::RateError {
+        TesterFault::RateError(RateError {
             sent: 1,
             due: 2,
             allowed: 0,
-        },
+        }),
         TesterFault::CatchUpBurst {
             stall_ns: 8_000_000,
             burst_queries: 97,

@@ -7,7 +7,7 @@ use super::*;
 fn evidence(place: Place, low: u64, high: Option<u64>) -> Evidence {
     Evidence {
         place,
-        kind: Kind::Lost,
+        kind: LossKind::Lost,
         source: Source {
             host: "Measurer".to_owned(),
             link: Some("client".to_owned()),
@@ -173,7 +173,7 @@ fn losses_explained_by_tester_are_not_attributed_to_dut() {
 
 #[test]
 fn authority_counts_bound_places_before_and_behind_it() {
-    let asked = Asked {
+    let asked = Reached {
         reached: 6,
         answered: 6,
     };
@@ -192,7 +192,7 @@ fn authority_counts_bound_places_before_and_behind_it() {
 
 #[test]
 fn unanswered_upstream_queries_are_losses_of_authority() {
-    let asked = Asked {
+    let asked = Reached {
         reached: 9,
         answered: 2,
     };
@@ -239,7 +239,7 @@ fn hanging_queries_at_early_end_need_explanation() {
 #[test]
 fn drop_takes_precedence_over_delay() {
     let held = Evidence {
-        kind: Kind::Held,
+        kind: LossKind::Held,
         source: Source {
             count: 1_000_000,
             ..evidence(Place::ToDut, 0, None).source
@@ -267,8 +267,8 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
         .prop_map(|(place, low, more)| evidence(place, low, more.map(|more| low + more)))
 }
 
-fn any_asked() -> impl Strategy<Value = Asked> {
-    (0..100_u64, 0..100_u64).prop_map(|(reached, unanswered)| Asked {
+fn any_asked() -> impl Strategy<Value = Reached> {
+    (0..100_u64, 0..100_u64).prop_map(|(reached, unanswered)| Reached {
         reached,
         answered: reached.saturating_sub(unanswered),
     })

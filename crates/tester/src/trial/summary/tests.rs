@@ -3,7 +3,6 @@ use dns64_transport::Counters;
 use super::super::disturbance::tests::row;
 use super::*;
 use crate::authority::counts::AuthorityCounts;
-use crate::authority::counts::FaultCounts;
 use crate::load::generator::Tally;
 use crate::load::ledger::Ledger;
 use crate::load::names::Names;
@@ -14,6 +13,8 @@ use crate::machine::process::Resources;
 use crate::machine::usage::{RoleUsage, Usage};
 use crate::machine::watch::{Change, Leg};
 use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
+use crate::trial::fault::TesterFault;
+use crate::trial::place::Place;
 
 /// A trial with this number of queries, each for another name.
 fn spec(queries: u64) -> TrialSpec {
@@ -165,23 +166,6 @@ fn surroundings_of_trial_are_in_result() {
             "the DUT ended during the trial (signal 11)",
         ]
     );
-}
-
-#[test]
-fn overflow_of_delayed_replies_makes_trial_invalid() {
-    let mut report = AuthorityReport::default();
-    for (overflowed, expected) in [
-        (0, None),
-        (3, Some(TesterFault::AuthorityOverflow { replies: 3 })),
-    ] {
-        report.counts.misbehaviour = Some(FaultCounts {
-            delayed: 10,
-            lost: 10,
-            overflowed,
-            ..FaultCounts::default()
-        });
-        assert_eq!(overflow(&report), expected);
-    }
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! Figures that no verdict depends on, and figures out of range.
+//! Evidence of losses, figures that no verdict depends on, and figures out of range.
 
 use serde_json::Value;
 
+use super::honest::located;
 use super::*;
 use crate::campaign::history::{Forgotten, History};
+use crate::load::catch_up::Limits;
 use crate::namespace::Cidr;
 use crate::report::campaign::analyse::analyse;
-use crate::trial::place::{Evidence, Facts, Kind};
+use crate::trial::place::{Evidence, LossKind, Place, Source};
 use crate::trial::service::{By, Service};
 
 #[test]
@@ -87,6 +89,57 @@ fn names_outside_the_plan_are_found() {
     assert!(said.contains("names from 16777216 on"), "{said}");
 }
 
+#[test]
+fn failure_explained_by_losses_outside_the_dut_is_found() {
+    let lost = |high| Evidence {
+        place: Place::FromDut,
+        kind: LossKind::Lost,
+        source: Source {
+            host: "Measurer".to_owned(),
+            link: Some("client".to_owned()),
+            counter: "tbf drops".to_owned(),
+            count: 10_000,
+        },
+        low: 10_000,
+        high: Some(high),
+    };
+    assert_eq!(
+        of_trial(1, 4, |trial| located(trial, vec![lost(30_000)])),
+        "it is called failed by 30,000, and by its figures it is invalid (the Measurer's link client lost 10000 packets \
+         (tbf drops))"
+    );
+    // The DUT lost more than the link can explain.
+    let (plan, mut lines) = honest();
+    located(trial(&mut lines, 1, 4).1, vec![lost(29_999)]);
+    assert!(audit(&plan, &lines).is_ok());
+    assert_eq!(
+        of_trial(1, 4, |trial| trial.losses.as_mut().unwrap().queries = 9),
+        "its losses are 9 queries at 30000 places, and 30,000 have no valid answer"
+    );
+    assert_eq!(
+        of_trial(1, 4, |trial| {
+            let evidence = trial.losses.as_mut().unwrap().evidence.as_mut();
+            evidence.unwrap().found.push(lost(29_999));
+        }),
+        "the places of its losses do not follow from their evidence"
+    );
+    assert_eq!(
+        of_trial(1, 4, |trial| trial.timing.clock_step_ns = Some(20_000)),
+        "it is called failed by 30,000, and by its figures it is invalid (the real-time clock was stepped by 20000 ns \
+         during the trial)"
+    );
+    let limits = |trial: &mut TrialResult| {
+        trial.timing.limits = Some(Limits {
+            max_burst_queries: 1,
+            ..Limits::default()
+        });
+    };
+    assert_eq!(
+        of_trial(1, 4, limits),
+        "its limits are not those of the plan"
+    );
+}
+
 /// Calls back with each number of a value changed to `to`, one at a time.
 fn each_number(value: &Value, to: &Value, tried: &mut dyn FnMut(&Value)) -> usize {
     let mut paths = Vec::new();
@@ -127,18 +180,12 @@ fn rich(lines: &mut [Line]) -> (usize, TrialResult) {
     };
     let evidence = Evidence {
         place: Place::ToDut,
-        kind: Kind::Lost,
+        kind: LossKind::Lost,
         source,
         low: 0,
         high: Some(5),
     };
-    let placing = crate::trial::place::place(Facts {
-        missing: trial.answers.missing,
-        is_watched: true,
-        evidence: vec![evidence],
-        ..Facts::default()
-    });
-    trial.losses = Some(placing.losses);
+    located(trial, vec![evidence]);
     trial.service = Some(Service {
         slope_ns_per_s: 6e8,
         service_rate_qps: 5_000.0,

@@ -27,9 +27,10 @@ use crate::procedure::{Event, Trials};
 use crate::rig::certify::{COARSE, Lengths, Sought, highest};
 use crate::rig::spec::Subject;
 use crate::trial::achieved::Achieved;
-use crate::trial::fault::TesterFault;
+use crate::trial::fault::RateError;
+use crate::trial::judge::judge;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path as Ways, QuestionCounts};
-use crate::trial::place::{Facts, place};
+use crate::trial::place::{Evidence, Facts, LossEvidence, LossKind, Losses, Place, Source, place};
 use crate::trial::result::{
     Answers, AuthorityShare, CatchUp, HostClock, Outcome, Rtt, Timing, TrialResult,
 };
@@ -311,15 +312,15 @@ impl Bench for Servers {
             (Task::Search { point: 0, run: 2 }, 2) => {
                 let datagrams = told.answers.missing.max(1);
                 told.tester_drops = datagrams;
-                told.outcome = Outcome::Invalid(TesterFault::ReceiveDrops { datagrams });
+                located(&mut told, vec![dropped(datagrams)]);
             }
             (Task::Search { point: 1, run: 1 }, 3) => {
-                let error = "No buffer space available".to_owned();
-                told.outcome = Outcome::Invalid(TesterFault::Link { error });
+                told.error = Some("No buffer space available".to_owned());
             }
             (Task::Search { point: 3, run: 3 }, 2) => told.dut_exit = Some("signal 11".to_owned()),
             _ => {}
         }
+        told.outcome = judge(&told);
         Ok(told)
     }
 
@@ -363,14 +364,9 @@ impl Trials for Looped {
             tell_shares(&mut told, self.site.as_ref());
         }
         if rate_qps > self.tester_qps {
-            let lateness_ns = 20_000_000;
-            told.timing.lateness_ns_max = lateness_ns;
-            told.outcome = Outcome::Invalid(TesterFault::LateSchedule {
-                lateness_ns,
-                limit_ns: 10_000_000,
-                cause: None,
-            });
+            told.timing.lateness_ns_max = 20_000_000;
         }
+        told.outcome = judge(&told);
         Ok(told)
     }
 }
@@ -440,21 +436,57 @@ fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u
     *next += fresh;
     told.timing = Timing {
         clock_step_ns: Some(0),
-        catch_up: Some(CatchUp::default()),
+        catch_up: Some(CatchUp {
+            lost_beyond_bursts: Some(0),
+            ..CatchUp::default()
+        }),
+        rate_error: Some(RateError {
+            sent: 100,
+            due: 100,
+            allowed: 1,
+        }),
         limits: Some(Limits::default()),
         ..told.timing.clone()
     };
-    let placing = place(Facts {
-        missing: told.answers.missing,
-        is_watched: true,
-        ..Facts::default()
-    });
-    told.losses = Some(placing.losses);
+    located(told, Vec::new());
     told.machine = Some(Usage {
         span_ns: told.duration_ns + told.timeout_ns,
         ..Usage::default()
     });
     told.segmentation = Some(true);
+}
+
+/// Sets the losses that follow from this evidence of losses outside the DUT.
+pub(super) fn located(told: &mut TrialResult, found: Vec<Evidence>) {
+    told.losses = Some(Losses {
+        evidence: Some(LossEvidence {
+            is_watched: true,
+            found,
+            ..LossEvidence::default()
+        }),
+        ..Losses::default()
+    });
+    let facts = Facts::of(told).expect("it has evidence");
+    told.losses = Some(Losses {
+        evidence: told.losses.take().and_then(|losses| losses.evidence),
+        ..place(facts).losses
+    });
+}
+
+/// Datagrams that the Measurer's sockets lost.
+pub(super) fn dropped(count: u64) -> Evidence {
+    Evidence {
+        place: Place::Measurer,
+        kind: LossKind::Sockets,
+        source: Source {
+            host: "Measurer".to_owned(),
+            link: None,
+            counter: "drops of its sockets".to_owned(),
+            count,
+        },
+        low: count,
+        high: Some(count),
+    }
 }
 
 /// Sets the clocks of a trial on several hosts.

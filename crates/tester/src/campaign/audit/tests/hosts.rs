@@ -77,7 +77,7 @@ fn usage_of(role: &str, host: Option<&str>) -> Usage {
 fn trials_on_the_hosts_of_the_plan_are_verified() {
     let (plan, lines) = on_hosts();
     let audited = audit(&plan, &lines).unwrap();
-    assert_eq!((audited.searches, audited.on_trust), (2, 1));
+    assert_eq!((audited.searches, audited.on_trust), (2, 0));
     let hosts = lines.iter().filter_map(|line| match &line.record {
         Record::Trial { result, .. } => Some(result.clocks.iter().map(|it| it.host.as_str())),
         _ => None,
@@ -195,16 +195,16 @@ fn self_test_has_the_hosts_of_one_dut() {
 fn late_host_or_unknown_clock_invalidates_trial() {
     assert_eq!(
         said(|trial| trial.clocks[2].late_ns = 1_500_000),
-        "it is called passed, and host auth began its part of the trial 1.5 ms too late"
+        "it is called passed, and by its figures it is invalid (host auth began its part of the trial 1.5 ms too late)"
     );
     let vague = said(|trial| trial.clocks[0].bound_ns = 1_000_001);
     assert!(
-        vague.starts_with("it is called passed, and the clock of host gen"),
+        vague.contains("it is invalid (the clock of host gen "),
         "{vague}"
     );
     assert!(changed(|trial| trial.clocks[0].bound_ns = 1_000_000).is_ok());
     let set = said(|trial| trial.clocks[0].bound_ns = u64::MAX);
-    assert!(set.starts_with("it is called passed, and "), "{set}");
+    assert!(set.contains("by its figures it is invalid ("), "{set}");
     // The fault requires its figures.
     let fault = TesterFault::HostLate {
         host: "gen".to_owned(),
@@ -212,7 +212,7 @@ fn late_host_or_unknown_clock_invalidates_trial() {
     };
     let unfounded = said(|trial| trial.outcome = Outcome::Invalid(fault));
     assert!(
-        unfounded.starts_with("it is called invalid, and its figures do not show that host gen"),
+        unfounded.ends_with("by its figures it is passed"),
         "{unfounded}"
     );
 }

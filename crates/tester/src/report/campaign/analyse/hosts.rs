@@ -12,8 +12,8 @@ use crate::report::campaign::analysis::{
 };
 use crate::report::campaign::numbers;
 use crate::trial::disturbance::taken_pct;
+use crate::trial::judge::CLOCK_BOUND_MAX_NS;
 use crate::trial::result::{HostClock, TrialResult};
-use crate::trial::summary::CLOCK_BOUND_MAX_NS;
 use dns64_transport::clock::Nanos;
 
 use super::told::Told;

@@ -305,6 +305,8 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         machine: None,
         tester_drops: 0,
         losses: Some(losses(shortfall)),
+        authority_exit: None,
+        error: None,
         authority: Some(counts(fresh, own)),
         authorities: Vec::new(),
         authority_sampled: None,

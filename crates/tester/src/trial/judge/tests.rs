@@ -1,0 +1,201 @@
+use super::super::disturbance::tests::row;
+use super::*;
+use crate::authority::counts::{AuthorityCounts, FaultCounts};
+use crate::load::catch_up::Limits;
+use crate::machine::Role;
+use crate::machine::usage::{RoleUsage, Usage};
+use crate::procedure::simulated;
+use crate::trial::fault::RateError;
+use crate::trial::path::AuthorityTimes;
+use crate::trial::place::{Evidence, LossEvidence, Losses, Source};
+use crate::trial::result::CatchUp;
+
+/// A trial with this number of queries without an answer, and every figure that decides.
+fn trial(missing: u64) -> TrialResult {
+    let mut trial = simulated::result(1_000, Outcome::Failed { shortfall: missing });
+    trial.certified = Some(true);
+    trial.timing.limits = Some(Limits::default());
+    trial.timing.catch_up = Some(CatchUp {
+        lost_beyond_bursts: Some(0),
+        ..CatchUp::default()
+    });
+    let (sent, due, allowed) = (101, 100, 1);
+    trial.timing.rate_error = Some(RateError { sent, due, allowed });
+    trial.losses = Some(Losses {
+        evidence: Some(LossEvidence {
+            is_watched: true,
+            ..LossEvidence::default()
+        }),
+        ..Losses::default()
+    });
+    trial
+}
+
+fn evidence(trial: &mut TrialResult) -> &mut LossEvidence {
+    let losses = trial.losses.as_mut().unwrap();
+    losses.evidence.as_mut().unwrap()
+}
+
+fn source() -> Source {
+    Source {
+        host: "DUT".to_owned(),
+        link: Some("client".to_owned()),
+        counter: "tbf drops".to_owned(),
+        count: 3,
+    }
+}
+
+fn found(place: Place, kind: LossKind) -> Evidence {
+    Evidence {
+        place,
+        kind,
+        source: source(),
+        low: 0,
+        high: Some(3),
+    }
+}
+
+type Change = fn(&mut TrialResult);
+
+/// What makes a trial with three missing answers invalid, in the order of the rules.
+const FAULTS: [(&str, Change); 17] = [
+    ("authority_died", |t| {
+        t.authority_exit = Some("signal 9".to_owned())
+    }),
+    ("link", |t| t.error = Some("no such device".to_owned())),
+    ("clock_step", |t| t.timing.clock_step_ns = Some(-10_001)),
+    ("host_late", |t| t.clocks = vec![clock(1, 0)]),
+    ("host_clock", |t| t.clocks = vec![clock(0, 1_000_001)]),
+    ("not_sent", |t| evidence(t).not_sent = 1),
+    ("network_loss", |t| {
+        (evidence(t).not_sent, evidence(t).refused_by) = (1, Some(source()));
+    }),
+    ("receive_drops", |t| {
+        evidence(t).found = vec![found(Place::Measurer, LossKind::Sockets)];
+    }),
+    ("authority_drops", |t| {
+        evidence(t).found = vec![found(Place::Authority, LossKind::Sockets)];
+    }),
+    ("network_loss", |t| {
+        evidence(t).found = vec![found(Place::ToDut, LossKind::Lost)];
+    }),
+    ("network_delay", |t| {
+        evidence(t).found = vec![found(Place::FromDut, LossKind::Held)];
+    }),
+    ("authority_overflow", |t| {
+        t.authority = Some(AuthorityCounts {
+            misbehaviour: Some(FaultCounts {
+                overflowed: 1,
+                ..FaultCounts::default()
+            }),
+            ..AuthorityCounts::default()
+        });
+    }),
+    ("late_schedule", |t| t.timing.lateness_ns_max = 10_000_001),
+    ("rate_error", |t| {
+        t.timing.rate_error.as_mut().unwrap().allowed = 0
+    }),
+    ("catch_up_burst", |t| {
+        t.timing.catch_up.as_mut().unwrap().lost_in_bursts = 3
+    }),
+    ("authority_slow", |t| {
+        t.authority_sampled = Some(AuthorityTimes {
+            slow: 1,
+            max_ns: Some(1),
+            ..AuthorityTimes::default()
+        });
+    }),
+    ("disturbed", |t| {
+        t.machine = Some(Usage {
+            span_ns: SECOND,
+            pressure_ns: None,
+            roles: vec![RoleUsage {
+                steal_ns: Some(SECOND / 2),
+                ..row(Role::Dut)
+            }],
+        });
+    }),
+];
+
+fn clock(late_ns: Nanos, bound_ns: Nanos) -> HostClock {
+    HostClock {
+        host: "auth".to_owned(),
+        offset_ns: 0,
+        bound_ns,
+        drift_ppm: 0.0,
+        exchanges: 1,
+        late_ns,
+    }
+}
+
+fn fault(trial: &TrialResult) -> Option<&'static str> {
+    judge(trial).fault().map(TesterFault::code)
+}
+
+#[test]
+fn outcome_follows_from_counts_without_a_fault() {
+    assert_eq!(judge(&trial(0)), Outcome::Passed);
+    assert_eq!(judge(&trial(3)), Outcome::Failed { shortfall: 3 });
+    let mut ended_early = trial(0);
+    ended_early.ended_early = true;
+    assert_eq!(judge(&ended_early), Outcome::Failed { shortfall: 0 });
+}
+
+#[test]
+fn each_fault_follows_from_its_figures_whatever_the_outcome_is() {
+    for (code, change) in FAULTS {
+        let mut trial = trial(3);
+        change(&mut trial);
+        assert_eq!(fault(&trial), Some(code));
+        trial.outcome = judge(&trial);
+        assert_eq!(fault(&trial), Some(code), "its own outcome is not read");
+    }
+}
+
+#[test]
+fn first_rule_names_the_fault() {
+    for (first, rest) in (1..).zip(FAULTS) {
+        let mut trial = trial(3);
+        FAULTS[first..]
+            .iter()
+            .for_each(|(_, change)| change(&mut trial));
+        // Both set the same figure.
+        let is_same = |other: &(&str, Change)| matches!(other.0, "host_clock" | "network_loss");
+        if FAULTS.get(first).is_some_and(is_same) {
+            continue;
+        }
+        rest.1(&mut trial);
+        assert_eq!(fault(&trial), Some(rest.0));
+    }
+}
+
+#[test]
+fn pass_stands_despite_losses_without_effect() {
+    let harmless = [
+        "receive_drops",
+        "authority_drops",
+        "network_delay",
+        "catch_up_burst",
+        "authority_slow",
+        "disturbed",
+    ];
+    for (code, change) in FAULTS {
+        let mut trial = trial(0);
+        change(&mut trial);
+        if harmless.contains(&code) {
+            assert_eq!(judge(&trial), Outcome::Passed, "{code}");
+        }
+    }
+}
+
+#[test]
+fn rule_without_its_figures_finds_nothing() {
+    let mut older = trial(3);
+    assert!(is_complete(&older));
+    older.losses.as_mut().unwrap().evidence = None;
+    assert!(!is_complete(&older));
+    assert_eq!(judge(&older), Outcome::Failed { shortfall: 3 });
+    // Only refused queries are missing in a trial that ran to its end.
+    older.queries_due += 1;
+    assert_eq!(fault(&older), Some("not_sent"));
+}
