@@ -16,6 +16,15 @@ pub fn sha256_hex(octets: &[u8]) -> String {
     hex(&Sha256::digest(octets))
 }
 
+/// Returns the first 64 bits of the digest of these octets.
+pub fn sha256_u64(octets: &[u8]) -> u64 {
+    let digest = Sha256::digest(octets);
+    digest
+        .iter()
+        .take(8)
+        .fold(0, |number, octet| number << 8 | u64::from(*octet))
+}
+
 /// Returns the digest of a file, which is read in parts.
 ///
 /// # Errors
@@ -49,6 +58,7 @@ mod tests {
         std::fs::write(&file, "abc").unwrap();
         assert_eq!(sha256_of(&file).unwrap(), expected);
         assert_eq!(sha256_hex(b"abc"), expected);
+        assert_eq!(sha256_u64(b"abc"), 0xba78_16bf_8f01_cfea);
         assert!(sha256_of(&dir.path().join("none")).is_err());
     }
 }

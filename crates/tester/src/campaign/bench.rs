@@ -21,7 +21,6 @@ use crate::agent::program;
 use crate::hash::{sha256_hex, sha256_of};
 use crate::lab::topology::Setup;
 use crate::lab::{Blame, LabError, LabKind};
-use crate::load::names::Begin;
 use crate::load::pace::QUANTUM_NS;
 use crate::machine::host::Host;
 use crate::machine::interface::{self, Interface};
@@ -45,20 +44,11 @@ pub struct RigBench<'a> {
     lab: LabKind,
     /// Hosts of the plan, if it has any.
     crew: Crew,
-    names: NamesFrom,
+    names: UsedNames,
     /// Receives the queries and the number of each trial after its end.
     keep: &'a mut Keep,
     interrupted: Arc<AtomicBool>,
     open: Option<Open>,
-}
-
-/// Where the names of rigs begin.
-#[derive(Clone, Debug)]
-pub struct NamesFrom {
-    /// Random offset, for servers with empty caches.
-    pub anywhere: u64,
-    /// Names that were queried at running servers.
-    pub used: UsedNames,
 }
 
 /// Stores the queries of a trial, given its number in its task.
@@ -93,7 +83,7 @@ impl<'a> RigBench<'a> {
         plan: &'a Plan,
         environment: &'a Environment,
         (lab, crew): (LabKind, Crew),
-        names: NamesFrom,
+        names: UsedNames,
         keep: &'a mut Keep,
         interrupted: Arc<AtomicBool>,
     ) -> Self {
@@ -112,7 +102,7 @@ impl<'a> RigBench<'a> {
     fn open(&self, job: &Assignment) -> Result<Open, BenchError> {
         let mut spec = spec(self.plan, &job.point, self.lab);
         spec.load.stop_early = job.stop_early;
-        self.names.place(&mut spec, job.names);
+        place_names(&self.names, &mut spec, job.names);
         Ok(Open {
             job: *job,
             rig: Rig::open(spec, &self.crew, Arc::clone(&self.interrupted))?,
@@ -195,18 +185,16 @@ impl RigBench<'_> {
     fn tried(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
         let open = self.up()?;
         let spec = open.rig.spec();
-        let (server, queries) = (
-            spec.subject.server(),
-            spec.load.schedule(rate_qps).queries(),
-        );
+        let (server, range) = (spec.subject.server(), spec.load.cidr);
+        let queries = spec.load.schedule(rate_qps).queries();
         let result = match &mut open.looped {
             Some(looped) => looped.trial(rate_qps),
             None => open.rig.trial(rate_qps),
         };
         let dealt = result.as_ref().ok().and_then(|result| result.names);
         match (server, dealt) {
-            (Some(server), Some(dealt)) => self.names.used.learn(server, &dealt),
-            (Some(server), None) => self.names.used.cut_off(server, queries),
+            (Some(server), Some(dealt)) => self.names.learn(server, &dealt),
+            (Some(server), None) => self.names.cut_off(server, range, queries),
             (None, _) => {}
         }
         // After an error the servers are of no use to the next trial.
@@ -424,20 +412,14 @@ pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
     }
 }
 
-impl NamesFrom {
-    /// Places the names of a rig where its server has not been queried, in a range with room for `needed` names if that
-    /// number is known.
-    fn place(&self, spec: &mut RigSpec, needed: Option<u64>) {
-        let (server, load) = (spec.subject.server(), &mut spec.load);
-        if let Some(names) = needed {
-            // Additional room for names that a rig uses outside counted trials.
-            let room = names.saturating_add(names / 8).saturating_add(1 << 10);
-            load.cidr = self.used.room(server, load.cidr, room);
-        }
-        let goes_on = server.and_then(|server| self.used.begin(server, load.cidr));
-        load.begin = goes_on.unwrap_or(Begin {
-            at: self.anywhere,
-            used: 0,
-        });
+/// Places the names of a rig where its server has not been queried, in a range with room for `needed` names if that
+/// number is known.
+fn place_names(used: &UsedNames, spec: &mut RigSpec, needed: Option<u64>) {
+    let (server, load) = (spec.subject.server(), &mut spec.load);
+    if let Some(names) = needed {
+        // Additional room for names that a rig uses outside counted trials.
+        let room = names.saturating_add(names / 8).saturating_add(1 << 10);
+        load.cidr = used.room(server, load.cidr, room);
     }
+    load.begin = used.begin(server, load.cidr);
 }

@@ -14,6 +14,7 @@ use super::names::UsedNames;
 use super::plan::Plan;
 use super::record::{Environment, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
 use super::tasks::{Point, Task, points, rates};
+use crate::hash::sha256_u64;
 use crate::lab::LabKind;
 use crate::load::pace::Schedule;
 use crate::procedure::search::{INVALID_REPEATS, Search, SearchSpec};
@@ -260,10 +261,13 @@ impl<R> History<R> {
         };
         let task = under_way.task;
         let rate_qps = under_way.next_rate(&self.plan);
-        let point = self.points.get(task.point());
+        let point = self.points.get(task.point()).copied();
         if let (Some(server), Some(rate_qps), Some(point)) = (self.server(task), rate_qps, point) {
-            let names = Schedule::new(rate_qps, point.duration_ns).queries();
-            self.names.cut_off(server, names);
+            let queries = Schedule::new(rate_qps, point.duration_ns).queries();
+            // The working set precedes the first fresh name.
+            let names = queries.saturating_add(point.cell.pattern.working_set());
+            let range = self.plan.cidr(point.variant);
+            self.names.cut_off(server, range, names);
         }
     }
 
@@ -371,6 +375,8 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 self.plan_sha256.clone_from(plan_sha256);
                 self.command.clone_from(command);
                 self.lab = *lab;
+                let begun = format!("{plan_sha256} {}", line.at_unix_ms);
+                self.names = UsedNames::new(sha256_u64(begun.as_bytes()));
                 News::Campaign
             }
             Record::Session {

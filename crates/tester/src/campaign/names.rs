@@ -1,7 +1,8 @@
 //! Tracks the names that running servers were queried for, so that a campaign queries no name twice.
 //!
-//! A DUT that the Tester starts has empty caches, so its names may begin anywhere. A server that ran before keeps its
-//! cache, whatever happens to rigs and processes: its names continue after the journal's last trial.
+//! A server that ran before keeps its cache, whatever happens to rigs and processes: its names continue after the
+//! journal's last trial. Names are counted from a place that follows from the first line of the journal, so those of a
+//! first trial without a result are known too.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +12,11 @@ use crate::namespace::Cidr;
 
 /// Names that the trials of a campaign have used, by server.
 #[derive(Clone, Debug, Default)]
-pub struct UsedNames(BTreeMap<SocketAddr, OfServer>);
+pub struct UsedNames {
+    /// Index from which the names of every range are counted.
+    start: u64,
+    servers: BTreeMap<SocketAddr, OfServer>,
+}
 
 /// Names that one server was queried for.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +28,15 @@ struct OfServer {
 }
 
 impl UsedNames {
+    /// No used names. Those of every range are counted from this index: two programs that query one server rarely use
+    /// the same names if it is random.
+    pub fn new(start: u64) -> Self {
+        Self {
+            start,
+            servers: BTreeMap::new(),
+        }
+    }
+
     /// Records the names of a trial.
     pub fn learn(&mut self, server: SocketAddr, dealt: &Dealt) {
         // Without a fresh name it does not tell where the next one is.
@@ -30,38 +44,46 @@ impl UsedNames {
             return;
         }
         let (range, begin) = (dealt.namespace, Begin::after(dealt));
-        let ranges = &mut self.0.entry(server).or_default().ranges;
+        let ranges = &mut self.servers.entry(server).or_default().ranges;
         match ranges.iter_mut().find(|(known, _)| *known == range) {
             Some((_, next)) => *next = begin,
             None => ranges.push((range, begin)),
         }
     }
 
-    /// Records that a trial of `names` names ended without a result: how many of them it queried is unknown.
-    pub fn cut_off(&mut self, server: SocketAddr, names: u64) {
-        let of_server = self.0.entry(server).or_default();
+    /// Records that a trial of `names` names of this range ended without a result: how many of them it queried is
+    /// unknown. A soak can have used a wider range.
+    pub fn cut_off(&mut self, server: SocketAddr, range: Cidr, names: u64) {
+        let begin = self.begin(Some(server), range);
+        let of_server = self.servers.entry(server).or_default();
+        if of_server.ranges.iter().all(|(known, _)| *known != range) {
+            of_server.ranges.push((range, begin));
+        }
         of_server.cut_off = of_server.cut_off.saturating_add(names);
         for (_, begin) in &mut of_server.ranges {
             begin.used = begin.used.saturating_add(names);
         }
     }
 
-    /// Where the names of a range begin for this server; `None` if they may begin anywhere.
+    /// Where the names of a range begin for this server, or for a server with an empty cache.
     ///
     /// If a used range lies within `range`, all of it counts as used. A range within a used one has no names left.
-    pub fn begin(&self, server: SocketAddr, range: Cidr) -> Option<Begin> {
-        let of_server = self.0.get(&server)?;
+    pub fn begin(&self, server: Option<SocketAddr>, range: Cidr) -> Begin {
+        let (at, used) = (self.start, 0);
+        let Some(of_server) = server.and_then(|server| self.servers.get(&server)) else {
+            return Begin { at, used };
+        };
         let known = || of_server.ranges.iter();
         if let Some((_, begin)) = known().find(|(known, _)| *known == range) {
-            return Some(*begin);
+            return *begin;
         }
         if known().any(|(known, _)| known.contains(&range)) {
             let used = range.names();
-            return Some(Begin { at: 0, used });
+            return Begin { at: 0, used };
         }
         let within = known().filter(|(known, _)| range.contains(known));
-        let (widest, _) = within.max_by_key(|(known, _)| known.names())?;
-        Some(Begin {
+        let widest = within.max_by_key(|(known, _)| known.names());
+        widest.map_or(Begin { at, used }, |(widest, _)| Begin {
             at: range.index(widest.first()).unwrap_or(0),
             used: widest.names().saturating_add(of_server.cut_off),
         })
@@ -70,12 +92,9 @@ impl UsedNames {
     /// The smallest range around `range` with room for `names` more names for this server, or for a server without any
     /// queried names; the range of all names if none has that room.
     pub fn room(&self, server: Option<SocketAddr>, range: Cidr, names: u64) -> Cidr {
-        let used = |range: &Cidr| {
-            let begin = server.and_then(|server| self.begin(server, *range));
-            begin.map_or(0, |begin| begin.used)
-        };
         let has_room = |range: &Cidr| {
-            let needed = used(range).saturating_add(names).saturating_add(RESERVED);
+            let used = self.begin(server, *range).used;
+            let needed = used.saturating_add(names).saturating_add(RESERVED);
             needed <= range.names()
         };
         let wider = |range: &Cidr| range.widened_to(range.names() + 1);
@@ -128,42 +147,48 @@ mod tests {
         }
     }
 
+    /// Where the names of this range begin.
+    fn begin(used: &UsedNames, range: &str) -> (u64, u64) {
+        let begin = used.begin(Some(server()), cidr(range));
+        (begin.at, begin.used)
+    }
+
     #[test]
     fn each_server_continues_after_its_last_trial() {
-        let mut used = UsedNames::default();
-        let range = cidr("10.0.0.0/16");
-        assert_eq!(used.begin(server(), range), None);
-        used.learn(server(), &dealt("10.0.0.0/16", 1000, 500));
-        used.learn(server(), &dealt("10.0.0.0/16", 1500, 200));
-        let at = 1000;
-        assert_eq!(used.begin(server(), range), Some(Begin { at, used: 700 }));
-        used.learn(server(), &dealt("10.0.0.0/16", 1000, 0));
-        used.cut_off(server(), 300);
-        assert_eq!(used.begin(server(), range), Some(Begin { at, used: 1000 }));
-        assert_eq!(used.begin("[::1]:53".parse().unwrap(), range), None);
+        let mut used = UsedNames::new(5);
+        let range = "10.0.0.0/16";
+        assert_eq!(begin(&used, range), (5, 0));
+        used.learn(server(), &dealt(range, 1000, 500));
+        used.learn(server(), &dealt(range, 1500, 200));
+        assert_eq!(begin(&used, range), (1000, 700));
+        used.learn(server(), &dealt(range, 1000, 0));
+        used.cut_off(server(), cidr(range), 300);
+        assert_eq!(begin(&used, range), (1000, 1000));
+        let other = used.begin("[::1]:53".parse().ok(), cidr(range));
+        assert_eq!((other.at, other.used), (5, 0));
+    }
+
+    #[test]
+    fn names_of_first_trial_without_a_result_are_not_used_again() {
+        let mut used = UsedNames::new(5);
+        used.cut_off(server(), cidr("10.0.0.0/16"), 300);
+        assert_eq!(begin(&used, "10.0.0.0/16"), (5, 300));
+        used.cut_off(server(), cidr("10.0.0.0/16"), 300);
+        assert_eq!(begin(&used, "10.0.0.0/16"), (5, 600));
+        // In another range too.
+        used.cut_off(server(), cidr("11.0.0.0/16"), 70);
+        assert_eq!(begin(&used, "11.0.0.0/16"), (5, 70));
     }
 
     #[test]
     fn wider_range_skips_the_used_one() {
         let mut used = UsedNames::default();
         used.learn(server(), &dealt("10.0.0.0/8", 1000, 500));
-        used.cut_off(server(), 70);
-        let wide = cidr("8.0.0.0/6");
-        let (at, all) = (2 << 24, 1 << 24);
-        let begin = Begin { at, used: all + 70 };
-        assert_eq!(used.begin(server(), wide), Some(begin));
+        used.cut_off(server(), cidr("10.0.0.0/8"), 70);
+        assert_eq!(begin(&used, "8.0.0.0/6"), (2 << 24, (1 << 24) + 70));
         used.learn(server(), &dealt("8.0.0.0/6", 1000, 500));
-        let inner = cidr("10.0.0.0/7");
-        let spent = Begin {
-            at: 0,
-            used: 1 << 25,
-        };
-        assert_eq!(used.begin(server(), inner), Some(spent));
-        let begin = Begin {
-            at: 1000,
-            used: 570,
-        };
-        assert_eq!(used.begin(server(), cidr("10.0.0.0/8")), Some(begin));
+        assert_eq!(begin(&used, "10.0.0.0/7"), (0, 1 << 25));
+        assert_eq!(begin(&used, "10.0.0.0/8"), (1000, 570));
     }
 
     #[test]

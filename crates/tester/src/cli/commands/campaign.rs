@@ -5,13 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64_transport::clock::MonotonicClock;
-use dns64_transport::random;
 
 use super::lab::in_user_namespace;
 use super::plan::{Attempt, directory, not_ready, settled};
 use super::{Failure, exit, interrupt, report};
 use crate::agent::program;
-use crate::campaign::bench::{NamesFrom, RigBench};
+use crate::campaign::bench::RigBench;
 use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
@@ -206,10 +205,7 @@ impl Opened<'_> {
         let ended = {
             let lab = self.lab.unwrap_or_default();
             let mut keep = keep_raw(plan.raw, self.directory.join("raw"));
-            let names = NamesFrom {
-                anywhere: random::from_system()?,
-                used: State::of(plan, &self.lines).names,
-            };
+            let names = State::of(plan, &self.lines).names;
             let bench = RigBench::new(
                 plan,
                 &environment,
