@@ -71,7 +71,9 @@ struct config {
 	// Names with an AAAA record, per million.
 	__u32 share;
 	__u16 port;
-	__u16 unused[3];
+	// Whether datagrams may have the sum of the pseudo-header in place of their checksum.
+	__u16 partial;
+	__u16 unused[2];
 };
 
 // Number of answers by kind.
@@ -138,12 +140,19 @@ INLINE __u64 ipv4_for_us(const struct config *config, __u8 *ip, __u32 octets)
 	if (folded(addresses + first + second + third) != 0xffff)
 		return 0;
 	// Invalid source addresses (RFC 1122 section 3.2.1.3).
-	if (source == 0 || source == 127 || source >= 224 || from == to || to == 0)
+	if (source == 0 || source == 127 || source >= 224 || to == 0)
 		return 0;
-	for (int i = 0; i < ADDRESSES; i++)
+
+	__u64 pseudo = 0;
+
+	// No frame comes from an address of this host.
+	for (int i = 0; i < ADDRESSES; i++) {
+		if (config->v4[i] == from)
+			return 0;
 		if (config->v4[i] == to)
-			return addresses + (17 << 8);
-	return 0;
+			pseudo = addresses + (17 << 8);
+	}
+	return pseudo;
 }
 
 // The same for IPv6.
@@ -157,12 +166,18 @@ INLINE __u64 ipv6_for_us(const struct config *config, __u8 *ip, __u32 octets)
 	if ((ip[0] & 0xf0) != 0x60 || swapped((__u16)second) + IPV6 != octets || (second >> 16 & 0xff) != 17)
 		return 0;
 	// Multicast; the unspecified, loopback and IPv4-mapped addresses (RFC 4291 section 2).
-	if ((from & 0xff) == 0xff || from == 0 || to == 0 || (from == to && from_low == to_low))
+	if ((from & 0xff) == 0xff || from == 0 || to == 0)
 		return 0;
-	for (int i = 0; i < ADDRESSES; i++)
+
+	__u64 pseudo = 0;
+
+	for (int i = 0; i < ADDRESSES; i++) {
+		if (config->v6[i][0] == from && config->v6[i][1] == from_low)
+			return 0;
 		if (config->v6[i][0] == to && config->v6[i][1] == to_low)
-			return halves(from) + halves(from_low) + halves(to) + halves(to_low) + (17 << 8);
-	return 0;
+			pseudo = halves(from) + halves(from_low) + halves(to) + halves(to_low) + (17 << 8);
+	}
+	return pseudo;
 }
 
 // Writes the headers before the DNS message of a reply, from those of the query, which are `grow` octets behind.
@@ -211,6 +226,9 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 	__u32 octets = end - data;
 
 	if (data + at + QUESTION_MIN > end || octets > 1024 || (AT(__u64, data) & 0xffffffffffff) != config->mac)
+		return XDP_PASS;
+	// From many hosts at once.
+	if (data[6] & 1)
 		return XDP_PASS;
 
 	__u64 pseudo = is_v6 ? ipv6_for_us(config, data + ETHERNET, octets - ETHERNET)
@@ -292,7 +310,7 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 		ends = placed(halves(low) + (high >> 8), question);
 	}
 
-	// The checksum is complete, absent (IPv4), or only that of the pseudo-header (local sender with offload).
+	// The checksum is complete, absent (IPv4), or on a veth link only that of the pseudo-header.
 	__u16 checksum = udp >> 48;
 
 	if (checksum == 0) {
@@ -301,7 +319,8 @@ INLINE int serve(struct xdp_md *ctx, const struct config *config, const int is_v
 	} else {
 		__u64 with_length = pseudo + swapped(udp_octets);
 
-		if (folded(with_length + halves(udp) + sum + ends) != 0xffff && checksum != folded(with_length))
+		if (folded(with_length + halves(udp) + sum + ends) != 0xffff &&
+		    !(config->partial && checksum == folded(with_length)))
 			return XDP_PASS;
 	}
 

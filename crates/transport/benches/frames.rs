@@ -35,7 +35,6 @@ fn frames(count: u64) {
     let addresses = frame::addresses(ip("2001:db8::2"), ip("2001:db8::1"));
     let flow = frame::Flow {
         macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]],
-        vlan: None,
         addresses: addresses.expect("of one family"),
         ports: [4000, 53],
     };
@@ -43,7 +42,7 @@ fn frames(count: u64) {
     let mut answer = vec![0; 2048];
     let len = frame::build(&flow, &[0x5a; QUERY_BYTES], &mut query).expect("room");
     for _ in 0..count {
-        let (flow, payload) = frame::parse(black_box(&query[..len])).expect("a datagram");
+        let (flow, payload) = frame::parse(black_box(&query[..len]), false).expect("a datagram");
         assert_eq!(payload.len(), QUERY_BYTES);
         let payload = black_box(&[0xa5; ANSWER_BYTES]);
         let built = frame::build(&flow.reversed(), payload, black_box(&mut answer));

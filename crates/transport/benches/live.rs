@@ -74,7 +74,6 @@ impl<'a> Load<'a> {
         .map(|text| mac(&text));
         let flow = frame::Flow {
             macs: [server_mac?, own_mac?],
-            vlan: None,
             addresses: frame::addresses(own?, server?)?,
             ports: [PORT, 53],
         };

@@ -48,12 +48,25 @@ struct bpf_map_def SEC("maps") sockets = {
     .max_entries = 256,
 };
 
+// The interface.
+struct station {
+    __u8 mac[6];
+    // Whether datagrams may have the sum of the pseudo-header in place of their checksum.
+    __u8 partial;
+    __u8 unused;
+};
+
+struct bpf_map_def SEC("maps") station = {
+    .type = BPF_MAP_TYPE_ARRAY,
+    .key_size = sizeof(__u32),
+    .value_size = sizeof(struct station),
+    .max_entries = 1,
+};
+
 #define ETHERNET_BYTES 14
-#define VLAN_BYTES 4
 #define PROTOCOL_UDP 17
 #define IPV4 0x0800
 #define IPV6 0x86dd
-#define VLAN 0x8100
 #define MORE_FRAGMENTS_AND_OFFSET 0x3fff
 
 INLINE __u16 big(const __u8 *at)
@@ -69,7 +82,10 @@ INLINE void copy_address(__u8 *to, const __u8 *from, int octets)
 
 INLINE int wanted(const __u8 *source, const __u8 *destination, int octets, const __u8 *udp, __u32 queue)
 {
+    // Nothing can be sent to port 0.
     __u32 port = big(udp + 2);
+    if (AT(const __u16, udp) == 0)
+        return 0;
     const __u32 *roles = map_lookup(&ports, &port);
     if (!roles || !*roles)
         return 0;
@@ -94,6 +110,24 @@ INLINE int wanted(const __u8 *source, const __u8 *destination, int octets, const
     return 0;
 }
 
+// Whether one host sent the frame to this interface alone.
+INLINE int is_for(const struct station *own, const __u8 *data)
+{
+    return AT(const __u32, own->mac) == AT(const __u32, data) && AT(const __u16, own->mac + 4) == AT(const __u16, data + 4)
+        && !(data[6] & 1);
+}
+
+// Whether the checksum is the sum of the pseudo-header: only the kernel knows whether it completes the rest.
+INLINE int is_partial(const __u8 *addresses, int octets, const __u8 *udp)
+{
+    __u64 sum = AT(const __u16, udp + 4) + (PROTOCOL_UDP << 8);
+    for (int i = 0; i < octets; i += 8)
+        sum += halves(AT(const __u64, addresses + i));
+    for (int i = 0; i < 3; i++)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return (__u16)sum == AT(const __u16, udp + 6);
+}
+
 SEC("xdp")
 int steer(struct xdp_md *ctx)
 {
@@ -101,23 +135,27 @@ int steer(struct xdp_md *ctx)
     const __u8 *data_end = (const __u8 *)(long)ctx->data_end;
     if (data + ETHERNET_BYTES > data_end)
         return XDP_PASS;
+    __u32 zero = 0;
+    const struct station *own = map_lookup(&station, &zero);
+    if (!own || !is_for(own, data))
+        return XDP_PASS;
     __u16 kind = big(data + 12);
     const __u8 *ip = data + ETHERNET_BYTES;
-    if (kind == VLAN) {
-        if (ip + VLAN_BYTES > data_end)
-            return XDP_PASS;
-        kind = big(ip + 2);
-        ip += VLAN_BYTES;
-    }
+    // The kernel decides about sources that no other host has, and frames with VLAN tags.
     if (kind == IPV4) {
         // Packets with options and fragments are left to the kernel.
         if (ip + 28 > data_end || ip[0] != 0x45 || ip[9] != PROTOCOL_UDP
             || (big(ip + 6) & MORE_FRAGMENTS_AND_OFFSET))
             return XDP_PASS;
+        if (ip[12] == 0 || ip[12] == 127 || ip[12] >= 224 || (!own->partial && is_partial(ip + 12, 8, ip + 20)))
+            return XDP_PASS;
         if (!wanted(ip + 12, ip + 16, 4, ip + 20, ctx->rx_queue_index))
             return XDP_PASS;
     } else if (kind == IPV6) {
         if (ip + 48 > data_end || ip[0] >> 4 != 6 || ip[6] != PROTOCOL_UDP)
+            return XDP_PASS;
+        // Multicast; the unspecified, loopback and IPv4-mapped addresses.
+        if (ip[8] == 0xff || AT(const __u64, ip + 8) == 0 || (!own->partial && is_partial(ip + 8, 32, ip + 40)))
             return XDP_PASS;
         if (!wanted(ip + 8, ip + 24, 16, ip + 40, ctx->rx_queue_index))
             return XDP_PASS;

@@ -30,6 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use clock::Nanos;
 
 pub use backend::Backend;
+use relay::Hop;
 pub use relay::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
 pub use sys::FRAME_BYTES;
 
@@ -46,6 +47,8 @@ pub struct Datagram<'a> {
     pub at: Nanos,
     /// The local destination address, if the port listens at more than one.
     pub(crate) local: Option<LocalAddr>,
+    /// The way back, if it came by an AF_XDP socket.
+    pub(crate) hop: Option<Hop>,
 }
 
 impl<'a> Datagram<'a> {
@@ -57,6 +60,7 @@ impl<'a> Datagram<'a> {
             payload,
             at,
             local: None,
+            hop: None,
         }
     }
 
@@ -64,6 +68,7 @@ impl<'a> Datagram<'a> {
     pub fn origin(&self) -> Origin {
         Origin {
             local: self.local,
+            hop: self.hop,
             ..Origin::new(self.peer)
         }
     }

@@ -17,7 +17,7 @@ pub use upstreams::UdpUpstreams;
 
 /// The origin of a query, to which its response is sent, however much later. Plain data.
 ///
-/// Created by a [`ClientSide`], or by [`Origin::new`] for simulations. At most 64 octets: one is
+/// Created by a [`ClientSide`], or by [`Origin::new`] for simulations. At most 68 octets: one is
 /// kept for each pending query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
@@ -26,6 +26,17 @@ pub struct Origin {
     pub(crate) local: Option<LocalAddr>,
     /// Index of the listening socket.
     pub(crate) socket: u16,
+    /// The way back, if the query came by an AF_XDP socket.
+    pub(crate) hop: Option<Hop>,
+}
+
+/// Where a query came from: it belongs to the query, so that no other frame can move its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    /// Index of the AF_XDP socket that received it.
+    pub(crate) queue: u16,
+    /// Source MAC address of its frame.
+    pub(crate) mac: [u8; 6],
 }
 
 impl Origin {
@@ -35,6 +46,7 @@ impl Origin {
             peer,
             local: None,
             socket: 0,
+            hop: None,
         }
     }
 

@@ -314,6 +314,7 @@ impl Link for UdpLink {
                         payload,
                         at,
                         local: None,
+                        hop: None,
                     });
                     total += 1;
                 }
@@ -364,6 +365,7 @@ impl Link for UdpLink {
                         payload,
                         at,
                         local,
+                        hop: None,
                     },
                     self.send.frame(),
                 );

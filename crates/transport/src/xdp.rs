@@ -14,7 +14,7 @@ pub mod relay;
 mod steering;
 
 pub use crate::sys::xsk::Copying;
-pub use interface::{Attachment, allow};
+pub use interface::{Attachment, allow, may_answer};
 pub use link::{Options, XdpLink};
 pub use queue::Part;
 

@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dns64_transport::xdp;
-use dns64_transport::xdp::netlink::{Address, Interface, Netlink};
+use dns64_transport::xdp::netlink::{Address, Interface, Netlink, no_clients};
 use dns64_transport::xdp::program::{Attached, Map, Object, XdpError};
 
 use crate::cache::{Cache, Outlet, Policy, PublicAnswer, PublicKey};
@@ -145,6 +145,7 @@ impl Driver {
                 XdpError::DefaultRoute { interface } => DriverError::DefaultRoute(interface),
                 other => other.into(),
             })?;
+            xdp::may_answer(&wanted.interface)?;
             found.push(interface.clone());
         }
         let mut object = Object::load(OBJECT)?;
@@ -312,9 +313,7 @@ impl Force {
         }
         let addresses = &self.addresses;
         let links: Vec<Link> = self.interfaces.iter().filter_map(link).collect();
-        let own: Vec<IpAddr> = addresses.iter().map(|address| address.ip).collect();
-        let broadcast = addresses.iter().filter_map(|address| address.broadcast);
-        let no_clients: Vec<IpAddr> = own.into_iter().chain(broadcast.map(IpAddr::V4)).collect();
+        let no_clients = no_clients(addresses);
         let mut locals = locals(&settings, addresses, &links);
         let mut ranges4 = clients::ranges4(&settings, &no_clients);
         let mut ranges6 = clients::ranges6(&settings, &no_clients);
@@ -335,11 +334,13 @@ impl Force {
 }
 
 fn link(interface: &Interface) -> Option<Link> {
+    if interface.master.is_some() {
+        return None;
+    }
     Some(Link {
         index: interface.index,
         mac: interface.mac?,
-        // No hardware is between the two ends of such a link, and checksums are omitted.
-        partial: interface.kind == "veth",
+        partial: interface.is_veth,
     })
 }
 

@@ -103,6 +103,10 @@ impl Lab {
         ] {
             run(&format!("ip -n {name} address add {address} dev {device}"));
             run(&format!("ip -n {name} link set {device} up"));
+            run(&format!(
+                "ip netns exec {name} ethtool -K {device} rx-vlan-hw-parse off rx-vlan-stag-hw-parse off \
+                 tx-vlan-hw-insert off tx-vlan-stag-hw-insert off"
+            ));
             run(&format!("ip -n {name} link set lo up"));
         }
         lab

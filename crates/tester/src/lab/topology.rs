@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::xdp::netlink::{self, Netlink};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -317,6 +318,15 @@ fn plan_sources(setup: Setup, sources: Sources) -> Vec<String> {
     plan
 }
 
+/// Keeps VLAN tags in the frames of a host's links, so that XDP programs see them. Without that, they refuse the links.
+fn show_tags() {
+    let links = Netlink::open().and_then(|mut netlink| netlink.interfaces());
+    for link in links.into_iter().flatten().filter(|link| link.is_veth) {
+        // Only links with such programs need it.
+        let _ = netlink::show_tags(link.index);
+    }
+}
+
 /// Turns on IPv6 forwarding on a host.
 fn forward(host: &Host) -> Result<(), LabError> {
     // `/proc/sys/net` shows the network namespace of the thread that reads it.
@@ -372,6 +382,9 @@ impl Lab {
             ip(&command)?;
         }
         setup.router().as_ref().map_or(Ok(()), forward)?;
+        for role in [Role::Measurer, Role::Dut, Role::Authority] {
+            setup.host(role).enter(show_tags)?;
+        }
         Ok(lab)
     }
 

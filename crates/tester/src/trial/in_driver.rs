@@ -1,7 +1,7 @@
 //! The authority in the driver of an interface of its host, in front of its sockets at the same address.
 
 use dns64_transport::xdp::program::{Attached, Mode, Object, XdpError};
-use dns64_transport::xdp::{STEER_OBJECT, allow};
+use dns64_transport::xdp::{STEER_OBJECT, allow, may_answer};
 
 use super::AuthDns;
 use super::surroundings::AuthorityReport;
@@ -104,6 +104,7 @@ impl InDriver {
         };
         let attach = || -> Result<(Driver, Mode), DriverError> {
             allow(interface, asked.force)?;
+            may_answer(interface)?;
             let mut driver = Driver::load(&authority.zone, &station)?;
             let mode = driver.attach(interface, mode)?;
             Ok((driver, mode))
@@ -175,6 +176,7 @@ fn station(
         mac,
         addresses,
         port: authority.listen.port(),
+        is_veth: addressed.is_veth,
     })
 }
 

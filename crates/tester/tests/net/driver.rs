@@ -68,6 +68,8 @@ impl Both {
             mac: MAC,
             addresses: vec![V4.into(), V6.into(), Ipv4Addr::new(198, 18, 0, 3).into()],
             port: 53,
+            // Where checksums may be unfinished.
+            is_veth: true,
         };
         Self {
             driver: Driver::load(&zone, &station).unwrap(),
@@ -225,6 +227,20 @@ fn common_query_is_answered_in_the_driver_as_by_the_sockets() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn unfinished_checksum_is_left_to_the_kernel_except_on_veth_links() {
+    let mut both = Both::new("dns64perf.test.", "0", false);
+    let query = both.query(Ipv4Addr::new(10, 0, 0, 1), 28, &PLAIN_OPT);
+    for is_veth in [true, false] {
+        both.station.is_veth = is_veth;
+        both.driver = Driver::load(&both.zone, &both.station).unwrap();
+        for way in ways() {
+            assert_eq!(both.compare(&frame(&way, &query, Checksum::Begun)), is_veth);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn query_without_checksum_is_answered_only_over_ipv4() {
     let mut both = Both::new("dns64perf.test.", "0", false);
     let query = both.query(Ipv4Addr::new(10, 0, 0, 1), 28, &PLAIN_OPT);
@@ -326,9 +342,10 @@ fn uncommon_query_is_passed_on() {
 type Unusual = (&'static str, bool, fn(&mut Vec<u8>));
 
 /// Changes to a frame with a common query after which the program does not answer it.
-const UNUSUAL: [Unusual; 24] = [
+const UNUSUAL: [Unusual; 26] = [
     ("another MAC address", false, |frame| frame[5] ^= 1),
     ("broadcast", false, |frame| frame[..6].fill(0xff)),
+    ("from many", false, |frame| frame[6] |= 1),
     ("another protocol above Ethernet", false, |frame| {
         frame[13] = 6
     }),
@@ -353,6 +370,9 @@ const UNUSUAL: [Unusual; 24] = [
     ("from the loopback network", false, |frame| frame[26] = 127),
     ("from a multicast group", false, |frame| frame[26] = 224),
     ("from itself", false, |frame| frame.copy_within(30..34, 26)),
+    ("from another own address", false, |frame| {
+        frame[26..30].copy_from_slice(&[198, 18, 0, 3]);
+    }),
     ("to another address", false, |frame| frame[33] = 77),
     ("to another port", false, |frame| frame[37] = 54),
     ("from port 0", false, |frame| frame[34..36].fill(0)),

@@ -115,6 +115,7 @@ impl UdpClients {
             peer,
             local,
             socket,
+            hop: None,
         };
         let group = to.hash();
         let listener = &mut self.listeners[listener];

@@ -57,6 +57,22 @@ pub enum XdpError {
         /// Name of the interface.
         interface: String,
     },
+    /// The interface keeps VLAN tags beside its frames, where a program takes them for untagged ones.
+    #[error(
+        "{interface} keeps VLAN tags where XDP programs do not see them; use `ethtool -K {interface} rx-vlan-hw-parse off \
+         rx-vlan-stag-hw-parse off`, and on a veth link also `ethtool -K PEER tx-vlan-hw-insert off \
+         tx-vlan-stag-hw-insert off` at its other end"
+    )]
+    HiddenTags {
+        /// Name of the interface.
+        interface: String,
+    },
+    /// The interface belongs to another one, which processes its frames.
+    #[error("{interface} belongs to a bridge, bond or VRF; name that interface instead")]
+    Subordinate {
+        /// Name of the interface.
+        interface: String,
+    },
     /// An interface cannot carry AF_XDP sockets.
     #[error("cannot use AF_XDP at {interface}: {reason}")]
     Unusable {

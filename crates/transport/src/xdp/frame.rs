@@ -1,18 +1,15 @@
 //! UDP datagrams in Ethernet frames: pure functions.
 //!
-//! Frames that the socket path would not deliver are refused: invalid lengths, wrong checksums, fragments, options and
-//! extension headers. The checksum of a datagram that has not left this machine may cover the pseudo header alone,
-//! because the kernel leaves the rest to the hardware (`CHECKSUM_PARTIAL`).
+//! Frames that the socket path would not deliver are refused: invalid lengths, wrong checksums, VLAN tags, fragments,
+//! options and extension headers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(super) const ETHERNET_BYTES: usize = 14;
-pub(super) const VLAN_BYTES: usize = 4;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;
 
-const TYPE_VLAN: [u8; 2] = [0x81, 0];
 const TYPE_IPV4: [u8; 2] = [8, 0];
 const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const PROTOCOL_UDP: u8 = 17;
@@ -31,8 +28,6 @@ pub(super) enum Addresses {
 pub(super) struct Flow {
     /// Destination, then source, as in a frame.
     pub(super) macs: [[u8; 6]; 2],
-    /// Priority and number of a virtual LAN, as in a frame (IEEE 802.1Q).
-    pub(super) vlan: Option<[u8; 2]>,
     pub(super) addresses: Addresses,
     /// Source and destination.
     pub(super) ports: [u16; 2],
@@ -44,7 +39,6 @@ impl Flow {
         let swap = |[a, b]: [[u8; 6]; 2]| [b, a];
         Self {
             macs: swap(self.macs),
-            vlan: self.vlan,
             addresses: match self.addresses {
                 Addresses::V4([source, destination]) => Addresses::V4([destination, source]),
                 Addresses::V6([source, destination]) => Addresses::V6([destination, source]),
@@ -74,7 +68,7 @@ impl Flow {
             Addresses::V4(_) => IPV4_BYTES,
             Addresses::V6(_) => IPV6_BYTES,
         };
-        ETHERNET_BYTES + self.vlan.map_or(0, |_| VLAN_BYTES) + ip + UDP_BYTES
+        ETHERNET_BYTES + ip + UDP_BYTES
     }
 
     /// One's complement sum of the pseudo header (RFC 768; RFC 8200 section 8.1).
@@ -108,23 +102,10 @@ pub(super) fn build(flow: &Flow, payload: &[u8], frame: &mut [u8]) -> Option<usi
     let udp_bytes = u16::try_from(UDP_BYTES + payload.len()).ok()?;
     let (ethernet, rest) = frame.split_at_mut(ETHERNET_BYTES);
     ethernet[..12].copy_from_slice(flow.macs.as_flattened());
-    let kind = match flow.addresses {
-        Addresses::V4(_) => TYPE_IPV4,
-        Addresses::V6(_) => TYPE_IPV6,
-    };
-    let rest = match flow.vlan {
-        None => {
-            ethernet[12..].copy_from_slice(&kind);
-            rest
-        }
-        Some(tag) => {
-            ethernet[12..].copy_from_slice(&TYPE_VLAN);
-            let (vlan, rest) = rest.split_at_mut(VLAN_BYTES);
-            vlan[..2].copy_from_slice(&tag);
-            vlan[2..].copy_from_slice(&kind);
-            rest
-        }
-    };
+    ethernet[12..].copy_from_slice(match flow.addresses {
+        Addresses::V4(_) => &TYPE_IPV4,
+        Addresses::V6(_) => &TYPE_IPV6,
+    });
     let udp = match flow.addresses {
         Addresses::V4(both) => {
             let (ip, udp) = rest.split_first_chunk_mut()?;
@@ -172,22 +153,17 @@ fn ipv4(addresses: [[u8; 4]; 2], udp_bytes: u16) -> Option<[u8; IPV4_BYTES]> {
     Some(ip)
 }
 
-/// The flow and the payload of a frame; `None` if it is not an intact datagram, or must be left to the kernel.
-pub(super) fn parse(frame: &[u8]) -> Option<(Flow, &[u8])> {
+/// The flow and the payload of a frame; `None` if it is not an intact datagram.
+///
+/// With `partial`, the checksum may cover the pseudo header alone: the kernel leaves the rest to the hardware
+/// (`CHECKSUM_PARTIAL`), and a veth link has none.
+pub(super) fn parse(frame: &[u8], partial: bool) -> Option<(Flow, &[u8])> {
     let (ethernet, rest) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
     let macs = [
         ethernet[..6].try_into().ok()?,
         ethernet[6..12].try_into().ok()?,
     ];
-    let mut kind = [ethernet[12], ethernet[13]];
-    let (vlan, rest) = if kind == TYPE_VLAN {
-        let (tag, rest) = rest.split_first_chunk::<VLAN_BYTES>()?;
-        kind = [tag[2], tag[3]];
-        (Some([tag[0], tag[1]]), rest)
-    } else {
-        (None, rest)
-    };
-    let (addresses, udp) = match kind {
+    let (addresses, udp) = match [ethernet[12], ethernet[13]] {
         TYPE_IPV4 => parse_ipv4(rest)?,
         TYPE_IPV6 => parse_ipv6(rest)?,
         _ => return None,
@@ -196,7 +172,6 @@ pub(super) fn parse(frame: &[u8]) -> Option<(Flow, &[u8])> {
     let half = |i: usize| u16::from_be_bytes([header[i], header[i + 1]]);
     let flow = Flow {
         macs,
-        vlan,
         addresses,
         ports: [half(0), half(2)],
     };
@@ -209,7 +184,7 @@ pub(super) fn parse(frame: &[u8]) -> Option<(Flow, &[u8])> {
         (0, Addresses::V6(_)) => false,
         (checksum, _) => {
             let pseudo = flow.pseudo_sum(udp_bytes);
-            fold(pseudo + sum(udp)) == u16::MAX || checksum == fold(pseudo)
+            fold(pseudo + sum(udp)) == u16::MAX || (partial && checksum == fold(pseudo))
         }
     };
     is_intact.then_some((flow, payload))

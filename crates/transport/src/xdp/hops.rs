@@ -1,56 +1,65 @@
-//! The paths to clients whose queries are answered later, taken from the headers of their queries.
+//! The way back to a client whose query came by an AF_XDP socket. It belongs to the query: a table by client would let
+//! anybody on the link move a response by a frame with the address of that client.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use super::frame::{self, Flow};
+use super::frame::{self, Addresses, Flow};
+use super::netlink::Interface;
+use super::queue::Queue;
+use crate::relay::Hop;
 use crate::{LocalAddr, Origin};
 
-/// The paths to many clients.
-#[derive(Default)]
-pub(super) struct Hops(HashMap<IpAddr, Hop>);
-
-#[derive(Clone, Copy)]
-struct Hop {
-    queue: usize,
-    macs: [[u8; 6]; 2],
-    vlan: Option<[u8; 2]>,
+/// The origin of a frame that arrived at queue `at`, of this interface, for the socket with this index.
+pub(super) fn origin(
+    flow: &Flow,
+    (socket, listen): (usize, SocketAddr),
+    at: usize,
+    interface: u32,
+) -> Origin {
+    // There are never more sockets or queues than ports, so each index fits.
+    let short = |index: usize| u16::try_from(index).unwrap_or(u16::MAX);
+    Origin {
+        peer: peer(flow, listen, interface),
+        local: local(flow, listen, interface),
+        socket: short(socket),
+        hop: Some(Hop {
+            queue: short(at),
+            mac: flow.macs[1],
+        }),
+    }
 }
 
-/// Maximum number of clients with a known path; replies to others go through the kernel.
-const HOPS_MAX: usize = 65_536;
+/// The queue and the flow of a response to a query for the socket at `listen`; `None` if the kernel has to carry it: it
+/// carried the query, or the response does not fit into a packet.
+pub(super) fn back(
+    to: &Origin,
+    listen: SocketAddr,
+    queues: &[Queue],
+    len: usize,
+) -> Option<(usize, Flow)> {
+    let Hop { queue, mac } = to.hop?;
+    let at = usize::from(queue);
+    let interface = &queues.get(at)?.interface;
+    let local = to.local.map_or(listen.ip(), |local| local.ip);
+    let flow = Flow {
+        macs: [mac, interface.mac?],
+        addresses: frame::addresses(local.to_canonical(), to.peer.ip().to_canonical())?,
+        ports: [listen.port(), to.peer.port()],
+    };
+    fits(&flow, len, interface).then_some((at, flow))
+}
 
-impl Hops {
-    /// Records the path to a client: this queue, with the addresses of the reversed flow.
-    pub(super) fn remember(&mut self, client: IpAddr, queue: usize, back: &Flow) {
-        if self.0.len() >= HOPS_MAX {
-            self.0.clear();
-        }
-        let hop = Hop {
-            queue,
-            macs: back.macs,
-            vlan: back.vlan,
-        };
-        self.0.insert(client, hop);
-    }
-
-    /// The queue and the flow to a client of the socket at `listen`; `None` for a client whose query did not arrive by
-    /// a queue.
-    pub(super) fn way(&self, listen: SocketAddr, to: &Origin) -> Option<(usize, Flow)> {
-        let hop = self.0.get(&to.peer.ip())?;
-        let local = to.local.map_or(listen.ip(), |local| local.ip);
-        let flow = Flow {
-            macs: hop.macs,
-            vlan: hop.vlan,
-            addresses: frame::addresses(local.to_canonical(), to.peer.ip().to_canonical())?,
-            ports: [listen.port(), to.peer.port()],
-        };
-        Some((hop.queue, flow))
-    }
+/// Whether a datagram fits into one packet of the interface.
+pub(super) fn fits(flow: &Flow, payload: usize, interface: &Interface) -> bool {
+    let ip = match flow.addresses {
+        Addresses::V4(_) => 28,
+        Addresses::V6(_) => 48,
+    };
+    ip + payload <= interface.mtu
 }
 
 /// The sender of a frame as a socket would report it: IPv4 as a mapped IPv6 address if the socket serves both families.
-pub(super) fn peer(flow: &Flow, listen: SocketAddr, interface: u32) -> SocketAddr {
+fn peer(flow: &Flow, listen: SocketAddr, interface: u32) -> SocketAddr {
     match (flow.source(), listen) {
         (SocketAddr::V4(v4), SocketAddr::V6(_)) => {
             SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0).into()
@@ -63,7 +72,7 @@ pub(super) fn peer(flow: &Flow, listen: SocketAddr, interface: u32) -> SocketAdd
 }
 
 /// The destination address of a frame, as a socket that listens at more than one address would report it.
-pub(super) fn local(flow: &Flow, listen: SocketAddr, interface: u32) -> Option<LocalAddr> {
+fn local(flow: &Flow, listen: SocketAddr, interface: u32) -> Option<LocalAddr> {
     if !listen.ip().is_unspecified() {
         return None;
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::netlink::{self, Netlink};
 use super::program::{Mode, XdpError};
 
 /// An interface for an XDP program.
@@ -85,6 +86,29 @@ pub fn allow(interface: &str, force: bool) -> Result<(), XdpError> {
         });
     }
     Ok(())
+}
+
+/// Checks that a program can answer queries at an interface of the calling thread's network namespace: it has to see
+/// each frame as the kernel does.
+///
+/// # Errors
+///
+/// The interface keeps VLAN tags beside its frames, or belongs to another one; or the kernel does not tell.
+pub fn may_answer(interface: &str) -> Result<(), XdpError> {
+    let unknown = |reason| XdpError::Facts {
+        what: format!("the features of {interface}").into(),
+        reason,
+    };
+    let index = index(interface)?;
+    let facts = Netlink::open().and_then(|mut netlink| netlink.interface(index));
+    let interface = interface.to_owned();
+    if facts.map_err(unknown)?.master.is_some() {
+        return Err(XdpError::Subordinate { interface });
+    }
+    match netlink::hides_tags(index).map_err(unknown)? {
+        true => Err(XdpError::HiddenTags { interface }),
+        false => Ok(()),
+    }
 }
 
 /// Interfaces with a default route, from `/proc/net/route`: interface, destination, gateway, flags, three other fields,

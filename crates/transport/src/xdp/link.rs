@@ -7,12 +7,10 @@
 mod client;
 mod server;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::Copying;
-use super::frame::{self, Addresses, Flow};
-use super::hops::Hops;
-use super::netlink::Interface;
+use super::frame::{self, Flow};
 use super::program::Mode;
 use super::queue::{self, Part, Queue};
 use super::steering::Wanted;
@@ -74,8 +72,8 @@ struct Client {
 /// State of a server.
 struct Server {
     listen: SocketAddr,
-    /// Paths to clients whose queries were not answered immediately.
-    hops: Hops,
+    /// See [`no_clients`](super::netlink::no_clients).
+    no_clients: Vec<IpAddr>,
 }
 
 /// Frames received in one batch: as many as an authority answers in one turn.
@@ -143,15 +141,6 @@ fn arrival(stamp: u64, now: Nanos) -> Nanos {
     } else {
         stamp
     }
-}
-
-/// Whether a datagram fits into one packet of the interface.
-pub(super) fn fits(flow: &Flow, payload: usize, interface: &Interface) -> bool {
-    let ip = match flow.addresses {
-        Addresses::V4(_) => 28,
-        Addresses::V6(_) => 48,
-    };
-    ip + payload <= interface.mtu
 }
 
 /// Sends the frames that wait in a queue; returns the number of frames that its driver dropped.

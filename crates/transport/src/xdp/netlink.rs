@@ -3,12 +3,18 @@
 //! All over one socket, so that no program and no file system is needed. A process that denies itself new sockets opens
 //! it before and uses it later.
 
+mod tags;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt,
+};
+
+pub use tags::{hides_tags, show_tags};
 
 /// Message types of `linux/rtnetlink.h` and `linux/netlink.h`.
 const ERROR: u16 = 2;
@@ -37,6 +43,7 @@ const NEIGHBOUR: usize = 12;
 const LINK_MAC: u16 = 1;
 const LINK_NAME: u16 = 3;
 const LINK_MTU: u16 = 4;
+const LINK_MASTER: u16 = 10;
 const LINK_INFO: u16 = 18;
 const LINK_QUEUES: u16 = 32;
 const INFO_KIND: u16 = 1;
@@ -83,8 +90,11 @@ pub struct Interface {
     pub name: String,
     /// Ethernet address, if it has one.
     pub mac: Option<[u8; 6]>,
-    /// Kind, such as `veth`; empty for hardware.
-    pub kind: String,
+    /// Index of the bridge, bond or VRF that it belongs to.
+    pub master: Option<u32>,
+    /// Whether datagrams arrive with the sum of the pseudo header in place of their checksum: both ends of a veth link
+    /// are on this machine, which checks nothing between them.
+    pub is_veth: bool,
     /// Maximum size of a packet in octets.
     pub mtu: usize,
     /// Maximum number of receive queues; at least 1.
@@ -104,6 +114,14 @@ pub struct Address {
     pub ip: IpAddr,
     /// The broadcast address of its network, if it has one.
     pub broadcast: Option<Ipv4Addr>,
+}
+
+/// Sources that the kernel refuses, or answers within this host: its own addresses, and the broadcast addresses of its
+/// networks.
+pub fn no_clients(addresses: &[Address]) -> Vec<IpAddr> {
+    let own = addresses.iter().map(|address| address.ip);
+    let broadcast = addresses.iter().filter_map(|address| address.broadcast);
+    own.chain(broadcast.map(IpAddr::V4)).collect()
 }
 
 /// The route to an address.
@@ -130,8 +148,12 @@ impl Netlink {
     /// The kernel refuses.
     pub fn open() -> io::Result<Self> {
         // Protocol 0 is NETLINK_ROUTE.
+        Self::of(None)
+    }
+
+    fn of(protocol: Option<Protocol>) -> io::Result<Self> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
         Ok(Self {
             socket,
@@ -320,7 +342,8 @@ fn interface(body: &[u8]) -> Option<Interface> {
         index: number(body, 4)?,
         name: text(value(LINK_NAME)?),
         mac,
-        kind: kind.map(text).unwrap_or_default(),
+        master: figure(LINK_MASTER),
+        is_veth: kind.is_some_and(|kind| text(kind) == "veth"),
         mtu: usize::try_from(figure(LINK_MTU)?).ok()?,
         queues: figure(LINK_QUEUES).unwrap_or(1).max(1),
         is_usable: device == ETHERNET && flags & UP != 0 && flags & LOOPBACK == 0 && mac.is_some(),
@@ -435,7 +458,10 @@ mod tests {
             let own = own.expect("127.0.0.1: this test needs a loopback interface that is up");
             assert_eq!(own.broadcast, None);
             let lo = netlink.interface(own.interface).unwrap();
-            assert_eq!((lo.name.as_str(), lo.kind.as_str()), ("lo", ""));
+            assert_eq!(
+                (lo.name.as_str(), lo.is_veth, lo.master),
+                ("lo", false, None)
+            );
             assert_eq!((lo.mac, lo.is_usable), (None, false));
             assert!(netlink.interfaces().unwrap().contains(&lo));
             let way = netlink.route(own.ip, own.ip).unwrap();

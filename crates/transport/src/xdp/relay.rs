@@ -17,10 +17,9 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::Copying;
 use super::frame::Flow;
-use super::hops::Hops;
-use super::interface::Attachment;
+use super::interface::{Attachment, may_answer};
 use super::link::flush;
-use super::netlink::{Address, Interface, Netlink};
+use super::netlink::{Address, Interface, Netlink, no_clients};
 use super::program::{Mode, XdpError};
 use super::queue::{self, Part, Queue};
 use super::steering::{Role, Steering, Wanted};
@@ -45,7 +44,8 @@ pub struct XdpRelay {
     /// One entry per queue.
     uses: Vec<Uses>,
     listen: Vec<SocketAddr>,
-    hops: Hops,
+    /// See [`no_clients`].
+    no_clients: Vec<IpAddr>,
     numbers: Numbers,
     /// Queries received while reading for replies, with their queues; and replies received while reading for queries.
     queries: Held<(usize, Flow)>,
@@ -133,8 +133,9 @@ impl XdpRelay {
         } in interfaces
         {
             let interface = usable(interface, &mut netlink)?;
+            may_answer(&interface.name)?;
             let before = listening.len();
-            let steering = Steering::of(interface.index, &interface.name, *mode, *force)?;
+            let steering = Steering::of(&interface, *mode, *force)?;
             for address in &listen {
                 let ends = ends(*address, interface.index, &all);
                 let wanted = steering.want(Role::Listens, &ends, &[address.port()], part)?;
@@ -159,7 +160,7 @@ impl XdpRelay {
             netlink,
             uses,
             listen,
-            hops: Hops::default(),
+            no_clients: no_clients(&all),
             numbers: Numbers::new(),
             queries: Held::new(),
             replies: Held::new(),

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::linux::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::netlink::Interface;
 use super::program::{Attached, Map, Mode, Object, XdpError};
 use super::queue::Part;
 use super::{STEER_OBJECT, allow};
@@ -71,8 +72,7 @@ type Place = (u64, u32);
 impl Steering {
     /// The steering of an interface of the calling thread's network namespace; attaches it if necessary.
     pub(super) fn of(
-        index: u32,
-        name: &str,
+        interface: &Interface,
         mode: Mode,
         force: bool,
     ) -> Result<Arc<Self>, XdpError> {
@@ -80,20 +80,21 @@ impl Steering {
             what: NAMESPACE.into(),
             reason,
         })?;
-        let place = (namespace.st_ino(), index);
+        let place = (namespace.st_ino(), interface.index);
         let mut steered = lock(&STEERED);
         steered.retain(|(_, steering)| steering.strong_count() > 0);
         let known = steered.iter().find(|(known, _)| *known == place);
         if let Some(steering) = known.and_then(|(_, steering)| steering.upgrade()) {
             return Ok(steering);
         }
-        allow(name, force)?;
+        allow(&interface.name, force)?;
         let mut object = Object::load(STEER_OBJECT)?;
+        object.map("station")?.set(&[0; 4], &station(interface))?;
         let steering = Arc::new(Self {
             ports: object.map("ports")?,
             ends: object.map("ends")?,
             sockets: object.map("sockets")?,
-            attached: object.attach("steer", name, mode)?,
+            attached: object.attach("steer", &interface.name, mode)?,
             claims: Mutex::default(),
             _object: object,
         });
@@ -219,6 +220,12 @@ impl Drop for Wanted {
         // to the kernel.
         let _ = self.count(&mut claims, |count| count.saturating_sub(1));
     }
+}
+
+/// `struct station` of the program.
+fn station(interface: &Interface) -> [u8; 8] {
+    let [a, b, c, d, e, f] = interface.mac.unwrap_or_default();
+    [a, b, c, d, e, f, u8::from(interface.is_veth), 0]
 }
 
 fn key(end: SocketAddr, role: Role) -> EndKey {

@@ -4,6 +4,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "small numbers")]
 
 mod relay;
+mod way;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use dns64_transport::Link;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::OpenError;
+use dns64_transport::xdp::netlink::{self, Netlink};
 use dns64_transport::xdp::program::{Mode, XdpError};
 use dns64_transport::xdp::{Options, Part, XdpLink};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -44,6 +46,7 @@ impl Pair {
             ip(&format!("-n {end} link set wire addrgenmode none up"));
             ip(&format!("-n {end} address add {}/24 dev wire", V4[i]));
             ip(&format!("-n {end} address add {}/64 dev wire nodad", V6[i]));
+            pair.enter(i, || netlink::show_tags(index("wire")).unwrap());
         }
         pair
     }
@@ -79,6 +82,12 @@ impl Drop for Pair {
             ip(&format!("netns delete {end}"));
         }
     }
+}
+
+/// The index of an interface in the namespace of the calling thread.
+fn index(name: &str) -> u32 {
+    let links = Netlink::open().unwrap().interfaces().unwrap();
+    links.iter().find(|link| link.name == name).unwrap().index
 }
 
 fn told<T>(opened: Result<T, OpenError>) -> T {

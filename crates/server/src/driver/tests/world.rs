@@ -53,7 +53,8 @@ impl World {
             index: 1,
             name: "lo".to_owned(),
             mac: Some(OWN_MAC),
-            kind: String::new(),
+            master: None,
+            is_veth: false,
             mtu: 1500,
             queues: 1,
             is_usable: true,
@@ -104,7 +105,7 @@ impl World {
 
     /// Marks the interface as virtual: frames come from this machine.
     pub(super) fn make_virtual(&mut self) {
-        lock(&self.driver.force).interfaces[0].kind = "veth".to_owned();
+        lock(&self.driver.force).interfaces[0].is_veth = true;
         self.driver.refresh().unwrap();
     }
 

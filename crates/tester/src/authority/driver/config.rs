@@ -48,7 +48,8 @@ pub(super) fn octets(zone: &ZoneConfig, station: &Station) -> Result<Vec<u8>, Dr
     for number in numbers.into_iter().chain([millionths]) {
         entry.put(&u32::try_from(number).unwrap_or(u32::MAX).to_ne_bytes());
     }
-    entry.padded(&station.port.to_be_bytes(), WORD);
+    entry.put(&station.port.to_be_bytes());
+    entry.padded(&[station.is_veth.into()], WORD - 2);
     Ok(entry.octets)
 }
 
@@ -244,6 +245,7 @@ mod tests {
             mac: [2, 0, 0, 0, 0, 1],
             addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
             port: 53,
+            is_veth: false,
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Station {
     pub addresses: Vec<IpAddr>,
     /// The UDP port.
     pub port: u16,
+    /// Whether it is one end of a veth link, where datagrams arrive with unfinished checksums.
+    pub is_veth: bool,
 }
 
 /// Largest number of addresses of one family.

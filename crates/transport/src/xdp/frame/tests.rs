@@ -3,7 +3,6 @@ use super::*;
 fn flow_v6() -> Flow {
     Flow {
         macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]],
-        vlan: None,
         addresses: addresses(
             "2001:db8::2".parse().unwrap(),
             "2001:db8::1".parse().unwrap(),
@@ -15,7 +14,6 @@ fn flow_v6() -> Flow {
 
 fn flow_v4() -> Flow {
     Flow {
-        vlan: Some([0x20, 0x64]),
         addresses: addresses("192.0.2.2".parse().unwrap(), "192.0.2.1".parse().unwrap()).unwrap(),
         ..flow_v6()
     }
@@ -42,10 +40,8 @@ fn ipv6_frame_matches_the_standards() {
 }
 
 #[test]
-fn ipv4_frame_in_a_vlan_matches_the_standards() {
-    let mut expected = vec![
-        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x20, 0x64, 8, 0,
-    ];
+fn ipv4_frame_matches_the_standards() {
+    let mut expected = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     // 4500 + 001f + 4000 + 4011 + c000 + 0202 + c000 + 0201, folded and inverted.
     expected.extend([0x45, 0, 0, 31, 0, 0, 0x40, 0, 64, 17, 0xb6, 0xca]);
     expected.extend([192, 0, 2, 2, 192, 0, 2, 1]);
@@ -59,17 +55,18 @@ fn padding_is_not_part_of_the_payload() {
     for flow in [flow_v4(), flow_v6()] {
         let mut frame = built(&flow, b"abc");
         frame.extend([0; 20]);
-        assert_eq!(parse(&frame), Some((flow, &b"abc"[..])));
+        assert_eq!(parse(&frame, false), Some((flow, &b"abc"[..])));
     }
 }
 
 #[test]
-fn checksum_of_the_pseudo_header_alone_is_accepted() {
+fn checksum_of_the_pseudo_header_alone_is_accepted_where_it_may_be_partial() {
     for flow in [flow_v4(), flow_v6()] {
         let mut frame = built(&flow, b"abcd");
         let at = flow.headers_bytes() - 2;
         frame[at..at + 2].copy_from_slice(&fold(flow.pseudo_sum(12)).to_be_bytes());
-        assert_eq!(parse(&frame), Some((flow, &b"abcd"[..])));
+        assert_eq!(parse(&frame, true), Some((flow, &b"abcd"[..])));
+        assert_eq!(parse(&frame, false), None);
     }
 }
 
@@ -79,7 +76,7 @@ fn only_ipv4_may_omit_the_checksum() {
         let mut frame = built(&flow, b"abcd");
         let at = flow.headers_bytes() - 2;
         frame[at..at + 2].copy_from_slice(&[0, 0]);
-        assert_eq!(parse(&frame).is_some(), may);
+        assert_eq!(parse(&frame, false).is_some(), may);
     }
 }
 
@@ -96,12 +93,14 @@ fn damaged_frame_is_refused() {
                 Addresses::V4(_) => IPV4_BYTES,
                 Addresses::V6(_) => IPV6_BYTES,
             };
-        let is_covered =
-            |at: &usize| flow.vlan.is_some() || ![ip, ip + 1, ip + 2, ip + 3, ip + 7].contains(at);
+        let is_covered = |at: &usize| {
+            matches!(flow.addresses, Addresses::V4(_))
+                || ![ip, ip + 1, ip + 2, ip + 3, ip + 7].contains(at)
+        };
         for at in (ip..frame.len()).filter(is_covered) {
             let mut damaged = frame.clone();
             damaged[at] ^= 0x10;
-            assert_eq!(parse(&damaged), None, "octet {at} of {flow:?}");
+            assert_eq!(parse(&damaged, false), None, "octet {at} of {flow:?}");
         }
     }
 }
@@ -110,20 +109,20 @@ fn damaged_frame_is_refused() {
 fn fragments_options_and_truncated_frames_are_left_to_the_kernel() {
     let frame = built(&flow_v6(), b"abc");
     for len in 0..frame.len() {
-        assert_eq!(parse(&frame[..len]), None, "{len} octets");
+        assert_eq!(parse(&frame[..len], false), None, "{len} octets");
     }
     let fix = |packet: &mut [u8]| {
         packet[10..12].fill(0);
         let checksum = !fold(sum(&packet[..IPV4_BYTES]));
         packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     };
-    let ip = ETHERNET_BYTES + VLAN_BYTES;
+    let ip = ETHERNET_BYTES;
     for (at, value) in [(6, 0x20), (7, 1), (0, 0x46)] {
         let mut frame = built(&flow_v4(), b"abcdefgh");
         frame[ip + at] = value;
         fix(&mut frame[ip..]);
         assert_eq!(
-            parse(&frame),
+            parse(&frame, false),
             None,
             "octet {at} of the IPv4 header is {value:#x}"
         );
@@ -139,6 +138,15 @@ fn reversing_a_flow_twice_gives_the_same_flow() {
     assert_eq!(flow.reversed().reversed(), flow);
 }
 
+#[test]
+fn frame_with_a_vlan_tag_is_left_to_the_kernel() {
+    for flow in [flow_v4(), flow_v6()] {
+        let mut frame = built(&flow, b"abcd");
+        frame.splice(12..12, [0x81, 0, 0, 100]);
+        assert_eq!(parse(&frame, true), None);
+    }
+}
+
 mod laws {
     use proptest::prelude::*;
 
@@ -149,18 +157,13 @@ mod laws {
             any::<[[u8; 4]; 2]>().prop_map(Addresses::V4),
             any::<[[u8; 16]; 2]>().prop_map(Addresses::V6),
         ];
-        (
-            any::<[[u8; 6]; 2]>(),
-            any::<Option<[u8; 2]>>(),
-            addresses,
-            any::<[u16; 2]>(),
-        )
-            .prop_map(|(macs, vlan, addresses, ports)| Flow {
+        (any::<[[u8; 6]; 2]>(), addresses, any::<[u16; 2]>()).prop_map(
+            |(macs, addresses, ports)| Flow {
                 macs,
-                vlan,
                 addresses,
                 ports,
-            })
+            },
+        )
     }
 
     proptest! {
@@ -168,12 +171,12 @@ mod laws {
         fn built_frame_is_parsed_correctly(flow in flows(), payload in prop::collection::vec(any::<u8>(), 0..1500)) {
             let frame = built(&flow, &payload);
             prop_assert_eq!(frame.len(), flow.headers_bytes() + payload.len());
-            prop_assert_eq!(parse(&frame), Some((flow, &payload[..])));
+            prop_assert_eq!(parse(&frame, false), Some((flow, &payload[..])));
         }
 
         #[test]
         fn random_octets_never_panic(frame in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&frame);
+            let _ = parse(&frame, false);
         }
 
         #[test]

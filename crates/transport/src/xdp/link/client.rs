@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use super::{
     BATCH, Client, FOR_EACH, LOOK_PORTS, LOOKS_MAX, MonotonicClock, Options, XdpLink, arrival,
-    fits, flush, push,
+    flush, push,
 };
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::socket::{OpenError, Segmentation, UdpLink, unspecified};
 use crate::xdp::frame::{self, Flow};
+use crate::xdp::hops::fits;
 use crate::xdp::netlink::{Netlink, Route};
 use crate::xdp::program::XdpError;
 use crate::xdp::queue;
@@ -65,12 +66,7 @@ impl XdpLink {
             }
             .into());
         };
-        let steering = Steering::of(
-            interface.index,
-            &interface.name,
-            options.mode,
-            options.force,
-        )?;
+        let steering = Steering::of(&interface, options.mode, options.force)?;
         let queues = queue::open(&interface, &steering, options.part)?;
         await_carrier(&mut netlink, route.interface);
         let mac = neighbour(&mut netlink, route, server)?;
@@ -130,10 +126,10 @@ impl XdpLink {
             for _ in 0..self.queues.len() {
                 let queue = &mut self.queues[self.cursor];
                 let asked = (max - total).min(2 * BATCH);
-                let misdirected = &mut self.misdirected;
+                let (misdirected, is_veth) = (&mut self.misdirected, queue.interface.is_veth);
                 let got = queue.arrivals.take(asked, |octets, stamp| {
                     // Damaged frames are dropped, as by a socket.
-                    let Some((flow, payload)) = frame::parse(octets) else {
+                    let Some((flow, payload)) = frame::parse(octets, is_veth) else {
                         return;
                     };
                     match client.indices[usize::from(flow.ports[1])].checked_sub(1) {
@@ -170,7 +166,6 @@ fn client(server: SocketAddr, own: &[SocketAddr], macs: [[u8; 6]; 2]) -> Client 
         let addresses = frame::addresses(local.ip(), server.ip());
         flows.extend(addresses.map(|addresses| Flow {
             macs,
-            vlan: None,
             addresses,
             ports: [local.port(), server.port()],
         }));

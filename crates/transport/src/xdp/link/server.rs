@@ -3,13 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::{BATCH, Options, Server, XdpLink, arrival, fits, flush, push};
-use crate::clock::{Clock, MonotonicClock, Nanos};
+use super::{BATCH, Options, Server, XdpLink, arrival, flush, push};
+use crate::clock::{Clock, MonotonicClock};
 use crate::socket::{OpenError, Segmentation, UdpLink};
 use crate::sys::FRAME_BYTES;
-use crate::xdp::frame::{self, Flow};
-use crate::xdp::hops::{self, Hops};
-use crate::xdp::netlink::{Address, Interface, Netlink};
+use crate::xdp::frame;
+use crate::xdp::hops::{self, fits};
+use crate::xdp::interface::may_answer;
+use crate::xdp::netlink::{Address, Interface, Netlink, no_clients};
 use crate::xdp::program::XdpError;
 use crate::xdp::queue;
 use crate::xdp::steering::{Role, Steering};
@@ -37,15 +38,17 @@ impl XdpLink {
         let mut netlink = Netlink::open().map_err(unread)?;
         let all = netlink.addresses().map_err(unread)?;
         let serving = serving(listen, &all, netlink.interfaces().map_err(unread)?);
-        let ends: Vec<SocketAddr> = all
-            .iter()
-            .filter(|address| serves(listen, address.ip))
-            .map(|address| SocketAddr::new(address.ip, listen.port()))
-            .collect();
         let (mut queues, mut wanted, mut refused) = (Vec::new(), Vec::new(), None);
         for interface in serving {
             let index = interface.index;
-            match Steering::of(index, &interface.name, options.mode, options.force) {
+            let own = all.iter().filter(|address| address.interface == index);
+            let served = own.filter(|address| serves(listen, address.ip));
+            let ends: Vec<SocketAddr> = served
+                .map(|address| SocketAddr::new(address.ip, listen.port()))
+                .collect();
+            let steering = may_answer(&interface.name)
+                .and_then(|()| Steering::of(&interface, options.mode, options.force));
+            match steering {
                 Ok(steering) => {
                     queues.extend(queue::open(&Arc::new(interface), &steering, options.part)?);
                     wanted.push(steering.want(
@@ -56,9 +59,11 @@ impl XdpLink {
                     )?);
                 }
                 // Unspecified address: skips interfaces that may not be used.
-                Err(e @ XdpError::DefaultRoute { .. }) if listen.ip().is_unspecified() => {
-                    refused = Some(e);
-                }
+                Err(
+                    e @ (XdpError::DefaultRoute { .. }
+                    | XdpError::HiddenTags { .. }
+                    | XdpError::Subordinate { .. }),
+                ) if listen.ip().is_unspecified() => refused = Some(e),
                 Err(e) => return Err(e.into()),
             }
         }
@@ -70,7 +75,7 @@ impl XdpLink {
         let mut link = Self::over(slow, queues, wanted);
         link.server = Some(Server {
             listen,
-            hops: Hops::default(),
+            no_clients: no_clients(&all),
         });
         Ok(link)
     }
@@ -117,21 +122,27 @@ impl XdpLink {
         let mut too_long: Vec<(Origin, Box<[u8]>)> = Vec::new();
         let taken = arrivals.take(max, |octets, stamp| {
             // Damaged frames are dropped, as by a socket.
-            let Some((flow, payload)) = frame::parse(octets) else {
+            let Some((flow, payload)) = frame::parse(octets, interface.is_veth) else {
                 return;
             };
-            let datagram = datagram(
-                &flow,
+            if server.no_clients.contains(&flow.source().ip()) {
+                return;
+            }
+            let origin = hops::origin(&flow, (0, server.listen), cursor, interface.index);
+            let datagram = Datagram {
+                port: 0,
+                peer: origin.peer,
                 payload,
-                arrival(stamp, now),
-                server.listen,
-                interface,
-            );
+                at: arrival(stamp, now),
+                local: origin.local,
+                hop: origin.hop,
+            };
             let len = answer(datagram, &mut self.scratch).min(FRAME_BYTES);
-            let back = flow.reversed();
             if len == 0 {
-                server.hops.remember(datagram.peer.ip(), cursor, &back);
-            } else if fits(&back, len, interface) {
+                return;
+            }
+            let back = flow.reversed();
+            if fits(&back, len, interface) {
                 let reply = &self.scratch[..len];
                 let write = |frame: &mut [u8]| frame::build(&back, reply, frame).unwrap_or(0);
                 waiting += 1;
@@ -144,7 +155,7 @@ impl XdpLink {
                 let before = [waiting, 1].into_iter().filter(|replies| *replies > 0);
                 noted.extend(before.map(|replies| Departure { replies, at }));
                 waiting = 0;
-                too_long.push((datagram.origin(), self.scratch[..len].into()));
+                too_long.push((origin, self.scratch[..len].into()));
             }
         });
         self.send_drops += dropped;
@@ -172,8 +183,7 @@ impl XdpLink {
             let way = self
                 .server
                 .as_ref()
-                .and_then(|server| server.hops.way(server.listen, &to));
-            let way = way.filter(|(queue, flow)| fits(flow, len, &self.queues[*queue].interface));
+                .and_then(|server| hops::back(&to, server.listen, &self.queues, len));
             let Some((queue, flow)) = way else {
                 self.depart(at, waiting)?;
                 waiting = 0;
@@ -238,22 +248,4 @@ fn serving(listen: SocketAddr, all: &[Address], mut interfaces: Vec<Interface>) 
     });
     interfaces.sort_by_key(|interface| interface.index);
     interfaces
-}
-
-/// Creates a datagram as a socket at `listen` would report it.
-fn datagram<'a>(
-    flow: &Flow,
-    payload: &'a [u8],
-    at: Nanos,
-    listen: SocketAddr,
-    interface: &Interface,
-) -> Datagram<'a> {
-    let local = hops::local(flow, listen, interface.index);
-    Datagram {
-        port: 0,
-        peer: hops::peer(flow, listen, interface.index),
-        payload,
-        at,
-        local,
-    }
 }

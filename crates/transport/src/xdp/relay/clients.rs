@@ -3,9 +3,9 @@
 use super::{BATCH, Held, Side, XdpRelay, side};
 use crate::relay::ClientSide;
 use crate::sys::FRAME_BYTES;
-use crate::xdp::frame::{self, Flow};
-use crate::xdp::link::fits;
-use crate::xdp::{hops, queue::Queue};
+use crate::xdp::frame;
+use crate::xdp::hops::{self, fits};
+use crate::xdp::queue::Queue;
 use crate::{Counters, LinkError, Origin};
 
 impl XdpRelay {
@@ -16,7 +16,7 @@ impl XdpRelay {
         max: usize,
         answer: &mut impl FnMut(&Origin, &[u8], &mut [u8]) -> usize,
     ) -> usize {
-        let (listen, numbers, hops) = (&self.listen, &self.numbers, &mut self.hops);
+        let (listen, numbers, no_clients) = (&self.listen, &self.numbers, &self.no_clients);
         let (scratch, replies, counted) = (&mut self.scratch, &mut self.replies, &mut self.counted);
         let (asking, uses) = (&self.asking, &mut self.uses[at]);
         let Queue {
@@ -29,10 +29,11 @@ impl XdpRelay {
         let mut total = 0;
         arrivals.take(max.min(BATCH), |octets, _| {
             // Damaged frames are dropped, as by a socket.
-            let Some((flow, payload)) = frame::parse(octets) else {
+            let Some((flow, payload)) = frame::parse(octets, interface.is_veth) else {
                 return;
             };
             let listener = match side(listen, numbers, &flow) {
+                Side::Client(_) if no_clients.contains(&flow.source().ip()) => return,
                 Side::Client(listener) => listener,
                 Side::Upstream(server, port) => {
                     uses.upstreams = true;
@@ -50,12 +51,14 @@ impl XdpRelay {
                 }
             };
             total += 1;
-            let origin = origin(&flow, listen[listener], listener, interface.index);
+            let to = (listener, listen[listener]);
+            let origin = hops::origin(&flow, to, at, interface.index);
             let len = answer(&origin, payload, scratch).min(FRAME_BYTES);
-            let back = flow.reversed();
             if len == 0 {
-                hops.remember(origin.peer.ip(), at, &back);
-            } else if fits(&back, len, interface) {
+                return;
+            }
+            let back = flow.reversed();
+            if fits(&back, len, interface) {
                 let reply = &scratch[..len];
                 let write = |frame: &mut [u8]| frame::build(&back, reply, frame).unwrap_or(0);
                 counted.send_drops += u64::from(!departures.push(write));
@@ -79,9 +82,8 @@ impl XdpRelay {
             let Side::Client(listener) = side(&self.listen, &self.numbers, flow) else {
                 continue;
             };
-            let interface = self.queues[*at].interface.index;
-            let origin = origin(flow, self.listen[listener], listener, interface);
-            self.hops.remember(origin.peer.ip(), *at, &flow.reversed());
+            let to = (listener, self.listen[listener]);
+            let origin = hops::origin(flow, to, *at, self.queues[*at].interface.index);
             let mut reply = std::mem::take(&mut self.scratch);
             let len = answer(&origin, payload, &mut reply).min(FRAME_BYTES);
             if len > 0 {
@@ -98,8 +100,7 @@ impl XdpRelay {
     /// Sends a reply by the ring that received its query, if possible.
     fn send_reply(&mut self, to: &Origin, reply: &[u8]) {
         let listen = self.listen.get(usize::from(to.socket));
-        let way = listen.and_then(|listen| self.hops.way(*listen, to));
-        let way = way.filter(|(at, flow)| fits(flow, reply.len(), &self.queues[*at].interface));
+        let way = listen.and_then(|listen| hops::back(to, *listen, &self.queues, reply.len()));
         let Some((at, flow)) = way else {
             return self.by_the_kernel(to, reply);
         };
@@ -114,15 +115,6 @@ impl XdpRelay {
             frame[..reply.len()].copy_from_slice(reply);
             reply.len()
         });
-    }
-}
-
-fn origin(flow: &Flow, listen: std::net::SocketAddr, socket: usize, interface: u32) -> Origin {
-    Origin {
-        peer: hops::peer(flow, listen, interface),
-        local: hops::local(flow, listen, interface),
-        // There are never more sockets than ports, so the index fits.
-        socket: u16::try_from(socket).unwrap_or(u16::MAX),
     }
 }
 

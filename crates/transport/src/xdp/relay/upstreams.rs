@@ -7,7 +7,7 @@ use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::relay::{Arrival, UpstreamSide};
 use crate::sys::FRAME_BYTES;
 use crate::xdp::frame::{self, Flow};
-use crate::xdp::link::fits;
+use crate::xdp::hops::fits;
 use crate::xdp::netlink::Netlink;
 use crate::xdp::queue::Queue;
 use crate::xdp::steering::Role;
@@ -19,11 +19,16 @@ impl XdpRelay {
     fn replies_of(&mut self, at: usize, each: &mut impl FnMut(Arrival<'_>)) -> (usize, usize) {
         let (listen, numbers, asking) = (&self.listen, &self.numbers, &self.asking);
         let (queries, counted) = (&mut self.queries, &mut self.counted);
-        let Queue { arrivals, .. } = &mut self.queues[at];
+        let no_clients = &self.no_clients;
+        let Queue {
+            arrivals,
+            interface,
+            ..
+        } = &mut self.queues[at];
         let mut total = 0;
         let frames = arrivals.take(BATCH, |octets, _| {
             // Damaged frames are dropped, as by a socket.
-            let Some((flow, payload)) = frame::parse(octets) else {
+            let Some((flow, payload)) = frame::parse(octets, interface.is_veth) else {
                 return;
             };
             match side(listen, numbers, &flow) {
@@ -40,6 +45,7 @@ impl XdpRelay {
                         payload,
                     });
                 }
+                Side::Client(_) if no_clients.contains(&flow.source().ip()) => {}
                 Side::Client(_) => {
                     counted.receive_drops += u64::from(!queries.push((at, flow), payload));
                 }
@@ -66,7 +72,6 @@ impl XdpRelay {
         let local = self.steer(server, port)?;
         let flow = Flow {
             macs: way.macs,
-            vlan: None,
             addresses: frame::addresses(local.ip(), address.ip())?,
             ports: [local.port(), address.port()],
         };
