@@ -20,7 +20,7 @@ use crate::agent::handshake::Welcome;
 use crate::agent::program;
 use crate::hash::{sha256_hex, sha256_of};
 use crate::lab::topology::Setup;
-use crate::lab::{Blame, LabError, LabKind};
+use crate::lab::{Blame, LabKind};
 use crate::load::pace::QUANTUM_NS;
 use crate::machine::host::Host;
 use crate::machine::interface::{self, Interface};
@@ -378,16 +378,13 @@ fn program_facts(server: &AnyServer) -> ProgramFacts {
     }
 }
 
-/// A server that does not start or respond is a fault of its variant; a lab that cannot be set up affects all variants.
+/// A server that does not start or respond is a fault of its variant; what the machine lacks affects all variants.
 impl From<RigError> for BenchError {
     fn from(error: RigError) -> Self {
-        match error {
-            RigError::Interrupted => Self::Interrupted,
-            RigError::Lab(LabError {
-                blame: Blame::Machine,
-                ..
-            }) => Self::Bench(error.to_string()),
-            _ => Self::Variant(error.to_string()),
+        match error.blame() {
+            None => Self::Interrupted,
+            Some(Blame::Machine) => Self::Bench(error.to_string()),
+            Some(Blame::Request | Blame::Server) => Self::Variant(error.to_string()),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
 use crate::quantity::Thousands;
 use crate::rig::spec::{AuthorityChoice, Subject};
-use crate::rig::{RigError, target};
+use crate::rig::target;
 
 /// Environment for a run of a plan.
 #[derive(Debug)]
@@ -72,10 +72,7 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
             None => Place::In("tester", "namespace"),
         };
         for error in plan.zone_faults(variant, around.machine) {
-            let blame = match error {
-                RigError::Names(_) => Blame::Request,
-                _ => Blame::Machine,
-            };
+            let blame = error.blame().unwrap_or(Blame::Machine);
             lacks.add(place, blame, &error.to_string());
         }
         if let Subject::Server {

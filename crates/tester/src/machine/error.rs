@@ -22,7 +22,7 @@ pub enum Blame {
     Request,
     /// A server: its program is missing, it ended, or it does not answer.
     Server,
-    /// The machine: a program or a permission is missing, or its lab is in use.
+    /// The machine: a program, a permission or a resource is missing, its lab is in use, or the Tester itself failed.
     Machine,
 }
 

@@ -109,6 +109,21 @@ pub enum ProbeError {
     },
 }
 
+impl ProbeError {
+    /// Returns the part that has to be corrected.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Host(error) => error.blame,
+            Self::Open(_) | Self::Link(_) => Blame::Machine,
+            Self::Refused { .. }
+            | Self::Silent { .. }
+            | Self::OtherAddress { .. }
+            | Self::Useless { .. }
+            | Self::NoPref64 { .. } => Blame::Server,
+        }
+    }
+}
+
 /// Result of a probe that failed, for a server that is being waited for.
 impl From<ProbeError> for Probe {
     fn from(error: ProbeError) -> Self {

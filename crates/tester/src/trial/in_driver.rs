@@ -6,7 +6,7 @@ use dns64_transport::xdp::{STEER_OBJECT, allow, may_answer};
 use super::AuthDns;
 use super::surroundings::AuthorityReport;
 use crate::authority::driver::{Driver, DriverError, Station};
-use crate::lab::LabError;
+use crate::lab::{Blame, LabError};
 use crate::machine::host::Host;
 use crate::machine::interface::{self, Addressed};
 
@@ -62,6 +62,19 @@ pub enum InDriverError {
         /// The error.
         reason: DriverError,
     },
+}
+
+impl InDriverError {
+    /// Returns the part that has to be corrected.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Host(error) => error.blame,
+            Self::Behaviour => Blame::Request,
+            Self::NoInterface { .. } | Self::NoAddress { .. } | Self::Driver { .. } => {
+                Blame::Machine
+            }
+        }
+    }
 }
 
 /// An authority that answers in a driver until it is dropped.

@@ -41,7 +41,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::{self, Recorder};
 use crate::authority::tcp::TcpService;
 use crate::authority::zone::ZoneConfig;
-use crate::lab::LabError;
+use crate::lab::{Blame, LabError};
 use crate::load::catch_up::Limits;
 use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::Entry;
@@ -285,6 +285,23 @@ pub enum TrialError {
     /// A worker has panicked.
     #[error("a thread of the Tester ended without a report; this is a bug")]
     WorkerLost,
+}
+
+impl TrialError {
+    /// Returns the part that has to be corrected. A trial that cannot run says nothing about the DUT.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Host(error) => error.blame,
+            Self::InDriver(error) => error.blame(),
+            Self::NoQueries { .. } | Self::Ports { .. } => Blame::Request,
+            Self::Open(_)
+            | Self::Tcp { .. }
+            | Self::Thread { .. }
+            | Self::Files { .. }
+            | Self::Memory { .. }
+            | Self::WorkerLost => Blame::Machine,
+        }
+    }
 }
 
 /// The Tester's threads and sockets, ready for trials.

@@ -11,8 +11,10 @@ use dns64_transport::clock::{ManualClock, SECOND};
 use super::*;
 use crate::campaign::journal::{self, Beginning};
 use crate::campaign::record::Environment;
+use crate::lab::Blame;
 use crate::procedure::search::SearchEnd;
 use crate::procedure::simulated::{result, threshold};
+use crate::rig::RigError;
 use crate::trial::fault::TesterFault;
 use crate::trial::result::Outcome;
 
@@ -64,6 +66,7 @@ enum Fate {
     Disturbed,
     Interrupted,
     DoesNotStart,
+    LacksMemory,
 }
 
 impl Servers {
@@ -137,7 +140,9 @@ impl Bench for Servers {
     fn start(&mut self, _certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
         let assignment = self.assignment.unwrap();
         match (self.fate)(&assignment, 0) {
-            Fate::DoesNotStart => Err(BenchError::Variant("it does not start".into())),
+            Fate::DoesNotStart => {
+                Err(RigError::from(Blame::Server.error("it does not start")).into())
+            }
             _ => Ok(VariantFacts::default()),
         }
     }
@@ -156,7 +161,8 @@ impl Bench for Servers {
             Fate::Disturbed => {
                 result.outcome = Outcome::Invalid(TesterFault::ClockStep { step_ns: 3_600 });
             }
-            Fate::Interrupted | Fate::DoesNotStart => return Err(BenchError::Interrupted),
+            Fate::Interrupted | Fate::DoesNotStart => return Err(RigError::Interrupted.into()),
+            Fate::LacksMemory => return Err(resumed::lacks_memory().into()),
         }
         Ok(result)
     }

@@ -27,7 +27,6 @@ use crate::campaign::plan::PlanError;
 use crate::lab::{Blame, LabError};
 use crate::load::names::NamespaceTooSmall;
 use crate::quantity::ValueError;
-use crate::report::raw::RawError;
 use crate::report::terminal;
 use crate::report::timing::read::ReadError;
 use crate::rig::RigError;
@@ -131,14 +130,8 @@ fn print_raw(text: &str) -> Result<(), Failure> {
 
 /// Exit code of an error: [`exit::ENVIRONMENT`], unless the error has a more specific one.
 fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
-    match error.downcast_ref() {
-        Some(RigError::Trial(error)) => return code_of(error),
-        Some(RigError::Lab(error)) => return code_of(error),
-        Some(RigError::Names(_) | RigError::Pattern(_) | RigError::WrongRole { .. }) => {
-            return exit::USAGE;
-        }
-        Some(RigError::Interrupted) => return exit::INTERRUPTED,
-        _ => {}
+    if let Some(error) = error.downcast_ref::<RigError>() {
+        return error.blame().map_or(exit::INTERRUPTED, code_of_blame);
     }
     match error.downcast_ref() {
         Some(JournalError::BadLine { .. } | JournalError::Torn(_)) => return exit::TESTER,
@@ -152,26 +145,29 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
     if let Some(UsageError::UnknownHost { .. }) = error.downcast_ref() {
         return exit::ENVIRONMENT;
     }
-    let is_requested = |error: &LabError| error.blame == Blame::Request;
+    if let Some(error) = error.downcast_ref::<LabError>() {
+        return code_of_blame(error.blame);
+    }
+    if let Some(error) = error.downcast_ref::<TrialError>() {
+        return code_of_blame(error.blame());
+    }
     let usage = error.is::<UsageError>()
         || error.is::<PlanError>()
         || error.is::<NamespaceTooSmall>()
         || error.is::<ValueError>()
         || error.is::<PublicTarget>()
-        || error.downcast_ref().is_some_and(is_requested)
-        || matches!(
-            error.downcast_ref(),
-            Some(TrialError::NoQueries { .. } | TrialError::Ports { .. })
-        )
-        || matches!(
-            error.downcast_ref(),
-            Some(RawError::Ending { .. } | RawError::NoParquet { .. })
-        )
         || matches!(error.downcast_ref(), Some(ReadError::Content(_)));
     if usage {
         exit::USAGE
     } else {
         exit::ENVIRONMENT
+    }
+}
+
+fn code_of_blame(blame: Blame) -> u8 {
+    match blame {
+        Blame::Request => exit::USAGE,
+        Blame::Server | Blame::Machine => exit::ENVIRONMENT,
     }
 }
 

@@ -158,17 +158,14 @@ impl Post {
         self.armed = None;
         self.tester = None;
         let ports = order.measurer.as_ref().map_or(0, |order| order.ports);
-        allow_ports(ports).map_err(|error| Refusal {
-            blame: Some(Blame::Machine),
-            what: causes(&error),
-        })?;
+        allow_ports(ports).map_err(|error| Refusal::from(&error))?;
         let measurer = measurer(order.measurer.as_ref());
         let authority = order
             .authority
             .map(|order| auth_dns(order, &measurer.cores));
         let authority = authority.transpose()?;
         let opened = Tester::open(measurer, authority.as_ref(), &self.interrupted);
-        self.tester = Some(opened.map_err(|error| refusal(causes(&error)))?);
+        self.tester = Some(opened.map_err(|error| Refusal::from(&error))?);
         Ok(done(()))
     }
 
@@ -182,7 +179,7 @@ impl Post {
         let counts = self.tester()?.authority_counts();
         counts
             .map(|counts| bare(Reply::Counts(counts)))
-            .map_err(|error| refusal(causes(&error)))
+            .map_err(|error| Refusal::from(&error))
     }
 
     fn arm(&mut self, order: &TrialOrder) -> Answered {
@@ -192,12 +189,12 @@ impl Post {
             .filter_map(|(role, server)| Some((role, server.as_ref()?.pid())));
         let (servers, spare) = (servers.collect(), std::mem::take(&mut self.spare));
         let (spec, part) = order.spec();
-        spec.check().map_err(|error| refusal(error.to_string()))?;
+        spec.check().map_err(|error| Refusal::from(&error))?;
         let tester = self.tester()?;
         tester.watch(servers);
         let armed = tester
             .arm(&spec, part, spare)
-            .map_err(|error| refusal(causes(&error)))?;
+            .map_err(|error| Refusal::from(&error))?;
         self.armed = Some(armed);
         Ok(done(()))
     }
@@ -212,7 +209,7 @@ impl Post {
         let ran = self
             .tester()?
             .run(armed, start)
-            .map_err(|error| refusal(causes(&error)))?;
+            .map_err(|error| Refusal::from(&error))?;
         self.armed = Some(ran);
         Ok(bare(Reply::Ran(late_ns)))
     }
@@ -225,7 +222,7 @@ impl Post {
         let gathered = self
             .tester()?
             .gather(armed)
-            .map_err(|error| refusal(causes(&error)))?;
+            .map_err(|error| Refusal::from(&error))?;
         let answered = told(&gathered);
         self.spare = gathered.into();
         Ok(answered)
@@ -247,7 +244,10 @@ impl Post {
             name: question.address,
             patience_ns: question.wait_ns,
         });
-        self.pulse = Some(pulse.map_err(|error| refusal(causes(&error)))?);
+        self.pulse = Some(pulse.map_err(|error| Refusal {
+            blame: Some(error.blame()),
+            what: causes(&error),
+        })?);
         Ok(done(()))
     }
 }
@@ -327,7 +327,7 @@ fn rules(behaviour: &str) -> Result<Rules, Refusal> {
     let behaviour = behaviour
         .parse()
         .map_err(|error: crate::quantity::ValueError| refusal(error.to_string()))?;
-    Rules::new(behaviour).map_err(|error| refusal(error.to_string()))
+    Rules::new(behaviour).map_err(|error| Refusal::from(&Blame::Machine.error(error.to_string())))
 }
 
 fn state(server: &mut Server) -> State {

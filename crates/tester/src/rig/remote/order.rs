@@ -35,8 +35,8 @@ use crate::machine::counters::Reading;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::process::Resources;
 use crate::namespace::{Cidr, Pattern, Share, Zone};
-use crate::trial::TrialSpec;
 use crate::trial::part::Part;
+use crate::trial::{TrialError, TrialSpec};
 
 pub use gathered::{AuthorityGathered, CountersOrder, GatheredOrder, ShardOrder};
 
@@ -130,6 +130,15 @@ impl From<&LabError> for Refusal {
     fn from(error: &LabError) -> Self {
         Self {
             blame: Some(error.blame),
+            what: causes(error),
+        }
+    }
+}
+
+impl From<&TrialError> for Refusal {
+    fn from(error: &TrialError) -> Self {
+        Self {
+            blame: Some(error.blame()),
             what: causes(error),
         }
     }

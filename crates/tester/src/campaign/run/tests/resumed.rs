@@ -1,6 +1,7 @@
 //! Searches that another process continues with another certificate.
 
 use super::*;
+use crate::trial::TrialError;
 
 /// Lines of a campaign that was interrupted in the fifth trial of its first search, at a ceiling of 50,000 queries/s,
 /// and resumed after a reboot with a certificate for `certified_qps`.
@@ -54,4 +55,41 @@ fn search_within_the_certificate_continues() {
         assert!(numbers.is_sorted() && numbers.len() > 5, "{numbers:?}");
         assert!(rates(&lines, 0).iter().all(|rate| *rate > Some(4_900)));
     }
+}
+
+/// The error of a machine with too little memory for a trial.
+pub(super) fn lacks_memory() -> RigError {
+    let memory = TrialError::Memory {
+        queries: 1 << 30,
+        needed_mib: 16_384,
+        free_mib: 512,
+    };
+    memory.into()
+}
+
+#[test]
+fn task_for_which_the_machine_lacked_memory_is_tried_again() {
+    let (_, lines) = whole(Servers::steady());
+    let expected = trials(&lines);
+    let directory = tempfile::tempdir().unwrap();
+    let third = Task::Search { point: 1, run: 3 };
+    let lacking =
+        Servers::new(
+            move |assignment, number| match assignment.task == third && number == 4 {
+                true => Fate::LacksMemory,
+                false => Fate::AsItIs,
+            },
+        );
+    let ended = work(begin(directory.path()), lacking);
+    assert!(matches!(ended, Err(BenchError::Bench(_))), "{ended:?}");
+    let (journal, before, _) = Journal::resume(directory.path()).unwrap();
+    assert_eq!(abandoned(&before), []);
+    assert!(matches!(
+        before.last().unwrap().record,
+        Record::Stopped { .. }
+    ));
+    assert_eq!(work((before, journal), Servers::steady()), Ok(()));
+    let after = journal::read(directory.path()).unwrap().lines;
+    assert_eq!(trials(&after), expected);
+    assert!(matches!(after.last().unwrap().record, Record::Complete));
 }
