@@ -279,8 +279,8 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
     let trials = estimate(plan).total.likely_trials;
     let (first_qps, row) = match (plan.search.method, plan.raw) {
         (_, None) => (0, 0),
-        (Method::FixedRange { max_qps }, Some(format)) => (max_qps / 2, row(format)),
-        (Method::Galloping { start_qps, .. }, Some(format)) => (start_qps, row(format)),
+        (Method::FixedRange { max_qps }, Some(RawFormat::Csv)) => (max_qps / 2, ROW_OCTETS),
+        (Method::Galloping { start_qps, .. }, Some(RawFormat::Csv)) => (start_qps, ROW_OCTETS),
     };
     let raw = plan
         .load
@@ -309,12 +309,7 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
 }
 
 /// Octets of one query, measured on the files of trials.
-fn row(format: RawFormat) -> u64 {
-    match format {
-        RawFormat::Csv => 90,
-        RawFormat::Parquet => 20,
-    }
-}
+const ROW_OCTETS: u64 = 90;
 
 /// Octets of the line of a trial, measured on journals.
 const LINE_OCTETS: u64 = 5000;

@@ -44,7 +44,7 @@ pub struct TrialArgs {
     #[arg(short = 'Q', long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
     pub rate: u64,
 
-    /// File for the raw data of each query, .csv or .parquet
+    /// File for the raw data of each query, as CSV
     #[arg(long, value_name = "FILE")]
     pub raw: Option<PathBuf>,
 

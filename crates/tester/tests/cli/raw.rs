@@ -93,25 +93,11 @@ fn full_disk_loses_the_rows_and_keeps_the_result() {
 }
 
 #[test]
-fn invalid_file_is_refused_before_the_trial() {
+fn missing_directory_is_refused_before_the_trial() {
     let dut = Dut::start(LOCALHOST, Conduct::Good);
     let server = server(dut.address);
-    let mut cases = vec![
-        ("raw.txt", 2, "raw.txt ends neither in .csv nor in .parquet"),
-        (
-            "/nowhere/raw.csv",
-            4,
-            "cannot make /nowhere/raw.csv: No such file",
-        ),
-    ];
-    if cfg!(not(feature = "parquet")) {
-        cases.push(("raw.parquet", 2, "without the cargo feature parquet"));
-    }
-    for (path, code, text) in cases {
-        let ran = run(&format!("trial {server} {TRIAL} --raw {path}"));
-        assert_eq!(ran.code, Some(code), "{ran:?}");
-        assert!(ran.stderr.contains(text), "{ran:?}");
-    }
+    let ran = run(&format!("trial {server} {TRIAL} --raw /nowhere/raw.csv"));
+    assert_eq!(ran.code, Some(4), "{ran:?}");
     assert_eq!(dut.seen(), 0);
 }
 

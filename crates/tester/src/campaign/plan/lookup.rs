@@ -1,9 +1,8 @@
-//! Checks a plan against external resources: profiles and features of this program.
+//! Checks a plan against external resources: profiles and behaviours.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use super::RawFormat;
 use super::duts::{behaviours, resolved};
 use super::fault::{Fault, Faults};
 use super::file::{At, Dut, File, Grid, Word};
@@ -16,15 +15,6 @@ use crate::rig::spec::AuthorityChoice;
 
 /// Checks that all profiles can be used as the plan uses them.
 pub(super) fn profiles(file: &File, origin: &str, hosts: Option<&Hosts>, faults: &mut Faults<'_>) {
-    if let Some(at) = &file.tester.raw
-        && *at.get_ref() == RawFormat::Parquet
-        && !cfg!(feature = "parquet")
-    {
-        faults.add(at.fault(
-            "this program was built without Parquet; build it with --features parquet, or write \
-             raw = \"csv\"",
-        ));
-    }
     if let Some(at) = &file.tester.authority {
         faults.or(authority(at, origin), None);
     }

@@ -249,8 +249,6 @@ fn all(problems: &[Problem]) -> String {
 pub enum RawFormat {
     /// The format of dns64perf++.
     Csv,
-    /// Parquet, if built in.
-    Parquet,
 }
 
 /// How rates are searched.

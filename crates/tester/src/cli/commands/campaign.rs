@@ -263,10 +263,8 @@ fn keep_raw(
     folder: PathBuf,
 ) -> impl FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String> {
     move |job, number, rows| {
-        let ending = match format {
-            None => return Ok(()),
-            Some(RawFormat::Csv) => "csv",
-            Some(RawFormat::Parquet) => "parquet",
+        let Some(RawFormat::Csv) = format else {
+            return Ok(());
         };
         let task = match job.task {
             Task::Search { point, run } => format!("point-{point}-run-{run}"),
@@ -275,7 +273,7 @@ fn keep_raw(
         };
         std::fs::create_dir_all(&folder)
             .map_err(|reason| format!("cannot make directory {}: {reason}", folder.display()))?;
-        let path = folder.join(format!("{task}-trial-{number}.{ending}"));
+        let path = folder.join(format!("{task}-trial-{number}.csv"));
         let written = raw::write(&path, rows);
         written.map(drop).map_err(|error| error.to_string())
     }

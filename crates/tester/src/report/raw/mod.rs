@@ -1,12 +1,9 @@
 //! Raw data: each query of a trial, written after the trial.
 //!
-//! [`csv`] is the file of dns64perf++, which its scripts read. Parquet, for loading tens of millions of rows at once,
-//! requires the cargo feature `parquet`. Rows are read from the ledgers and written immediately, without another copy
-//! in memory.
+//! [`csv`] is the file of dns64perf++, which its scripts read. Rows are read from the ledgers and written immediately,
+//! without another copy in memory.
 
 pub mod csv;
-#[cfg(feature = "parquet")]
-pub mod parquet;
 
 use std::fs::File;
 use std::io;
@@ -54,25 +51,6 @@ impl Header {
 /// Why raw data cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
-    /// The name does not indicate a format.
-    #[error(
-        "{} ends neither in .csv nor in .parquet; the ending says what is written",
-        path.display()
-    )]
-    Ending {
-        /// As given.
-        path: PathBuf,
-    },
-    /// The program was built without Parquet.
-    #[error(
-        "cannot write {}: this dns64bench was built without the cargo feature parquet; write .csv, \
-         or build with --features parquet",
-        path.display()
-    )]
-    NoParquet {
-        /// As given.
-        path: PathBuf,
-    },
     /// The file cannot be created.
     #[error("cannot make {}: {reason}", path.display())]
     Create {
@@ -96,34 +74,18 @@ pub enum RawError {
 pub struct RawFile {
     path: PathBuf,
     file: File,
-    format: Format,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Format {
-    Csv,
-    #[cfg(feature = "parquet")]
-    Parquet,
 }
 
 impl RawFile {
-    /// Creates or empties the file. Its ending, `.csv` or `.parquet`, selects the format.
+    /// Creates or empties the file.
     ///
     /// # Errors
     ///
-    /// Another ending, Parquet without its cargo feature, or an error of the system.
+    /// Those of the file system.
     pub fn create(path: &Path) -> Result<Self, RawError> {
         let path = path.to_owned();
-        let format = match path.extension().and_then(|e| e.to_str()) {
-            Some("csv") => Format::Csv,
-            #[cfg(feature = "parquet")]
-            Some("parquet") => Format::Parquet,
-            #[cfg(not(feature = "parquet"))]
-            Some("parquet") => return Err(RawError::NoParquet { path }),
-            _ => return Err(RawError::Ending { path }),
-        };
         match File::create(&path) {
-            Ok(file) => Ok(Self { path, file, format }),
+            Ok(file) => Ok(Self { path, file }),
             Err(reason) => Err(RawError::Create { path, reason }),
         }
     }
@@ -134,13 +96,9 @@ impl RawFile {
     ///
     /// Those of the file system.
     pub fn write(self, rows: Rows<'_>) -> Result<u64, RawError> {
-        let Self { path, file, format } = self;
+        let Self { path, file } = self;
         let header = &Header::of(&rows);
-        let written = match format {
-            Format::Csv => csv::write(&file, rows, header, |row| row.fate == Fate::Valid),
-            #[cfg(feature = "parquet")]
-            Format::Parquet => parquet::write(&file, rows, header),
-        };
+        let written = csv::write(&file, rows, header, |row| row.fate == Fate::Valid);
         written.map_err(|reason| RawError::Write { path, reason })
     }
 }
