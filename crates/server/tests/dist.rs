@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -44,7 +45,11 @@ fn page() -> Page {
 #[test]
 #[ignore = "needs promtool: run by .ci/run rules"]
 fn promtool_accepts_the_metrics_page() {
-    let response = response(b"GET /metrics HTTP/1.1\r\n\r\n", &page());
+    let response = response(
+        b"GET /metrics HTTP/1.1\r\n\r\n",
+        Ipv4Addr::LOCALHOST.into(),
+        &page(),
+    );
     let end = response
         .windows(4)
         .position(|end| end == b"\r\n\r\n")

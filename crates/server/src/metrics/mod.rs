@@ -2,11 +2,13 @@
 //!
 //! - [`Page`]: the text;
 //! - `exposition`: its two formats;
-//! - `http`: requests for it.
+//! - `http`: connections for it; `message`: requests and responses.
 
 #[path = "../../../exposition.rs"]
 mod exposition;
 mod http;
+#[path = "../../../http.rs"]
+mod message;
 
 use std::fmt;
 use std::time::Duration;

@@ -12,11 +12,12 @@
 
 #[path = "../../../../exposition.rs"]
 mod exposition;
+#[path = "../../../../http.rs"]
 mod http;
 mod metrics;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64_transport::cpu;
@@ -67,10 +68,12 @@ impl Live {
                 status.clone()
             };
             move |head: &mut Vec<u8>, page: &mut Vec<u8>| {
-                match http::reply(head, |request| answer(request, own, now_unix_ms, &copy)) {
-                    Some(reply) => *page = reply,
-                    None => return Next::Wait,
+                if head.len() <= http::HEAD_MAX && !http::is_whole(head) {
+                    return Next::Wait;
                 }
+                *page = http::reply(head, own, FIELDS, |request| {
+                    answer(request, now_unix_ms, &copy)
+                });
                 Next::Close
             }
         };
@@ -94,19 +97,13 @@ struct Picture<'a> {
     status: &'a Status,
 }
 
-/// Answers one request to a page that listens on `own`.
+/// Answers one request; `None` for a path that does not exist.
 fn answer(
     request: &Request<'_>,
-    own: IpAddr,
     now_unix_ms: fn() -> u64,
     copy: impl FnOnce() -> Status,
-) -> Answer {
-    if !host_is_meant(request.host, own) {
-        return Answer::fault("421 Misdirected Request");
-    }
-    let is_read = ["GET", "HEAD"].contains(&request.method);
-    match request.path {
-        "/" | "/status.json" | "/metrics" if !is_read => Answer::fault("405 Method Not Allowed"),
+) -> Option<Answer> {
+    Some(match request.path {
         "/" => Answer::page("text/html; charset=utf-8", PAGE.to_owned()),
         "/status.json" => {
             let picture = Picture {
@@ -122,23 +119,16 @@ fn answer(
             let format = Format::preferred(&request.accept);
             Answer::page(format.content_type(), format.page(metrics::text(copy())))
         }
-        _ => Answer::fault("404 Not Found"),
-    }
+        _ => return None,
+    })
 }
 
-/// Whether a request is meant for this page, and not for a name that a foreign page has pointed to this address (DNS
-/// rebinding). A page on a network address can have any name of that network, and everyone who reaches it may see it.
-fn host_is_meant(host: Option<&str>, own: IpAddr) -> bool {
-    let Some(host) = host.filter(|_| own.is_loopback()) else {
-        return true;
-    };
-    let inner = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    let is_address = inner.unwrap_or(host).parse::<IpAddr>().is_ok();
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    is_address || host.parse::<SocketAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
-}
+/// The page includes its script and style and loads nothing else: these fields let the browser enforce that.
+const FIELDS: &str = "Cache-Control: no-store\r\n\
+    Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; \
+    style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'\r\n\
+    X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n";
 
 const IN_USE: &str = "the address is in use; give another port, or stop the program that uses it (`ss -ltnp` names it)";
 

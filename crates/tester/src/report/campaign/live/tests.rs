@@ -345,55 +345,16 @@ fn page_loads_nothing_from_elsewhere() {
 }
 
 #[test]
-fn other_paths_and_methods_are_refused() {
+fn other_paths_methods_and_names_are_refused() {
     let (live, _) = live(status());
-    assert!(
-        get(&live, "/favicon.ico")
-            .0
-            .starts_with("HTTP/1.1 404 Not Found")
-    );
-    let (head, body) = ask(&live, "POST /metrics HTTP/1.1\r\n\r\n");
-    assert!(
-        head.starts_with("HTTP/1.1 405 Method Not Allowed"),
-        "{head}"
-    );
-    assert!(head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
-    assert_eq!(body, "405 Method Not Allowed\n");
-    let (head, body) = ask(&live, "HEAD /metrics HTTP/1.1\r\n\r\n");
-    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-    assert_eq!(body, "");
-}
-
-#[test]
-fn foreign_host_names_are_refused() {
-    let (live, _) = live(status());
-    let answer = |host: &str| ask(&live, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).0;
-    for host in [
-        "localhost",
-        "LocalHost:8080",
-        "127.0.0.1",
-        "127.0.0.1:1",
-        "[::1]:1",
-        "[::1]",
+    for (request, status) in [
+        ("GET /favicon.ico HTTP/1.1\r\n\r\n", "404"),
+        ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        ("GET / HTTP/1.1\r\nHost: rebind.example\r\n\r\n", "421"),
     ] {
-        assert!(answer(host).starts_with("HTTP/1.1 200 OK"), "{host}");
+        let (head, _) = ask(&live, request);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
     }
-    for host in [
-        "rebind.example",
-        "rebind.example:80",
-        "localhost.example",
-        "[::1",
-        "",
-    ] {
-        assert!(
-            answer(host).starts_with("HTTP/1.1 421 Misdirected Request"),
-            "{host}"
-        );
-    }
-    assert!(host_is_meant(
-        Some("lab1.example:8080"),
-        "192.0.2.1".parse().unwrap()
-    ));
 }
 
 #[test]
