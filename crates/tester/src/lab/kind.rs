@@ -75,14 +75,41 @@ fn namespaces_as_root() -> Result<(), String> {
     let mut command = Command::new("unshare");
     match run(command.args(["--net", "--mount", "true"]), LIMIT) {
         Ok(end) if end.status.success() => Ok(()),
-        Ok(end) => Err(format!(
-            "root may not make namespaces here ({}): start the container with CAP_SYS_ADMIN and \
-             CAP_NET_ADMIN",
-            end.stderr.trim()
-        )),
+        Ok(end) => {
+            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            let remedy = match is_mounted(&mounts, "/") {
+                true => "start the container with CAP_SYS_ADMIN and CAP_NET_ADMIN",
+                false => {
+                    "/ is not a mount point, as in a chroot: bind-mount its directory to itself before chroot(8)"
+                }
+            };
+            let reason = end.stderr.trim();
+            Err(format!(
+                "root may not make namespaces here ({reason}): {remedy}"
+            ))
+        }
         Err(error) => Err(error.to_string()),
     }
 }
 
+/// Whether the directory is a mount point in this text of `/proc/self/mountinfo` (proc(5)).
+fn is_mounted(mounts: &str, directory: &str) -> bool {
+    let mut points = mounts.lines().map(|line| line.split(' ').nth(4));
+    points.any(|point| point == Some(directory))
+}
+
 /// `unshare` takes milliseconds; the limit allows for a machine that swaps.
 const LIMIT: Nanos = 5 * SECOND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_a_chroot_is_no_mount_point() {
+        let mounted = "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
+                       23 22 0:21 / /proc rw - proc proc rw\n";
+        assert!(is_mounted(mounted, "/"));
+        assert!(!is_mounted("23 22 0:21 / /proc rw - proc proc rw\n", "/"));
+    }
+}

@@ -356,11 +356,11 @@ pub struct Lab {
 
 impl Lab {
     /// Brings `setup` up, with a Measurer that has the addresses `sources` as well. On the loopback interface nothing is made:
-    /// they have to be this machine's. Whatever an earlier lab left is cleaned up first.
+    /// they have to be this machine's. Whatever a crashed process left is cleaned up first.
     ///
     /// # Errors
     ///
-    /// Another process uses the lab, this process may not create namespaces, or `ip` failed; everything created until
+    /// Another process uses the lab, a lab was [left up](Self::leave_up), this process may not create namespaces, or `ip` failed; everything created until
     /// then is removed.
     pub fn up(setup: Setup, sources: Option<Sources>) -> Result<Self, LabError> {
         let mut lab = Self {
@@ -371,7 +371,14 @@ impl Lab {
         if setup == Setup::Loopback {
             return Ok(lab);
         }
-        lab.lock = Some(lock(Path::new(LOCK))?);
+        let lock = lock(Path::new(LOCK))?;
+        if Path::new(LEFT_UP).exists() {
+            return Err(Blame::Machine.error(
+                "a lab of `dns64bench lab up` exists; remove it with `dns64bench lab down`, which ends the processes in \
+                 it",
+            ));
+        }
+        lab.lock = Some(lock);
         clean()?;
         let sources = sources.map(|sources| plan_sources(setup, sources));
         for command in setup
@@ -393,9 +400,16 @@ impl Lab {
         self.setup
     }
 
-    /// Keeps the hosts and links when this guard is dropped. The next [`Lab::up`] replaces them; [`down`] removes them.
-    pub fn leave_up(mut self) {
+    /// Keeps the hosts and links when this guard is dropped, until [`down`] removes them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file that says so.
+    pub fn leave_up(mut self) -> Result<(), LabError> {
+        let failed = || Blame::Machine.because(format!("cannot write {LEFT_UP}"));
+        std::fs::write(LEFT_UP, "").map_err(failed())?;
         self.keep = true;
+        Ok(())
     }
 }
 
@@ -451,7 +465,13 @@ fn clean() -> Result<(), LabError> {
     for name in names {
         ip(&format!("netns delete {name}"))?;
     }
-    Ok(())
+    match std::fs::remove_file(LEFT_UP) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Blame::Machine
+            .because(format!("cannot remove {LEFT_UP}"))(
+            error
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Processes in the namespaces except this one, which may have been started in one of them.
@@ -523,6 +543,8 @@ fn lock(path: &Path) -> Result<File, LabError> {
 }
 
 const LOCK: &str = "/run/dns64bench/lab.lock";
+/// Exists while a lab without a process is up.
+const LEFT_UP: &str = "/run/dns64bench/lab.up";
 /// Name prefix of all of the lab's namespaces, which distinguishes them from others.
 pub(crate) const NAME_PREFIX: &str = "dns64bench-";
 const MEASURER: &str = "dns64bench-measurer";

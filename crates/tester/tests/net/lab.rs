@@ -143,7 +143,7 @@ fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
 #[ignore = "needs root: run by .ci/run net"]
 fn lab_that_is_kept_up_is_removed_with_its_processes() {
     let _turn = turn();
-    up(Setup::ThreeDevice).leave_up();
+    up(Setup::ThreeDevice).leave_up().unwrap();
     assert_eq!(leftovers().len(), 3);
     let mut stubborn = Setup::ThreeDevice
         .host(Role::Dut)

@@ -18,6 +18,20 @@ fn lab_can_be_inspected_from_its_hosts() {
     let up = output(command("lab up"));
     assert!(up.status.success());
     let look = output(command("lab exec dut -- ip -br addr"));
+    // Nothing but `lab down` removes it, and whoever finds it leaves nothing.
+    let directory = tempfile::tempdir().unwrap();
+    let campaign = directory.path().join("campaign");
+    let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/small.toml");
+    for refused in [
+        "trial --lab netns --uncertified -Q 1k -l 1s --dut dns64d".to_owned(),
+        format!("run {plan} --output {}", campaign.display()),
+        "lab up".to_owned(),
+    ] {
+        let refused = output(command(&refused));
+        assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+    }
+    assert!(!campaign.exists());
+    assert!(!left_behind().is_empty());
     let down = output(command("lab down"));
     let told = String::from_utf8_lossy(&up.stdout);
     assert!(told.contains("2001:2:0:1::2 port 53"), "{told}");

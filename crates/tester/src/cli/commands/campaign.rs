@@ -14,7 +14,7 @@ use crate::campaign::bench::RigBench;
 use crate::campaign::environment;
 use crate::campaign::journal::{Beginning, Journal, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
-use crate::campaign::record::{Environment, InterfaceFacts, Line, Record};
+use crate::campaign::record::{Environment, Line, Record};
 use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
 use crate::campaign::state::State;
 use crate::campaign::status::Status;
@@ -51,7 +51,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     if let Some(code) = handed_over(lab, &interrupted)? {
         return Ok(code);
     }
-    let crew = crew(&plan, &args.push, &interrupted)?;
+    let held = held(&plan, lab, &args.push, &interrupted)?;
     let beginning = Beginning {
         tester: crate::PROGRAM.to_owned(),
         plan: text,
@@ -60,12 +60,16 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         lab,
     };
     Journal::create(&directory, beginning)?;
-    go_on(&directory, crew, &args.watch, interrupted)
+    go_on(&directory, held, &args.watch, interrupted)
 }
 
 /// `dns64bench resume`
 pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let report::Loaded { plan, lines, .. } = report::load(&args.directory)?;
+    let last = lines.last().map(|line| &line.record);
+    if matches!(last, Some(Record::Complete)) {
+        return report::run(&args.directory, None);
+    }
     let interrupted = interrupt()?;
     let (origin, text) = written(&lines);
     let lab = lab_of(&lines).map(LabKind::settle);
@@ -79,39 +83,37 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
         may_load: args.may_load,
     };
     attempt.refuse()?;
-    if let Some(code) = handed_over(lab.transpose()?, &interrupted)? {
+    let lab = lab.transpose()?;
+    if let Some(code) = handed_over(lab, &interrupted)? {
         return Ok(code);
     }
-    let crew = crew(&plan, &args.push, &interrupted)?;
-    go_on(&args.directory, crew, &args.watch, interrupted)
+    let held = held(&plan, lab, &args.push, &interrupted)?;
+    go_on(&args.directory, held, &args.watch, interrupted)
 }
 
-/// The hosts of a plan, and their test links.
-type Held = (Crew, Vec<InterfaceFacts>);
+/// The hosts of a plan, and the environment of its trials.
+type Held = (Crew, Environment);
 
 /// Runs the remaining tasks of the journal in `directory`, then writes the report.
 fn go_on(
     directory: &Path,
-    (crew, links): Held,
+    (crew, environment): Held,
     watch: &WatchArgs,
     interrupted: Arc<AtomicBool>,
 ) -> Result<u8, Failure> {
     let report::Loaded { plan, lines, .. } = report::load(directory)?;
     let lab = lab_of(&lines);
     let (journal, lines, torn_bytes) = Journal::resume(directory)?;
-    let last = lines.last().map(|line| &line.record);
-    if !matches!(last, Some(Record::Complete)) {
-        let opened = Opened {
-            directory,
-            lab,
-            crew,
-            links,
-            journal,
-            lines,
-            torn_bytes,
-        };
-        opened.work(&plan, watch, interrupted)?;
-    }
+    let opened = Opened {
+        directory,
+        lab,
+        crew,
+        environment,
+        journal,
+        lines,
+        torn_bytes,
+    };
+    opened.work(&plan, watch, interrupted)?;
     report::run(directory, None)
 }
 
@@ -135,21 +137,29 @@ fn written(lines: &[Line]) -> (&str, &str) {
 }
 
 /// Connects the hosts of a plan, if it has any, and refuses hosts that cannot be measured. The hosts are held from then
-/// on.
-fn crew(plan: &Plan, push: &PushArgs, interrupted: &Arc<AtomicBool>) -> Result<Held, Failure> {
+/// on. The links of a lab on this machine are created temporarily: a campaign whose lab is in use leaves no journal.
+fn held(
+    plan: &Plan,
+    lab: Option<LabKind>,
+    push: &PushArgs,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Held, Failure> {
     let crew = Crew::new(
         &format!("plan {}", plan.name),
         push.push_binary,
         interrupted,
     );
     let Some(hosts) = &plan.hosts.at else {
-        return Ok((crew, Vec::new()));
+        return Ok((crew, environment(plan, lab)?));
     };
     let seen = ready::look(plan, hosts, crew.try_reach(hosts.iter()));
-    match seen.lacks.as_slice() {
-        [] => Ok((crew, environment::of_hosts(hosts, &seen.facts))),
-        lacks => Err(Failure::new(exit::ENVIRONMENT, not_ready(lacks))),
+    if !seen.lacks.is_empty() {
+        return Err(Failure::new(exit::ENVIRONMENT, not_ready(&seen.lacks)));
     }
+    let mut environment = environment(plan, lab)?;
+    let links = environment::of_hosts(hosts, &seen.facts);
+    environment.interfaces.extend(links);
+    Ok((crew, environment))
 }
 
 /// Runs the campaign in a user namespace, if its lab needs one. Returns the exit code of that process.
@@ -157,7 +167,7 @@ fn handed_over(lab: Option<LabKind>, interrupted: &AtomicBool) -> Result<Option<
     lab.map_or(Ok(None), |kind| in_user_namespace(kind, interrupted))
 }
 
-/// The environment of the machine, including the links of the lab in use, which is created temporarily.
+/// The environment of the machine, including the links of its lab.
 fn environment(plan: &Plan, lab: Option<LabKind>) -> Result<Environment, Failure> {
     let setup = match lab {
         None | Some(LabKind::Loopback) => return Ok(environment::capture(&[])),
@@ -175,8 +185,7 @@ struct Opened<'a> {
     lab: Option<LabKind>,
     /// The hosts of the plan.
     crew: Crew,
-    /// Their test links.
-    links: Vec<InterfaceFacts>,
+    environment: Environment,
     journal: Journal,
     lines: Vec<Line>,
     torn_bytes: u64,
@@ -189,10 +198,8 @@ impl Opened<'_> {
         watch: &WatchArgs,
         interrupted: Arc<AtomicBool>,
     ) -> Result<(), Failure> {
-        let mut environment = environment(plan, self.lab)?;
-        environment.interfaces.append(&mut self.links);
         let session = Record::Session {
-            environment: Box::new(environment.clone()),
+            environment: Box::new(self.environment.clone()),
             torn_bytes: self.torn_bytes,
             tester: crate::PROGRAM.to_owned(),
             tester_sha256: program::sha256(),
@@ -208,7 +215,7 @@ impl Opened<'_> {
             let names = State::of(plan, &self.lines).names;
             let bench = RigBench::new(
                 plan,
-                &environment,
+                &self.environment,
                 (lab, self.crew),
                 names,
                 &mut keep,

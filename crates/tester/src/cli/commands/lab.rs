@@ -20,7 +20,7 @@ pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
         LabCommand::Up { setup } => {
             let lab = Lab::up(setup, None)?;
             print(|out| setup.describe(out))?;
-            lab.leave_up();
+            lab.leave_up()?;
             Ok(exit::PASSED)
         }
         LabCommand::Down => {
