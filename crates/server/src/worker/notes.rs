@@ -47,7 +47,7 @@ pub(super) fn query(client: SocketAddr, response: &[u8], took_ns: Nanos) {
         return;
     };
     let rcode = header.flags().rcode();
-    let ms = format_args!("{}.{:03}", took_ns / 1_000_000, took_ns / 1_000 % 1_000);
+    let ms = format!("{}.{:03}", took_ns / 1_000_000, took_ns / 1_000 % 1_000);
     match message.question() {
         Some(q) => {
             tracing::info!(%client, name = %q.name, r#type = %q.rtype, %rcode, %ms, "query");

@@ -450,19 +450,19 @@ impl Rig {
         let Some(server) = self.self_test_server() else {
             return Ok(None);
         };
-        let (tester, prober, authority, watched) = match &self.spec.subject {
-            Subject::Lab(lab) if let Ground::Hosts(reached) = &self.ground => {
+        let (tester, prober, authority, watched) = match (&self.spec.subject, &self.ground) {
+            (Subject::Lab(lab), Ground::Hosts(reached)) => {
                 let (client, authority) = self.open_testers(lab, reached, true)?;
                 return Ok(Some(self.loopback(client, authority, server)?));
             }
-            Subject::Server { .. } => {
+            (Subject::Server { .. }, _) => {
                 let prober = self.prober(Host::Here, self.spec.load.local, server);
                 certify::refuse_without_own_aaaa(&prober, self.spec.load.cidr.first())?;
                 let measurer = self.measurer(Host::Here);
                 let tester = Tester::open(measurer, None, &self.interrupted)?;
                 (tester, prober, None, Watched::this_host(server))
             }
-            Subject::Lab(lab) => {
+            (Subject::Lab(lab), _) => {
                 let (tester, authority) = self.start_authority(lab, server, true)?;
                 let host = lab.setup.host(Role::Measurer);
                 let prober = self.prober(host, self.spec.load.local, server);
