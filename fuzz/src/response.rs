@@ -16,7 +16,7 @@ use dns64d::answer::asker::{Asker, AskerEdns};
 use dns64d::answer::reverse::{self, Reverse};
 use dns64d::answer::stored::{Age, Aged, STALE_TTL_S, Stored, TtlBounds};
 use dns64d::answer::synthesis::{self, Verdict};
-use dns64d::answer::{local_zones, reply, service, special};
+use dns64d::answer::{local_zones, reply, special};
 use dns64d::settings::dns64::Dns64;
 
 /// Octets before the first response.
@@ -187,9 +187,6 @@ impl Ways<'_> {
         } = self;
         let (asker, first) = (asker, *first);
         self.answer(None, |frame| reply::forward(asker, first, frame));
-        self.answer(None, |frame| {
-            service::with_addresses(asker, dns64, first, frame).unwrap_or(0)
-        });
         let verdict = synthesis::judge(asker, dns64, first.stored);
         if verdict != Verdict::Native {
             assert!(asker.rtype == Rtype::AAAA && asker.class == Class::IN && !asker.validates());

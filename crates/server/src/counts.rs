@@ -233,7 +233,6 @@ counts! {
     Counter "synthesised" "Answers with synthesised records, by kind" {
         synthesised_aaaa = "kind": "aaaa",
         synthesised_ptr = "kind": "ptr",
-        synthesised_svcb = "kind": "svcb",
     }
     Counter "ipv4only" "Questions for ipv4only.arpa and names of its addresses, answered here" { ipv4only, }
     Counter "local_zones" "Questions for names in special-use zones, answered here" { local_zones, }

@@ -6,8 +6,7 @@
 
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
-use dns64_wire::codes::Rtype;
-use dns64_wire::message::{HEADER_LEN, Message, Record, Section};
+use dns64_wire::message::{HEADER_LEN, Message, Record};
 use dns64_wire::name::{NAME_LEN_MAX, Name};
 
 use super::rdata::{Layout, Parts};
@@ -121,22 +120,6 @@ impl<'a> Copier<'a> {
         let len = self.names(&layout, &parts, data_at, &mut names);
         let data = [parts.before, &names[..len], parts.after];
         to.record_parts(section, owner, rtype, class, ttl, data)
-    }
-
-    /// Writes a record with the owner and class of `record` and other data, which contains no
-    /// names.
-    pub fn with_data(
-        &mut self,
-        to: &mut Builder<'_>,
-        record: &Record<'a>,
-        section: Section,
-        rtype: Rtype,
-        ttl: u32,
-        rdata: &[u8],
-    ) -> Result<(), Truncated> {
-        let mut octets = [0; NAME_LEN_MAX];
-        let owner = self.owner(record.name, to.position(), &mut octets);
-        to.record(section, owner, rtype, record.class, ttl, rdata)
     }
 
     /// The owner for a record that is written at `at`.

@@ -11,8 +11,7 @@
 //! - [`rendered`]: responses that are cached as they are sent;
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
 //! - [`special`]: `ipv4only.arpa` (RFC 8880);
-//! - [`local_zones`]: special-use zones that the server answers itself (RFC 6303, RFC 6761);
-//! - [`service`]: SVCB and HTTPS (RFC 9460 section 4.2.1).
+//! - [`local_zones`]: special-use zones that the server answers itself (RFC 6303, RFC 6761).
 
 pub mod asker;
 pub mod cookie;
@@ -23,7 +22,6 @@ mod rdata;
 pub mod rendered;
 pub mod reply;
 pub mod reverse;
-pub mod service;
 pub mod special;
 pub mod stored;
 pub mod synthesis;

@@ -94,28 +94,27 @@ pub fn forward(asker: &Asker, aged: Aged<'_>, frame: &mut [u8]) -> usize {
 
 /// AD of a response with the answer and authority section of a stored one (RFC 4035 section 3.2.3),
 /// for clients that support it.
-pub(super) fn ad(asker: &Asker, response: &Stored) -> bool {
+fn ad(asker: &Asker, response: &Stored) -> bool {
     response.ad() && (asker.flags.ad() || asker.do_bit())
 }
 
 /// Passes the records of a response to `write`. If an additional record does not fit, the
-/// additional section is dropped, the message is complete without it (RFC 2181 section 9), and the
-/// result is `false`.
+/// additional section is dropped: the message is complete without it (RFC 2181 section 9).
 pub(super) fn each<'a>(
     to: &mut Builder<'_>,
     records: Records<'a>,
     mut write: impl FnMut(&mut Builder<'_>, &Record<'a>) -> Result<(), Truncated>,
-) -> Result<bool, Truncated> {
+) -> Result<(), Truncated> {
     for record in records.map_while(Result::ok) {
         match write(to, &record) {
             Err(Truncated) if record.section == Section::Additional => {
                 to.drop_additional();
-                return Ok(false);
+                return Ok(());
             }
             written => written?,
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Writes a response without records.

@@ -20,8 +20,12 @@ const ZONE: &[u8] = b"\x08ipv4only\x04arpa\0";
 /// Its addresses (RFC 7050 section 8.2).
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// TTL of the records in seconds (RFC 8880 appendix A).
+/// TTL of the A records in seconds (RFC 8880 appendix A).
 const TTL: u32 = 86_400;
+
+/// TTL in seconds of the records that contain a prefix: clients learn of a new prefix when it has
+/// expired (RFC 7050 section 5). Section 4 has at least an hour for the zone.
+const PREFIX_TTL: u32 = 3600;
 
 /// Serial, refresh, retry, expire and minimum of the zone (RFC 8880 appendix A).
 const SOA_NUMBERS: [u32; 5] = [2_016_052_400, 7200, 3600, 15_724_800, SOA_MINIMUM];
@@ -94,7 +98,8 @@ fn head(rcode: Rcode) -> Head {
 
 fn record(builder: &mut Builder<'_>, rtype: Rtype, data: &[u8]) -> Result<(), Truncated> {
     let (section, owner) = (Section::Answer, Owner::Question);
-    builder.record(section, owner, rtype, Class::IN, TTL, data)
+    let ttl = if rtype == Rtype::A { TTL } else { PREFIX_TTL };
+    builder.record(section, owner, rtype, Class::IN, ttl, data)
 }
 
 fn addresses(asker: &Asker, frame: &mut [u8]) -> usize {

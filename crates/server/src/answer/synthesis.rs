@@ -15,20 +15,17 @@ use super::stored::{Age, Aged, Kind, Stored};
 use crate::settings::dns64::{Dns64, DomainAction, SignedPolicy};
 
 /// TTL limit in seconds for synthesised records if no SOA record sets one (RFC 6147 section 5.1.7).
-pub const TTL_WITHOUT_SOA: u32 = 600;
+const TTL_WITHOUT_SOA: u32 = 600;
 
 /// TTL limit in seconds for records that are synthesised because the AAAA query failed. It is
 /// short, because the name may have AAAA records and only one query was lost: then clients should
 /// not use the translator for long. It is not zero, because clients of a name whose servers never
 /// answer AAAA should not wait for the timeout every time. RFC 8767 section 4 uses 30 s for stale
 /// responses, which are a similar fallback.
-pub const TTL_AFTER_FAILURE: u32 = 30;
+const TTL_AFTER_FAILURE: u32 = 30;
 
 /// Extended error "Forged Answer" (RFC 8914 section 4.5).
 const FORGED_ANSWER: u16 = 4;
-
-/// Length of the shortest AAAA record in octets, with the root as owner (RFC 1035 section 4.1.3).
-const AAAA_LEN_MIN: usize = 1 + 10 + 16;
 
 /// Number of addresses in a response among which duplicates are detected. Resolvers send no
 /// duplicates: the limit prevents that a hostile response costs the square of its length.
@@ -62,7 +59,8 @@ pub enum Reason {
 /// Nothing is synthesised for clients that validate. Policies where the RFC leaves a choice: an
 /// excluded domain is answered as without DNS64. A forced domain is synthesised despite DNSSEC
 /// records, unless the name does not exist. If all AAAA records are excluded and DNSSEC forbids
-/// synthesis, they are nevertheless removed.
+/// synthesis, they are nevertheless removed. A response that exceeds the client's limit is
+/// forwarded, that is, truncated, before its records are read.
 pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
     if asker.rtype != Rtype::AAAA || asker.class != Class::IN || asker.validates() {
         return Verdict::Native;
@@ -70,15 +68,17 @@ pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
     if aaaa.kind() == Kind::NxDomain {
         return Verdict::Native;
     }
-    let found = Found::of(asker, dns64, aaaa);
     match dns64.domains.rule(&asker.name.as_name()).action {
-        DomainAction::Exclude if found.any() => return Verdict::Native,
+        DomainAction::Exclude if aaaa.found() > 0 => return Verdict::Native,
         DomainAction::Exclude => return Verdict::No(Reason::Domain),
         DomainAction::Force => return Verdict::NeedsA,
         DomainAction::Include => {}
     }
+    if aaaa.kind() == Kind::Positive && aaaa.aaaa_end() > asker.limit {
+        return Verdict::Native;
+    }
     let dnssec = is_protected(asker, dns64, aaaa);
-    match found {
+    match Found::of(dns64, aaaa) {
         Found {
             usable: true,
             excluded: false,
@@ -94,7 +94,7 @@ pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
 }
 
 /// Whether DNSSEC forbids to replace a response by a synthesised one.
-pub(super) fn is_protected(asker: &Asker, dns64: &Dns64, response: &Stored) -> bool {
+fn is_protected(asker: &Asker, dns64: &Dns64, response: &Stored) -> bool {
     asker.do_bit()
         && response.is_signed()
         && match dns64.signed {
@@ -102,6 +102,19 @@ pub(super) fn is_protected(asker: &Asker, dns64: &Dns64, response: &Stored) -> b
             SignedPolicy::Always => false,
             SignedPolicy::Never => true,
         }
+}
+
+/// Whether the responses for AAAA and A prove enough to synthesise for a client that requests DNSSEC
+/// records: if the policy requires validated responses and the name is in a signed zone, both must
+/// be validated (RFC 6147 section 5.5 (2)). A failed AAAA query is not: the upstream may have found
+/// the response bogus, and the name may have AAAA records.
+pub fn is_proven(asker: &Asker, dns64: &Dns64, aaaa: &Stored, a: &Stored) -> bool {
+    let is_signed = aaaa.is_signed() || aaaa.is_failure() && a.is_signed();
+    dns64.signed != SignedPolicy::Validated
+        || !asker.do_bit()
+        || !is_signed
+        || aaaa.ad() && a.ad()
+        || dns64.domains.rule(&asker.name.as_name()).action == DomainAction::Force
 }
 
 /// The kinds of AAAA records in a response to an AAAA query.
@@ -112,9 +125,7 @@ struct Found {
 }
 
 impl Found {
-    /// Reads only as many usable records as fit into a response: with one more it is truncated in
-    /// any case.
-    fn of(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Self {
+    fn of(dns64: &Dns64, aaaa: &Stored) -> Self {
         let mut found = Self {
             usable: false,
             excluded: false,
@@ -122,23 +133,16 @@ impl Found {
         if aaaa.kind() != Kind::Positive {
             return found;
         }
-        let mut room = asker.limit / AAAA_LEN_MIN;
         for (_, address) in aaaa.aaaa() {
-            if dns64.excludes(address) {
-                found.excluded = true;
-            } else {
-                found.usable = true;
-                room = room.saturating_sub(1);
+            match dns64.excludes(address) {
+                true => found.excluded = true,
+                false => found.usable = true,
             }
-            if found.usable && (found.excluded || room == 0) {
+            if found.usable && found.excluded {
                 break;
             }
         }
         found
-    }
-
-    fn any(self) -> bool {
-        self.usable || self.excluded
     }
 }
 
@@ -240,7 +244,8 @@ pub struct Synthesised {
 ///
 /// If no record can be synthesised, the AAAA response is forwarded. If either response is an error
 /// or all AAAA records are unusable, the A response is forwarded without its A records, so that the
-/// SOA record sets the negative TTL (RFC 2308 section 5).
+/// SOA record sets the negative TTL (RFC 2308 section 5). If the A records exceed the client's
+/// limit, the response is truncated before they are read.
 pub fn synthesise(
     asker: &Asker,
     dns64: &Dns64,
@@ -248,21 +253,14 @@ pub fn synthesise(
     a: Aged<'_>,
     frame: &mut [u8],
 ) -> Synthesised {
-    let rule = dns64.domains.rule(&asker.name.as_name());
-    let makes = |ipv4| dns64.embed(ipv4, rule);
-    // RFC 6147 section 5.5 (2): with this policy, both responses must be validated.
-    let is_unproven = dns64.signed == SignedPolicy::Validated
-        && rule.action != DomainAction::Force
-        && asker.do_bit()
-        && aaaa.stored.is_signed()
-        && !a.stored.ad();
-    let makes_any = a.stored.kind() == Kind::Positive
-        && !is_unproven
-        && a.stored.a().any(|(_, ipv4)| makes(ipv4).next().is_some());
-    if !makes_any {
-        let len = nothing_made(asker, aaaa, a, frame);
-        return Synthesised { len, made: 0 };
+    let nothing = |len| Synthesised { len, made: 0 };
+    if a.stored.kind() != Kind::Positive {
+        return nothing(nothing_made(asker, aaaa, a, frame));
     }
+    if a.stored.a_end() > asker.limit {
+        return nothing(reply::truncated(asker, frame));
+    }
+    let rule = dns64.domains.rule(&asker.name.as_name());
     let mark = dns64.mark_synthesised.then_some(FORGED_ANSWER);
     // The reason why the AAAA query failed is irrelevant now, but a stale response must be marked.
     let stale = aaaa.extended_error().filter(|_| aaaa.age == Age::Stale);
@@ -271,13 +269,16 @@ pub fn synthesise(
     let (len, whole) = with_addresses(asker, a, extended_error, frame, |addresses| {
         let mut distinct = Distinct::default();
         for (ttl, ipv4) in a.stored.a().filter(|(_, ipv4)| distinct.is_new(*ipv4)) {
-            for ipv6 in makes(ipv4) {
-                addresses.add(a.ttl(ttl).min(ttl_max), ipv6)?;
+            for ipv6 in dns64.embed(ipv4, rule) {
                 made += 1;
+                addresses.add(a.ttl(ttl).min(ttl_max), ipv6)?;
             }
         }
         Ok(())
     });
+    if made == 0 {
+        return nothing(nothing_made(asker, aaaa, a, frame));
+    }
     Synthesised {
         len,
         made: if whole { made } else { 0 },

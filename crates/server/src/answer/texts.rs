@@ -55,7 +55,6 @@ pub(crate) fn dns64() -> Dns64 {
         signed: SignedPolicy::Validated,
         ptr: Ptr::Cname,
         ipv4only: true,
-        svcb: true,
         mark_synthesised: false,
     }
 }

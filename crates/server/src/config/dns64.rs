@@ -82,7 +82,6 @@ struct Given {
     ptr: Option<Spanned<PtrWord>>,
     ptr_name: Option<Spanned<NameBuf>>,
     ipv4only: Option<bool>,
-    svcb: Option<bool>,
     mark_synthesised: Option<bool>,
 }
 
@@ -107,8 +106,7 @@ impl Given {
     fn read(section: &Section<'_, '_>, faults: &mut Faults) -> Self {
         let mut flag = |key| section.read(key, faults, |v| v.boolean());
         let (enabled, private_addresses) = (flag("enabled"), flag("private-addresses"));
-        let (ipv4only, svcb) = (flag("ipv4only"), flag("svcb"));
-        let mark_synthesised = flag("mark-synthesised");
+        let (ipv4only, mark_synthesised) = (flag("ipv4only"), flag("mark-synthesised"));
         let mut domains = |key| {
             section.list(key, "[\"example.com\"]", faults, |v, faults| {
                 faults.keep(v.text("\"example.com\"", values::domain))
@@ -138,7 +136,6 @@ impl Given {
                 Ok(v.spanned(name))
             }),
             ipv4only,
-            svcb,
             mark_synthesised,
         }
     }
@@ -165,7 +162,6 @@ impl Given {
             ptr_name: self.ptr_name.or(other.ptr_name.filter(|_| !cname)),
             ptr: self.ptr.or(other.ptr),
             ipv4only: self.ipv4only.or(other.ipv4only),
-            svcb: self.svcb.or(other.svcb),
             mark_synthesised: self.mark_synthesised.or(other.mark_synthesised),
         }
     }
@@ -191,7 +187,6 @@ impl Given {
             signed: self.signed.unwrap_or(default.signed),
             ptr: self.ptr(faults),
             ipv4only: self.ipv4only.unwrap_or(default.ipv4only),
-            svcb: self.svcb.unwrap_or(default.svcb),
             mark_synthesised: self.mark_synthesised.unwrap_or(default.mark_synthesised),
         };
         self.enabled.unwrap_or(true).then_some(built)

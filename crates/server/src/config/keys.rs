@@ -86,7 +86,6 @@ pub(super) const DNS64: Keys = Keys {
         "ptr",
         "ptr-name",
         "ipv4only",
-        "svcb",
         "mark-synthesised",
     ],
 };

@@ -287,7 +287,6 @@ fn view_inherits_settings_that_it_does_not_override() {
         exclude-domains = ["a.test"]
         ptr = "local"
         ptr-name = "nat64.test"
-        svcb = false
         [[view]]
         clients = ["2001:db8:aaaa::/48"]
         [view.dns64]
@@ -310,7 +309,7 @@ fn view_inherits_settings_that_it_does_not_override() {
     assert_eq!(own.prefixes[0].to_string(), "2001:db8:2::/48");
     assert_eq!(own.ranges, rest.ranges);
     assert_eq!(rule(own, "a.test").0, DomainAction::Include);
-    assert_eq!((&own.ptr, own.svcb), (&Ptr::Cname, false));
+    assert_eq!(own.ptr, Ptr::Cname);
     assert_eq!(settings.views[1].dns64, None);
     assert_eq!(function(&settings, 2), rest);
     assert_eq!(rule(rest, "www.a.test").0, DomainAction::Exclude);

@@ -478,7 +478,6 @@ impl Counts {
             Made::Forwarded => return None,
             Made::Aaaa => &self.synthesised_aaaa,
             Made::Ptr => &self.synthesised_ptr,
-            Made::Svcb => &self.synthesised_svcb,
             Made::NotFor(Reason::Dnssec) => &self.not_synthesised_dnssec,
             Made::NotFor(Reason::Domain) => &self.not_synthesised_domain,
             Made::NoA => &self.not_synthesised_no_a,

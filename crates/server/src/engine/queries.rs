@@ -156,7 +156,6 @@ impl Query {
     pub(super) fn counts_down(&self, made: Made) -> bool {
         let first = self.known[Part::First as usize].as_ref();
         match made {
-            Made::Svcb => false,
             Made::Aaaa => first.is_some_and(|first| first.stored.soa_ttl_s().is_some()),
             Made::Forwarded | Made::Ptr | Made::NotFor(_) | Made::NoA => true,
         }

@@ -8,7 +8,7 @@ use crate::answer::asker::Asker;
 use crate::answer::reverse::Reverse;
 use crate::answer::stored::{Aged, Kind};
 use crate::answer::synthesis::{Reason, Verdict};
-use crate::answer::{reply, reverse, service, synthesis};
+use crate::answer::{reply, reverse, synthesis};
 use crate::settings::dns64::Dns64;
 
 /// The two parts that a response can be built from.
@@ -43,18 +43,16 @@ pub(super) enum Made {
     Forwarded,
     Aaaa,
     Ptr,
-    Svcb,
     NotFor(Reason),
     NoA,
 }
 
 impl Made {
     /// All variants; the position of each is its note.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Forwarded,
         Self::Aaaa,
         Self::Ptr,
-        Self::Svcb,
         Self::NotFor(Reason::Dnssec),
         Self::NotFor(Reason::Domain),
         Self::NoA,
@@ -62,7 +60,7 @@ impl Made {
 
     /// A number that encodes it, with the number of responses that the response was built from.
     pub(super) fn note(self, responses: u8) -> u8 {
-        // There are seven.
+        // There are six.
         let place = u8::try_from(self.place()).unwrap_or_default();
         responses << MADE_BITS | place
     }
@@ -147,14 +145,7 @@ impl Plan {
                 Step::Answer(reverse::alias(asker, name, first, frame), made)
             }
             (Self::Aaaa, Some(dns64)) => aaaa(asker, dns64, first, known.second, frame),
-            (_, dns64) => {
-                let with_addresses =
-                    dns64.and_then(|dns64| service::with_addresses(asker, dns64, first, frame));
-                match with_addresses {
-                    Some(len) => Step::Answer(len, Made::Svcb),
-                    None => Step::Answer(reply::forward(asker, first, frame), Made::Forwarded),
-                }
-            }
+            _ => Step::Answer(reply::forward(asker, first, frame), Made::Forwarded),
         }
     }
 }
@@ -175,6 +166,13 @@ fn aaaa(
         ),
         Verdict::NeedsA => match second {
             None => Step::Need(Part::Second),
+            Some(a) if !synthesis::is_proven(asker, dns64, first.stored, a.stored) => {
+                let len = match first.stored.found() {
+                    0 => reply::forward(asker, first, frame),
+                    _ => synthesis::filtered(asker, dns64, first, frame),
+                };
+                Step::Answer(len, Made::NotFor(Reason::Dnssec))
+            }
             Some(a) => {
                 let done = synthesis::synthesise(asker, dns64, first, a, frame);
                 let made = if done.made > 0 { Made::Aaaa } else { Made::NoA };

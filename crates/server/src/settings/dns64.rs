@@ -31,9 +31,6 @@ pub struct Dns64 {
     pub ptr: Ptr,
     /// Whether this server answers for `ipv4only.arpa` itself (RFC 8880).
     pub ipv4only: bool,
-    /// Whether SVCB and HTTPS responses get AAAA records for their A records (RFC 9460 section
-    /// 4.2.1).
-    pub svcb: bool,
     /// Whether synthesised answers are marked with the extended error 4 (RFC 8914 section 4.5).
     pub mark_synthesised: bool,
 }
@@ -126,6 +123,8 @@ pub enum DomainAction {
 pub struct DomainRules {
     /// Indexed by lower-case name, uncompressed.
     rules: HashMap<Vec<u8>, DomainRule>,
+    /// Octets of the longest of these names: no longer suffix of a name is looked up.
+    longest: usize,
     /// Rule for all other names.
     default: DomainRule,
 }
@@ -155,15 +154,20 @@ impl DomainRules {
         rules: impl IntoIterator<Item = (NameBuf, DomainRule)>,
         others: DomainAction,
     ) -> Self {
-        let rules = rules
+        let rules: HashMap<_, _> = rules
             .into_iter()
             .map(|(name, rule)| (name.as_wire().to_ascii_lowercase(), rule))
             .collect();
+        let longest = rules.keys().map(Vec::len).max().unwrap_or(0);
         let default = DomainRule {
             action: others,
             prefix: None,
         };
-        Self { rules, default }
+        Self {
+            rules,
+            longest,
+            default,
+        }
     }
 
     /// The rule for a name.
@@ -178,7 +182,10 @@ impl DomainRules {
         wire.make_ascii_lowercase();
         let mut at = 0;
         loop {
-            if let Some(rule) = self.rules.get(&wire[at..]) {
+            let suffix = &wire[at..];
+            if suffix.len() <= self.longest
+                && let Some(rule) = self.rules.get(suffix)
+            {
                 return *rule;
             }
             match wire[at] {
@@ -247,7 +254,6 @@ mod tests {
             signed: SignedPolicy::Validated,
             ptr: Ptr::Cname,
             ipv4only: true,
-            svcb: true,
             mark_synthesised: false,
         }
     }

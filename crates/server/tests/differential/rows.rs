@@ -305,11 +305,11 @@ pub(crate) const ROWS: &[Row] = &[
     )
     .others(&["A"]),
     script(
-        "D-17: but for the targets of SVCB and HTTPS (RFC 9460 section 4.2.1)",
+        "D-17: for the targets of SVCB and HTTPS too",
         "web.script.example HTTPS",
         &["web.script.example. 3600 IN HTTPS 1 host.script.example. ipv4hint=20.9.0.1"],
     )
-    .others(&["A", "AAAA"]),
+    .others(&["A"]),
     row(
         "D-18: other types are as they came (5.3.3)",
         "a.row.example A",

@@ -1,7 +1,7 @@
 //! A copy has the same contents as its source, whatever the compression of its names.
 
-use dns64_wire::codes::Class;
-use dns64_wire::message::Flags;
+use dns64_wire::codes::{Class, Rtype};
+use dns64_wire::message::{Flags, Section};
 use dns64_wire::name::NameBuf;
 use proptest::prelude::*;
 

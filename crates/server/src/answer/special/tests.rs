@@ -41,10 +41,10 @@ fn aaaa_records_have_both_addresses_under_every_prefix_once() {
         answer,
         [
             "NOERROR aa; ipv4only.arpa. AAAA",
-            "an ipv4only.arpa 86400 AAAA 64:ff9b::c000:aa",
-            "an ipv4only.arpa 86400 AAAA 64:ff9b::c000:ab",
-            "an ipv4only.arpa 86400 AAAA 2001:db8:c000:aa::",
-            "an ipv4only.arpa 86400 AAAA 2001:db8:c000:ab::",
+            "an ipv4only.arpa 3600 AAAA 64:ff9b::c000:aa",
+            "an ipv4only.arpa 3600 AAAA 64:ff9b::c000:ab",
+            "an ipv4only.arpa 3600 AAAA 2001:db8:c000:aa::",
+            "an ipv4only.arpa 3600 AAAA 2001:db8:c000:ab::",
         ]
     );
 }
@@ -83,7 +83,7 @@ fn synthesised_addresses_get_ptr_and_ipv4_addresses_are_forwarded() {
     let made = "b.a.0.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
     let answer = answered(made, Rtype::PTR, &dns64()).expect("ours");
     assert_eq!(answer[0], format!("NOERROR aa; {made}. PTR"));
-    assert_eq!(answer[1..], [format!("an {made} 86400 PTR ipv4only.arpa")]);
+    assert_eq!(answer[1..], [format!("an {made} 3600 PTR ipv4only.arpa")]);
     assert_eq!(answered(made, Rtype::TXT, &dns64()), None);
     for asked in ["170.0.0.192.in-addr.arpa", "171.0.0.192.IN-ADDR.arpa"] {
         assert_eq!(answered(asked, Rtype::PTR, &dns64()), None);

@@ -143,6 +143,12 @@ struct Run {
 }
 
 impl Run {
+    /// Offset of the end of its records, if each has `N` octets of data.
+    fn end<const N: usize>(self) -> usize {
+        usize::from(self.at)
+            + usize::from(self.count) * (usize::from(self.owner_len) + FIXED_LEN + N)
+    }
+
     /// TTL and data of its records, if each has `N` octets of data.
     fn fixed<const N: usize>(self, message: &[u8]) -> impl Iterator<Item = (u32, [u8; N])> {
         let owner_len = usize::from(self.owner_len);
@@ -282,6 +288,17 @@ impl Stored {
     pub fn aaaa(&self) -> impl Iterator<Item = (u32, Ipv6Addr)> {
         let found = self.found.fixed(self.bytes());
         found.map(|(ttl, octets)| (ttl, <[u8; 16]>::into(octets)))
+    }
+
+    /// Octets up to the end of the found addresses, if the question is for A in class IN. A
+    /// response with all of them, or with an AAAA record for each, is not shorter.
+    pub fn a_end(&self) -> usize {
+        self.found.end::<4>()
+    }
+
+    /// Octets up to the end of the found addresses, if the question is for AAAA in class IN.
+    pub fn aaaa_end(&self) -> usize {
+        self.found.end::<16>()
     }
 
     /// The kind of the response.

@@ -427,6 +427,41 @@ fn oversized_response_is_detected_without_reading_its_records() {
 }
 
 #[test]
+fn oversized_a_response_gives_a_truncated_one_whatever_its_addresses() {
+    use crate::answer::synthesis::{Synthesised, synthesise};
+    use crate::answer::texts::{asker, dns64, lines, stored};
+    use crate::settings::dns64::Dns64;
+    let dns64 = Dns64 {
+        well_known_private: false,
+        ..dns64()
+    };
+    let none = stored(
+        "a.test",
+        Rtype::AAAA,
+        Rcode::NOERROR,
+        &["ns test 60 SOA 60"],
+    );
+    // 16 octets for each private address, and nothing is synthesised from them.
+    let private = |count: usize| {
+        let line = |i| format!("an a.test 60 A 10.0.{}.{}", i / 256, i % 256);
+        let lines: Vec<_> = (0..count).map(line).collect();
+        let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+        stored("a.test", Rtype::A, Rcode::NOERROR, &lines)
+    };
+    let mut frame = [0; 1232];
+    let mut answer = |count| {
+        let (aaaa, a) = (Aged::fresh(&none, 0), private(count));
+        let asker = asker("a.test", Rtype::AAAA);
+        let Synthesised { len, made } =
+            synthesise(&asker, &dns64, aaaa, Aged::fresh(&a, 0), &mut frame);
+        (lines(&frame[..len]), made)
+    };
+    let (empty, made) = answer(75);
+    assert_eq!((empty.len(), made), (2, 0));
+    assert_eq!(answer(76), (vec!["NOERROR tc; a.test. AAAA".to_owned()], 0));
+}
+
+#[test]
 fn addresses_are_read_in_place() {
     let stored = accept(&many(3)).unwrap();
     let found: Vec<_> = stored

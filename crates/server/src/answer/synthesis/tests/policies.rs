@@ -49,17 +49,27 @@ fn d21_d22_d23_policy_decides_about_signed_responses() {
 
 #[test]
 fn d21_nothing_is_synthesised_unless_both_responses_are_validated() {
+    let address = "an h2.example.com 300 A 192.0.2.1";
+    let (unsigned, signed) = ([address], [address, "an h2.example.com 300 RRSIG A"]);
+    let (simple, dnssec) = (asker(H2, Rtype::AAAA), with_do(asker(H2, Rtype::AAAA)));
     let negative = aaaa(&[soa!(60, 60), "ns example.com 60 RRSIG SOA"]);
-    let address = ["an h2.example.com 300 A 192.0.2.1"];
-    let dnssec = with_do(asker(H2, Rtype::AAAA));
-    let count = |a: &Stored, asker: &Asker| {
-        let (aaaa, a) = (Aged::fresh(&negative, 0), Aged::fresh(a, 0));
-        answer_to(asker, &dns64(), aaaa, a).1
+    let proven = |asker: &Asker, aaaa: &Stored, a: &Stored| is_proven(asker, &dns64(), aaaa, a);
+    assert!(proven(&dnssec, &negative, &a(&signed)));
+    let unproven = without_ad(Rtype::A, &unsigned);
+    assert!(!proven(&dnssec, &negative, &unproven));
+    assert!(proven(&simple, &negative, &unproven));
+    // The AAAA response may be bogus: the zone is signed.
+    let failed = failed(H2, Rtype::AAAA);
+    assert!(!proven(&dnssec, &failed, &a(&signed)));
+    assert!(proven(&simple, &failed, &a(&signed)));
+    assert!(proven(&dnssec, &failed, &a(&unsigned)));
+    let always = Dns64 {
+        signed: SignedPolicy::Always,
+        ..dns64()
     };
-    assert_eq!(count(&a(&address), &dnssec), 1);
-    let unproven = without_ad(Rtype::A, &address);
-    assert_eq!(count(&unproven, &dnssec), 0);
-    assert_eq!(count(&unproven, &asker(H2, Rtype::AAAA)), 1);
+    assert!(is_proven(&dnssec, &always, &failed, &a(&signed)));
+    let forced = with_rule("example.com", DomainAction::Force, None);
+    assert!(is_proven(&dnssec, &forced, &failed, &a(&signed)));
 }
 
 #[test]
