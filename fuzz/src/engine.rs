@@ -253,7 +253,7 @@ impl Run {
                 Action::Servfail { .. } => {}
                 Action::Tell { worker, .. } => panic!("there is no worker {worker}"),
                 Action::Turn { server, turn } => match turn {
-                    Turn::Down { .. } => self.model.turned(*server, true),
+                    Turn::Down(_) => self.model.turned(*server, true),
                     Turn::Up { .. } => self.model.turned(*server, false),
                     Turn::Lacks(_) => {}
                 },

@@ -283,6 +283,8 @@ counts! {
     pub at_once: Counter,
     + /// By number of the upstream.
     upstream_rtts: [Histogram; UPSTREAMS_MAX],
+    + /// By number of the upstream and of the fault.
+    upstream_faults: [[Counter; Fault::ALL.len()]; UPSTREAMS_MAX],
 }
 
 impl Counts {
@@ -291,10 +293,17 @@ impl Counts {
         &self.upstream_rtts[server]
     }
 
-    /// Clears the round-trip times of all upstreams: after a reload, other upstreams have their
-    /// indices.
+    /// Number of queries that an upstream has failed for a reason.
+    pub fn upstream_fault(&self, server: usize, fault: Fault) -> &Counter {
+        &self.upstream_faults[server][fault as usize]
+    }
+
+    /// Clears the round-trip times and failures of all upstreams: after a reload, other upstreams have
+    /// their indices.
     pub fn forget_upstreams(&self) {
         self.upstream_rtts.iter().for_each(Histogram::clear);
+        let faults = self.upstream_faults.iter().flatten();
+        faults.for_each(|fault| fault.set(0));
     }
 }
 
@@ -383,6 +392,70 @@ impl fmt::Display for Servfail {
             Self::Deadline => "time limit exceeded",
             Self::NoAnswer => "no response from any upstream",
             Self::Rcode => "error response from upstream",
+        })
+    }
+}
+
+/// Why an upstream has failed a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// No response in time, or an ICMP error.
+    NoAnswer,
+    /// No response over TCP.
+    Connection,
+    /// REFUSED.
+    Refused,
+    /// SERVFAIL.
+    Servfail,
+    /// FORMERR.
+    Formerr,
+    /// Another error code.
+    Rcode,
+    /// A referral: it is no resolver for the name.
+    Lame,
+    /// A loop of aliases, or too many of them.
+    Loop,
+}
+
+impl Fault {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::NoAnswer,
+        Self::Connection,
+        Self::Refused,
+        Self::Servfail,
+        Self::Formerr,
+        Self::Rcode,
+        Self::Lame,
+        Self::Loop,
+    ];
+
+    /// Its name in metrics and on the control socket.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoAnswer => "no-answer",
+            Self::Connection => "connection",
+            Self::Refused => "refused",
+            Self::Servfail => "servfail",
+            Self::Formerr => "formerr",
+            Self::Rcode => "rcode",
+            Self::Lame => "lame",
+            Self::Loop => "loop",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAnswer => "no response, or ICMP errors",
+            Self::Connection => "no response over TCP for most names",
+            Self::Refused => "REFUSED to most names",
+            Self::Servfail => "SERVFAIL to most names",
+            Self::Formerr => "FORMERR to most names",
+            Self::Rcode => "error codes to most names",
+            Self::Lame => "referrals for most names",
+            Self::Loop => "loops of aliases for most names",
         })
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dns64_transport::clock::Nanos;
 
-use crate::counts::Counter;
+use crate::counts::{Counter, Fault};
 use crate::settings::Settings;
 
 /// The state of an upstream. Times are of the monotonic clock, which all workers share.
@@ -22,29 +22,39 @@ pub struct UpstreamState {
     pub rtt_ns: Option<Nanos>,
     /// Smoothed share of queries without a timely response, in millionths.
     pub loss_ppm: u32,
-    /// Time of its last response.
+    /// Smoothed share of names that it failed, in millionths.
+    pub failed_ppm: u32,
+    /// Time of its last response, without those that fail a query while it is down because of them.
     pub heard_at: Option<Nanos>,
-    /// Start of its outage, if it is down.
+    /// Start of its outage, if it is down, and the reason.
     pub down_since: Option<Nanos>,
+    /// The last reason for which it failed a query, or was down.
+    pub fault: Option<Fault>,
 }
 
 impl UpstreamState {
-    /// The combined state of all workers: the means of the measured round-trip times and losses. The upstream is down
-    /// if a worker considers it down, and no worker has received a response since then: a worker without queries
+    /// The combined state of all workers: the means of the measured round-trip times and shares. The upstream is down
+    /// if a worker considers it down, and no worker has received a response of use since then: a worker without queries
     /// notices neither change.
     pub fn of_all(states: &[Self]) -> Self {
-        let asked = states
-            .iter()
-            .filter(|state| state.rtt_ns.is_some() || state.loss_ppm > 0);
-        let losses = asked.map(|state| u64::from(state.loss_ppm));
+        let asked = || {
+            let is_asked = |state: &&Self| state.rtt_ns.is_some() || state.loss_ppm > 0;
+            states.iter().filter(is_asked)
+        };
+        // A mean of u32 values fits u32.
+        let share =
+            |mean: Option<u64>| mean.map_or(0, |mean| u32::try_from(mean).unwrap_or(u32::MAX));
         let heard_at = states.iter().filter_map(|state| state.heard_at).max();
-        let down = states.iter().filter_map(|state| state.down_since);
+        let down = states.iter().filter(|state| state.down_since >= heard_at);
+        let first = down.filter(|state| state.down_since.is_some());
+        let first = first.min_by_key(|state| state.down_since);
         Self {
             rtt_ns: mean(states.iter().filter_map(|state| state.rtt_ns)),
-            // A mean of u32 values fits u32.
-            loss_ppm: mean(losses).map_or(0, |mean| u32::try_from(mean).unwrap_or(u32::MAX)),
+            loss_ppm: share(mean(asked().map(|state| u64::from(state.loss_ppm)))),
+            failed_ppm: share(mean(asked().map(|state| u64::from(state.failed_ppm)))),
             heard_at,
-            down_since: down.filter(|&since| heard_at <= Some(since)).min(),
+            down_since: first.and_then(|state| state.down_since),
+            fault: first.and_then(|state| state.fault),
         }
     }
 }
@@ -52,11 +62,8 @@ impl UpstreamState {
 /// A change of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is down: it has not responded this many times in a row.
-    Down {
-        /// Number of consecutive timeouts or ICMP errors.
-        timeouts: u32,
-    },
+    /// It is down.
+    Down(Fault),
     /// It is up again.
     Up {
         /// Time for which it was down.
@@ -114,8 +121,11 @@ struct Upstream {
 struct Published {
     rtt_ns: Moment,
     loss_ppm: Counter,
+    failed_ppm: Counter,
     heard_at: Moment,
     down_since: Moment,
+    /// The number of its fault plus one; 0: none.
+    fault: Counter,
 }
 
 /// An optional time; 0 is `None`.
@@ -133,13 +143,27 @@ impl Moment {
 }
 
 impl Published {
+    fn set(&self, state: UpstreamState) {
+        self.rtt_ns.set(state.rtt_ns);
+        self.loss_ppm.set(state.loss_ppm.into());
+        self.failed_ppm.set(state.failed_ppm.into());
+        self.heard_at.set(state.heard_at);
+        self.down_since.set(state.down_since);
+        self.fault
+            .set(state.fault.map_or(0, |fault| fault as u64 + 1));
+    }
+
     fn get(&self) -> UpstreamState {
+        // The counters were set from u32 values.
+        let share = |share: &Counter| u32::try_from(share.get()).unwrap_or(u32::MAX);
+        let fault = usize::try_from(self.fault.get()).unwrap_or_default();
         UpstreamState {
             rtt_ns: self.rtt_ns.get(),
-            // The counter was set from a u32.
-            loss_ppm: u32::try_from(self.loss_ppm.get()).unwrap_or(u32::MAX),
+            loss_ppm: share(&self.loss_ppm),
+            failed_ppm: share(&self.failed_ppm),
             heard_at: self.heard_at.get(),
             down_since: self.down_since.get(),
+            fault: fault.checked_sub(1).map(|number| Fault::ALL[number]),
         }
     }
 }
@@ -166,10 +190,7 @@ impl Health {
         let Some(published) = upstream.and_then(|upstream| upstream.workers.get(worker)) else {
             return;
         };
-        published.rtt_ns.set(state.rtt_ns);
-        published.loss_ppm.set(state.loss_ppm.into());
-        published.heard_at.set(state.heard_at);
-        published.down_since.set(state.down_since);
+        published.set(state);
     }
 
     /// Each upstream and its combined state, in the order of the settings.
@@ -277,6 +298,7 @@ mod tests {
     fn down(heard_at: Nanos, since: Nanos) -> UpstreamState {
         UpstreamState {
             down_since: Some(since),
+            fault: Some(Fault::Servfail),
             ..heard(heard_at)
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cache::Cache;
-use crate::counts::{Counts, Figure, Histogram, Snapshot};
+use crate::counts::{Counter, Counts, Fault, Figure, Histogram, Snapshot};
 use crate::gateway::counts::GatewayCounts;
 use crate::settings::Upstream;
 
@@ -25,6 +25,13 @@ impl Stats {
     /// The counters of the workers and of the driver.
     fn answering(&self) -> impl Iterator<Item = &Arc<Counts>> {
         self.workers.iter().chain(&self.driver)
+    }
+
+    /// The turns of the threads that answer queries: the workers and the gateway.
+    pub fn turns(&self) -> Vec<u64> {
+        let workers = self.workers.iter().map(|counts| &counts.worker_turns);
+        let all = workers.chain([&self.gateway.turns]);
+        all.map(Counter::get).collect()
     }
 
     /// All figures, with the sums over the workers and the driver. Figures of one name are consecutive.
@@ -66,6 +73,15 @@ impl Stats {
         queries.into_iter().chain(upstreams).collect()
     }
 
+    /// The number of queries that an upstream has failed, by its index in the settings and by reason.
+    pub fn upstream_faults(&self, server: usize) -> [(Fault, u64); Fault::ALL.len()] {
+        Fault::ALL.map(|fault| {
+            let workers = self.workers.iter();
+            let counts = workers.map(|counts| counts.upstream_fault(server, fault).get());
+            (fault, counts.sum())
+        })
+    }
+
     /// The sum of a histogram over all workers.
     fn sum(&self, histogram: impl Fn(&Counts) -> &Histogram) -> Snapshot {
         let mut sum = Snapshot::default();
@@ -86,6 +102,12 @@ impl Stats {
         let mut all: BTreeMap<_, _> = figures
             .map(|figure| (name(&figure), figure.value))
             .collect();
+        for (server, upstream) in upstreams.iter().enumerate() {
+            for (fault, count) in self.upstream_faults(server) {
+                let name = format!("upstream_faults.{}.{}", upstream.address, fault.name());
+                all.insert(name, count);
+            }
+        }
         for distribution in self.distributions(upstreams) {
             let Distribution {
                 name, label, times, ..
@@ -139,6 +161,8 @@ mod tests {
         stats.workers[0].waited.observe(1_500_000);
         stats.workers[1].waited.observe(1_500_000);
         stats.workers[1].upstream_rtt(1).observe(300_000);
+        stats.workers[0].upstream_fault(1, Fault::Refused).add(2);
+        stats.workers[1].upstream_fault(1, Fault::Refused).add(3);
         let upstreams = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| Upstream {
             address: address.parse().unwrap(),
             ..settings.upstreams[0]
@@ -147,6 +171,8 @@ mod tests {
         assert_eq!(by_name["queries.udp"], 9);
         assert_eq!(by_name["queries.tcp"], 0);
         assert_eq!(by_name["coalesced"], 1);
+        assert_eq!(by_name["upstream_faults.192.0.2.1:53.refused"], 0);
+        assert_eq!(by_name["upstream_faults.[2001:db8::1]:53.refused"], 5);
         assert_eq!(by_name["tcp_open"], 4);
         let asked = |part| by_name[&format!("query_duration.asked.{part}")];
         assert_eq!(
@@ -158,7 +184,9 @@ mod tests {
         assert_eq!(by_name["upstream_duration.[2001:db8::1]:53.sum_us"], 300);
         assert_eq!(
             by_name.len(),
-            stats.figures().len() + 5 * stats.distributions(&upstreams).len(),
+            stats.figures().len()
+                + 5 * stats.distributions(&upstreams).len()
+                + 2 * Fault::ALL.len(),
             "two figures share a name"
         );
     }

@@ -351,13 +351,11 @@ impl<R: Relay> Worker<R> {
         self.publish();
         let address = plain(self.engine.settings().upstreams[server].address);
         match turn {
-            Turn::Down { timeouts } => {
+            Turn::Down(fault) => {
                 let state = self.engine.upstream(server);
                 let since = state.and_then(|state| state.down_since);
                 if since.is_some_and(|since| self.health.went_down(server, since)) {
-                    tracing::warn!(
-                        "upstream {address} is down ({timeouts} timeouts or ICMP errors)"
-                    );
+                    tracing::warn!("upstream {address} is down: {fault}");
                 }
             }
             Turn::Up { .. } => {}

@@ -109,7 +109,10 @@ fn server_answers_reports_status_and_stops() {
     );
     assert_eq!(value(&stdout(&status), "listen"), server.dns.to_string());
     let upstream = value(&stdout(&status), "upstream");
-    assert!(upstream.ends_with(" up loss=0.0%"), "{upstream}");
+    assert!(
+        upstream.ends_with(" up loss=0.0% failed=0.0%"),
+        "{upstream}"
+    );
     let stats = stdout(&server.ctl(&["stats"]));
     assert_eq!(value(&stats, "queries.udp"), "1");
     assert_eq!(value(&stats, "queries.tcp"), "1");

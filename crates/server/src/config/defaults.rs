@@ -9,7 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::values::{DNS_PORT, GIB, MIB, MILLISECOND, MINUTE};
 use crate::settings::dns64::{Dns64, DomainRules, Ptr, SignedPolicy};
-use crate::settings::nets::NetSet;
+use crate::settings::nets::{ClientPrefixes, NetSet};
 use crate::settings::{
     AnyPolicy, CacheSettings, DenyAction, Features, LogLevel, LogSettings, LogTarget, LookupOrder,
     Selection, TcpSettings,
@@ -199,6 +199,14 @@ pub(super) const IDLE_NS: RangeInclusive<Nanos> = SECOND..=10 * MINUTE;
 
 /// At least one query at a time; a single connection must not fill a worker's table.
 pub(super) const PIPELINE: RangeInclusive<usize> = 1..=4_096;
+
+/// The networks of BIND's response rate limiting. An IPv6 customer often has a /56 (RIPE-690): shorter networks than
+/// those of customers make several of them share a limit, longer ones give one customer several shares.
+pub(super) const CLIENT_PREFIXES: ClientPrefixes = ClientPrefixes { ipv4: 24, ipv6: 56 };
+
+/// From the largest networks of one client to single addresses; of IPv6 to single subnets.
+pub(super) const PREFIX_LENS_IPV4: RangeInclusive<u8> = 8..=32;
+pub(super) const PREFIX_LENS_IPV6: RangeInclusive<u8> = 32..=64;
 
 /// From one response to more than one machine can send.
 pub(super) const RESPONSES_PER_SECOND: RangeInclusive<u32> = 1..=10_000_000;

@@ -23,6 +23,8 @@ pub(super) const TOP: Keys = Keys {
         "any",
         "udp-size",
         "queries-max",
+        "client-prefix-ipv4",
+        "client-prefix-ipv6",
         "forward-special",
         "upstream",
         "dns64",
@@ -129,7 +131,7 @@ pub(super) const TCP: Keys = Keys {
 
 pub(super) const RATE_LIMIT: Keys = Keys {
     table: "[rate-limit]",
-    keys: &["responses-per-second", "burst", "slip"],
+    keys: &["responses-per-second", "burst", "slip", "exempt"],
 };
 
 pub(super) const LOG: Keys = Keys {

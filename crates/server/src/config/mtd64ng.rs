@@ -259,6 +259,7 @@ impl Given {
             cache: defaults::CACHE,
             udp_size: self.udp_size(),
             any: defaults::ANY,
+            client_prefixes: defaults::CLIENT_PREFIXES,
             rate_limit: None,
             tcp: defaults::TCP,
             queries_max: defaults::QUERIES_MAX,

@@ -93,12 +93,7 @@ impl<'a, 't> Section<'a, 't> {
         read: impl FnMut(Value<'a, 't>, &mut Faults) -> Option<T>,
     ) -> Option<Vec<Spanned<T>>> {
         let value = self.value(key)?;
-        if value
-            .item
-            .get_ref()
-            .as_array()
-            .is_some_and(|l| l.is_empty())
-        {
+        if value.is_empty_list() {
             let text = format!("{key} is empty; write at least one, like {example}");
             faults.add(value.span(), text);
             return None;
@@ -190,6 +185,11 @@ impl<'a, 't> Value<'a, 't> {
 
     pub(super) fn is_list(&self) -> bool {
         self.item.get_ref().is_array()
+    }
+
+    pub(super) fn is_empty_list(&self) -> bool {
+        let list = self.item.get_ref().as_array();
+        list.is_some_and(|list| list.is_empty())
     }
 
     pub(super) fn is_table(&self) -> bool {

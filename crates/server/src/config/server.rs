@@ -13,7 +13,7 @@ use super::error::{Fault, Faults};
 use super::section::{Section, Value};
 use super::{check, dns64, keys, values};
 use crate::answer::local_zones;
-use crate::settings::nets::NetSet;
+use crate::settings::nets::{ClientPrefixes, NetSet};
 use crate::settings::{
     AnyPolicy, Attachment, CacheSettings, DenyAction, Features, LogLevel, LogSettings, LogTarget,
     LookupOrder, RateLimit, SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream, XdpMode,
@@ -70,6 +70,7 @@ pub(super) fn read(
                 v.text("\"minimal\"", |t| values::choice(t, &ANY))
             })
             .unwrap_or(defaults::ANY),
+        client_prefixes: client_prefixes(&top, faults),
         rate_limit: rate_limit(&top, faults),
         tcp: tcp(&top, faults),
         source_ports: SOURCE_PORTS,
@@ -431,12 +432,28 @@ fn cache(top: &Section<'_, '_>, faults: &mut Faults) -> CacheSettings {
     cache
 }
 
+fn client_prefixes(top: &Section<'_, '_>, faults: &mut Faults) -> ClientPrefixes {
+    let mut read = |key, bounds| top.read(key, faults, |v| v.number(bounds));
+    let ipv4 = read("client-prefix-ipv4", defaults::PREFIX_LENS_IPV4);
+    let ipv6 = read("client-prefix-ipv6", defaults::PREFIX_LENS_IPV6);
+    ClientPrefixes {
+        ipv4: ipv4.unwrap_or(defaults::CLIENT_PREFIXES.ipv4),
+        ipv6: ipv6.unwrap_or(defaults::CLIENT_PREFIXES.ipv6),
+    }
+}
+
 fn rate_limit(top: &Section<'_, '_>, faults: &mut Faults) -> Option<RateLimit> {
     let section = top.section("rate-limit", &keys::RATE_LIMIT, faults)?;
     let burst = section.read("burst", faults, |v| {
         v.number(defaults::RESPONSES_PER_SECOND)
     });
     let slip = section.read("slip", faults, |v| v.number(defaults::SLIPS));
+    let exempt = match section.value("exempt") {
+        Some(v) if v.is_empty_list() => None,
+        _ => section.networks("exempt", faults),
+    };
+    let exempt = exempt.unwrap_or_default().into_iter();
+    let exempt = NetSet::new(exempt.map(Spanned::into_inner).collect());
     let Some(rate) = section.value("responses-per-second") else {
         let text = "[rate-limit] has no rate; add responses-per-second = 100, or \"off\"";
         faults.add(section.span(), text);
@@ -455,6 +472,7 @@ fn rate_limit(top: &Section<'_, '_>, faults: &mut Faults) -> Option<RateLimit> {
         responses_per_second,
         burst: burst.unwrap_or(responses_per_second),
         slip: slip.unwrap_or(defaults::SLIP),
+        exempt,
     })
 }
 

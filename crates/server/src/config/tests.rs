@@ -1,6 +1,7 @@
 //! The settings that result from configurations.
 
 mod refusals;
+mod servers;
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use proptest::prelude::*;
 use super::values::{MIB, MILLISECOND};
 use super::*;
 use crate::settings::dns64::{Dns64, DomainAction, Ptr, SignedPolicy};
+use crate::settings::nets::NetSet;
 use crate::settings::{
     AnyPolicy, Attachment, LogLevel, LogTarget, LookupOrder, RateLimit, Selection, UPSTREAMS_MAX,
     XdpMode,
@@ -121,7 +123,7 @@ fn commented_keys_of_the_template_are_valid() {
     let settings = accepted(&used);
     assert_eq!(settings.user.as_deref(), Some("dns64d"));
     assert_eq!(settings.order, LookupOrder::Delayed(50 * MILLISECOND));
-    assert_eq!(settings.rate_limit.unwrap().burst, 100);
+    assert_eq!(settings.rate_limit.as_ref().unwrap().burst, 100);
     assert_eq!(settings.views.len(), 2);
     assert!(settings.views[0].dns64.is_none());
     assert!(matches!(function(&settings, 1).ptr, Ptr::Local(_)));
@@ -184,6 +186,7 @@ fn limits_of_cache_tcp_and_rates_are_applied() {
         [rate-limit]
         responses-per-second = 20
         slip = 0
+        exempt = ["192.0.2.0/28"]
         "#,
     );
     let cache = settings.cache;
@@ -207,6 +210,7 @@ fn limits_of_cache_tcp_and_rates_are_applied() {
         responses_per_second: 20,
         burst: 20,
         slip: 0,
+        exempt: NetSet::new(vec!["192.0.2.0/28".parse().unwrap()]),
     };
     assert_eq!(settings.rate_limit, Some(limit));
 }
@@ -215,49 +219,6 @@ fn limits_of_cache_tcp_and_rates_are_applied() {
 fn cache_is_disabled_by_off_or_zero() {
     assert_eq!(read("[cache]\nsize = \"off\"").cache.bytes, 0);
     assert_eq!(read("[cache]\nsize = 0").cache.bytes, 0);
-}
-
-#[test]
-fn keys_of_a_server_override_the_common_ones() {
-    let settings = accepted(
-        r#"
-        [upstream]
-        servers = ["192.0.2.1", { address = "[2001:db8::1]:54", timeout = "2s" }, { address = "192.0.2.2", attempts = 7, cookies = true, tcp = false }]
-        timeout = "50ms"
-        attempts = 1
-        selection = "failover"
-        randomise-case = true
-        cookies = false
-        order = "both"
-        "#,
-    );
-    let asked: Vec<_> = settings
-        .upstreams
-        .iter()
-        .map(|u| {
-            (
-                u.address.to_string(),
-                u.timeout_ns / MILLISECOND,
-                u.attempts,
-                u.features.cookies,
-                u.features.tcp,
-            )
-        })
-        .collect();
-    let expected = [
-        ("192.0.2.1:53".to_owned(), 50, 1, false, true),
-        ("[2001:db8::1]:54".to_owned(), 2_000, 1, false, true),
-        ("192.0.2.2:53".to_owned(), 50, 7, true, false),
-    ];
-    assert_eq!(asked, expected);
-    assert_eq!(
-        (settings.selection, settings.order),
-        (Selection::Failover, LookupOrder::Both)
-    );
-    assert!(settings.randomises_case());
-    assert!(!read("").randomises_case());
-    let delayed = read("upstream.order = \"delayed\"");
-    assert_eq!(delayed.order, LookupOrder::Delayed(50 * MILLISECOND));
 }
 
 #[test]

@@ -123,10 +123,16 @@ pub struct UpstreamStatus {
     pub address: SocketAddr,
     /// Duration of its outage in seconds; `None`: it is up, or was never queried.
     pub down_s: Option<u64>,
+    /// The reason of the outage: `no-answer`, `refused`, `servfail` and so on, as in the metrics.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// Smoothed round-trip time in microseconds; `None` until the first response.
     pub rtt_us: Option<u64>,
     /// Smoothed share of queries without a timely response, in millionths.
     pub loss_ppm: u32,
+    /// Smoothed share of names for which it had no answer of use, in millionths.
+    #[serde(default)]
+    pub failed_ppm: u32,
 }
 
 impl UpstreamStatus {
@@ -136,8 +142,12 @@ impl UpstreamStatus {
         Self {
             address,
             down_s: down_for.map(|time| time / SECOND),
+            reason: down_for
+                .and(state.fault)
+                .map(|fault| fault.name().to_owned()),
             rtt_us: state.rtt_ns.map(|time| time / 1000),
             loss_ppm: state.loss_ppm,
+            failed_ppm: state.failed_ppm,
         }
     }
 }
@@ -145,15 +155,18 @@ impl UpstreamStatus {
 impl fmt::Display for UpstreamStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(down_s) = self.down_s {
-            return write!(f, "{} down since_s={down_s}", self.address);
+            write!(f, "{} down since_s={down_s}", self.address)?;
+            let reason = self.reason.as_ref();
+            return reason.map_or(Ok(()), |reason| write!(f, " reason={reason}"));
         }
         write!(f, "{} up", self.address)?;
         if let Some(rtt_us) = self.rtt_us {
             write!(f, " rtt_ms={}.{:03}", rtt_us / 1000, rtt_us % 1000)?;
         }
         // In tenths of a per cent.
-        let loss = self.loss_ppm / 1000;
-        write!(f, " loss={}.{}%", loss / 10, loss % 10)
+        let [loss, failed] = [self.loss_ppm, self.failed_ppm].map(|share| share / 1000);
+        write!(f, " loss={}.{}%", loss / 10, loss % 10)?;
+        write!(f, " failed={}.{}%", failed / 10, failed % 10)
     }
 }
 
@@ -192,12 +205,15 @@ mod tests {
 
     use super::*;
     use crate::control::Answer;
+    use crate::counts::Fault;
 
     /// A slow upstream, one that is down, and one in unknown state.
     fn upstreams() -> Vec<UpstreamStatus> {
         let slow = UpstreamState {
             rtt_ns: Some(1_204_567),
             loss_ppm: 62_500,
+            failed_ppm: 15_625,
+            fault: Some(Fault::Servfail),
             ..UpstreamState::default()
         };
         let down = UpstreamState {
@@ -254,9 +270,9 @@ mod tests {
             config=/etc/dns64d/dns64d.toml
             listen=[::]:53 127.0.0.1:53
             workers=2
-            upstream=[2001:db8::1]:53 up rtt_ms=1.204 loss=6.2%
-            upstream=192.0.2.53:53 down since_s=12
-            upstream=192.0.2.54:5353 up loss=0.0%
+            upstream=[2001:db8::1]:53 up rtt_ms=1.204 loss=6.2% failed=1.5%
+            upstream=192.0.2.53:53 down since_s=12 reason=servfail
+            upstream=192.0.2.54:5353 up loss=0.0% failed=0.0%
             cache_entries=5
             cache_bytes=4096
             cache_bytes_max=1048576
@@ -276,9 +292,9 @@ mod tests {
             .iter()
             .map(|u| serde_json::to_string(u).unwrap() + "\n");
         expect![[r#"
-            {"address":"[2001:db8::1]:53","down_s":null,"rtt_us":1204,"loss_ppm":62500}
-            {"address":"192.0.2.53:53","down_s":12,"rtt_us":1204,"loss_ppm":62500}
-            {"address":"192.0.2.54:5353","down_s":null,"rtt_us":null,"loss_ppm":0}
+            {"address":"[2001:db8::1]:53","down_s":null,"reason":null,"rtt_us":1204,"loss_ppm":62500,"failed_ppm":15625}
+            {"address":"192.0.2.53:53","down_s":12,"reason":"servfail","rtt_us":1204,"loss_ppm":62500,"failed_ppm":15625}
+            {"address":"192.0.2.54:5353","down_s":null,"reason":null,"rtt_us":null,"loss_ppm":0,"failed_ppm":0}
         "#]]
         .assert_eq(&lines.collect::<String>());
     }

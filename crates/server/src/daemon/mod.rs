@@ -5,7 +5,7 @@
 //! - [`privileges`]: changes from root to a user; `directory`: the directory that root creates for that user;
 //! - `sandbox`: the files and system calls that remain allowed;
 //! - `server`: the work of the main thread: reload, flush, stop;
-//! - `watchdog`: reports to the service manager whether all workers make progress.
+//! - `watchdog`: reports to the service manager whether workers and gateway make progress.
 
 mod directory;
 pub mod privileges;

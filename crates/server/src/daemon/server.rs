@@ -102,7 +102,7 @@ impl Server {
         };
         loop {
             let now = MonotonicClock.now();
-            if watchdog.look(&self.stats.workers, now) {
+            if watchdog.look(&self.stats.turns(), now) {
                 notify(&[NotifyState::Watchdog]);
             }
             let left = Duration::from_nanos(watchdog.left(now));

@@ -26,6 +26,7 @@ use crate::cache::{Cache, Outlet};
 use crate::control::{self, Socket, SocketFile};
 use crate::counts::Counts;
 use crate::driver::{Driver, Inbox, Keeper};
+use crate::engine::rate_limit::RateLimiter;
 use crate::engine::{Engine, Seeds};
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
@@ -123,6 +124,7 @@ impl Opened {
         let (gateway, mailbox) = GatewayHandle::new();
         // Any worker accepts a cookie of any other.
         let cookies = rand::random();
+        let limiter = Arc::new(RateLimiter::new(rand::random()));
         let (workers, mailboxes) = mailboxes(&self.relays);
         let af_xdp = relays::attached(&self.relays);
         let (driver, mut stats) = start_cache(self.driver, &in_force.settings)?;
@@ -131,8 +133,8 @@ impl Opened {
         for (index, (relay, mailbox)) in self.relays.into_iter().zip(mailboxes).enumerate() {
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
-            let number = (workers.len() > 1).then_some(index);
-            let renew = engines(Arc::clone(&cache), counts, cookies, number);
+            let shared = (workers.len() > 1).then(|| (index, Arc::clone(&limiter)));
+            let renew = engines(Arc::clone(&cache), counts, cookies, shared);
             let (in_force, others, gateway) = (in_force.clone(), others.clone(), gateway.clone());
             let thread = relay.spawn(index, in_force, mailbox, others, gateway, renew);
             let thread = thread.map_err(started("a worker"))?;
@@ -212,21 +214,21 @@ fn mailboxes(relays: &[AnyRelay]) -> (Vec<WorkerHandle>, Vec<Receiver<ToWorker>>
     relays.iter().map(mailbox).unzip()
 }
 
-/// Creates the engines of one worker: the first, and one after each panic. `number`: its index for the other workers,
-/// if there are any.
+/// Creates the engines of one worker: the first, and one after each panic. `shared`: its index for the other workers,
+/// if there are any, and their rate limiter.
 fn engines(
     cache: Arc<Cache>,
     counts: Arc<Counts>,
     cookies: [u8; 16],
-    number: Option<usize>,
+    shared: Option<(usize, Arc<RateLimiter>)>,
 ) -> impl Fn(&Settings) -> Engine + Send + 'static {
     move |settings| {
         // Numbers drawn before a panic are not drawn again.
         let random = rand::random();
         let seeds = Seeds { random, cookies };
         let engine = Engine::new(settings, Arc::clone(&cache), Arc::clone(&counts), &seeds);
-        match number {
-            Some(number) => engine.share(number),
+        match &shared {
+            Some((number, limiter)) => engine.share(*number, limiter),
             None => engine,
         }
     }

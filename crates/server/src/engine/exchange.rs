@@ -15,6 +15,7 @@ use super::lookups::Waiter;
 use super::resolve::Part;
 use crate::answer::stored::{Age, Stored};
 use crate::cache::Learnt;
+use crate::counts::Fault;
 
 /// Time for which upstreams are queried for one question, even if its clients are answered: a late
 /// response is in the cache for their retries, which resolv.conf(5) sends after 5 s.
@@ -325,6 +326,7 @@ impl Engine {
             }
             if !std::mem::replace(&mut exchange.late, true) && !refused {
                 self.counts.upstream_timeout.tick();
+                self.counts.upstream_fault(server, Fault::NoAnswer).tick();
                 if is_datagram {
                     self.upstreams.late(server);
                     let turn = self.upstreams.timed_out(server, exchange.sent_at, now);
@@ -363,6 +365,7 @@ impl Engine {
             return;
         }
         self.counts.upstream_unreachable.tick();
+        self.counts.upstream_fault(server, Fault::NoAnswer).tick();
         let turn = self.upstreams.unreachable(server, now);
         actions.turn(server, turn);
         for number in hit {
@@ -442,7 +445,7 @@ impl Engine {
         actions: &mut Actions,
     ) {
         self.release(slot, Some(learnt), actions);
-        self.orphan(slot);
+        self.orphan(slot, !learnt.stored.is_failure());
         let waiters = self.lookups.remove(slot);
         if learnt.age == Age::Stale {
             self.counts.cache_stale.tick();
@@ -455,13 +458,13 @@ impl Engine {
     fn drop_lookup(&mut self, slot: u32, actions: &mut Actions) {
         debug_assert_eq!(self.lookups.get(slot).waiters, Waiter::NOBODY);
         self.release(slot, None, actions);
-        self.orphan(slot);
+        self.orphan(slot, false);
         self.lookups.remove(slot);
     }
 
-    /// Detaches the exchanges of a lookup that ends. They stay open, if there is room, because late
+    /// Detaches the exchanges of a lookup that ends, with an answer or not. They stay open, if there is room, because late
     /// responses show the state of the upstreams. TCP exchanges are closed.
-    fn orphan(&mut self, slot: u32) {
+    fn orphan(&mut self, slot: u32, answered: bool) {
         let room = EXCHANGES_PER_LOOKUP * self.lookups_max();
         let has_room = self.exchanges.len() <= room;
         let mut next = self.lookups.get(slot).exchanges;
@@ -470,6 +473,7 @@ impl Engine {
             next = found.before;
             if has_room && found.way != Way::Connection {
                 found.lookup = None;
+                found.outdone = answered;
             } else {
                 self.close(exchange);
             }

@@ -29,6 +29,8 @@ pub(super) struct Exchange {
     pub(super) unreachable: bool,
     /// An error code has come without the question, which may be forged: the response is awaited no longer than usual.
     pub(super) refused: bool,
+    /// Its lookup has ended with the answer of another upstream.
+    pub(super) outdone: bool,
     /// Time at which it ends without a response.
     pub(super) until: Nanos,
     /// The exchanges at the same port that were opened directly before and after it.
@@ -115,6 +117,7 @@ impl Exchanges {
             late: false,
             unreachable: false,
             refused: false,
+            outdone: false,
             until: opening.until,
             older: None,
             newer: None,

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn network(third: u8) -> ClientNetwork {
-        ClientNetwork::of([192, 0, third, 1].into())
+        ClientNetwork::Ipv4(third.into())
     }
 
     #[test]

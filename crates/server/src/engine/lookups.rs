@@ -29,6 +29,8 @@ pub(super) struct Lookup {
     pub(super) other_case: Option<OtherCase>,
     /// The last response code of a failure, and its extended error, if an upstream sent one.
     pub(super) failed: Option<(Rcode, Option<u16>)>,
+    /// The upstreams that failed it, as a set of numbers.
+    pub(super) failed_by: u32,
 }
 
 /// Responses of an upstream to one question, of which the first had another case than its query.
@@ -98,6 +100,7 @@ impl Lookups {
             near_misses: 0,
             other_case: None,
             failed: None,
+            failed_by: 0,
         });
         // The settings limit their number to far less than 2^32.
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);

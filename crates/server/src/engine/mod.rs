@@ -46,8 +46,8 @@ use std::sync::Arc;
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN};
-use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 
 use actions::{Actions, Client};
 use exchanges::Exchanges;
@@ -78,7 +78,7 @@ pub struct Engine {
     counts: Arc<Counts>,
     cookies: Cookies,
     random: StdRng,
-    limiter: Option<RateLimiter>,
+    limiter: Arc<RateLimiter>,
     queries: slab::Slab<Query>,
     /// The queries by their next timer.
     query_timers: Heap,
@@ -118,7 +118,7 @@ impl Engine {
         let mut random = StdRng::from_seed(seeds.random);
         let [a, b, c, d, ..] = seeds.random;
         let exchanges = Exchanges::numbered_from(u32::from_ne_bytes([a, b, c, d]));
-        let limiter = limiter(settings, &mut random);
+        let limiter = Arc::new(RateLimiter::new(random.next_u64()));
         let upstreams = upstreams(settings, &mut random);
         Self {
             maker: Maker::new(settings, cache, Arc::clone(&counts)),
@@ -216,15 +216,15 @@ impl Engine {
         }
     }
 
-    fn limit(
-        &mut self,
-        transport: Transport,
-        client: IpAddr,
-        known: bool,
-        now: Nanos,
-    ) -> RateVerdict {
-        match &mut self.limiter {
-            Some(limiter) if transport == Transport::Udp && !known => limiter.check(client, now),
+    fn limit(&self, transport: Transport, client: IpAddr, known: bool, now: Nanos) -> RateVerdict {
+        let settings = &self.maker.settings;
+        match &settings.rate_limit {
+            Some(limit)
+                if transport == Transport::Udp && !known && !limit.exempt.contains(client) =>
+            {
+                let network = settings.client_prefixes.network(client);
+                self.limiter.check(limit, network, now)
+            }
             _ => RateVerdict::Send,
         }
     }
@@ -372,9 +372,6 @@ impl Engine {
     /// upstreams have changed.
     pub fn reload(&mut self, settings: &Settings, now: Nanos, actions: &mut Actions) {
         let old = self.maker.reload(settings);
-        if old.rate_limit != settings.rate_limit {
-            self.limiter = limiter(settings, &mut self.random);
-        }
         for (_, query) in &mut self.queries {
             query.view = settings.view_of(query.client.address().ip());
             // Its plan depends on the old settings.
@@ -431,15 +428,8 @@ fn stay_silent(client: Client, actions: &mut Actions) {
     }
 }
 
-fn limiter(settings: &Settings, random: &mut StdRng) -> Option<RateLimiter> {
-    use rand::Rng as _;
-    let limit = settings.rate_limit?;
-    Some(RateLimiter::new(limit, random.next_u64()))
-}
-
 /// Upstreams in their initial state.
 fn upstreams(settings: &Settings, random: &mut StdRng) -> Upstreams {
-    use rand::Rng as _;
     let mut secret = [0; 16];
     random.fill_bytes(&mut secret);
     Upstreams::new(&settings.upstreams, settings.selection, secret)

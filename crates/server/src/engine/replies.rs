@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
-use dns64_wire::codes::Rcode;
-use dns64_wire::message::Message;
+use dns64_wire::codes::{Opcode, Rcode, Rtype};
+use dns64_wire::message::{Message, Section};
 
 use super::Engine;
 use super::actions::Actions;
@@ -14,6 +14,7 @@ use super::habits::{CookieSeen, Form};
 use super::lookups::OtherCase;
 use crate::answer::stored::{Kind, Malformed, Stored, TtlBounds};
 use crate::cache::{self, Key};
+use crate::counts::Fault;
 use crate::health::Turn;
 use crate::mailbox::ConnectionFailed;
 
@@ -41,7 +42,7 @@ impl Engine {
         let Ok(reply) = Message::parse(message) else {
             return self.counts.rejected_malformed.tick();
         };
-        if !reply.qr() {
+        if !is_response(&reply) {
             return self.counts.rejected_unknown.tick();
         }
         let Some(slot) = self.exchanges.at(server, port, reply.id()) else {
@@ -53,8 +54,10 @@ impl Engine {
         let Some(lookup) = exchange.lookup else {
             // The lookup has ended, but the response shows that the upstream is up.
             self.counts.rejected_late.tick();
+            let outdone = exchange.outdone;
             self.close(slot);
-            return self.heard(server, Some(rtt_ns), now, actions);
+            self.heard(server, Some(rtt_ns), now, actions);
+            return self.judge_late(server, &reply, outdone, now, actions);
         };
         let fit = ask::fit(&self.lookups.question(lookup), &reply);
         match fit {
@@ -87,7 +90,7 @@ impl Engine {
         };
         self.close(slot);
         self.heard(server, Some(rtt_ns), now, actions);
-        self.judge(lookup, server, form, (&seen, stored), now, actions);
+        self.judge(lookup, server, form, (&reply, &seen, stored), now, actions);
     }
 
     /// Handles an error code without a question, over UDP. Whoever guesses ID and port can forge it, so the response is
@@ -113,6 +116,7 @@ impl Engine {
             return self.ask_as(lookup, server, simpler, now, actions);
         }
         self.lookups.get(lookup).failed = Some((rcode, None));
+        self.fault(lookup, server, fault_of(rcode), now, actions);
         self.exhaust(lookup, server);
         let asked = self.lookups.get(lookup).asked;
         if self.upstreams.choose(&asked, &mut self.random).is_some() {
@@ -271,7 +275,7 @@ impl Engine {
         self.close(slot);
         let reply = message.ok().and_then(|m| Message::parse(m).ok());
         let accepted = reply
-            .filter(|reply| reply.qr() && !reply.tc() && reply.id() == id)
+            .filter(|reply| is_response(reply) && !reply.tc() && reply.id() == id)
             .and_then(|reply| {
                 let fit = ask::fit(&self.lookups.question(lookup), &reply);
                 let stored = self.accept(lookup, fit, &reply).ok()?;
@@ -282,6 +286,7 @@ impl Engine {
         let other_case = other_case.map(|other_case| other_case.fingerprint);
         let Some((reply, stored)) = accepted else {
             self.counts.upstream_connection.tick();
+            self.fault(lookup, server, Fault::Connection, now, actions);
             if other_case.is_some() {
                 return self.ask_in_lower_case(lookup, server, form, now, actions);
             }
@@ -296,7 +301,7 @@ impl Engine {
         if other_case.is_some() && other_case == ask::fingerprint(&reply) {
             self.case_is_lost(lookup, server, now, actions);
         }
-        self.judge(lookup, server, form, (&seen, stored), now, actions);
+        self.judge(lookup, server, form, (&reply, &seen, stored), now, actions);
     }
 
     /// Handles a UDP response with an ID that is not in use at its port: if all else matches, an
@@ -392,17 +397,18 @@ impl Engine {
         slot: u32,
         server: usize,
         form: Form,
-        (seen, stored): (&EdnsSeen<'_>, Stored),
+        (reply, seen, stored): (&Message<'_>, &EdnsSeen<'_>, Stored),
         now: Nanos,
         actions: &mut Actions,
     ) {
         self.counts.upstream_answers.tick();
         let (habits, shown) = (self.upstreams.habits(server), seen.shown());
-        let Some(rcode) = refusal(&stored) else {
+        let Some((rcode, fault)) = failure(reply, &stored) else {
             habits.responded(shown, now);
             let name = || cache::name_hash(self.lookups.question(slot).name);
             let lacks = habits.answered(form, shown, name, now);
             actions.turn(server, lacks.map(Turn::Lacks));
+            self.praise(slot, server, now, actions);
             return self.finish(slot, Arc::new(stored), now, actions);
         };
         self.counts.upstream_rcode.tick();
@@ -414,17 +420,115 @@ impl Engine {
             return self.ask_as(slot, server, simpler, now, actions);
         }
         self.lookups.get(slot).failed = Some((rcode, stored.extended_error()));
+        self.fault(slot, server, fault, now, actions);
         self.exhaust(slot, server);
         self.ask_next(slot, now, actions);
     }
+
+    /// Counts a failure of an upstream for the name of a lookup.
+    fn fault(
+        &mut self,
+        lookup: u32,
+        server: usize,
+        fault: Fault,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        self.counts.upstream_fault(server, fault).tick();
+        let name = cache::name_hash(self.lookups.question(lookup).name);
+        let (counts, turn) = self.upstreams.failed_name(server, name, fault, now);
+        actions.turn(server, turn);
+        if counts {
+            self.lookups.get(lookup).failed_by |= 1 << server;
+        }
+    }
+
+    /// An upstream has answered a lookup, in contrast to those that have failed it.
+    fn praise(&mut self, lookup: u32, server: usize, now: Nanos, actions: &mut Actions) {
+        let turn = self.upstreams.useful(server, now);
+        actions.turn(server, turn);
+        let mut failed_by = self.lookups.get(lookup).failed_by & !(1 << server);
+        while failed_by != 0 {
+            let other = failed_by.trailing_zeros() as usize;
+            failed_by &= failed_by - 1;
+            let turn = self.upstreams.contradicted(other, now);
+            actions.turn(other, turn);
+        }
+    }
+
+    /// Judges the sender of a response to a lookup that has ended, with the answer of another upstream or not.
+    fn judge_late(
+        &mut self,
+        server: usize,
+        reply: &Message<'_>,
+        outdone: bool,
+        now: Nanos,
+        actions: &mut Actions,
+    ) {
+        let rcode = reply.rcode();
+        let fault = if ask::is_refusal(rcode) {
+            fault_of(rcode)
+        } else if is_lame(reply) {
+            Fault::Lame
+        } else {
+            let turn = self.upstreams.useful(server, now);
+            return actions.turn(server, turn);
+        };
+        self.counts.upstream_fault(server, fault).tick();
+        let name = reply.question().map(|question| question.name.to_buf());
+        let name = name.map_or(0, |name| cache::name_hash(&name));
+        let (counts, turn) = self.upstreams.failed_name(server, name, fault, now);
+        actions.turn(server, turn);
+        if counts && outdone {
+            let turn = self.upstreams.contradicted(server, now);
+            actions.turn(server, turn);
+        }
+    }
 }
 
-/// The response code with which an upstream has failed the query, if it has.
-fn refusal(stored: &Stored) -> Option<Rcode> {
+/// Whether a message is a response to a query; AA, RA and Z do not matter.
+fn is_response(message: &Message<'_>) -> bool {
+    message.qr() && message.opcode() == Opcode::QUERY && message.qdcount() <= 1
+}
+
+/// The response code with which an upstream has failed the query, and the reason, if it has.
+fn failure(reply: &Message<'_>, stored: &Stored) -> Option<(Rcode, Fault)> {
     match stored.kind() {
-        Kind::Failure(rcode) => Some(rcode).filter(|rcode| ask::is_refusal(*rcode)),
-        Kind::Positive | Kind::NoData | Kind::NxDomain => None,
+        Kind::Failure(rcode) if ask::is_refusal(rcode) => Some((rcode, fault_of(rcode))),
+        Kind::NoData if stored.soa_ttl_s().is_none() && is_lame(reply) => {
+            Some((Rcode::SERVFAIL, Fault::Lame))
+        }
+        Kind::Positive if stored.open_end().is_some() && !stored.leads_on() => {
+            Some((Rcode::SERVFAIL, Fault::Loop))
+        }
+        _ => None,
     }
+}
+
+fn fault_of(rcode: Rcode) -> Fault {
+    match rcode {
+        Rcode::REFUSED => Fault::Refused,
+        Rcode::SERVFAIL => Fault::Servfail,
+        Rcode::FORMERR => Fault::Formerr,
+        _ => Fault::Rcode,
+    }
+}
+
+/// Whether a response is a referral (RFC 2308 section 2.2): its sender is no resolver for the name.
+fn is_lame(reply: &Message<'_>) -> bool {
+    if reply.rcode() != Rcode::NOERROR || reply.ancount() > 0 {
+        return false;
+    }
+    let authority = reply.records().map_while(Result::ok);
+    let mut types = authority
+        .filter(|r| r.section == Section::Authority)
+        .map(|r| r.rtype);
+    let (mut ns, mut soa) = (false, false);
+    types.by_ref().for_each(|rtype| {
+        ns |= rtype == Rtype::NS;
+        soa |= rtype == Rtype::SOA;
+    });
+    ns && !soa
 }
 
 /// Whether an upstream that responds so may not have understood the form of the query (RFC 6891 section 7).

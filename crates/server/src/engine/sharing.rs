@@ -8,6 +8,7 @@ use dns64_transport::clock::Nanos;
 use super::Engine;
 use super::actions::Actions;
 use super::lookups::Waiter;
+use super::rate_limit::RateLimiter;
 use crate::cache::{Cache, Found, Key, Learnt, Outcome};
 
 /// The identity of an engine for the others on its cache.
@@ -32,11 +33,12 @@ impl Drop for Sharing {
 impl Engine {
     /// Makes this the engine of the worker with this number, which shares its queries in flight
     /// with the other workers on its cache: no two send the same query, unless one has no response
-    /// after a second.
+    /// after a second. The rate limit holds for all of them together.
     #[must_use]
-    pub fn share(mut self, worker: usize) -> Self {
+    pub fn share(mut self, worker: usize, limiter: &Arc<RateLimiter>) -> Self {
         let cache = Arc::clone(&self.maker.cache);
         self.sharing = Some(Sharing { cache, worker });
+        self.limiter = Arc::clone(limiter);
         self
     }
 

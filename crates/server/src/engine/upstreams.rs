@@ -6,6 +6,7 @@ use rand::{Rng as _, RngExt as _};
 
 use super::habits::{Form, Habits};
 use super::rtt::Rtt;
+use crate::counts::Fault;
 use crate::health::{Turn, UpstreamState};
 use crate::settings::{Selection, UPSTREAMS_MAX, Upstream};
 
@@ -38,11 +39,32 @@ struct State {
     tries: u32,
     /// Smoothed share of the queries without a response in time, in millionths.
     loss_ppm: u32,
+    /// Smoothed share of the names that it failed, in millionths, the last of them, and the reason of the last.
+    failed_ppm: u32,
+    failed: [u64; FAILED_NAMES],
+    failures: usize,
+    fault: Option<Fault>,
+    /// Time of its last answer of use.
+    useful_at: Option<Nanos>,
 }
 
 /// Weight of one query in the smoothed loss: 1/16, so that one loss among responses is less than a
 /// tenth.
 const LOSS_SHARE: u32 = 16;
+
+/// Weight of one name in the smoothed share of failed names: a quarter if another upstream has answered for it, and of
+/// each answer of use. A name that all upstreams fail is probably broken; if there are no others, only many of them
+/// in a row show that the upstream is.
+const CONTRADICTED_SHARE: u32 = 4;
+const FAILED_SHARE: u32 = 16;
+
+/// An upstream is down if it fails more than 60 % of the names, and up again at a quarter: after failing three that another
+/// upstream answers, or fifteen in a row.
+const FAILED_MAX_PPM: u32 = 600_000;
+const FAILED_UP_PPM: u32 = 250_000;
+
+/// Number of names that count only once.
+const FAILED_NAMES: usize = 16;
 
 /// A share of 1, in millionths.
 const WHOLE_PPM: u32 = 1_000_000;
@@ -76,6 +98,11 @@ impl Upstreams {
             down_since: None,
             tries: 0,
             loss_ppm: 0,
+            failed_ppm: 0,
+            failed: [0; FAILED_NAMES],
+            failures: 0,
+            fault: None,
+            useful_at: None,
         });
         Self {
             list: list.collect(),
@@ -90,8 +117,14 @@ impl Upstreams {
         Some(UpstreamState {
             rtt_ns: state.rtt.smoothed_ns(),
             loss_ppm: state.loss_ppm,
-            heard_at: state.heard_at,
+            failed_ppm: state.failed_ppm,
+            heard_at: if state.fails() {
+                state.useful_at
+            } else {
+                state.heard_at
+            },
             down_since: state.down_since,
+            fault: state.fault,
         })
     }
 
@@ -142,19 +175,17 @@ impl Upstreams {
         Some(self.by_policy(candidates, random))
     }
 
-    /// Whether an upstream has not responded since a query that it should have answered.
+    /// Whether an upstream has not responded since a query that it should have answered, or fails most names.
     pub(super) fn is_suspect(&self, server: usize) -> bool {
-        self.list[server].timeouts > 0
+        self.list[server].timeouts > 0 || self.is_down(server)
     }
 
     /// Selects an upstream that may be up again and was not queried for this question yet. It is
     /// probed in parallel with the selected one, so that no client waits for it, and gets no other
     /// queries meanwhile.
     pub(super) fn probe(&mut self, asked: &Asked, now: Nanos) -> Option<usize> {
-        let due = |i: &usize| {
-            let state = &self.list[*i];
-            state.timeouts > 0 && state.held_until <= now && asked[*i] == 0
-        };
+        let due =
+            |i: &usize| self.is_suspect(*i) && self.list[*i].held_until <= now && asked[*i] == 0;
         let server = (0..self.list.len()).find(due)?;
         let timeout_ns = self.timeout_ns(server, 0);
         let state = &mut self.list[server];
@@ -203,12 +234,57 @@ impl Upstreams {
         }
         state.heard_at = Some(now);
         state.timeouts = 0;
-        state.held_until = 0;
         state.loss_ppm -= state.loss_ppm / LOSS_SHARE;
-        let since = state.down_since.take()?;
-        Some(Turn::Up {
-            after_ns: now.saturating_sub(since),
-        })
+        if state.fails() {
+            return None;
+        }
+        state.up(now)
+    }
+
+    /// Records an answer of use. Returns whether the upstream was down.
+    pub(super) fn useful(&mut self, server: usize, now: Nanos) -> Option<Turn> {
+        let state = &mut self.list[server];
+        state.useful_at = Some(now);
+        if state.failed_ppm == 0 {
+            return None;
+        }
+        let fails = state.fails();
+        // Rounded up, so that it reaches 0.
+        state.failed_ppm -= state.failed_ppm.div_ceil(CONTRADICTED_SHARE);
+        if !fails {
+            return None;
+        }
+        if state.failed_ppm >= FAILED_UP_PPM {
+            // The next query probes it again.
+            (state.held_until, state.tries) = (now, 0);
+            return None;
+        }
+        state.up(now)
+    }
+
+    /// Records that an upstream has failed a query for a name. Returns whether the name counts, and whether the upstream
+    /// is down now.
+    pub(super) fn failed_name(
+        &mut self,
+        server: usize,
+        name: u64,
+        fault: Fault,
+        now: Nanos,
+    ) -> (bool, Option<Turn>) {
+        let state = &mut self.list[server];
+        state.hold_after_probe(now);
+        if state.failed.contains(&name) {
+            return (false, None);
+        }
+        state.failed[state.failures % FAILED_NAMES] = name;
+        state.failures += 1;
+        state.fault = Some(fault);
+        (true, state.failed_more(FAILED_SHARE, now))
+    }
+
+    /// Records that another upstream has answered a query that this one has failed. Returns whether it is down now.
+    pub(super) fn contradicted(&mut self, server: usize, now: Nanos) -> Option<Turn> {
+        self.list[server].failed_more(CONTRADICTED_SHARE, now)
     }
 
     /// Records a timeout of a query that was sent at `sent_at`. Returns whether the upstream is
@@ -251,14 +327,8 @@ impl Upstreams {
         if state.timeouts < TIMEOUTS_MAX || !for_long {
             return None;
         }
-        let is_news = state.down_since.is_none();
-        state.tries = if is_news { 0 } else { state.tries + 1 };
-        let hold = HOLD_NS.saturating_mul(1 << state.tries.min(16));
-        state.held_until = now + hold.min(HOLD_MAX_NS);
-        state.down_since.get_or_insert(now);
-        is_news.then_some(Turn::Down {
-            timeouts: state.timeouts,
-        })
+        state.fault = Some(Fault::NoAnswer);
+        state.down(now)
     }
 
     /// Whether an upstream has been silent for so long that lookups may have no attempts left.
@@ -278,200 +348,45 @@ impl Upstreams {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::settings::Features;
-    use rand::SeedableRng as _;
-
-    const MILLISECOND: Nanos = 1_000_000;
-
-    fn upstreams(count: u8, selection: Selection) -> Upstreams {
-        let list: Vec<Upstream> = (0..count)
-            .map(|i| Upstream {
-                address: ([192, 0, 2, i], 53).into(),
-                timeout_ns: 800 * MILLISECOND,
-                attempts: 2,
-                features: Features {
-                    edns: true,
-                    cookies: true,
-                    randomise_case: false,
-                    tcp: true,
-                },
-            })
-            .collect();
-        Upstreams::new(&list, selection, [1; 16])
+impl State {
+    /// Whether it is down because it fails queries, although it responds.
+    fn fails(&self) -> bool {
+        self.down_since.is_some() && self.failed_ppm >= FAILED_UP_PPM
     }
 
-    /// The order of the upstreams for one question until no attempts are left.
-    fn order(upstreams: &mut Upstreams) -> Vec<usize> {
-        let mut random = StdRng::from_seed([3; 32]);
-        let mut asked = Asked::default();
-        let mut order = Vec::new();
-        while let Some(server) = upstreams.choose(&asked, &mut random) {
-            asked[server] += 1;
-            order.push(server);
+    /// It is down, or still is.
+    fn down(&mut self, now: Nanos) -> Option<Turn> {
+        let is_news = self.down_since.is_none();
+        self.tries = if is_news { 0 } else { self.tries + 1 };
+        let hold = HOLD_NS.saturating_mul(1 << self.tries.min(16));
+        self.held_until = now + hold.min(HOLD_MAX_NS);
+        self.down_since.get_or_insert(now);
+        let fault = self.fault.filter(|_| is_news);
+        fault.map(Turn::Down)
+    }
+
+    fn up(&mut self, now: Nanos) -> Option<Turn> {
+        self.held_until = 0;
+        let since = self.down_since.take()?;
+        Some(Turn::Up {
+            after_ns: now.saturating_sub(since),
+        })
+    }
+
+    /// Adds a name to the share of failed ones.
+    fn failed_more(&mut self, share: u32, now: Nanos) -> Option<Turn> {
+        self.failed_ppm += (WHOLE_PPM - self.failed_ppm) / share;
+        let is_news = self.failed_ppm > FAILED_MAX_PPM && self.down_since.is_none();
+        is_news.then(|| self.down(now))?
+    }
+
+    /// A probe has failed: the next one is later.
+    fn hold_after_probe(&mut self, now: Nanos) {
+        if std::mem::take(&mut self.probed) && self.down_since.is_some() {
+            self.down(now);
         }
-        order
-    }
-
-    fn first(upstreams: &mut Upstreams) -> usize {
-        let mut random = StdRng::from_seed([3; 32]);
-        let chosen = upstreams.choose(&Asked::default(), &mut random);
-        chosen.unwrap()
-    }
-
-    #[test]
-    fn query_goes_to_every_upstream_before_a_retry() {
-        for selection in [
-            Selection::RoundRobin,
-            Selection::Random,
-            Selection::Fastest,
-            Selection::Failover,
-        ] {
-            let order = order(&mut upstreams(3, selection));
-            assert_eq!(order.len(), 6, "{selection:?}");
-            for half in order.chunks(3) {
-                let mut half = half.to_vec();
-                half.sort_unstable();
-                assert_eq!(half, [0, 1, 2], "{selection:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn failover_selects_the_first_and_round_robin_the_next() {
-        let mut failover = upstreams(3, Selection::Failover);
-        assert_eq!(order(&mut failover), [0, 1, 2, 0, 1, 2]);
-        let mut robin = upstreams(3, Selection::RoundRobin);
-        let turns: Vec<_> = (0..5).map(|_| first(&mut robin)).collect();
-        assert_eq!(turns, [0, 1, 2, 0, 1]);
-    }
-
-    #[test]
-    fn fastest_gets_most_queries_and_others_some() {
-        let mut fastest = upstreams(2, Selection::Fastest);
-        fastest.answered(0, Some(30 * MILLISECOND), 0);
-        fastest.answered(1, Some(2 * MILLISECOND), 0);
-        let mut random = StdRng::from_seed([3; 32]);
-        let mut counts = [0; 2];
-        for _ in 0..10_000 {
-            let server = fastest.choose(&Asked::default(), &mut random);
-            counts[server.unwrap()] += 1;
-        }
-        // One in 32 is random, and half of these select the slow one: 156 expected.
-        assert!((80..300).contains(&counts[0]), "{counts:?}");
-    }
-
-    #[test]
-    fn failure_does_not_lower_the_round_trip_time() {
-        let mut pair = upstreams(2, Selection::Fastest);
-        pair.answered(0, Some(0), 0);
-        pair.answered(1, Some(2 * MILLISECOND), 0);
-        assert_eq!(first(&mut pair), 0);
-        pair.timed_out(0, MILLISECOND, 60 * MILLISECOND);
-        for _ in 0..100 {
-            assert_eq!(first(&mut pair), 1);
-        }
-        // Neither is one that has never responded.
-        let mut pair = upstreams(2, Selection::Fastest);
-        pair.timed_out(0, MILLISECOND, 400 * MILLISECOND);
-        pair.answered(1, Some(2 * MILLISECOND), 0);
-        assert_eq!(first(&mut pair), 1);
-    }
-
-    #[test]
-    fn slow_query_does_not_count_as_timeout_if_others_are_answered() {
-        let mut one = upstreams(1, Selection::Fastest);
-        one.answered(0, Some(MILLISECOND), SECOND);
-        for _ in 0..10 {
-            assert_eq!(one.timed_out(0, SECOND, 2 * SECOND), None);
-        }
-        assert!(!one.is_suspect(0));
-        assert_eq!(one.timed_out(0, SECOND + 1, 2 * SECOND), None);
-        assert!(one.is_suspect(0));
-    }
-
-    #[test]
-    fn silent_upstream_is_probed_at_growing_intervals() {
-        let mut pair = upstreams(2, Selection::Failover);
-        let fresh = Asked::default();
-        let down = (0..TIMEOUTS_MAX).filter_map(|_| pair.unreachable(0, SECOND));
-        assert_eq!(down.collect::<Vec<_>>(), [Turn::Down { timeouts: 3 }]);
-        assert_eq!(pair.state(0).unwrap().down_since, Some(SECOND));
-        assert_eq!(first(&mut pair), 1);
-        assert_eq!(pair.probe(&fresh, SECOND + 1), None, "held for a second");
-        assert_eq!(pair.probe(&fresh, 2 * SECOND), Some(0));
-        assert_eq!(pair.probe(&fresh, 2 * SECOND), None, "one at a time");
-        assert_eq!(pair.unreachable(0, 3 * SECOND), None);
-        assert_eq!(pair.probe(&fresh, 4 * SECOND), None, "held for two seconds");
-        assert_eq!(pair.probe(&fresh, 5 * SECOND), Some(0));
-        let up = pair.answered(0, Some(MILLISECOND), 5 * SECOND);
-        let after_ns = 4 * SECOND;
-        assert_eq!(up, Some(Turn::Up { after_ns }));
-        assert_eq!(pair.answered(0, Some(MILLISECOND), 5 * SECOND), None);
-        assert_eq!(first(&mut pair), 0, "it is back");
-        assert_eq!(pair.probe(&fresh, 5 * SECOND), None);
-    }
-
-    #[test]
-    fn upstream_is_down_after_three_timeouts_and_two_seconds() {
-        let mut one = upstreams(1, Selection::Failover);
-        for at in [100, 200, 300, 1999] {
-            let turn = one.timed_out(0, 0, at * MILLISECOND);
-            assert_eq!((turn, one.is_down(0)), (None, false));
-        }
-        let turn = one.timed_out(0, SECOND, 2 * SECOND);
-        assert_eq!(turn, Some(Turn::Down { timeouts: 5 }));
-    }
-
-    #[test]
-    fn queries_in_flight_at_an_outage_do_not_extend_the_hold() {
-        let mut pair = upstreams(2, Selection::Failover);
-        for late in 0..100 {
-            pair.unreachable(0, SECOND + late);
-        }
-        let fresh = Asked::default();
-        assert_eq!(pair.probe(&fresh, 2 * SECOND), None);
-        assert_eq!(
-            pair.probe(&fresh, 2 * SECOND + 2),
-            Some(0),
-            "a second later"
-        );
-    }
-
-    #[test]
-    fn upstreams_that_are_all_down_are_still_queried() {
-        for (count, questions) in [(1, 2), (2, 4)] {
-            let mut dead = upstreams(count, Selection::Fastest);
-            for server in 0..usize::from(count) {
-                for _ in 0..20 {
-                    dead.unreachable(server, 0);
-                }
-            }
-            assert_eq!(order(&mut dead).len(), questions);
-        }
-    }
-
-    #[test]
-    fn timeout_doubles_with_each_retry_up_to_its_limit() {
-        let mut one = upstreams(1, Selection::Fastest);
-        one.answered(0, Some(100 * MILLISECOND), 0);
-        let waits = [0, 1, 2, 3, u8::MAX].map(|n| one.timeout_ns(0, n) / MILLISECOND);
-        assert_eq!(waits, [300, 600, 800, 800, 800]);
-    }
-
-    #[test]
-    fn loss_is_smoothed() {
-        let mut one = upstreams(1, Selection::Fastest);
-        for i in 0..1000 {
-            if i % 4 == 0 {
-                one.late(0);
-            } else {
-                one.answered(0, None, 0);
-            }
-        }
-        let loss = one.state(0).unwrap().loss_ppm;
-        assert!((200_000..300_000).contains(&loss), "{loss}");
     }
 }
+
+#[cfg(test)]
+mod tests;

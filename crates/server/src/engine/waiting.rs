@@ -3,6 +3,7 @@
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::Rcode;
 
+use super::actions::Client;
 use super::exchange::NO_REACHABLE_AUTHORITY;
 use super::lookups::Waiter;
 use super::queries::{Moment, Query, Wait};
@@ -39,7 +40,7 @@ const ANSWERS_PER_TURN: usize = 1 << 20;
 impl Engine {
     /// Holds a query until upstreams have responded.
     pub(super) fn hold(&mut self, query: Query, part: Part, now: Nanos, actions: &mut Actions) {
-        let network = ClientNetwork::of(query.client.address().ip());
+        let network = self.network_of(query.client);
         if self.queries.len() >= self.maker.settings.queries_max
             && !self.make_way(network, now, actions)
         {
@@ -76,6 +77,11 @@ impl Engine {
     }
 
     /// Frees a slot for a query of this network, if possible; returns whether it did.
+    fn network_of(&self, client: Client) -> ClientNetwork {
+        let prefixes = self.maker.settings.client_prefixes;
+        prefixes.network(client.address().ip())
+    }
+
     fn make_way(&mut self, network: ClientNetwork, now: Nanos, actions: &mut Actions) -> bool {
         let Some(candidate) = self.shares.candidate(network) else {
             return false;

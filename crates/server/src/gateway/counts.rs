@@ -34,4 +34,6 @@ crate::counts::counts! {
     Counter "upstream_reused" "Questions sent over a connection that was already open" { upstream_reused, }
     Counter "upstream_retried" "Questions asked again because their connection was closed" { upstream_retried, }
     Counter "upstream_undelivered" "Answers lost because a worker's mailbox was full" { upstream_undelivered, }
+    + /// Turns of its thread: at least one a second.
+    pub turns: crate::counts::Counter,
 }

@@ -31,7 +31,6 @@ use crate::framed::Framed;
 use crate::health::InForce;
 use crate::mailbox::{GatewayMailbox, ToGateway, WorkerHandle};
 use crate::settings::Settings;
-use crate::settings::nets::ClientNetwork;
 use client::Client;
 use counts::GatewayCounts;
 use dialogue::Closed;
@@ -46,6 +45,9 @@ const BACKLOG: i32 = 4096;
 
 /// Pause after the kernel refused to accept a connection, usually because no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Interval at which an idle gateway shows that its thread makes progress.
+const BEAT: Duration = Duration::from_millis(500);
 
 /// A socket could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -168,6 +170,13 @@ pub async fn serve(
         upstreams: Upstreams::default(),
         counts,
     });
+    let beats = Arc::clone(&shared.counts);
+    tokio::task::spawn_local(async move {
+        loop {
+            beats.turns.tick();
+            tokio::time::sleep(BEAT).await;
+        }
+    });
     for listener in bound.listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::task::spawn_local(accept(Rc::clone(&shared), listener));
@@ -249,7 +258,8 @@ impl Shared {
             total: limits.connections_max,
             network: limits.per_client_max,
         };
-        let (network, now) = (ClientNetwork::of(peer.ip()), MonotonicClock.now());
+        let network = settings.client_prefixes.network(peer.ip());
+        let now = MonotonicClock.now();
         let room = self.places.borrow_mut().make_room(network, places, now);
         match room {
             // The task of an evicted connection detects that its sender is dropped, and ends.

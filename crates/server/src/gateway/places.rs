@@ -202,7 +202,7 @@ mod tests {
     };
 
     fn network(number: u8) -> ClientNetwork {
-        ClientNetwork::of([10, 0, number, 1].into())
+        ClientNetwork::Ipv4(number.into())
     }
 
     fn busy(since: Nanos) -> Standing {

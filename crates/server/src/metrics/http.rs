@@ -15,7 +15,6 @@ use super::Page;
 use super::exposition::Format;
 use super::message::{Answer, END, HEAD_MAX, is_whole, reply};
 use crate::gateway::places::{Limits, Places, Standing};
-use crate::settings::nets::ClientNetwork;
 
 /// Maximum numbers of concurrent requests. A few scrapers connect every few seconds, and one client
 /// network leaves places for three others. A new request closes the connection with the oldest
@@ -51,7 +50,7 @@ pub async fn serve(listener: TcpListener, page: Page) -> io::Result<()> {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let (network, now) = (ClientNetwork::of(peer.ip()), MonotonicClock.now());
+        let (network, now) = (page.network_of(peer.ip()), MonotonicClock.now());
         if places
             .borrow_mut()
             .make_room(network, REQUESTS, now)

@@ -11,6 +11,7 @@ mod http;
 mod message;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
@@ -25,6 +26,8 @@ use tokio::sync::watch;
 use crate::counts::{BOUNDS_NS, Figure, Shape};
 use crate::gateway::Mode;
 use crate::health::{Health, UpstreamState};
+use crate::settings::Upstream;
+use crate::settings::nets::ClientNetwork;
 use crate::stats::{Distribution, Stats};
 
 #[doc(inline)]
@@ -51,6 +54,12 @@ impl Page {
             mode,
             started_s: Duration::from_nanos(started_ns.cast_unsigned()).as_secs_f64(),
         }
+    }
+
+    /// The network that counts as one client of the page.
+    fn network_of(&self, client: IpAddr) -> ClientNetwork {
+        let mode = self.mode.borrow();
+        mode.in_force.settings.client_prefixes.network(client)
     }
 
     /// The current text of the page, in OpenMetrics.
@@ -80,6 +89,7 @@ impl Collector for Page {
         }
         let in_force = self.mode.borrow().in_force.clone();
         encode_upstreams(&mut encoder, &in_force.health)?;
+        encode_faults(&mut encoder, &self.stats, &in_force.settings.upstreams)?;
         let distributions = self.stats.distributions(&in_force.settings.upstreams);
         for family in distributions.chunk_by(|a, b| a.name == b.name) {
             encode_distributions(&mut encoder, family)?;
@@ -145,7 +155,33 @@ fn encode_upstreams(encoder: &mut DescriptorEncoder<'_>, health: &Health) -> fmt
         "Smoothed share of questions that an upstream did not answer in time",
         None,
         |state| Some(f64::from(state.loss_ppm) / 1e6),
+    )?;
+    family(
+        "failed_ratio",
+        "Smoothed share of names for which an upstream had no answer of use",
+        None,
+        |state| Some(f64::from(state.failed_ppm) / 1e6),
     )
+}
+
+/// Encodes the failures of the upstreams, by reason.
+fn encode_faults(
+    encoder: &mut DescriptorEncoder<'_>,
+    stats: &Stats,
+    upstreams: &[Upstream],
+) -> fmt::Result {
+    let name = format!("{PREFIX}upstream_faults");
+    let help = "Questions that an upstream failed, by upstream and reason";
+    let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Counter)?;
+    for (server, upstream) in upstreams.iter().enumerate() {
+        let address = upstream.address.to_string();
+        for (fault, count) in stats.upstream_faults(server) {
+            let labels = [("upstream", address.as_str()), ("reason", fault.name())];
+            let mut metric = metric.encode_family(&labels)?;
+            metric.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+    }
+    Ok(())
 }
 
 /// Encodes the distributions of one name, at least one.
@@ -190,6 +226,7 @@ mod tests {
     use super::*;
     use crate::cache::Cache;
     use crate::config;
+    use crate::counts::Fault;
     use crate::health::InForce;
     use expect_test::expect;
 
@@ -210,9 +247,12 @@ mod tests {
         let state = UpstreamState {
             rtt_ns: Some(1_250_000),
             loss_ppm: 62_500,
+            failed_ppm: 750_000,
             heard_at: Some(1),
             down_since: Some(2),
+            fault: Some(Fault::Refused),
         };
+        stats.workers[0].upstream_fault(0, Fault::Refused).add(3);
         in_force.health.publish(0, 0, state);
         let (_, mode) = watch::channel(Mode {
             in_force,
@@ -300,7 +340,7 @@ mod tests {
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
         // Two queries and one upstream, each with a sum, a count and its buckets.
         let histograms = 3 * (2 + BOUNDS_NS.len() + 1);
-        let upstream = 3;
+        let upstream = 4 + Fault::ALL.len();
         assert_eq!(
             samples - upstream - histograms,
             2 + page().stats.figures().len()
@@ -310,8 +350,24 @@ mod tests {
     #[test]
     fn upstream_has_its_state_and_measurements() {
         let text = page().text();
-        let shown = lines(&text, &["upstream_up", "upstream_rtt", "upstream_loss"]);
+        let shown = lines(
+            &text,
+            &[
+                "upstream_up",
+                "upstream_rtt",
+                "upstream_loss",
+                "upstream_fa",
+            ],
+        );
         expect![[r##"
+            # HELP dns64d_upstream_failures Questions that an upstream failed, by reason
+            # TYPE dns64d_upstream_failures counter
+            dns64d_upstream_failures_total{reason="timeout"} 0
+            dns64d_upstream_failures_total{reason="rcode"} 0
+            dns64d_upstream_failures_total{reason="truncated"} 0
+            dns64d_upstream_failures_total{reason="connection"} 0
+            dns64d_upstream_failures_total{reason="unreachable"} 0
+            dns64d_upstream_failures_total{reason="guessed-ids"} 0
             # HELP dns64d_upstream_up Whether an upstream is up: 1, or 0 if it is down
             # TYPE dns64d_upstream_up gauge
             dns64d_upstream_up{upstream="192.0.2.53:53"} 0.0
@@ -321,7 +377,20 @@ mod tests {
             dns64d_upstream_rtt_seconds{upstream="192.0.2.53:53"} 0.00125
             # HELP dns64d_upstream_loss_ratio Smoothed share of questions that an upstream did not answer in time
             # TYPE dns64d_upstream_loss_ratio gauge
-            dns64d_upstream_loss_ratio{upstream="192.0.2.53:53"} 0.0625"##]]
+            dns64d_upstream_loss_ratio{upstream="192.0.2.53:53"} 0.0625
+            # HELP dns64d_upstream_failed_ratio Smoothed share of names for which an upstream had no answer of use
+            # TYPE dns64d_upstream_failed_ratio gauge
+            dns64d_upstream_failed_ratio{upstream="192.0.2.53:53"} 0.75
+            # HELP dns64d_upstream_faults Questions that an upstream failed, by upstream and reason
+            # TYPE dns64d_upstream_faults counter
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="no-answer"} 0
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="connection"} 0
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="refused"} 3
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="servfail"} 0
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="formerr"} 0
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="rcode"} 0
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="lame"} 0
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="loop"} 0"##]]
         .assert_eq(&shown);
     }
 }

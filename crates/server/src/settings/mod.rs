@@ -16,7 +16,7 @@ pub use dns64_transport::xdp::program::Mode as XdpMode;
 use dns64_wire::name::NameBuf;
 
 use dns64::Dns64;
-use nets::NetSet;
+use nets::{ClientPrefixes, NetSet};
 
 /// All settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct Settings {
     pub udp_size: u16,
     /// Policy for ANY queries.
     pub any: AnyPolicy,
+    /// The networks that count as one client: for the shares of waiting queries, for connections and for the rate limit.
+    pub client_prefixes: ClientPrefixes,
     /// Limit on the UDP responses to one client network, if there is one.
     pub rate_limit: Option<RateLimit>,
     /// Connections of clients.
@@ -214,9 +216,9 @@ pub enum AnyPolicy {
     Refuse,
 }
 
-/// Limit on the UDP responses to one client network (/24 of IPv4, /56 of IPv6). Clients with a valid cookie are not
-/// limited (RFC 7873 section 5.2.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Limit on the UDP responses of all workers to one client network. Clients with a valid cookie are not limited (RFC 7873
+/// section 5.2.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Responses per second on average; at least 1.
     pub responses_per_second: u32,
@@ -225,6 +227,8 @@ pub struct RateLimit {
     /// Every n-th response above the limit is sent truncated, so that a genuine client retries over TCP; 0: none, 1:
     /// all.
     pub slip: u32,
+    /// Addresses of clients that are not limited.
+    pub exempt: NetSet,
 }
 
 /// Connections of clients.

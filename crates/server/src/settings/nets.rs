@@ -76,32 +76,45 @@ fn holds<T: Copy + Ord>(ranges: &Ranges<T>, address: T) -> bool {
     after > 0 && address <= ranges[after - 1].1
 }
 
-/// The network that counts as one client for per-client limits: /24 of IPv4, /56 of IPv6, the
-/// defaults of BIND's response rate limiting. IPv4-mapped IPv6 addresses count as IPv4.
+/// The network that counts as one client for per-client limits. IPv4-mapped IPv6 addresses count as
+/// IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientNetwork(u64);
+pub enum ClientNetwork {
+    /// The address with the bits after the prefix 0.
+    Ipv4(u32),
+    /// The first 64 bits of the address, with those after the prefix 0.
+    Ipv6(u64),
+}
 
-impl ClientNetwork {
+/// The prefix lengths of [`ClientNetwork`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientPrefixes {
+    /// For IPv4; 1 to 32.
+    pub ipv4: u8,
+    /// For IPv6; 1 to 64: a subnet has 64 (RFC 4291 section 2.5.4), and its hosts choose the rest.
+    pub ipv6: u8,
+}
+
+impl ClientPrefixes {
     /// The network of an address.
-    pub fn of(address: IpAddr) -> Self {
-        // The family and the octets of the prefix: 3 or 7.
-        let octets = match address.to_canonical() {
+    pub fn network(self, address: IpAddr) -> ClientNetwork {
+        match address.to_canonical() {
             IpAddr::V4(address) => {
-                let [a, b, c, _] = address.octets();
-                [4, a, b, c, 0, 0, 0, 0]
+                let host_bits = 32_u32.saturating_sub(self.ipv4.into());
+                ClientNetwork::Ipv4(address.to_bits() >> host_bits << host_bits)
             }
             IpAddr::V6(address) => {
-                let [a, b, c, d, e, f, g, ..] = address.octets();
-                [6, a, b, c, d, e, f, g]
+                let [subnet, _] = halves(address);
+                let rest_bits = 64_u32.saturating_sub(self.ipv6.into());
+                ClientNetwork::Ipv6(subnet >> rest_bits << rest_bits)
             }
-        };
-        Self(u64::from_be_bytes(octets))
+        }
     }
+}
 
-    /// The network as a unique number.
-    pub fn number(self) -> u64 {
-        self.0
-    }
+fn halves(address: Ipv6Addr) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = address.octets();
+    [[a, b, c, d, e, f, g, h], rest].map(u64::from_be_bytes)
 }
 
 #[cfg(test)]
@@ -180,13 +193,21 @@ mod tests {
     }
 
     #[test]
-    fn client_network_is_a_24_or_a_56() {
-        let same = |a, b| ClientNetwork::of(ip(a)) == ClientNetwork::of(ip(b));
+    fn addresses_with_one_prefix_are_one_client() {
+        let network = |ipv4, ipv6, address| ClientPrefixes { ipv4, ipv6 }.network(ip(address));
+        let same = |a, b| network(24, 56, a) == network(24, 56, b);
         assert!(same("192.0.2.1", "192.0.2.254"));
         assert!(same("192.0.2.1", "::ffff:192.0.2.9"));
         assert!(!same("192.0.2.1", "192.0.3.1"));
         assert!(same("2001:db8:0:ff::1", "2001:db8::2"));
-        assert!(!same("2001:db8:0:100::1", "2001:db8::2"));
-        assert!(!same("10.1.2.3", "a01:200::"));
+        assert!(!same("2001:db8:0:ff::1", "2001:db8:0:100::1"));
+        assert!(!same("0.0.0.0", "::"));
+        let narrow = |a, b| network(32, 64, a) == network(32, 64, b);
+        assert!(!narrow("192.0.2.1", "192.0.2.2"));
+        assert!(narrow("2001:db8::1", "2001:db8::ffff:1"));
+        assert!(!narrow("2001:db8::1", "2001:db8:0:1::1"));
+        let wide = |a, b| network(8, 32, a) == network(8, 32, b);
+        assert!(wide("10.0.0.1", "10.255.0.1"));
+        assert!(wide("2001:db8::1", "2001:db8:ffff::1"));
     }
 }

@@ -352,7 +352,7 @@ impl Stage {
                     self.lines.push(format!("note {label}: {why}"));
                 }
                 Action::Turn { server, turn } => self.lines.push(match turn {
-                    Turn::Down { timeouts } => format!("down {server}: {timeouts} timeouts"),
+                    Turn::Down(fault) => format!("down {server}: {}", fault.name()),
                     Turn::Up { after_ns } => {
                         format!("up {server}: after {} ms", after_ns / 1_000_000)
                     }

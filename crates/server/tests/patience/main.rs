@@ -92,7 +92,7 @@ fn queries_during_an_outage_are_answered_soon_after_it() {
         let answered = told.asked_at + told.took_ns;
         assert!(answered < 8 * SECOND + 376 * MILLISECOND, "{told:?}");
     }
-    assert_eq!(world.turns(), ["down 0", "up 0"]);
+    assert_eq!(world.turns(), ["down 0 no-answer", "up 0"]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn unreachable_upstream_causes_no_delay() {
     let all = between(&told, 0, 5 * SECOND);
     assert_right(&all);
     assert!(percentile(&all, 100) < 20 * MILLISECOND);
-    assert_eq!(world.turns(), ["down 0"]);
+    assert_eq!(world.turns(), ["down 0 no-answer"]);
 }
 
 #[test]
@@ -249,4 +249,85 @@ fn spoofed_responses_with_guessed_ids_are_not_accepted() {
     assert_right(&between(&told, 0, 6 * SECOND));
     assert!(told.iter().all(|told| !told.is_lie));
     assert_eq!(world.counts.upstream_guessed.get(), 30);
+}
+
+/// Two upstreams, of which the first fails names in a period.
+fn failing(selection: &str, rcode: Rcode, period: std::ops::Range<Nanos>) -> World {
+    let useless = Server {
+        fails: Some((rcode, period)),
+        ..Server::taking(2 * MILLISECOND)
+    };
+    let settings = format!("selection = \"{selection}\"");
+    World::new(&settings, vec![useless, Server::taking(5 * MILLISECOND)])
+}
+
+#[test]
+fn upstream_that_fails_names_is_left_within_a_second() {
+    for selection in SELECTIONS {
+        for rcode in [Rcode::REFUSED, Rcode::SERVFAIL] {
+            let mut world = failing(selection, rcode, 5 * SECOND..15 * SECOND);
+            world.load(0, 20, 25 * SECOND, Rtype::A);
+            world.run(6 * SECOND);
+            let before = world.asked(0);
+            world.run(15 * SECOND);
+            // The probes, after 1, 2, 4 and 8 seconds.
+            assert!(
+                world.asked(0) - before < 6,
+                "{selection}: {} probes",
+                world.asked(0) - before
+            );
+            world.run(35 * SECOND);
+            assert_right(&between(&world.told(), 0, 25 * SECOND));
+            let reason = if rcode == Rcode::REFUSED {
+                "refused"
+            } else {
+                "servfail"
+            };
+            assert_eq!(
+                world.turns(),
+                [format!("down 0 {reason}"), "up 0".to_owned()]
+            );
+        }
+    }
+}
+
+#[test]
+fn names_that_all_upstreams_fail_take_none_down() {
+    let bogus = |latency| Server {
+        fails: Some((Rcode::SERVFAIL, 0..Nanos::MAX)),
+        ..Server::taking(latency)
+    };
+    let mut world = World::new("", vec![bogus(2 * MILLISECOND), bogus(3 * MILLISECOND)]);
+    // Two names for a minute: the failures are cached for 5 s.
+    for second in 0..60 {
+        world.ask_name_at(second * SECOND, 1);
+        world.ask_name_at(second * SECOND, 2);
+    }
+    world.run(70 * SECOND);
+    assert_eq!(world.turns(), [""; 0]);
+}
+
+/// Unbound CVE-2026-42534: retransmissions renew the age of slow queries, so that they keep their slots.
+#[test]
+fn repeated_slow_queries_do_not_keep_fresh_ones_out() {
+    let mut world = World::with(
+        "queries-max = 256",
+        "",
+        vec![Server::taking(20 * MILLISECOND)],
+    );
+    for turn in 0..50 {
+        for name in 0..256 {
+            world.ask_dead_name_at(turn * 200 * MILLISECOND, 1, name);
+        }
+    }
+    for i in 0..100 {
+        world.ask_from_at(2, SECOND + i * 80 * MILLISECOND, Rtype::AAAA);
+    }
+    world.run(20 * SECOND);
+    let told = world.told();
+    let live = told.iter().filter(|told| !told.dead);
+    let right = live
+        .filter(|told| told.rcode == Some(Rcode::NOERROR))
+        .count();
+    assert!(right >= 99, "{right} of 100 fresh names");
 }

@@ -34,6 +34,8 @@ pub(crate) struct Server {
     pub(crate) silent: Range<Nanos>,
     /// One in this many queries is lost.
     pub(crate) lose_every: Option<u64>,
+    /// Period in which it answers with this code, without the time that an answer takes.
+    pub(crate) fails: Option<(Rcode, Range<Nanos>)>,
     /// The network reports the port as unreachable.
     pub(crate) refuses: bool,
     /// Number of forged responses before each UDP response, with the IDs from 1 to this.
@@ -48,6 +50,7 @@ impl Server {
             queue: u64::MAX,
             silent: 0..0,
             lose_every: None,
+            fails: None,
             refuses: false,
             guesses: 0,
         }
@@ -87,6 +90,8 @@ struct State {
 enum Event {
     Query {
         client: u16,
+        /// Number of the name.
+        name: u16,
         network: u8,
         dead: bool,
         rtype: u16,
@@ -161,18 +166,29 @@ impl World {
     }
 
     pub(crate) fn ask_from_at(&mut self, network: u8, at: Nanos, rtype: Rtype) {
-        self.query(at, network, false, rtype);
+        self.query(at, network, false, None, rtype);
+    }
+
+    /// Schedules a query for A of the name with this number.
+    pub(crate) fn ask_name_at(&mut self, at: Nanos, name: u16) {
+        self.query(at, 1, false, Some(name), Rtype::A);
     }
 
     /// Schedules a query for a name that no upstream answers.
     pub(crate) fn ask_dead_at(&mut self, at: Nanos, network: u8) {
-        self.query(at, network, true, Rtype::A);
+        self.query(at, network, true, None, Rtype::A);
     }
 
-    fn query(&mut self, at: Nanos, network: u8, dead: bool, rtype: Rtype) {
+    /// The same for the name with this number.
+    pub(crate) fn ask_dead_name_at(&mut self, at: Nanos, network: u8, name: u16) {
+        self.query(at, network, true, Some(name), Rtype::A);
+    }
+
+    fn query(&mut self, at: Nanos, network: u8, dead: bool, name: Option<u16>, rtype: Rtype) {
         self.clients += 1;
         let event = Event::Query {
             client: self.clients,
+            name: name.unwrap_or(self.clients),
             network,
             dead,
             rtype: rtype.0,
@@ -228,6 +244,7 @@ impl World {
         match event {
             Event::Query {
                 client,
+                name,
                 network,
                 dead,
                 rtype,
@@ -241,7 +258,7 @@ impl World {
                 };
                 self.told.insert(client, told);
                 let peer = SocketAddr::from(([10, 0, network, 1], client));
-                let message = query(client, dead, Rtype(rtype));
+                let message = query(client, name, dead, Rtype(rtype));
                 let client = Client::Udp(Origin::new(peer));
                 let mut frame = [0; FRAME_BYTES];
                 let engine = &mut self.engine;
@@ -298,7 +315,7 @@ impl World {
                     self.at(self.now + 2 * self.servers[*server].0.latency, event);
                 }
                 Action::Turn { server, turn } => match turn {
-                    Turn::Down { .. } => self.turns.push(format!("down {server}")),
+                    Turn::Down(fault) => self.turns.push(format!("down {server} {}", fault.name())),
                     Turn::Up { .. } => self.turns.push(format!("up {server}")),
                     Turn::Lacks(_) => {}
                 },
@@ -333,6 +350,12 @@ impl World {
         }
         state.free_at = free_at + service;
         let at = state.free_at + latency;
+        let mut truth = answer(message, TRUTH);
+        if let Some((rcode, period)) = &server.fails
+            && period.contains(&now)
+        {
+            truth[3] |= rcode.0;
+        }
         for guess in 1..=server.guesses {
             let mut lie = answer(message, LIE);
             lie[..2].copy_from_slice(&guess.to_be_bytes());
@@ -345,13 +368,12 @@ impl World {
                 },
             );
         }
-        let message = answer(message, TRUTH);
         self.at(
             at,
             Event::Reply {
                 server: number,
                 port,
-                message,
+                message: truth,
             },
         );
     }
@@ -361,10 +383,10 @@ impl World {
 const TRUTH: [u8; 4] = [192, 0, 2, 1];
 const LIE: [u8; 4] = [192, 0, 2, 66];
 
-/// A query of a client, for a name of its own.
-fn query(client: u16, dead: bool, rtype: Rtype) -> Vec<u8> {
+/// A query of a client, for the name with this number.
+fn query(client: u16, name: u16, dead: bool, rtype: Rtype) -> Vec<u8> {
     let prefix = if dead { "dead" } else { "live" };
-    let name: NameBuf = format!("{prefix}{client}.example").parse().unwrap();
+    let name: NameBuf = format!("{prefix}{name}.example").parse().unwrap();
     let mut bytes = [0; 512];
     let mut builder = Builder::new(&mut bytes, 512).unwrap();
     builder.header(client, Flags::default().with_rd(true));

@@ -74,7 +74,7 @@ fn engine(settings: &Settings, cache: &Arc<Cache>, worker: u8) -> Engine {
         cookies: [0; 16],
     };
     let engine = Engine::new(settings, Arc::clone(cache), Arc::default(), &seeds);
-    engine.share(worker.into())
+    engine.share(worker.into(), &Arc::new(RateLimiter::new(1)))
 }
 
 impl Workers {

@@ -1,0 +1,63 @@
+//! Keys of upstreams and of client networks.
+
+use super::*;
+use crate::settings::nets::ClientPrefixes;
+
+#[test]
+fn keys_of_a_server_override_the_common_ones() {
+    let settings = accepted(
+        r#"
+        [upstream]
+        servers = ["192.0.2.1", { address = "[2001:db8::1]:54", timeout = "2s" }, { address = "192.0.2.2", attempts = 7, cookies = true, tcp = false }]
+        timeout = "50ms"
+        attempts = 1
+        selection = "failover"
+        randomise-case = true
+        cookies = false
+        order = "both"
+        "#,
+    );
+    let asked: Vec<_> = settings
+        .upstreams
+        .iter()
+        .map(|u| {
+            (
+                u.address.to_string(),
+                u.timeout_ns / MILLISECOND,
+                u.attempts,
+                u.features.cookies,
+                u.features.tcp,
+            )
+        })
+        .collect();
+    let expected = [
+        ("192.0.2.1:53".to_owned(), 50, 1, false, true),
+        ("[2001:db8::1]:54".to_owned(), 2_000, 1, false, true),
+        ("192.0.2.2:53".to_owned(), 50, 7, true, false),
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(
+        (settings.selection, settings.order),
+        (Selection::Failover, LookupOrder::Both)
+    );
+    assert!(settings.randomises_case());
+    assert!(!read("").randomises_case());
+    let delayed = read("upstream.order = \"delayed\"");
+    assert_eq!(delayed.order, LookupOrder::Delayed(50 * MILLISECOND));
+}
+
+#[test]
+fn client_networks_have_their_own_prefix_lengths() {
+    let prefixes = |text| read(text).client_prefixes;
+    assert_eq!(prefixes(""), ClientPrefixes { ipv4: 24, ipv6: 56 });
+    let narrow = prefixes("client-prefix-ipv4 = 32\nclient-prefix-ipv6 = 64");
+    assert_eq!(narrow, ClientPrefixes { ipv4: 32, ipv6: 64 });
+    for text in [
+        "client-prefix-ipv4 = 33",
+        "client-prefix-ipv6 = 65",
+        "client-prefix-ipv6 = 31",
+    ] {
+        let text = format!("{text}\nupstream.servers = [\"192.0.2.1\"]");
+        assert!(parse(&text, "dns64d.toml").is_err(), "{text}");
+    }
+}
