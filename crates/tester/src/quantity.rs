@@ -302,6 +302,19 @@ pub fn written(span_ns: Nanos) -> String {
     }
 }
 
+/// Whether `given` may be a misspelling of `known`: one character added, missing or different, two swapped, or underscores.
+pub fn is_near(given: &str, known: &str) -> bool {
+    let given: Vec<char> = given.replace('_', "-").to_lowercase().chars().collect();
+    let known: Vec<char> = known.chars().collect();
+    let same = given.iter().zip(&known).take_while(|(a, b)| a == b).count();
+    let (given, known) = (&given[same..], &known[same..]);
+    let ends = given.iter().rev().zip(known.iter().rev());
+    let same_end = ends.take_while(|(a, b)| a == b).count();
+    let left = |rest: &[char]| rest.len() - same_end.min(rest.len());
+    let swapped = matches!((given, known), ([a, b, ..], [c, d, ..]) if a == d && b == c);
+    left(given).max(left(known)) <= if swapped { 2 } else { 1 }
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text
         .rfind(|c: char| c.is_ascii_digit() || c == '.')

@@ -58,22 +58,26 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
     };
     if plan.hosts.at.is_none() {
         if let Some(error) = around.no_lab {
-            lacks.add(Place::In("tester", "lab"), error.blame, &error.to_string());
+            lacks.add(
+                &Place::of(&["tester", "lab"]),
+                error.blame,
+                &error.to_string(),
+            );
         }
         programs(plan, &mut lacks);
         cpus(plan, around.machine, &mut lacks);
         if let Some(why) = &around.no_sources {
-            lacks.add(Place::In("tester", "local"), Blame::Machine, why);
+            lacks.add(&Place::of(&["tester", "local"]), Blame::Machine, why);
         }
     }
     for variant in &plan.variants {
         let place = match variant.cidr {
-            Some(_) => Place::Dut(variant.number, "namespace"),
-            None => Place::In("tester", "namespace"),
+            Some(_) => Place::dut(variant.number, "namespace"),
+            None => Place::of(&["tester", "namespace"]),
         };
         for error in plan.zone_faults(variant, around.machine) {
             let blame = error.blame().unwrap_or(Blame::Machine);
-            lacks.add(place, blame, &error.to_string());
+            lacks.add(&place, blame, &error.to_string());
         }
         if let Subject::Server {
             server,
@@ -135,7 +139,7 @@ struct Lacks<'a> {
 }
 
 impl Lacks<'_> {
-    fn add(&mut self, place: Place, blame: Blame, message: &str) {
+    fn add(&mut self, place: &Place, blame: Blame, message: &str) {
         let problem = self.places.problem(place, message);
         let lack = Lack { problem, blame };
         if !self.found.contains(&lack) {
@@ -150,7 +154,7 @@ fn programs(plan: &Plan, lacks: &mut Lacks<'_>) {
         let told = found(profile, given)
             .and_then(|(profile, program)| server::known_version(&profile, &program));
         if let Err(error) = told {
-            lacks.add(place, error.blame, &error.to_string());
+            lacks.add(&place, error.blame, &error.to_string());
         }
     }
 }
@@ -170,13 +174,13 @@ fn servers(plan: &Plan) -> Vec<(Place, &str, Option<&Path>)> {
         };
         if let Some(dut) = &lab.dut {
             let key = dut.program.as_ref().map_or("profile", |_| "binary");
-            let place = Place::Dut(variant.number, key);
+            let place = Place::dut(variant.number, key);
             all.push((place, dut.profile.as_str(), dut.program.as_deref()));
         }
         if let AuthorityChoice::Profile { profile, .. } = &lab.authority {
             let place = match lab.dut {
-                Some(_) => Place::In("tester", "authority"),
-                None => Place::Dut(variant.number, "authority"),
+                Some(_) => Place::of(&["tester", "authority"]),
+                None => Place::dut(variant.number, "authority"),
             };
             all.push((place, profile.as_str(), None));
         }
@@ -193,14 +197,14 @@ fn cpus(plan: &Plan, machine: &Machine, lacks: &mut Lacks<'_>) {
     };
     let mut refuse = |place, wished: &CpuSet| {
         if let Some(why) = cpus.refuse(wished) {
-            lacks.add(place, Blame::Machine, &why);
+            lacks.add(&place, Blame::Machine, &why);
         }
     };
-    refuse(Place::In("tester", "cpus"), &plan.load.cpus);
+    refuse(Place::of(&["tester", "cpus"]), &plan.load.cpus);
     let authority = &plan.hosts.authority_cpus;
-    refuse(Place::In("tester", "authority-cpus"), authority);
+    refuse(Place::of(&["tester", "authority-cpus"]), authority);
     for variant in &plan.variants {
-        refuse(Place::Dut(variant.number, "cores"), &variant.cpus());
+        refuse(Place::dut(variant.number, "cores"), &variant.cpus());
     }
 }
 
@@ -217,21 +221,21 @@ fn addresses(
     ];
     for (key, address) in servers {
         let Some(address) = address else { continue };
-        let place = Place::Dut(variant.number, key);
+        let place = Place::dut(variant.number, key);
         if address.ip().is_multicast() || address.ip().is_unspecified() || address.port() == 0 {
             let why = format!(
                 "{address} is not the address of a server; use a unicast address and a port above 0"
             );
-            lacks.add(place, Blame::Request, &why);
+            lacks.add(&place, Blame::Request, &why);
         } else if !around.may_load
             && let Err(why) = target::check(address.ip(), around.machine)
         {
-            lacks.add(place, Blame::Request, &why.to_string());
+            lacks.add(&place, Blame::Request, &why.to_string());
         }
     }
     if self_test_server == Some(server) {
         lacks.add(
-            Place::Dut(variant.number, "self-test-server"),
+            &Place::dut(variant.number, "self-test-server"),
             Blame::Request,
             "the server under test cannot certify the Tester; name an authority in self-test mode, or omit it",
         );
@@ -240,12 +244,8 @@ fn addresses(
 
 /// A running server is queried for no name twice: there must be enough names for the trials with a known rate.
 fn names(plan: &Plan, variant: &Variant, server: SocketAddr, lacks: &mut Lacks<'_>) {
-    let (first_qps, repeats) = match plan.search.method {
-        Method::FixedRange { max_qps } => ((max_qps / 2).max(1), true),
-        Method::Galloping {
-            start_qps, reuse, ..
-        } => (start_qps, !reuse),
-    };
+    let first_qps = plan.search.method.first_qps();
+    let repeats = !matches!(plan.search.method, Method::Galloping { reuse: true, .. });
     let runs = if repeats { plan.search.runs.into() } else { 1 };
     let of_point = |point: Point| {
         let load = bench::spec(plan, &point, LabKind::Loopback).load;
@@ -265,7 +265,7 @@ fn names(plan: &Plan, variant: &Variant, server: SocketAddr, lacks: &mut Lacks<'
             Thousands(needed),
             Thousands(NAMES_MAX)
         );
-        lacks.add(Place::Dut(variant.number, "server"), Blame::Request, &why);
+        lacks.add(&Place::dut(variant.number, "server"), Blame::Request, &why);
     }
 }
 
@@ -274,27 +274,20 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
     if !around.is_resumed && around.directory.join(JOURNAL_FILE).exists() {
         let dir = around.directory.to_path_buf();
         let why = JournalError::Exists { dir }.to_string();
-        lacks.add(Place::Top("name"), Blame::Request, &why);
+        lacks.add(&Place::of(&["name"]), Blame::Request, &why);
     }
     let trials = estimate(plan).total.likely_trials;
-    let (first_qps, row) = match (plan.search.method, plan.raw) {
-        (_, None) => (0, 0),
-        (Method::FixedRange { max_qps }, Some(RawFormat::Csv)) => (max_qps / 2, ROW_OCTETS),
-        (Method::Galloping { start_qps, .. }, Some(RawFormat::Csv)) => (start_qps, ROW_OCTETS),
-    };
-    let raw = plan
-        .load
-        .schedule(first_qps.max(1))
-        .queries()
-        .saturating_mul(row);
+    let first_qps = plan.search.method.first_qps();
+    let row = plan.raw.map_or(0, |RawFormat::Csv| ROW_OCTETS);
+    let raw = plan.load.schedule(first_qps).queries().saturating_mul(row);
     let needed = trials.saturating_mul(raw.saturating_add(LINE_OCTETS));
     if let Some(free) = around
         .free
         .filter(|free| *free < needed && !around.is_resumed)
     {
         let (place, what) = match plan.raw {
-            Some(_) => (Place::In("tester", "raw"), "the queries of its trials"),
-            None => (Place::Top("name"), "its journal"),
+            Some(_) => (Place::of(&["tester", "raw"]), "the queries of its trials"),
+            None => (Place::of(&["name"]), "its journal"),
         };
         let why = format!(
             "{} likely trials need {} in {} for {what}, and {} are available there; make room, or choose another \
@@ -304,7 +297,7 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
             around.directory.display(),
             Mib(free)
         );
-        lacks.add(place, Blame::Machine, &why);
+        lacks.add(&place, Blame::Machine, &why);
     }
 }
 

@@ -8,31 +8,20 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCompleter;
-use dns64_transport::clock::Nanos;
-use dns64_transport::socket::Segmentation;
 use dns64_transport::xdp::program::Mode;
-use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
-use super::backend::BackendArgs;
 use super::completion;
-use super::values::{self, ServerName};
+use super::flags::Flags;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::authority::behaviour::Behaviour;
-use crate::lab::LabKind;
-use crate::lab::profile::Family;
-use crate::lab::topology::Setup;
 use crate::lab::zone::Form;
-use crate::load::pace::{BURST_MAX, Pacing};
-use crate::load::sources::Sources;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
-use crate::namespace::{Cidr, DEFAULT_SUFFIX, Pattern, Share, parse_suffix};
-use crate::procedure::certificate::SELF_TESTS_DEFAULT;
+use crate::namespace::Cidr;
 use crate::procedure::search::Resolution;
 use crate::quantity;
 use crate::report::timeline::Which;
-use crate::rig::spec::AuthorityChoice;
 
 pub use campaign::{MayLoadArgs, PushArgs, ResumeArgs, RunArgs, WatchArgs};
 pub use own::{Generated, ProfileCommand};
@@ -51,10 +40,6 @@ pub struct TrialArgs {
     /// Query whose messages are printed: a number from 0, or slowest
     #[arg(long, value_name = "N|slowest")]
     pub timeline: Option<Which>,
-
-    /// Pacing method
-    #[arg(long, value_name = "PACING", default_value = "absolute")]
-    pub pacing: Pacing,
 
     /// The flags of every measurement.
     #[command(flatten)]
@@ -80,22 +65,6 @@ pub struct SelfTestArgs {
 /// `dns64bench search`
 #[derive(Args, Debug)]
 pub struct SearchArgs {
-    /// Rate of the first trial, in queries per second, such as 10k [default: 10k, or --max-rate]
-    #[arg(short = 'Q', long, visible_alias = "rate", value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
-    pub start_rate: Option<u64>,
-
-    /// Highest rate to try, in queries per second [default: the certified rate]
-    #[arg(long, value_name = "QPS", value_parser = quantity::rate, allow_negative_numbers = true)]
-    pub max_rate: Option<u64>,
-
-    /// Resolution of the search: a share of the rate, or queries per second
-    #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = quantity::resolution, allow_negative_numbers = true)]
-    pub resolution: Resolution,
-
-    /// Pacing method
-    #[arg(long, value_name = "PACING", default_value = "absolute")]
-    pub pacing: Pacing,
-
     /// The flags of every measurement.
     #[command(flatten)]
     pub measure: MeasureArgs,
@@ -104,215 +73,17 @@ pub struct SearchArgs {
 /// The flags of `trial`, `selftest` and `search`.
 #[derive(Args, Debug)]
 pub struct MeasureArgs {
-    /// Which server to measure.
+    /// The settings.
     #[command(flatten)]
-    pub subject: SubjectArgs,
+    pub settings: Flags,
 
-    /// What to send.
-    #[command(flatten)]
-    pub load: LoadArgs,
-
-    /// Which names to ask and which answers to expect.
-    #[command(flatten)]
-    pub names: NameArgs,
-
-    /// When a trial is invalid.
-    #[command(flatten)]
-    pub limits: LimitArgs,
+    /// Whose servers may be measured.
+    #[command(flatten, next_help_heading = "Server")]
+    pub may_load: MayLoadArgs,
 
     /// Where to write.
     #[command(flatten)]
     pub output: OutputArgs,
-}
-
-/// Disturbances of the Tester beyond which a trial is invalid.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Limits of a valid trial")]
-pub struct LimitArgs {
-    /// Maximum lateness of a query: us, ms, s
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = quantity::stall, allow_negative_numbers = true)]
-    pub max_stall: Nanos,
-
-    /// Maximum burst after a stall, in queries; losses in larger bursts do not count against the DUT
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub max_burst: u64,
-
-    /// Maximum deviation from the rate in 100 ms, in per cent
-    #[arg(long, value_name = "PCT", default_value_t = 10.0, value_parser = quantity::pct)]
-    pub max_rate_error: f64,
-
-    /// Maximum share of a failed trial in which other processes use a core of DUT or authority, in per cent
-    #[arg(long, value_name = "PCT", default_value_t = 1.0, value_parser = quantity::pct)]
-    pub max_stolen: f64,
-}
-
-/// Which server to measure, and where.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Server")]
-pub struct SubjectArgs {
-    /// Address or host name of a running server; in a self-test, of the authority
-    #[arg(short, long, value_name = "ADDR|NAME", value_parser = values::server, conflicts_with_all = ["lab", "setup", "upstream_family", "authority", "authority_cpus", "authority_behaviour"])]
-    pub server: Option<ServerName>,
-
-    /// UDP port of that server [default: 53]
-    #[arg(short, long, value_name = "PORT", requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: Option<u16>,
-
-    /// Whose servers may be measured.
-    #[command(flatten)]
-    pub may_load: MayLoadArgs,
-
-    /// Authority in self-test mode that certifies the Tester, with --server
-    #[arg(long, value_name = "ADDR:PORT", requires = "server")]
-    pub self_test_server: Option<SocketAddr>,
-
-    /// Measure without a certificate; the result is marked as not a measurement
-    #[arg(long)]
-    pub uncertified: bool,
-
-    /// Number of self-tests; the lowest result counts, with more than 100 the 1st percentile
-    #[arg(long, value_name = "N", default_value_t = SELF_TESTS_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub self_tests: u16,
-
-    /// DNS64 server to start in a lab: a built-in profile (`dns64bench profile list`) or a file
-    #[arg(long, value_name = "PROFILE|FILE.toml", add = ArgValueCompleter::new(completion::duts))]
-    pub dut: Option<String>,
-
-    /// Program of that DNS64 server [default: found in PATH]
-    #[arg(long, value_name = "PATH", requires = "dut")]
-    pub dut_binary: Option<PathBuf>,
-
-    /// Setting of its profile, such as threads=2; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", requires = "dut", value_parser = values::setting, add = ArgValueCompleter::new(completion::settings))]
-    pub dut_set: Vec<(String, String)>,
-
-    /// Restart the DNS64 server before each trial
-    #[arg(long, requires = "dut")]
-    pub restart: bool,
-
-    /// Kind of lab [default: auto]
-    #[arg(long, value_name = "KIND")]
-    pub lab: Option<LabKind>,
-
-    /// Setup of the lab [default: three-device]
-    #[arg(long, value_name = "SETUP")]
-    pub setup: Option<Setup>,
-
-    /// IP version between DNS64 server and authority [default: ipv4, or what the DUT needs]
-    #[arg(long, value_name = "FAMILY")]
-    pub upstream_family: Option<Family>,
-
-    /// Authoritative server of the lab: built-in, in-driver, a profile or a file [default: built-in]
-    ///
-    /// in-driver is the built-in server with an XDP program that answers A and AAAA queries before the
-    /// network stack of the kernel; in-driver:generic runs it in generic mode.
-    #[arg(long, value_name = "NAME|FILE.toml", add = ArgValueCompleter::new(completion::authorities))]
-    pub authority: Option<AuthorityChoice>,
-
-    /// CPUs of the authority, such as 0 or 0,2-3 [default: a CPU of its own if there are three]
-    #[arg(long, value_name = "LIST")]
-    pub authority_cpus: Option<CpuSet>,
-
-    /// Faults injected by the built-in authority, such as delay=5ms,loss=0.1% [default: none]
-    ///
-    /// Self-tests run without faults. A list of: delay=TIME, delay=TIME+-TIME (evenly spread) or delay=@FILE
-    /// (quantiles: lines such as "50% 2ms"); loss=SHARE, servfail=SHARE, refused=SHARE, truncate=SHARE,
-    /// duplicate=SHARE and reorder=SHARE:TIME (delayed by TIME) of the names; seed=NUMBER. Repeated queries
-    /// for one name and type get the same fault. SERVFAIL and REFUSED apply to TCP as well.
-    #[arg(long, value_name = "LIST")]
-    pub authority_behaviour: Option<Behaviour>,
-
-    /// CPUs of the DNS64 server, such as 1 [default: the CPUs that the Tester does not use]
-    #[arg(long, value_name = "LIST", requires = "dut")]
-    pub dut_cpus: Option<CpuSet>,
-}
-
-/// What to send and how.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Load")]
-pub struct LoadArgs {
-    /// Length of a trial, in us, ms, s, m or h; without unit in seconds
-    #[arg(short = 'l', long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration, allow_negative_numbers = true)]
-    pub duration: Nanos,
-
-    /// Timeout of a query, up to 60s; at most 1s by RFC 8219
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = quantity::timeout, allow_negative_numbers = true)]
-    pub timeout: Nanos,
-
-    /// Threads of the Measurer
-    #[arg(short = 'T', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub threads: u16,
-
-    /// Total number of source ports [default: as many as the rate needs]
-    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
-    pub sockets: Option<u16>,
-
-    /// UDP segmentation offload at the Tester's sockets; always off in self-tests
-    #[arg(long, value_name = "on|off", default_value = "on")]
-    pub segmentation: Segmentation,
-
-    /// What carries the datagrams.
-    #[command(flatten)]
-    pub backend: BackendArgs,
-
-    /// Maximum number of queries in one system call
-    #[arg(long, value_name = "N", default_value_t = BURST_MAX, value_parser = clap::value_parser!(u64).range(1..=BURST_MAX))]
-    pub burst: u64,
-
-    /// CPUs of the Measurer, such as 0 or 0,2-3 [default: the first in a lab, otherwise any]
-    #[arg(long, value_name = "LIST")]
-    pub cpus: Option<CpuSet>,
-
-    /// Source address, or a prefix whose addresses are used in turn [default: chosen by the kernel]
-    ///
-    /// Each source port uses one address, and by default there is a port for each address. A prefix has up to 16384 addresses
-    /// (IPv4 /18, IPv6 /114). In a lab any IPv6 prefix can be used: the lab makes it local to the Measurer and routes it
-    /// there. With --server the prefix has to be local (`ip route add local PREFIX dev lo`), and the server needs a route to
-    /// it. Not used: network and broadcast address of an IPv4 prefix, the first address of an IPv6 prefix.
-    #[arg(short = 'a', long, value_name = "ADDR[/LEN]")]
-    pub local: Option<Sources>,
-}
-
-/// Which names to ask and which answers to expect.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Names and answers")]
-pub struct NameArgs {
-    /// Range of IPv4 addresses; their names are queried, each at most once [default: 10.0.0.0/8]
-    ///
-    /// With an authority that loads a zone file, the default is the smallest part of 10.0.0.0/8 that has enough names for
-    /// the trial and its self-test, because the authority keeps all of them in memory.
-    #[arg(long, value_name = "CIDR")]
-    pub namespace: Option<Cidr>,
-
-    /// Suffix of the names, after the first label
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
-    pub suffix: NameBuf,
-
-    /// Share of the names with an AAAA record, 0 to 1 or in %
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value = "0",
-        allow_negative_numbers = true
-    )]
-    pub aaaa_share: Share,
-
-    /// Share of the queries for repeated names, 0 to 1 or in %
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value = "0",
-        allow_negative_numbers = true
-    )]
-    pub cached_share: Share,
-
-    /// Pattern of the repeated names: one-name, stack:N, window:N or zipf:N,S [default: one-name]
-    #[arg(long, value_name = "PATTERN")]
-    pub cached_pattern: Option<Pattern>,
-
-    /// Prefix of the expected answers; auto learns it from the server
-    #[arg(long, value_name = "auto|PREFIX", default_value = "auto", value_parser = pref64)]
-    pub pref64: Pref64Arg,
 }
 
 /// Where to write.
@@ -342,17 +113,8 @@ pub struct AuthorityArgs {
     pub port: u16,
 
     /// Self-test mode: an AAAA record for every name, 2001:db8:: and its IPv4 address
-    #[arg(long, conflicts_with = "aaaa_share")]
+    #[arg(long, conflicts_with = "aaaa-share")]
     pub self_test: bool,
-
-    /// Share of the names with an AAAA record, 0 to 1 or in %
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value = "0",
-        allow_negative_numbers = true
-    )]
-    pub aaaa_share: Share,
 
     /// Threads, each with its own socket
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -362,9 +124,9 @@ pub struct AuthorityArgs {
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
 
-    /// What carries the datagrams.
+    /// Backend and zone.
     #[command(flatten)]
-    pub backend: BackendArgs,
+    pub settings: Flags,
 
     /// TTL of the records, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
@@ -379,10 +141,6 @@ pub struct AuthorityArgs {
     /// The same list as --authority-behaviour of `dns64bench trial`.
     #[arg(long, value_name = "LIST", conflicts_with = "self_test")]
     pub behaviour: Option<Behaviour>,
-
-    /// Name of the zone: the suffix of the names, after the first label
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
-    pub suffix: NameBuf,
 
     /// Interface whose A and AAAA queries an XDP program answers in the driver
     ///
@@ -404,21 +162,12 @@ pub struct ZoneArgs {
     #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/8")]
     pub namespace: Cidr,
 
-    /// Name of the zone
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX, value_parser = parse_suffix)]
-    pub suffix: NameBuf,
-
-    /// Share of the names with an AAAA record, 0 to 1 or in %
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value = "0",
-        allow_negative_numbers = true
-    )]
-    pub aaaa_share: Share,
+    /// Suffix of the names and their share with AAAA records.
+    #[command(flatten)]
+    pub settings: Flags,
 
     /// Self-test zone: an AAAA record for every name, 2001:db8:: and its IPv4 address
-    #[arg(long, conflicts_with = "aaaa_share")]
+    #[arg(long, conflicts_with = "aaaa-share")]
     pub self_test: bool,
 
     /// TTL of the records, in seconds
@@ -468,9 +217,9 @@ pub struct Dns64PerfArgs {
     #[arg(long, value_name = "auto|any|PREFIX", default_value = "auto", value_parser = accepted)]
     pub pref64: AcceptedArg,
 
-    /// Pacing method
-    #[arg(long, value_name = "PACING", default_value = "absolute")]
-    pub pacing: Pacing,
+    /// Pacing method.
+    #[command(flatten)]
+    pub settings: Flags,
 }
 
 /// `dns64bench timing`
@@ -490,9 +239,9 @@ pub struct TimingArgs {
 pub enum LabCommand {
     /// Create the hosts and their links; an earlier lab is removed first
     Up {
-        /// Setup of the lab
-        #[arg(long, value_name = "SETUP", default_value = "three-device")]
-        setup: Setup,
+        /// Setup of the lab.
+        #[command(flatten)]
+        settings: Flags,
     },
 
     /// Remove the hosts and stop everything that runs in them
@@ -563,16 +312,6 @@ pub struct DemoArgs {
     /// server]
     #[arg(long, value_name = "PROFILE|FILE.toml", add = ArgValueCompleter::new(completion::duts))]
     pub dut: Option<String>,
-}
-
-/// Value of `--pref64`; `None` learns the prefix from an answer of the server.
-pub type Pref64Arg = Option<Pref64>;
-
-fn pref64(text: &str) -> Result<Pref64Arg, dns64_wire::pref64::Pref64Error> {
-    match text {
-        "auto" => Ok(None),
-        prefix => prefix.parse().map(Some),
-    }
 }
 
 /// Value of `dns64perf --pref64`.

@@ -7,7 +7,8 @@ use clap_complete::env::Shells;
 
 use super::args::Generated;
 use super::completion::VARIABLE;
-use super::{Cli, EXIT_CODES, pages, plan_page};
+use super::{Cli, EXIT_CODES, pages};
+use crate::campaign::plan;
 
 /// Writes the requested output to `out`, or man pages to the given directory, which is created if necessary.
 ///
@@ -24,8 +25,7 @@ pub fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
             std::fs::create_dir_all(directory)?;
             command.build();
             pages::man_pages(command, &MANUAL, directory)?;
-            let name = format!("{}.5", plan_page::NAME);
-            std::fs::write(directory.join(name), plan_page::page())
+            std::fs::write(directory.join(format!("{PLAN}.5")), plan_page())
         }
         Generated::Completions { shell } => {
             let shells = Shells::builtins();
@@ -43,7 +43,7 @@ const MANUAL: pages::Manual = pages::Manual {
     section: "1",
     exit_status: EXIT_CODES,
     file: (
-        (plan_page::NAME, "5"),
+        (PLAN, "5"),
         &[
             "dns64bench",
             "dns64bench-run",
@@ -52,3 +52,32 @@ const MANUAL: pages::Manual = pages::Manual {
         ],
     ),
 };
+
+/// Name of the man page of plans.
+const PLAN: &str = "dns64bench-plan";
+
+/// The man page of plans.
+fn plan_page() -> String {
+    let lines = |text: &str| {
+        text.lines()
+            .map(|line| pages::roff(line) + "\n")
+            .collect::<String>()
+    };
+    format!(
+        ".TH {PLAN} 5 \"\" \"\" dns64bench\n.SH NAME\n{PLAN} \\- plan of a campaign\n.SH SYNOPSIS\n\
+         .B dns64bench run\n.I PLAN.toml\n.SH DESCRIPTION\n{}.SH TABLES AND KEYS\n{}.SH EXAMPLES\n.nf\n{}.fi\n{}",
+        lines(
+            "A plan is a TOML file that describes a campaign. Only one [[dut]] is required. Values are written as on the \
+             command line; quotes around numbers are optional. Paths are relative to the directory of the plan. \
+             docs/plan.md describes the procedures."
+        ),
+        plan::pages::roff(pages::roff),
+        lines(include_str!("../../../../examples/quick.toml")),
+        pages::see_also(&[
+            ("dns64bench", "1"),
+            ("dns64bench-run", "1"),
+            ("dns64bench-resume", "1"),
+            ("dns64bench-profile", "1"),
+        ])
+    )
+}

@@ -5,14 +5,13 @@
 //! runs the result.
 
 pub mod args;
-pub mod backend;
 pub mod commands;
 pub mod completion;
 pub mod exit;
+pub mod flags;
 pub mod generate;
 #[path = "../../../pages.rs"]
 mod pages;
-mod plan_page;
 pub mod refusal;
 pub mod resolve;
 pub mod values;

@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::args::{LoadArgs, MayLoadArgs, MeasureArgs, NameArgs, OutputArgs, SubjectArgs};
-use crate::authority::behaviour::Behaviour;
+use super::args::{MayLoadArgs, MeasureArgs, OutputArgs};
+use crate::campaign::bench;
+use crate::campaign::plan::{self, Method, ServerName};
+use crate::campaign::tasks::Point;
 use crate::lab::LabKind;
-use crate::load::catch_up::Limits;
-use crate::namespace::{DEFAULT_NAMESPACE, Share, Zone};
+use crate::procedure::search::Resolution;
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
-use crate::rig::sources::{self, SourcesError};
-use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Load, RigSpec, Subject};
+use crate::rig::spec::{RigSpec, Subject};
 use crate::rig::zones::{self, Demand};
 
 /// A measurement and its output.
@@ -18,6 +18,10 @@ use crate::rig::zones::{self, Demand};
 pub struct Measurement {
     /// Subject and load.
     pub spec: RigSpec,
+    /// Rates of a search.
+    pub method: Method,
+    /// Resolution of a search.
+    pub resolution: Resolution,
     /// Where the roles run, if it needs a lab.
     pub lab: LabKind,
     /// Whose servers may be measured.
@@ -92,33 +96,9 @@ pub enum UsageError {
         "--server and --dut cannot be combined; give --server ADDR for a running server, or --dut PROFILE to start one in a lab"
     )]
     TwoServers,
-    /// A thread would have no socket.
-    #[error(
-        "--sockets {sockets} is fewer than --threads {threads}; each thread needs one, so use \
-         --sockets {threads} or more"
-    )]
-    FewSockets {
-        /// As given.
-        sockets: u16,
-        /// As given.
-        threads: u16,
-    },
-    /// No rate could be tried.
-    #[error("--start-rate {start} is beyond --max-rate {max}; lower the one or raise the other")]
-    StartRate {
-        /// As given.
-        start: u64,
-        /// As given.
-        max: u64,
-    },
-    /// No name is repeated.
-    #[error(
-        "--cached-pattern has no effect because --cached-share is 0; omit it, or add for example --cached-share 80%"
-    )]
-    Pattern,
-    /// Source addresses from which this cannot be measured.
-    #[error(transparent)]
-    Sources(#[from] SourcesError),
+    /// Contradictory settings: all faults, with their remedies.
+    #[error("{}", .0.join("\n"))]
+    Settings(Vec<String>),
     /// A host name has no usable address.
     #[error(
         "cannot find the address of --server {name}: {why}; check the name, or give the address"
@@ -129,9 +109,6 @@ pub enum UsageError {
         /// Error of the system.
         why: String,
     },
-    /// Faults can be configured only for the built-in authority behind a DUT.
-    #[error("--authority-behaviour is for the built-in authority behind a DNS64 server; {0}")]
-    Behaviour(&'static str),
     /// The arguments of dns64perf++ or dns64perf are invalid; the text says which, and what is needed.
     #[error("{0}")]
     Dns64Perf(String),
@@ -144,130 +121,44 @@ impl MeasureArgs {
     ///
     /// Contradictory flags, or a missing server.
     pub fn resolve(self, needs: Needs) -> Result<Measurement, UsageError> {
-        let Self {
-            subject,
-            load,
-            names,
-            limits,
-            output,
-        } = self;
-        let limits = Limits {
-            max_stall_ns: limits.max_stall,
-            max_burst_queries: limits.max_burst,
-            max_rate_error_pct: limits.max_rate_error,
-            max_stolen_pct: limits.max_stolen,
+        let mut draft = self.settings.0;
+        match (&draft.server, draft.has_profile(), needs) {
+            (Some(_), true, _) => return Err(UsageError::TwoServers),
+            (None, false, Needs::Dut) => return Err(UsageError::NoServer),
+            _ => {}
+        }
+        let local = draft.plan.load.local.map(|local| local.address(0));
+        let server = draft.server.as_ref().map(|name| address(name, local));
+        let server = server
+            .transpose()?
+            .map(|it| SocketAddr::new(it, draft.port));
+        draft.choose(server, needs == Needs::Dut);
+        let plan = plan::measurement(&draft).map_err(UsageError::Settings)?;
+        let point = Point {
+            variant: 0,
+            cell: plan.cells[0],
+            duration_ns: plan.load.duration_ns,
+            timeout_ns: plan.load.timeout_ns,
         };
-        let (lab, uncertified) = (subject.lab.unwrap_or_default(), subject.uncertified);
-        let (self_tests, may_load) = (subject.self_tests.into(), subject.may_load);
-        let has_namespace = names.namespace.is_some();
-        let first = load.local.map(|local| local.address(0));
-        let subject = subject.resolve(first, needs)?;
-        load.local
-            .map_or(Ok(()), |local| sources::check(&subject, local))?;
+        let mut spec = bench::spec(&plan, &point, LabKind::Auto);
+        spec.load.stop_early = false;
         Ok(Measurement {
-            spec: RigSpec {
-                subject,
-                load: Load {
-                    limits,
-                    ..load.resolve(names)?
-                },
-            },
-            lab,
-            may_load,
-            has_namespace,
-            uncertified,
-            self_tests,
-            output,
+            spec,
+            method: plan.search.method,
+            resolution: plan.search.resolution,
+            lab: plan.lab,
+            may_load: self.may_load,
+            has_namespace: draft.namespace.is_some(),
+            uncertified: plan.uncertified,
+            self_tests: plan.self_tests,
+            output: self.output,
         })
     }
 }
 
-impl SubjectArgs {
-    fn resolve(self, local: Option<IpAddr>, needs: Needs) -> Result<Subject, UsageError> {
-        match (self.server.clone(), &self.dut, needs) {
-            (Some(_), Some(_), _) => Err(UsageError::TwoServers),
-            (None, None, Needs::Dut) => Err(UsageError::NoServer),
-            (Some(name), None, needs) => {
-                let server = name.address(local).map_err(|why| UsageError::UnknownHost {
-                    name: name.to_string(),
-                    why: why.to_string(),
-                })?;
-                let server = SocketAddr::new(server, self.port.unwrap_or(DNS_PORT));
-                Ok(Subject::Server {
-                    server,
-                    self_test_server: match needs {
-                        Needs::Dut => self.self_test_server,
-                        Needs::AuthorityOnly => Some(server),
-                    },
-                })
-            }
-            (None, _, _) => Ok(Subject::Lab(Box::new(LabSpec {
-                behaviour: self.behaviour(needs)?,
-                at: None,
-                setup: self.setup.unwrap_or_default(),
-                dut: self.dut.map(|profile| DutChoice {
-                    profile,
-                    host: None,
-                    program: self.dut_binary,
-                    settings: self.dut_set.into_iter().collect(),
-                    restart: self.restart,
-                    cpus: self.dut_cpus.unwrap_or_default(),
-                }),
-                upstream: self.upstream_family,
-                authority: self.authority.unwrap_or_default(),
-                authority_cpus: self.authority_cpus.unwrap_or_default(),
-            }))),
-        }
-    }
+fn address(name: &ServerName, local: Option<IpAddr>) -> Result<IpAddr, UsageError> {
+    name.address(local).map_err(|why| UsageError::UnknownHost {
+        name: name.to_string(),
+        why: why.to_string(),
+    })
 }
-
-impl SubjectArgs {
-    /// The configured faults of the authority, if it supports them.
-    fn behaviour(&self, needs: Needs) -> Result<Behaviour, UsageError> {
-        let behaviour = self.authority_behaviour.clone().unwrap_or_default();
-        let other = match (&self.authority, needs) {
-            _ if behaviour.is_none() => None,
-            (_, Needs::AuthorityOnly) => Some("omit it in a self-test"),
-            (Some(AuthorityChoice::Profile { .. } | AuthorityChoice::InDriver(_)), _) => {
-                Some("omit --authority")
-            }
-            _ => None,
-        };
-        other.map_or(Ok(behaviour), |remedy| Err(UsageError::Behaviour(remedy)))
-    }
-}
-
-impl LoadArgs {
-    fn resolve(self, names: NameArgs) -> Result<Load, UsageError> {
-        let threads = self.threads;
-        if let Some(sockets) = self.sockets.filter(|&sockets| sockets < threads) {
-            return Err(UsageError::FewSockets { sockets, threads });
-        }
-        if names.cached_pattern.is_some() && names.cached_share == Share::NONE {
-            return Err(UsageError::Pattern);
-        }
-        Ok(Load {
-            duration_ns: self.duration,
-            timeout_ns: self.timeout,
-            threads: threads.into(),
-            ports: self.sockets.map(usize::from),
-            local: self.local,
-            segmentation: self.segmentation,
-            backend: self.backend.resolve(),
-            burst_max: self.burst,
-            cpus: self.cpus.unwrap_or_default(),
-            cidr: names.namespace.unwrap_or(DEFAULT_NAMESPACE),
-            zone: Zone {
-                suffix: names.suffix,
-                aaaa_share: names.aaaa_share,
-            },
-            cached_share: names.cached_share,
-            pattern: names.cached_pattern.unwrap_or_default(),
-            pref64: names.pref64,
-            ..Load::default()
-        })
-    }
-}
-
-/// RFC 1035 section 4.2.
-const DNS_PORT: u16 = 53;

@@ -29,7 +29,7 @@ pub use link::{LinkAddress, LinkEnd, LinkName};
 pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer, SiteRouter};
 
 /// A host of a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
     /// Its name in the plan, in results and in messages: 1 to 32 of a-z, 0-9 and -.
@@ -53,7 +53,7 @@ pub struct HostSpec {
 }
 
 /// How an agent is started on a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
     /// Over OpenSSH; a destination of ssh(1): `gen1`, `root@gen1`, `ssh://root@gen1:2222`.
@@ -61,6 +61,7 @@ pub enum Reach {
     /// In a network namespace of this machine, by its name.
     Netns(String),
     /// In this machine's own network.
+    #[default]
     Local,
 }
 

@@ -67,6 +67,7 @@ use super::{Blame, LabError};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::process::find_program;
 use crate::namespace::Share;
+use crate::quantity::is_near;
 use template::{is_plain, substitute, unknown};
 
 pub use upstreams::Upstreams;
@@ -300,8 +301,10 @@ impl Profile {
         let mut all = BUILT_IN.iter();
         let Some((origin, text)) = all.find(|(built_in, _)| *built_in == name) else {
             let known = built_in_names().collect::<Vec<_>>().join(", ");
+            let near = built_in_names().find(|known| is_near(name, known));
+            let near = near.map_or_else(String::new, |near| format!(", did you mean {near:?}?"));
             return Err(Blame::Request.error(format!(
-                "no profile {name:?}; built-in profiles are {known}, or give the path of a .toml file"
+                "no profile {name:?}{near}; built-in profiles are {known}, or give the path of a .toml file"
             )));
         };
         Self::parse(origin, text)

@@ -1,42 +1,39 @@
 //! Combinations of shares.
 
 use super::Cell;
-use super::fault::Faults;
-use super::file::{Cells, Grid};
-use super::values::list_or;
+use super::draft::Draft;
+use super::places::{Faults, Place};
 use crate::namespace::{Pattern, Share};
 
 /// The cells without duplicates. The first one has the first value of each share.
-pub(super) fn cells(written: &Cells, faults: &mut Faults<'_>) -> Vec<Cell> {
-    let patterns = list_or(
-        &written.pattern,
-        str::parse::<Pattern>,
-        [Pattern::default()],
-        faults,
-    );
-    let mut shares = |at| list_or(at, str::parse::<Share>, [Share::NONE], faults);
-    let (mut aaaa, mut cached) = (shares(&written.aaaa_share), shares(&written.cached_share));
-    if let Some(grid) = &written.grid {
-        let both = [&written.aaaa_share, &written.cached_share];
-        for at in both.into_iter().flatten() {
-            faults.add(
-                at.fault("grid names the shares already; omit it, or aaaa-share and cached-share"),
-            );
-        }
-        (aaaa, cached) = grid_shares(*grid.get_ref());
-    }
-    product(&aaaa, &cached, &patterns)
-}
-
-/// Shares of AAAA records and of cached names.
-fn grid_shares(grid: Grid) -> (Vec<Share>, Vec<Share>) {
-    let fifths = || FIFTHS.into_iter().filter_map(|text| text.parse().ok());
+pub(super) fn cells(draft: &Draft, faults: &mut Faults) -> Vec<Cell> {
+    let fifths = || {
+        FIFTHS
+            .into_iter()
+            .filter_map(|text| text.parse().ok())
+            .collect()
+    };
     let none = || vec![Share::NONE];
-    match grid {
-        Grid::WorstCase => (none(), none()),
-        Grid::Aaaa => (fifths().collect(), none()),
-        Grid::Cached => (none(), fifths().collect()),
-        Grid::Rfc8219 => (fifths().collect(), fifths().collect()),
+    let (aaaa, cached) = match draft.grid.as_deref() {
+        None => (draft.aaaa_shares.clone(), draft.cached_shares.clone()),
+        Some("aaaa") => (fifths(), none()),
+        Some("cached") => (none(), fifths()),
+        Some("rfc8219") => (fifths(), fifths()),
+        Some(_) => (none(), none()),
+    };
+    let shares = ["aaaa-share", "cached-share"].map(|key| Place::of(&["cells", key]));
+    for place in shares
+        .iter()
+        .filter(|it| draft.grid.is_some() && draft.has(it))
+    {
+        faults.add(
+            place,
+            "grid names the shares already; omit it, or aaaa-share and cached-share",
+        );
+    }
+    match draft.patterns.as_slice() {
+        [] => product(&aaaa, &cached, &[Pattern::default()]),
+        patterns => product(&aaaa, &cached, patterns),
     }
 }
 

@@ -1,23 +1,22 @@
 //! The meaning of a `PLAN.toml`: what a campaign measures, as plain data.
 //!
 //! ```text
-//! text -> section, file (what is written) -> read (what it means) -> Plan
-//!     \-> inventory (hosts)  \-> lookup (profiles that it names)         when it is loaded from a file
+//! settings (the table) <- reader (keys of a text), or flags -> draft (values) -> read (what they mean together) -> Plan
+//!                              \-> inventory (hosts)              \-> lookup (profiles that it names), if loaded from a file
 //! ```
-//!
-//! The keys are described in `docs/plan.md`.
 
 mod cells;
+pub mod draft;
 mod duts;
-mod fault;
-mod file;
 mod hosts;
 mod inventory;
 mod lookup;
+pub(crate) mod pages;
 mod places;
 mod read;
-mod section;
-mod values;
+mod reader;
+mod server;
+pub mod settings;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -27,9 +26,12 @@ use std::path::{Path, PathBuf};
 use dns64_transport::clock::Nanos;
 use serde::Deserialize;
 
-use fault::Faults;
-pub use fault::Problem;
-pub use places::{Place, Places, in_keys};
+use draft::Draft;
+use inventory::Expanded;
+use places::{Fault, Faults};
+pub use places::{Place, Places, Problem, in_keys};
+pub use read::measurement;
+pub use server::ServerName;
 
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
@@ -43,12 +45,14 @@ use crate::rig::spec::{AuthorityChoice, LabSpec, Load, Subject};
 use crate::warning::{Severity, Warning};
 
 /// A whole plan.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Title of the report; by default the name of the file without `.toml`.
     pub name: String,
     /// Description by the user.
     pub description: String,
+    /// Settings by their names in the table, with their values as texts, given or by default.
+    pub settings: Vec<(String, String)>,
     /// Where the roles run, if a server is started; without effect if the plan has hosts.
     pub lab: LabKind,
     /// The part of the lab that all variants share, including the hosts of the plan; without a DUT.
@@ -84,10 +88,11 @@ impl Plan {
     /// Not TOML, a missing or unknown key, an invalid value, or a combination of values that is not possible: all
     /// faults, each with line, column and remedy.
     pub fn parse(origin: &str, text: &str) -> Result<Self, PlanError> {
-        let mut faults = Faults::new(text);
-        let file = file::parse(&mut faults);
-        let plan = file.map(|file| read::plan(&file, origin, &mut faults));
-        faults.check(origin, plan)
+        let mut faults = Faults::default();
+        let draft = reader::read(text, origin, &mut faults);
+        let plan = draft.map(|draft| read::plan(&draft, origin, &mut faults));
+        let places = Places::of(origin, text);
+        faults.check(plan, |fault| fault.locate(&places))
     }
 
     /// Reads the plan in a file and looks up its profiles and its inventory. The second value is the text of the file
@@ -103,21 +108,49 @@ impl Plan {
             path: path.to_path_buf(),
             reason,
         })?;
-        let mut faults = Faults::new(&text);
-        let file = file::parse(&mut faults);
-        let expand = |file| inventory::expand(file, &origin, &mut faults);
-        let Some(expanded) = file.as_ref().and_then(expand) else {
-            let plan = file.map(|file| looked_up(&file, &origin, &mut faults));
-            return Ok((faults.check(&origin, plan)?, text));
+        let mut faults = Faults::default();
+        let places = Places::of(&origin, &text);
+        let draft = reader::read(&text, &origin, &mut faults);
+        let expand = |draft: &Draft| inventory::expand(draft, &places, &mut faults);
+        let Some(expanded) = draft.as_ref().and_then(expand) else {
+            let plan = draft.map(|draft| looked_up(&draft, &origin, &mut faults));
+            let plan = faults.check(plan, |fault| fault.locate(&places))?;
+            return Ok((plan, text));
         };
-        let mut faults = Faults::new(&expanded.text);
-        let file = file::parse(&mut faults);
-        let plan = file.map(|file| looked_up(&file, &origin, &mut faults));
-        let plan = faults.check_by(plan, |fault| match expanded.relocate(fault) {
-            Ok(in_inventory) => in_inventory.locate(&origin, &text),
-            Err(in_plan) => in_plan.locate(&origin, &expanded.text),
-        })?;
-        Ok((plan, expanded.text))
+        let Expanded { text, begin, path } = expanded;
+        let mut faults = Faults::default();
+        let draft = reader::read(&text, &origin, &mut faults);
+        let plan = draft.map(|draft| looked_up(&draft, &origin, &mut faults));
+        let all = Places::of(&origin, &text);
+        let locate = |fault: Fault| {
+            let span = fault.span.clone().unwrap_or_else(|| all.span(&fault.place));
+            match span.start < begin {
+                true => all.located(&span, &fault.message),
+                // The user has not seen these tables.
+                false => {
+                    let host = fault
+                        .host()
+                        .map_or_else(String::new, |host| format!("host {host}: "));
+                    let message = format!("inventory {path}: {host}{}", fault.message);
+                    places.problem(&Place::of(&["inventory"]), &message)
+                }
+            }
+        };
+        let plan = faults.check(plan, locate)?;
+        drop(all);
+        Ok((plan, text))
+    }
+
+    /// The settings of a table, each with its value as it is understood.
+    pub fn settings_of(&self, table: &str) -> Vec<String> {
+        let of = |setting: &settings::Setting| {
+            let (_, text) = self.settings.iter().rfind(|(id, _)| id == setting.id())?;
+            let is_bare = text.parse::<f64>().is_ok();
+            let unit = setting.bare.as_ref().filter(|_| is_bare);
+            let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
+            Some(format!("{} {text}{unit}", setting.name()))
+        };
+        settings::of_table(table).filter_map(of).collect()
     }
 
     /// Range of the names in the trials of a variant.
@@ -208,10 +241,10 @@ impl Plan {
     }
 }
 
-/// The plan in `file`, with everything that it refers to.
-fn looked_up(file: &file::File, origin: &str, faults: &mut Faults<'_>) -> Plan {
-    let plan = read::plan(file, origin, faults);
-    lookup::profiles(file, origin, plan.hosts.at.as_deref(), faults);
+/// The plan of a draft, with everything that it refers to.
+fn looked_up(draft: &Draft, origin: &str, faults: &mut Faults) -> Plan {
+    let plan = read::plan(draft, origin, faults);
+    lookup::profiles(draft, &plan, faults);
     plan
 }
 
@@ -252,7 +285,7 @@ pub enum RawFormat {
 }
 
 /// How rates are searched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchPlan {
     /// Searches of each point: 20 by RFC 8219 section 9.2.
     pub runs: u32,
@@ -289,7 +322,21 @@ pub enum Method {
     },
 }
 
+impl Default for Method {
+    fn default() -> Self {
+        Self::FixedRange { max_qps: 1 }
+    }
+}
+
 impl Method {
+    /// Rate of the first trial of the first run.
+    pub fn first_qps(self) -> u64 {
+        match self {
+            Self::Galloping { start_qps, .. } => start_qps,
+            Self::FixedRange { max_qps } => (max_qps / 2).max(1),
+        }
+    }
+
     /// Highest rate to try, if the plan has one.
     pub fn max_qps(self) -> Option<u64> {
         match self {
@@ -395,7 +442,7 @@ impl fmt::Display for Cell {
 }
 
 /// Combines each duration with each timeout.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueCheck {
     /// Lengths of trials.
     pub durations_ns: Vec<Nanos>,
@@ -404,14 +451,14 @@ pub struct QueueCheck {
 }
 
 /// One trial at each of these multiples of the median rate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overload {
     /// In thousandths: 500 is half the rate.
     pub factors_milli: Vec<u32>,
 }
 
 /// A long load, in segments of the plan's duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Soak {
     /// Share of the median rate.
     pub share: Share,
@@ -419,7 +466,5 @@ pub struct Soak {
     pub length_ns: Nanos,
 }
 
-#[cfg(test)]
-mod documented_tests;
 #[cfg(test)]
 mod tests;

@@ -1,27 +1,80 @@
-//! Finds the places of keys in a plan, for faults that appear only when the plan is checked against the machine.
+//! Faults of a plan: all of them at once, each with its line and a mark below the place.
 
+use std::fmt;
 use std::ops::Range;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::Problem;
+use super::PlanError;
+use crate::lab::profile::position;
 
-/// A key of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A key outside all tables.
-    Top(&'static str),
-    /// A key of a table, such as `tester` and `cpus`.
-    In(&'static str, &'static str),
-    /// A key of the `[[dut]]` with this number, from 0.
-    Dut(usize, &'static str),
+/// A place in a plan: the keys and numbers that lead to it. A number counts from 0; a single value counts as a list of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place(Vec<Step>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Item(usize),
 }
 
-/// The text of a plan without faults.
+impl Place {
+    /// The value at these keys, such as `["tester", "cpus"]`.
+    pub fn of(keys: &[&str]) -> Self {
+        let step = |key: &&str| Step::Key((*key).to_owned());
+        Self(keys.iter().map(step).collect())
+    }
+
+    /// A key of the `[[dut]]` with this number.
+    pub fn dut(number: usize, key: &str) -> Self {
+        Self::of(&["dut"]).item(number).key(key)
+    }
+
+    /// The place of the setting of a flag; its DUT is the first.
+    pub(super) fn of_flag(id: &str) -> Self {
+        match id.split_once('.') {
+            Some(("dut", key)) => Self::dut(0, key),
+            Some((table, key)) => Self::of(&[table, key]),
+            None => Self::of(&[id]),
+        }
+    }
+
+    pub(super) fn key(&self, key: &str) -> Self {
+        self.with(Step::Key(key.to_owned()))
+    }
+
+    pub(super) fn item(&self, number: usize) -> Self {
+        self.with(Step::Item(number))
+    }
+
+    fn with(&self, step: Step) -> Self {
+        let mut place = self.clone();
+        place.0.push(step);
+        place
+    }
+
+    /// Its last key.
+    pub(super) fn name(&self) -> &str {
+        let mut keys = self.0.iter().rev();
+        let key = keys.find_map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
+            Step::Item(_) => None,
+        });
+        key.unwrap_or_default()
+    }
+
+    /// Whether it is this place, or within it.
+    pub(super) fn is_within(&self, outer: &Self) -> bool {
+        self.0.starts_with(&outer.0)
+    }
+}
+
+/// The text of a plan.
 #[derive(Debug)]
 pub struct Places<'a> {
     origin: &'a str,
-    text: &'a str,
+    pub(super) text: &'a str,
     document: DeTable<'a>,
 }
 
@@ -36,28 +89,193 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Creates a problem at a key; at its table if the plan omits the key, or else at the beginning of the plan. Flags
-    /// of the command line in the message become keys.
-    pub fn problem(&self, place: Place, message: &str) -> Problem {
-        let span = self.span(place).unwrap_or(0..0);
-        Problem::new(self.origin, self.text, span, in_keys(message))
+    /// Creates a problem at a place. If the plan omits it, at the nearest table around it, or at the first DUT, or at the
+    /// beginning.
+    pub fn problem(&self, place: &Place, message: &str) -> Problem {
+        self.located(&self.span(place), message)
     }
 
-    fn span(&self, place: Place) -> Option<Range<usize>> {
-        let (table, key) = match place {
-            Place::Top(key) => return Some(self.document.get(key)?.span()),
-            Place::In(table, key) => (self.document.get(table), key),
-            Place::Dut(number, key) => {
-                let duts = self.document.get("dut")?;
-                (duts.get_ref().get(number), key)
-            }
+    pub(super) fn span(&self, place: &Place) -> Range<usize> {
+        let dut = || {
+            self.value(&Place::of(&["dut"]).item(0))
+                .filter(|_| place.0.len() > 1)
         };
-        let table = table.or_else(|| {
-            let duts = self.document.get("dut")?;
-            duts.get_ref().get(0)
-        })?;
-        let value = DeValue::as_table(table.get_ref()).and_then(|table| table.get(key));
-        Some(value.unwrap_or(table).span())
+        self.value(place).or_else(dut).map_or(0..0, Spanned::span)
+    }
+
+    /// The innermost value on the way to a place.
+    fn value(&self, place: &Place) -> Option<&Spanned<DeValue<'a>>> {
+        let mut found: Option<&Spanned<DeValue<'a>>> = None;
+        for step in &place.0 {
+            let below = match (step, found.map(Spanned::get_ref)) {
+                (Step::Key(key), None) => self.document.get(key.as_str()),
+                (Step::Key(key), Some(value)) => {
+                    value.as_table().and_then(|table| table.get(key.as_str()))
+                }
+                (Step::Item(number), Some(DeValue::Array(items))) => items.get(*number),
+                (Step::Item(_), _) => found,
+            };
+            let Some(below) = below else { break };
+            found = Some(below);
+        }
+        found
+    }
+
+    pub(super) fn located(&self, span: &Range<usize>, message: &str) -> Problem {
+        Problem::new(self.origin, self.text, span, message)
+    }
+}
+
+/// One fault of a plan. Its text is complete: file, line, column, the value, the bound and the remedy, then the line
+/// itself with a mark below the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the plan.
+    pub origin: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// The fault and its remedy.
+    pub message: String,
+    /// The line, without control characters that a terminal would interpret.
+    shown: String,
+    /// Number of characters to mark, at least 1.
+    width: usize,
+}
+
+impl Problem {
+    /// Creates a problem for these octets of `text`.
+    fn new(origin: &str, text: &str, at: &Range<usize>, message: &str) -> Self {
+        let start = floor(text, at.start);
+        let (line, column) = position(text, start);
+        let begin = text[..start].rfind('\n').map_or(0, |end| end + 1);
+        let end = text[start..].find('\n').map_or(text.len(), |n| start + n);
+        let marked = text[start..floor(text, at.end).clamp(start, end)].trim_end();
+        let printable = |c: char| match c {
+            '\t' => ' ',
+            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c => c,
+        };
+        Self {
+            origin: origin.to_owned(),
+            line,
+            column,
+            message: message.to_owned(),
+            shown: text[begin..end].trim_end().chars().map(printable).collect(),
+            width: marked.chars().count().max(1),
+        }
+    }
+}
+
+/// The nearest character boundary at or before an offset.
+fn floor(text: &str, offset: usize) -> usize {
+    let mut at = offset.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column, width) = (self.line, self.column, self.width);
+        writeln!(f, "{}:{line}:{column}: {}", self.origin, self.message)?;
+        let gutter = line.to_string().len();
+        let code = format!("{line} | {}", self.shown);
+        writeln!(f, "{}", code.trim_end())?;
+        let before = column - 1;
+        write!(f, "{:gutter$} | {:before$}{:^<width$}", "", "", "")
+    }
+}
+
+/// A fault of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The setting.
+    pub(super) place: Place,
+    /// Octets of the text, if they are not those of the value.
+    pub(super) span: Option<Range<usize>>,
+    /// The fault and its remedy.
+    pub(super) message: String,
+}
+
+impl Fault {
+    /// The host whose key has an invalid value; other faults name their hosts.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.span.as_ref()?;
+        match self.place.0.as_slice() {
+            [Step::Key(hosts), Step::Key(name), ..] if hosts == "hosts" => Some(name),
+            _ => None,
+        }
+    }
+
+    pub(super) fn locate(&self, places: &Places<'_>) -> Problem {
+        match &self.span {
+            Some(span) => places.located(span, &self.message),
+            None => places.problem(&self.place, &self.message),
+        }
+    }
+}
+
+/// The faults found so far.
+#[derive(Debug, Default)]
+pub(super) struct Faults(Vec<Fault>);
+
+impl Faults {
+    /// Adds a fault; the same fault at the same place counts once.
+    pub(super) fn add(&mut self, place: &Place, message: impl Into<String>) {
+        self.put(Fault {
+            place: place.clone(),
+            span: None,
+            message: message.into(),
+        });
+    }
+
+    pub(super) fn put(&mut self, fault: Fault) {
+        if !self.0.contains(&fault) {
+            self.0.push(fault);
+        }
+    }
+
+    /// Returns the value; after an error, adds it as a fault and returns `None`.
+    pub(super) fn keep<T, E: fmt::Display>(
+        &mut self,
+        place: &Place,
+        read: Result<T, E>,
+    ) -> Option<T> {
+        read.map_err(|error| self.add(place, error.to_string()))
+            .ok()
+    }
+
+    /// Whether there is a fault at or within this place: then checks that need its value are impossible.
+    pub(super) fn spoil(&self, place: &Place) -> bool {
+        self.0.iter().any(|fault| fault.place.is_within(place))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The messages.
+    pub(super) fn messages(self) -> Vec<String> {
+        self.0.into_iter().map(|fault| fault.message).collect()
+    }
+
+    /// Returns the value if there is one and no fault.
+    pub(super) fn check<T>(
+        self,
+        value: Option<T>,
+        locate: impl FnMut(Fault) -> Problem,
+    ) -> Result<T, PlanError> {
+        match value {
+            Some(value) if self.is_empty() => Ok(value),
+            _ => {
+                let mut problems: Vec<_> = self.0.into_iter().map(locate).collect();
+                problems.sort_by_key(|problem| (problem.line, problem.column));
+                Err(PlanError::Refused { problems })
+            }
+        }
     }
 }
 
@@ -111,45 +329,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flag_in_a_remedy_becomes_a_key() {
-        for (flag, key) in [
-            (
-                "use --namespace 10.0.0.0/15, or less",
-                "use namespace = \"10.0.0.0/15\", or less",
-            ),
-            ("or a smaller --namespace", "or a smaller namespace"),
-            (
-                "use --setup three-device and --lab netns, or no",
-                "use setup = \"three-device\" and lab = \"netns\", or no",
-            ),
-            (
-                "build it and use --dut-binary PATH",
-                "build it and use binary = \"PATH\"",
-            ),
-            (
-                "--local ::1 is not; omit --local, or use",
-                "local = \"::1\" is not; omit local, or use",
-            ),
-            ("or use --sockets 250", "or use sockets = 250"),
-            ("give --force", "give --force"),
-        ] {
-            assert_eq!(in_keys(flag), key);
-        }
-    }
-
-    #[test]
     fn omitted_key_is_reported_at_its_table_or_the_first_dut() {
         let text = "[search]\nruns = 3\n[[dut]]\nprofile = \"a\"\n[[dut]]\nprofile = \"b\"\n";
         let places = Places::of("x.toml", text);
         let line = |place| {
-            let problem = places.problem(place, "");
+            let problem = places.problem(&place, "");
             (problem.line, problem.column)
         };
-        assert_eq!(line(Place::Dut(1, "profile")), (6, 11));
-        assert_eq!(line(Place::Dut(1, "cores")), (5, 1));
-        assert_eq!(line(Place::In("search", "runs")), (2, 8));
-        assert_eq!(line(Place::In("search", "method")), (1, 1));
-        assert_eq!(line(Place::In("tester", "cpus")), (3, 1));
-        assert_eq!(line(Place::Top("name")), (1, 1));
+        assert_eq!(line(Place::dut(1, "profile")), (6, 11));
+        assert_eq!(line(Place::dut(1, "cores")), (5, 1));
+        assert_eq!(line(Place::of(&["search", "runs"])), (2, 8));
+        assert_eq!(line(Place::of(&["search", "method"])), (1, 1));
+        assert_eq!(line(Place::of(&["tester", "cpus"])), (3, 1));
+        assert_eq!(line(Place::of(&["name"])), (1, 1));
     }
 }

@@ -81,24 +81,24 @@ fn missing_requirements_are_reported_together() {
         &root,
         &found,
         &expect![[r#"
-        DIR/plan.toml:4:18: core 9 is missing; use CPUs that are online: 0-3
-        4 | authority-cpus = "9"
-          |                  ^^^
-        DIR/plan.toml:5:13: large needs about 6416 MiB of memory for the 16,777,216 names of 10.0.0.0/8, and 1024 MiB are available; the memory is enough for 10.0.0.0/11 only, but a trial needs 6,600,064 names: use a lower rate, a shorter trial or the built-in authority
-        5 | namespace = "10.0.0.0/8"
-          |             ^^^^^^^^^^^^
-        DIR/plan.toml:10:9: core 4-99 is missing; use CPUs that are online: 0-3
-        10 | cores = ["1", "0-99"]
-           |         ^^^^^^^^^^^^^
-        DIR/plan.toml:14:10: "DIR/no/such" is not an executable file; give the path of the server's binary
-        14 | binary = "no/such"
-           |          ^^^^^^^^^
-        DIR/plan.toml:15:9: core 2 is outside the cpuset of this process; use its CPUs, 0-1, or widen cpuset.cpus of its cgroup (of a container: --cpuset-cpus)
-        15 | cores = "2"
-           |         ^^^
-        DIR/plan.toml:17:11: totd: found none of totd; build it and use binary = "PATH"
-        17 | profile = "totd"
-           |           ^^^^^^"#]],
+            DIR/plan.toml:4:18: core 9 is missing; use CPUs that are online: 0-3
+            4 | authority-cpus = "9"
+              |                  ^^^
+            DIR/plan.toml:5:13: large needs about 6416 MiB of memory for the 16,777,216 names of 10.0.0.0/8, and 1024 MiB are available; the memory is enough for 10.0.0.0/11 only, but a trial needs 6,600,064 names: use a lower rate, a shorter trial or the built-in authority
+            5 | namespace = "10.0.0.0/8"
+              |             ^^^^^^^^^^^^
+            DIR/plan.toml:10:9: core 4-99 is missing; use CPUs that are online: 0-3
+            10 | cores = ["1", "0-99"]
+               |         ^^^^^^^^^^^^^
+            DIR/plan.toml:14:10: "DIR/no/such" is not an executable file; give the path of the server's binary
+            14 | binary = "no/such"
+               |          ^^^^^^^^^
+            DIR/plan.toml:15:9: core 2 is outside the cpuset of this process; use its CPUs, 0-1, or widen cpuset.cpus of its cgroup (of a container: --cpuset-cpus)
+            15 | cores = "2"
+               |         ^^^
+            DIR/plan.toml:17:11: totd: found none of totd; build it and use --dut-binary PATH
+            17 | profile = "totd"
+               |           ^^^^^^"#]],
     );
 }
 

@@ -14,7 +14,6 @@ use crate::authority::counts::AuthorityCounts;
 use crate::authority::zone::ZoneConfig;
 use crate::cli::args::AuthorityArgs;
 use crate::machine::host::Host;
-use crate::namespace::Zone;
 use crate::report::text;
 use crate::trial::in_driver::{InDriver, Interception};
 use crate::trial::{AuthDns, Tester};
@@ -26,10 +25,8 @@ const POLL_NS: Nanos = SECOND / 10;
 pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
     let listen = SocketAddr::new(args.listen, args.port);
-    let zone = Zone {
-        suffix: args.suffix.clone(),
-        aaaa_share: args.aaaa_share,
-    };
+    let settings = args.settings.0;
+    let zone = settings.zone();
     let behaviour = args.behaviour.filter(|behaviour| !behaviour.is_none());
     let told = behaviour
         .as_ref()
@@ -44,9 +41,9 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             true => Segmentation::Off,
             false => Segmentation::On,
         },
-        backend: args.backend.resolve(),
+        backend: settings.plan.load.backend,
         zone: ZoneConfig {
-            zone,
+            zone: zone.clone(),
             self_test: args.self_test,
             ttl_s: args.ttl,
             negative_ttl_s: args.negative_ttl,
@@ -55,7 +52,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
         driver: args.in_driver.map(|interface| Interception {
             interface,
             mode: args.xdp_mode,
-            force: args.backend.force,
+            force: settings.is_forced,
             far: None,
         }),
     };
@@ -63,13 +60,13 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     let mode = if args.self_test {
         "every name has an AAAA (self-test)".to_owned()
     } else {
-        format!("{} of the names have an AAAA of their own", args.aaaa_share)
+        format!("{} of the names have an AAAA of their own", zone.aaaa_share)
     };
     print(|out| {
         writeln!(
             out,
             "serving {} at {listen} (UDP and TCP), {} workers; {mode}{told}",
-            args.suffix, args.workers
+            zone.suffix, args.workers
         )
     })?;
     if let Some(in_driver) = tester.in_driver() {

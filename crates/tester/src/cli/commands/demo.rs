@@ -2,21 +2,18 @@
 
 use std::io::{self, Write};
 
-use dns64_transport::clock::SECOND;
-
 use super::doctor::list;
 use super::measure::with_output;
 use super::{Failure, exit, print};
-use crate::cli::args::{DemoArgs, MayLoadArgs, OutputArgs};
-use crate::cli::resolve::Measurement;
+use crate::campaign::plan::draft::Draft;
+use crate::cli::args::{DemoArgs, MayLoadArgs, MeasureArgs, OutputArgs};
+use crate::cli::flags::Flags;
+use crate::cli::resolve::{Measurement, Needs};
 use crate::doctor::{self, Grade};
-use crate::lab::LabKind;
 use crate::lab::profile::Profile;
-use crate::procedure::certificate::SELF_TESTS_DEFAULT;
 use crate::procedure::search::{Resolution, SearchEnd, SearchSpec};
 use crate::report::{Conditions, Thousands, numbers, text};
 use crate::rig::certify::{COARSE, Question};
-use crate::rig::spec::{DutChoice, LabSpec, Load, RigSpec, Subject};
 use crate::statistics::agreement::{Bracket, agreement};
 use crate::statistics::quantile::median;
 
@@ -59,7 +56,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         Some(dut) => dut,
         None => installed()?,
     };
-    with_output(measurement(dut), |session| {
+    with_output(measurement(&dut)?, |session| {
         let findings = doctor::disturbances();
         // Standard error may be closed.
         let _unheard = list(&mut io::stderr(), &findings);
@@ -104,30 +101,20 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
 }
 
 /// Trials of 2 s with a DUT in the best available kind of lab.
-fn measurement(profile: String) -> Measurement {
-    let lab = LabSpec {
-        dut: Some(DutChoice {
-            profile,
-            ..DutChoice::default()
-        }),
-        ..LabSpec::default()
-    };
-    Measurement {
-        spec: RigSpec {
-            subject: Subject::Lab(Box::new(lab)),
-            load: Load {
-                duration_ns: 2 * SECOND,
-                stop_early: true,
-                ..Load::default()
-            },
-        },
-        lab: LabKind::Auto,
+fn measurement(profile: &str) -> Result<Measurement, Failure> {
+    let draft = Draft::of_flags(|setting| match setting.id() {
+        "dut.profile" => Some(vec![profile.to_owned()]),
+        "trial.duration" => Some(vec!["2s".to_owned()]),
+        _ => None,
+    })?;
+    let args = MeasureArgs {
+        settings: Flags(draft),
         may_load: MayLoadArgs::default(),
-        has_namespace: false,
-        uncertified: false,
-        self_tests: SELF_TESTS_DEFAULT.into(),
         output: OutputArgs::default(),
-    }
+    };
+    let mut measurement = args.resolve(Needs::Dut)?;
+    measurement.spec.load.stop_early = true;
+    Ok(measurement)
 }
 
 /// The first candidate whose program is installed.

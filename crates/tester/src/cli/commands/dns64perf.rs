@@ -48,7 +48,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
     }
     let test = Test::parse(&args.arguments)?;
     may_load(std::iter::once(test.server), args.may_load)?;
-    let pacing = args.pacing;
+    let pacing = args.settings.0.pacing();
     let schedule = test.schedule(pacing);
     let spec = TrialSpec {
         server: test.server,

@@ -17,7 +17,8 @@ use crate::machine::host::Host;
 /// Creates, uses or removes the hosts.
 pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
     match command {
-        LabCommand::Up { setup } => {
+        LabCommand::Up { settings } => {
+            let setup = settings.0.plan.hosts.setup;
             let lab = Lab::up(setup, None)?;
             print(|out| setup.describe(out))?;
             lab.leave_up()?;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, print, print_raw};
 use crate::cli::args::{MayLoadArgs, OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
-use crate::cli::resolve::{Measurement, Needs, UsageError};
+use crate::cli::resolve::{Measurement, Needs};
 use crate::load::pace::Schedule;
 use crate::machine::Machine;
 use crate::procedure::certificate::{Certificate, SelfTests};
@@ -36,7 +36,6 @@ use crate::rig::{Profiles, Rig, RigError};
 pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
     let (rate_qps, raw, which) = (args.rate, args.raw, args.timeline);
     let mut measurement = args.measure.resolve(Needs::Dut)?;
-    measurement.spec.load.pacing = args.pacing;
     let demand = measurement.fit_zone(Some(rate_qps));
     with_output(measurement, |session| {
         session.refuse_impossible(rate_qps)?;
@@ -102,13 +101,12 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
 pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
     let mut measurement = args.measure.resolve(Needs::Dut)?;
     measurement.spec.load.stop_early = true;
-    measurement.spec.load.pacing = args.pacing;
-    let start_qps = first_rate(args.start_rate, args.max_rate)?;
+    let start_qps = measurement.method.first_qps();
     let mut spec = SearchSpec::from_start(start_qps);
-    spec.resolution = args.resolution;
-    spec.max_qps = args.max_rate;
+    spec.resolution = measurement.resolution;
+    spec.max_qps = measurement.method.max_qps();
     spec.lowest_qps = Schedule::lowest_rate_qps(measurement.spec.load.duration_ns);
-    let demand = measurement.fit_zone(args.max_rate);
+    let demand = measurement.fit_zone(spec.max_qps);
     with_output(measurement, |session| {
         session.refuse_impossible(start_qps)?;
         session.refuse_zone(demand)?;
@@ -183,18 +181,6 @@ pub(super) fn may_load(
         false => Ok(servers.try_for_each(|it| target::check(it.ip(), &Machine::here()))?),
     }
 }
-
-/// First rate of a search.
-fn first_rate(given: Option<u64>, max: Option<u64>) -> Result<u64, UsageError> {
-    match (given, max) {
-        (Some(start), Some(max)) if start > max => Err(UsageError::StartRate { start, max }),
-        (Some(start), _) => Ok(start),
-        (None, max) => Ok(START_QPS.min(max.unwrap_or(START_QPS))),
-    }
-}
-
-/// The default of plans as well.
-const START_QPS: u64 = 10_000;
 
 impl Sink {
     /// Opens the destination before the measurement, so that an error does not lose its result.

@@ -12,7 +12,6 @@ use crate::authority::zone::ZoneConfig;
 use crate::cli::args::ZoneArgs;
 use crate::lab::zone::ZoneFile;
 use crate::machine::host::Host;
-use crate::namespace::Zone;
 use crate::rig::probe::Prober;
 use crate::rig::sample::{self, SAMPLE_MAX};
 
@@ -21,10 +20,7 @@ pub(super) fn run(args: ZoneArgs) -> Result<u8, Failure> {
     let zone = ZoneFile {
         cidr: args.namespace,
         config: ZoneConfig {
-            zone: Zone {
-                suffix: args.suffix,
-                aaaa_share: args.aaaa_share,
-            },
+            zone: args.settings.0.zone(),
             self_test: args.self_test,
             ttl_s: args.ttl,
             negative_ttl_s: args.negative_ttl,

@@ -41,7 +41,7 @@ impl fmt::Display for LinkName {
 }
 
 /// One end of a test link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkEnd {
     /// The network interface, as listed by `ip link`.

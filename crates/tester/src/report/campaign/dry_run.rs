@@ -61,13 +61,9 @@ fn heading(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         points.len(),
         plan.search.runs
     )?;
-    writeln!(
-        out,
-        "  {:<9} of {}, timeout {}",
-        "trials",
-        Span(plan.load.duration_ns),
-        Span(plan.load.timeout_ns)
-    )?;
+    for table in ["tester", "trial", "search"] {
+        writeln!(out, "  {table:<9} {}", plan.settings_of(table).join(", "))?;
+    }
     if let Some(sources) = plan.sources() {
         writeln!(out, "  {:<9} {sources}", "sources")?;
     }
@@ -279,7 +275,9 @@ mod tests {
               cells     AAAA 0 %, cached 0 %
                         AAAA 100 %, cached 0 %
               points    2 x 2 = 4 points, 3 runs of each
-              trials    of 5 s, timeout 1 s
+              tester    uncertified false, self-tests 3, lab auto, setup three-device, authority built-in, threads 1, segmentation on, backend socket, burst 64, suffix dns64perf.test., pref64 auto
+              trial     duration 5s, timeout 1s, max-stall 10ms, max-burst 32 queries, max-rate-error 10 %, max-stolen 1 %
+              search    max-rate 100k, resolution 1%, restart never, runs 3, method galloping, settle 0s, order interleaved
 
                                          trials                                  time
                                 tasks   at least    likely   at most       likely      at most

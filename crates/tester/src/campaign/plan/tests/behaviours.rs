@@ -62,13 +62,13 @@ fn invalid_behaviours_are_refused_with_place() {
         (
             "[tester]\nauthority = \"nsd\"\n[[dut]]\nprofile = \"bind\"\nauthority-behaviour = \"loss=1%\"",
             expect![
-                "5:23: `authority-behaviour` does not apply to a profile whose authority is not the built-in one; omit it"
+                "5:23: authority-behaviour does not apply to a profile whose authority is not the built-in one; omit it"
             ],
         ),
         (
             "[[dut]]\nauthority = \"built-in\"\nauthority-behaviour = \"loss=1%\"",
             expect![
-                "3:23: `authority-behaviour` does not apply to the Tester's own authority; omit it"
+                "3:23: authority-behaviour does not apply to the Tester's own authority; omit it"
             ],
         ),
     ] {

@@ -45,23 +45,23 @@ share = 0
 #[test]
 fn faults_of_every_kind_are_reported_together() {
     expect![[r#"
-        19 faults in the plan
+        17 faults in the plan
         dir/x.toml:2:1: `nmae` is not a key of a plan; write `name`
         2 | nmae = "slip"
           | ^^^^
-        dir/x.toml:4:11: `threads` is 300: it must be a whole number from 1 to 256; write threads = 4
+        dir/x.toml:4:11: `threads` is 300: must be a whole number from 1 to 256
         4 | threads = 300
           |           ^^^
         dir/x.toml:5:8: `cpus`: "3-1" is not a set of CPUs; write "0" or "0,2-3"
         5 | cpus = "3-1"
           |        ^^^^^
-        dir/x.toml:6:7: `lab` is "cloud": it must be "auto" or "netns" or "userns" or "loopback"; write lab = "auto"
+        dir/x.toml:6:7: `lab` is "cloud": must be auto, netns, userns or loopback
         6 | lab = "cloud"
           |       ^^^^^^^
-        dir/x.toml:7:9: `burst` is 2.5: it must be a whole number from 1 to 64; write burst = 4
+        dir/x.toml:7:9: `burst` is 2.5: must be a whole number from 1 to 64
         7 | burst = 2.5
           |         ^^^
-        dir/x.toml:8:15: `uncertified` is "yes": it must be true or false; write uncertified = true
+        dir/x.toml:8:15: `uncertified` is "yes": must be true or false
         8 | uncertified = "yes"
           |               ^^^^^
         dir/x.toml:10:12: `duration` is [60]: it must be a text or a number; write duration = "60s"
@@ -70,13 +70,13 @@ fn faults_of_every_kind_are_reported_together() {
         dir/x.toml:11:11: `timeout` is "61s": a timeout must be at most 60s
         11 | timeout = "61s"
            |           ^^^^^
-        dir/x.toml:13:8: `runs` is -1: it must be a whole number from 1 to 1000; write runs = 4
+        dir/x.toml:13:8: `runs` is -1: must be a whole number from 1 to 1000
         13 | runs = -1
            |        ^^
         dir/x.toml:14:14: `resolution` is 2.5: a rate must be a whole number of queries per second
         14 | resolution = 2.5
            |              ^^^
-        dir/x.toml:15:14: `start-rate` is 10000, beyond the max-rate of 5000: lower the one or raise the other
+        dir/x.toml:15:14: start-rate = 10000 is beyond max-rate = 5000; lower the one or raise the other
         15 | start-rate = "10k"
            |              ^^^^^
         dir/x.toml:18:21: `aaaa-share`: '101%' is not a share; write a number from 0 to 1 or a percentage, as in 0.2 or 20%
@@ -85,21 +85,15 @@ fn faults_of_every_kind_are_reported_together() {
         dir/x.toml:18:34: `aaaa-share` is "50%": the list has it twice; omit one of them
         18 | aaaa-share = ["0%", "101%", 0.5, "50%"]
            |                                  ^^^^^
-        dir/x.toml:19:16: `cached-share` is {}: it must be a text, a number, or a list of them; write cached-share = ["0%", "80%"]
+        dir/x.toml:19:16: `cached-share` is {}: it must be a text, a number, or a list of them; write cached-share = 0
         19 | cached-share = {}
            |                ^^
-        dir/x.toml:21:11: `profile` is 7: it must be a text; write profile = "unbound"
-        21 | profile = 7
-           |           ^
         dir/x.toml:23:10: `server`: "ns.example" is not an address; write "2001:db8::53" or, with a port, "[2001:db8::53]:5300"
         23 | server = "ns.example"
            |          ^^^^^^^^^^^^
         dir/x.toml:27:19: `threads` is [1]: it must be a text or a number; write threads = 1
         27 | set = { threads = [1] }
            |                   ^^^
-        dir/x.toml:28:21: `threads` is 2: it must be a list of texts or numbers; write threads = [1, 2]
-        28 | sweep = { threads = 2 }
-           |                     ^
         dir/x.toml:30:9: `share` is 0: a soak without load shows nothing; give a share above 0
         30 | share = 0
            |         ^"#]].assert_eq(&full(FAULTY));
@@ -112,7 +106,7 @@ fn checks_that_need_valid_values_wait_for_them() {
                 length = \"10s\"\n[[dut]]\nprofile = \"bind\"\n";
     expect![[r#"
         2:12: `duration` is "1w": a time is expected, such as 250ms, 5s or 1m; a bare number is in seconds
-        4:8: `runs` is 0: it must be a whole number from 1 to 1000; write runs = 4"#]].assert_eq(&error(text));
+        4:8: `runs` is 0: must be a whole number from 1 to 1000"#]].assert_eq(&error(text));
 }
 
 #[test]
@@ -151,8 +145,8 @@ fn profile_setting_and_pattern_faults_are_reported_with_the_others() {
                 profile = \"unbound\"\nset = { threads = 0, thread = 1 }\n";
     expect![[r#"
         2:11: `timeout` is "1h": a timeout must be at most 60s
-        4:11: `pattern` has no effect because cached-share is 0; omit it, or add for example cached-share = "80%"
-        6:11: no profile "unbund"; built-in profiles are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file
+        4:11: pattern has no effect because cached-share is 0; omit it, or add for example cached-share = "80%"
+        6:11: no profile "unbund", did you mean "unbound"?; built-in profiles are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file
         9:19: setting threads of profile unbound is "0": it must be a whole number from 1 to 1024; write such as threads=1
         9:31: profile unbound has no setting "thread"; it has msg_cache_size, rrset_cache_size, threads"#]].assert_eq(&load_error(text));
 }
@@ -161,5 +155,5 @@ fn profile_setting_and_pattern_faults_are_reported_with_the_others() {
 fn plan_in_a_journal_may_have_a_pattern_without_effect() {
     let text = format!("[cells]\npattern = \"stack:1000\"\n{MINIMAL}");
     assert_eq!(cells(&plan(&text)), ["AAAA 0%, cached 0%"]);
-    assert!(load_error(&text).contains("`pattern` has no effect"));
+    assert!(load_error(&text).contains("pattern has no effect"));
 }

@@ -40,6 +40,6 @@ fn each_pacing_is_a_variant_and_self_correcting_is_not_a_measurement() {
 
 #[test]
 fn invalid_pacing_is_refused_with_place() {
-    expect![[r#"3:10: `pacing`: "old" is not a pacing; write absolute or self-correcting"#]]
+    expect![[r#"3:10: `pacing` is "old": must be absolute or self-correcting"#]]
         .assert_eq(&error("[[dut]]\nprofile = \"bind\"\npacing = \"old\"\n"));
 }

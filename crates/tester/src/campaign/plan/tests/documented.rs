@@ -3,6 +3,7 @@
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
+use super::super::{pages, reader, settings};
 use super::*;
 use crate::campaign::estimate::estimate;
 use crate::campaign::tasks::{points, tasks};
@@ -12,33 +13,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The keys that the parser expects in a table, taken from its error for an unknown key.
-fn keys_of(table: &str) -> Vec<String> {
-    let error = Plan::parse("x.toml", &format!("{table}\nno-such-key = 1\n")).unwrap_err();
-    let error = error.to_string();
-    let (_, told) = error.split_once("`no-such-key` is not a key of ").unwrap();
-    let (_, expected) = told
-        .lines()
-        .next()
-        .unwrap()
-        .split_once("; there are ")
-        .unwrap();
-    expected.split(", ").map(str::to_owned).collect()
+/// All keys of a table.
+fn keys_of(table: &str) -> Vec<&'static str> {
+    settings::of_table(table)
+        .map(settings::Setting::name)
+        .collect()
 }
-
-const TABLES: [&str; 11] = [
-    "",
-    "[hosts.NAME]",
-    "[hosts.NAME.links.client]",
-    "[tester]",
-    "[trial]",
-    "[search]",
-    "[cells]",
-    "[[dut]]",
-    "[queue-check]",
-    "[overload]",
-    "[soak]",
-];
 
 #[test]
 fn keys_named_for_the_papers_exist() {
@@ -48,10 +28,10 @@ fn keys_named_for_the_papers_exist() {
     assert!(values.len() >= 15, "{values:?}");
     for (key, value) in values {
         let known = match key.split_once(' ') {
-            Some((table, key)) => keys_of(table).iter().any(|known| known == key),
-            None => TABLES
+            Some((table, key)) => keys_of(table.trim_matches(['[', ']'])).contains(&key),
+            None => reader::TABLES
                 .iter()
-                .any(|table| keys_of(table).iter().any(|known| known == key)),
+                .any(|table| keys_of(table).contains(&key)),
         };
         assert!(known, "{key} = {value}");
         let readable: Result<toml::Table, _> = format!("value = {value}").parse();
@@ -60,37 +40,29 @@ fn keys_named_for_the_papers_exist() {
 }
 
 #[test]
-fn every_key_is_documented() {
-    let page = read_to_string(root().join("docs/plan.md")).unwrap();
-    let mut documented = 0;
-    for table in TABLES {
-        let section = match table {
-            "" => page.split("## At the top").nth(1).unwrap(),
-            table => {
-                let heading = format!("## `{table}`");
-                let section = page.split(&heading).nth(1);
-                section.unwrap_or_else(|| panic!("no section {heading}"))
-            }
-        };
-        let section = section.split("\n## ").next().unwrap();
-        for key in keys_of(table) {
-            let is_table = table.is_empty()
-                && ["]", "."]
-                    .iter()
-                    .any(|end| page.contains(&format!("[{key}{end}")));
-            assert!(
-                is_table || section.contains(&format!("\n| `{key}` |")),
-                "{table} {key} is not in docs/plan.md"
-            );
-            documented += 1;
-        }
-        for row in section.lines().filter(|line| line.starts_with("| `")) {
-            let key = row.split('`').nth(1).unwrap();
-            let known = keys_of(table).iter().any(|known| known == key);
-            assert!(known, "{table} has no key {key}");
-        }
+fn the_tables_of_the_page_are_those_of_the_settings() {
+    let path = root().join("docs/plan.md");
+    let page = read_to_string(&path).unwrap();
+    let mut parts = page.split("<!-- keys: ");
+    let mut expected = parts.next().unwrap().to_owned();
+    let mut tables = Vec::new();
+    for part in parts {
+        let (table, rest) = part.split_once(" -->\n").unwrap();
+        let (_, text) = rest.split_once("<!-- end -->").unwrap();
+        let table = table.trim_start_matches("top");
+        let keys = pages::markdown(table);
+        let name = if table.is_empty() { "top" } else { table };
+        expected += &format!("<!-- keys: {name} -->\n{keys}<!-- end -->{text}");
+        tables.push(table);
     }
-    assert_eq!(documented, 79);
+    tables.sort_unstable();
+    let mut all: Vec<_> = reader::TABLES
+        .into_iter()
+        .filter(|table| *table != "links")
+        .collect();
+    all.sort_unstable();
+    assert_eq!(tables, all);
+    expect_test::expect_file![path].assert_eq(&expected);
 }
 
 #[test]

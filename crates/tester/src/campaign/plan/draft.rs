@@ -1,0 +1,233 @@
+//! What flags or keys have set so far, before it becomes a measurement.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use super::Plan;
+use super::places::{Place, in_keys};
+use super::server::ServerName;
+use super::settings::{self, Setting};
+use crate::authority::behaviour::{Behaviour, Delay};
+use crate::lab::hosts::{HostSpec, LinkEnd};
+use crate::load::pace::Pacing;
+use crate::machine::cpuset::CpuSet;
+use crate::namespace::{Cidr, Pattern, Share, Zone};
+use crate::quantity::ValueError;
+
+/// The values of settings. Those of which a plan has one stand in [`Self::plan`], whose variants and cells follow from the
+/// others.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// Where paths begin.
+    pub(super) directory: Directory,
+    /// Whether flags set it, so that faults name flags.
+    pub(super) is_of_flags: bool,
+    /// Settings that are given, not by default.
+    pub(super) given: Vec<Place>,
+    /// What needs no other value.
+    pub plan: Plan,
+    pub(super) inventory: Option<String>,
+    /// The range of names, if it is given.
+    pub namespace: Option<Cidr>,
+    pub(super) start_qps: Option<u64>,
+    pub(super) max_qps: Option<u64>,
+    pub(super) is_fixed_range: bool,
+    pub(super) reuse: Option<bool>,
+    pub(super) stop_early: Option<bool>,
+    pub(super) grid: Option<String>,
+    pub(super) aaaa_shares: Vec<Share>,
+    pub(super) cached_shares: Vec<Share>,
+    pub(super) patterns: Vec<Pattern>,
+    /// The DUT that is being read.
+    pub(super) dut: Dut,
+    pub(super) duts: Vec<Dut>,
+    /// The host that is being read.
+    pub(super) host: Host,
+    /// In the order of the plan.
+    pub(super) hosts: Vec<Host>,
+    /// The end of a link that is being read.
+    pub(super) link: LinkEnd,
+    /// A running server, on the command line.
+    pub server: Option<ServerName>,
+    /// Its port.
+    pub port: u16,
+    /// AF_XDP on an interface with a default route.
+    pub is_forced: bool,
+}
+
+/// A `[[dut]]`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dut {
+    pub place: Place,
+    pub name: Option<String>,
+    pub profile: Option<String>,
+    pub server: Option<SocketAddr>,
+    pub authority: Option<String>,
+    pub host: Option<String>,
+    pub binary: Option<PathBuf>,
+    pub self_test_server: Option<SocketAddr>,
+    pub behaviours: Vec<Behaviour>,
+    pub cores: Vec<CpuSet>,
+    pub namespaces: Vec<Cidr>,
+    pub pacings: Vec<Pacing>,
+    pub set: BTreeMap<String, String>,
+    pub sweep: BTreeMap<String, Vec<String>>,
+}
+
+/// A table of `[hosts]`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Host {
+    pub place: Place,
+    pub ssh: Option<String>,
+    pub netns: Option<String>,
+    pub local: bool,
+    /// The rest of it.
+    pub spec: HostSpec,
+}
+
+/// The directory of a plan, or the working directory: paths in settings are relative to it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Directory(PathBuf);
+
+impl Draft {
+    /// No plan or flags: all defaults.
+    pub(super) fn new(directory: Directory) -> Self {
+        Self {
+            directory,
+            port: DNS_PORT,
+            ..Self::default()
+        }
+    }
+
+    /// The draft of a measurement by flags. `given` returns the values of a setting, if its flag is given.
+    ///
+    /// # Errors
+    ///
+    /// A value is invalid.
+    pub fn of_flags(given: impl Fn(&Setting) -> Option<Vec<String>>) -> Result<Self, ValueError> {
+        let mut draft = Self::new(Directory::default());
+        draft.is_of_flags = true;
+        let of_campaigns = ["queue-check", "overload", "soak"];
+        for setting in settings::all() {
+            if let Some(texts) = given(setting) {
+                draft.given.push(Place::of_flag(setting.id()));
+                for text in texts {
+                    setting.set(&mut draft, &text)?;
+                }
+            } else if !setting
+                .table()
+                .is_some_and(|table| of_campaigns.contains(&table))
+            {
+                setting.set_default(&mut draft);
+            }
+        }
+        if draft.is_forced {
+            draft.plan.load.backend = draft.plan.load.backend.forced();
+        }
+        draft.dut.place = Place::of(&["dut"]).item(0);
+        Ok(draft)
+    }
+
+    /// Whether a DUT is to be started.
+    pub fn has_profile(&self) -> bool {
+        self.dut.profile.is_some()
+    }
+
+    /// Completes what flags measure: a running server, or else the DUT of a profile, or else the authority alone. Without
+    /// a DUT, a running server is an authority.
+    pub fn choose(&mut self, server: Option<SocketAddr>, has_dut: bool) {
+        self.dut.server = server;
+        if !has_dut {
+            self.dut.self_test_server = server;
+        }
+        if server.is_none() && !self.has_profile() {
+            self.dut.authority = Some(self.plan.hosts.authority.to_string());
+            self.dut.cores = vec![self.plan.hosts.authority_cpus.clone()];
+        }
+    }
+
+    /// The zone of an authority.
+    pub fn zone(&self) -> Zone {
+        Zone {
+            suffix: self.plan.load.zone.suffix.clone(),
+            aaaa_share: self.aaaa_shares.first().copied().unwrap_or_default(),
+        }
+    }
+
+    /// The pacing of a trial.
+    pub fn pacing(&self) -> Pacing {
+        self.dut.pacings.first().copied().unwrap_or_default()
+    }
+
+    /// An error that names flags.
+    pub(super) fn told(&self, error: &impl Display) -> String {
+        match self.is_of_flags {
+            true => error.to_string(),
+            false => in_keys(&error.to_string()),
+        }
+    }
+
+    /// A setting in a message.
+    pub(super) fn name(&self, id: &str) -> String {
+        let setting = settings::all().iter().find(|it| it.id() == id);
+        match setting
+            .and_then(|it| it.flag.as_ref())
+            .filter(|_| self.is_of_flags)
+        {
+            Some(flag) => format!("--{flag}"),
+            None => id.rsplit('.').next().unwrap_or(id).to_owned(),
+        }
+    }
+
+    /// A setting with a value in a message.
+    pub(super) fn with(&self, id: &str, value: impl Display) -> String {
+        let value = value.to_string();
+        match (self.is_of_flags, value.parse::<f64>()) {
+            (true, _) => format!("{} {value}", self.name(id)),
+            (false, Ok(_)) => format!("{} = {value}", self.name(id)),
+            (false, Err(_)) => format!("{} = {value:?}", self.name(id)),
+        }
+    }
+
+    /// Whether a key of a table is given.
+    pub(super) fn has(&self, place: &Place) -> bool {
+        self.given.contains(place)
+    }
+}
+
+impl Directory {
+    /// That of the file with this path.
+    pub(super) fn of(origin: &str) -> Self {
+        Self(
+            Path::new(origin)
+                .parent()
+                .map_or_else(PathBuf::new, Path::to_path_buf),
+        )
+    }
+
+    pub(super) fn beside(&self, path: &str) -> PathBuf {
+        self.0.join(path)
+    }
+
+    /// Name of a built-in profile, or path of a file, by the rule of
+    /// [`Profile::load`](crate::lab::profile::Profile::load).
+    pub(super) fn profile(&self, name: &str) -> String {
+        match name.contains('/') || name.ends_with(".toml") {
+            true => self.beside(name).to_string_lossy().into_owned(),
+            false => name.to_owned(),
+        }
+    }
+
+    pub(super) fn behaviour(&self, text: &str) -> Result<Behaviour, ValueError> {
+        let mut behaviour = text.parse::<Behaviour>()?;
+        if let Delay::File(path) = &mut behaviour.delay {
+            *path = self.0.join(&*path);
+        }
+        Ok(behaviour)
+    }
+}
+
+/// RFC 1035 section 4.2.
+pub(super) const DNS_PORT: u16 = 53;

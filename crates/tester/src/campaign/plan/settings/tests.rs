@@ -1,0 +1,90 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::campaign::plan::draft::Directory;
+use crate::campaign::plan::reader::{TABLES, below};
+
+fn set(setting: &Setting, text: &str) -> Result<(), ValueError> {
+    setting.set(&mut Draft::new(Directory::default()), text)
+}
+
+/// A number or a quantity times a factor.
+fn times(bound: &str, factor: f64) -> String {
+    let end = bound.rfind(|c: char| c.is_ascii_digit()).unwrap() + 1;
+    let number: f64 = bound[..end].parse().unwrap();
+    format!("{}{}", number * factor, &bound[end..])
+}
+
+#[test]
+fn each_setting_takes_its_values_and_refuses_what_is_beyond_its_bounds() {
+    let mut bounds = 0;
+    for setting in all() {
+        let id = setting.id();
+        for text in setting
+            .default
+            .iter()
+            .chain(setting.choices.iter().map(|(name, _)| name))
+        {
+            assert_eq!(set(setting, text), Ok(()), "{id} {text}");
+        }
+        for text in setting.least.iter().chain(&setting.most) {
+            assert_eq!(set(setting, text), Ok(()), "{id} {text}");
+        }
+        let below = setting.least.as_ref().map(|least| match times(least, 0.5) {
+            half if half.starts_with('0') && least.starts_with('0') => "-1".to_owned(),
+            half => half,
+        });
+        let above = setting.most.as_ref().map(|most| times(most, 2.0));
+        for text in below.into_iter().chain(above) {
+            let error = set(setting, &text)
+                .expect_err(&format!("{id} {text}"))
+                .to_string();
+            assert!(!error.is_empty(), "{id} {text}");
+            bounds += 1;
+        }
+    }
+    assert!(bounds > 40, "{bounds}");
+}
+
+#[test]
+fn defaults_are_those_of_the_types() {
+    let mut draft = Draft::new(Directory::default());
+    let built_in = draft.clone();
+    all()
+        .iter()
+        .for_each(|setting| setting.set_default(&mut draft));
+    assert_eq!(
+        format!("{:?}", draft.plan.load),
+        format!("{:?}", built_in.plan.load)
+    );
+    assert_eq!(draft.plan.hosts, built_in.plan.hosts);
+    assert_eq!(draft.plan.lab, built_in.plan.lab);
+}
+
+#[test]
+fn keys_and_flags_are_unique_and_each_key_is_in_a_table() {
+    let mut names = BTreeSet::new();
+    for setting in all() {
+        assert!(names.insert(setting.id()), "{}", setting.id());
+        if let Some(table) = setting.table() {
+            assert!(TABLES.contains(&table), "{}", setting.id());
+            assert!(!below(table).contains(&setting.name()), "{}", setting.id());
+        }
+    }
+    let flags: Vec<_> = all().iter().filter_map(|it| it.flag.as_ref()).collect();
+    assert_eq!(flags.iter().collect::<BTreeSet<_>>().len(), flags.len());
+}
+
+#[test]
+fn slips_are_recognised() {
+    for (given, known) in [
+        ("unbuond", "unbound"),
+        ("max_rate", "max-rate"),
+        ("nmae", "name"),
+        ("duratio", "duration"),
+        ("roless", "roles"),
+    ] {
+        assert!(quantity::is_near(given, known), "{given}");
+    }
+    assert!(!quantity::is_near("length", "duration"));
+}
