@@ -17,6 +17,7 @@ use crate::machine::cpuset::CpuSet;
 use crate::machine::process::{TOOLS, find_program};
 use crate::machine::usage;
 use crate::machine::{self, Machine};
+use crate::naming::Naming;
 
 /// One fact about this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -334,7 +335,7 @@ fn server(profile: &Profile) -> Finding {
     };
     let what = format!("{role} {}", profile.name);
     let Ok(program) = profile.program(None) else {
-        return missing(&what, profile.remedy());
+        return missing(&what, profile.remedy(Naming::Flags));
     };
     match server::version(profile, &program) {
         Ok(version) => finding(&what, version, None),

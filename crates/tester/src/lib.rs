@@ -32,6 +32,7 @@ pub mod lab;
 pub mod load;
 pub mod machine;
 pub mod namespace;
+pub mod naming;
 pub mod procedure;
 pub mod quantity;
 pub mod report;

@@ -77,7 +77,7 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
         };
         for error in plan.zone_faults(variant, around.machine) {
             let blame = error.blame().unwrap_or(Blame::Machine);
-            lacks.add(&place, blame, &error.to_string());
+            lacks.add(&place, blame, &format!("{error:#}"));
         }
         if let Subject::Server {
             server,
@@ -154,7 +154,7 @@ fn programs(plan: &Plan, lacks: &mut Lacks<'_>) {
         let told = found(profile, given)
             .and_then(|(profile, program)| server::known_version(&profile, &program));
         if let Err(error) = told {
-            lacks.add(&place, error.blame, &error.to_string());
+            lacks.add(&place, error.blame, &format!("{error:#}"));
         }
     }
 }
@@ -230,7 +230,7 @@ fn addresses(
         } else if !around.may_load
             && let Err(why) = target::check(address.ip(), around.machine)
         {
-            lacks.add(&place, Blame::Request, &why.to_string());
+            lacks.add(&place, Blame::Request, &format!("{why:#}"));
         }
     }
     if self_test_server == Some(server) {

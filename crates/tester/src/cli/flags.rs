@@ -11,7 +11,7 @@ use crate::campaign::plan::settings::{self, Setting};
 
 /// What the flags of a command set. Which flags a command has is a column of the table.
 #[derive(Clone, Debug)]
-pub struct Flags(pub Draft);
+pub struct Flags(pub Box<Draft>);
 
 impl Args for Flags {
     fn augment_args(command: Command) -> Command {
@@ -31,7 +31,7 @@ impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let draft = Draft::of_flags(|setting| texts(setting, matches));
         let invalid = |error| clap::Error::raw(ErrorKind::ValueValidation, error);
-        draft.map(Self).map_err(invalid)
+        draft.map(|draft| Self(Box::new(draft))).map_err(invalid)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

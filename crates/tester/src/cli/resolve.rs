@@ -121,7 +121,7 @@ impl MeasureArgs {
     ///
     /// Contradictory flags, or a missing server.
     pub fn resolve(self, needs: Needs) -> Result<Measurement, UsageError> {
-        let mut draft = self.settings.0;
+        let mut draft = *self.settings.0;
         match (&draft.server, draft.has_profile(), needs) {
             (Some(_), true, _) => return Err(UsageError::TwoServers),
             (None, false, Needs::Dut) => return Err(UsageError::NoServer),

@@ -67,6 +67,7 @@ use super::{Blame, LabError};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::process::find_program;
 use crate::namespace::Share;
+use crate::naming::{BINARY, Message, Naming};
 use crate::quantity::is_near;
 use template::{is_plain, substitute, unknown};
 
@@ -351,19 +352,22 @@ impl Profile {
         }
         let found = self.programs.iter().find_map(|name| find_program(name));
         found.ok_or_else(|| {
-            let (programs, remedy) = (self.programs.join(", "), self.remedy());
-            Blame::Server.error(format!("{}: found none of {programs}; {remedy}", self.name))
+            let (name, programs) = (&self.name, self.programs.join(", "));
+            Blame::Server.error(Message::new(|naming| {
+                let remedy = self.remedy(naming);
+                format!("{name}: found none of {programs}; {remedy}")
+            }))
         })
     }
 
     /// Returns how to install the server's program.
-    pub fn remedy(&self) -> String {
+    pub fn remedy(&self, naming: Naming) -> String {
         match &self.package {
             Some(package) => format!("install the Debian package {package}"),
             None if self.role == ProfileRole::Authority => {
                 "build it and put it into a directory of PATH".to_owned()
             }
-            None => "build it and use --dut-binary PATH".to_owned(),
+            None => format!("build it and use {}", naming.value(BINARY, "PATH")),
         }
     }
 

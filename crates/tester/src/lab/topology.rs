@@ -41,6 +41,7 @@ use crate::machine::Role;
 use crate::machine::host::{Host, NETNS_DIR};
 use crate::machine::process;
 use crate::machine::watch::{Counting, LOOPBACK, Leg, Watched};
+use crate::naming::{LAB, Message};
 
 /// How many hosts the lab has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -331,10 +332,13 @@ fn show_tags() {
 fn forward(host: &Host) -> Result<(), LabError> {
     // `/proc/sys/net` shows the network namespace of the thread that reads it.
     let switched = host.enter(|| std::fs::write(FORWARDING, "1"))?;
-    switched.map_err(Blame::Machine.because(format!(
-        "cannot enable IPv6 forwarding on {host} for the self-test ({FORWARDING}); in a container, mount \
-         /proc/sys read-write, or use --lab loopback"
-    )))
+    switched.map_err(Blame::Machine.because(Message::new(|naming| {
+        format!(
+            "cannot enable IPv6 forwarding on {host} for the self-test ({FORWARDING}); in a container, mount \
+             /proc/sys read-write, or use {}",
+            naming.value(LAB, "loopback")
+        )
+    })))
 }
 
 fn v6(address: Ipv6Addr) -> String {

@@ -5,6 +5,7 @@
 //! Names are counted from a random place of the range, so two programs that query one server rarely use the same names.
 //! The journal of a campaign has its used names ([`Dealt`]), and the campaign continues after them ([`Begin`]).
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::repeat::{self, Repeats};
 use super::ring::Ring;
 use crate::namespace::{Cidr, Pattern, Share, Zone, own_aaaa};
-use crate::quantity::ValueError;
+use crate::naming::{Message, NAMESPACE, Naming};
 
 /// The names of a trial and their expected answers.
 #[derive(Clone, Debug)]
@@ -148,12 +149,7 @@ struct Asked {
 pub const RESERVED: u64 = 64;
 
 /// The range does not have enough names.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{cidr} has {left} unused names{} and the trial needs {needed}; {}",
-    used_before(*.used),
-    remedy(.wider.as_ref())
-)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceTooSmall {
     /// The range.
     pub cidr: Cidr,
@@ -174,12 +170,23 @@ fn used_before(used: u64) -> String {
     }
 }
 
-fn remedy(wider: Option<&Cidr>) -> String {
-    match wider {
-        Some(wider) => format!("use --namespace {wider}, or a shorter or slower trial"),
-        None => "even 0.0.0.0/0 is too small: use a shorter or slower trial".into(),
+impl fmt::Display for NamespaceTooSmall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wider = |wider| Naming::of(f).value(NAMESPACE, wider);
+        let remedy = match &self.wider {
+            Some(it) => format!("use {}, or a shorter or slower trial", wider(it)),
+            None => "even 0.0.0.0/0 is too small: use a shorter or slower trial".to_owned(),
+        };
+        let (cidr, left, needed) = (self.cidr, self.left, self.needed);
+        let used = used_before(self.used);
+        write!(
+            f,
+            "{cidr} has {left} unused names{used} and the trial needs {needed}; {remedy}"
+        )
     }
 }
+
+impl std::error::Error for NamespaceTooSmall {}
 
 impl NameSource {
     /// Creates a source of all names of `cidr`, from the first on. A share `cached_share` of the queries of a trial
@@ -193,7 +200,7 @@ impl NameSource {
         zone: Zone,
         cached_share: Share,
         pattern: Pattern,
-    ) -> Result<Self, ValueError> {
+    ) -> Result<Self, Message> {
         if cached_share != Share::NONE {
             pattern.fits(cidr)?;
         }

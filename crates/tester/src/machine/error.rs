@@ -1,17 +1,32 @@
 //! Errors of the lab.
 
 use std::error::Error;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::naming::Message;
+
 /// What failed, with the remedy if there is one, and the cause.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}")]
+#[derive(Debug)]
 pub struct LabError {
     /// The part that has to be corrected.
     pub blame: Blame,
-    what: String,
+    what: Message,
     source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.what.fmt(f)
+    }
+}
+
+impl Error for LabError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let source: &(dyn Error + 'static) = self.source.as_deref()?;
+        Some(source)
+    }
 }
 
 /// The part that has to be corrected.
@@ -28,7 +43,7 @@ pub enum Blame {
 
 impl Blame {
     /// Creates an error without a cause.
-    pub(crate) fn error(self, what: impl Into<String>) -> LabError {
+    pub(crate) fn error(self, what: impl Into<Message>) -> LabError {
         LabError {
             blame: self,
             what: what.into(),
@@ -37,7 +52,7 @@ impl Blame {
     }
 
     /// Converts a cause, mostly a kernel error, for `map_err`.
-    pub(crate) fn because<E>(self, what: impl Into<String>) -> impl FnOnce(E) -> LabError
+    pub(crate) fn because<E>(self, what: impl Into<Message>) -> impl FnOnce(E) -> LabError
     where
         E: Into<Box<dyn Error + Send + Sync>>,
     {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::Cidr;
+use crate::naming::{Message, NAMESPACE};
 use crate::quantity::{Decimal, Scaled, ValueError};
 
 /// Selection of the repeated names, if a share of the queries repeats names.
@@ -69,19 +70,21 @@ impl Pattern {
     /// # Errors
     ///
     /// It has more than a quarter of the names.
-    pub fn fits(self, cidr: Cidr) -> Result<(), ValueError> {
+    pub fn fits(self, cidr: Cidr) -> Result<(), Message> {
         let (names, most) = (self.working_set(), cidr.names() / WORKING_SET_PART);
         if names <= most {
             return Ok(());
         }
-        let remedy = match cidr.widened_to(names.saturating_mul(WORKING_SET_PART)) {
-            Some(wider) => format!("use --namespace {wider}, or fewer names"),
-            None => "use fewer names".into(),
-        };
-        Err(ValueError(format!(
-            "a pattern over {names} names takes more than a quarter of {cidr}, which is {most}; \
-             {remedy}"
-        )))
+        let wider = cidr.widened_to(names.saturating_mul(WORKING_SET_PART));
+        Err(Message::new(|naming| {
+            let remedy = match wider {
+                Some(wider) => format!("use {}, or fewer names", naming.value(NAMESPACE, wider)),
+                None => "use fewer names".to_owned(),
+            };
+            format!(
+                "a pattern over {names} names takes more than a quarter of {cidr}, which is {most}; {remedy}"
+            )
+        }))
     }
 }
 

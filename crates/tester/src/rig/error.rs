@@ -7,7 +7,7 @@ use super::sample::SampleError;
 use crate::authority::behaviour::RulesError;
 use crate::lab::{Blame, LabError};
 use crate::load::names::NamespaceTooSmall;
-use crate::quantity::ValueError;
+use crate::naming::Message;
 use crate::trial::TrialError;
 
 /// Error while setting up or running a rig.
@@ -52,7 +52,7 @@ pub enum RigError {
     Names(#[from] NamespaceTooSmall),
     /// The pattern of repeated names.
     #[error(transparent)]
-    Pattern(#[from] ValueError),
+    Pattern(#[from] Message),
     /// Interrupted by the user.
     #[error("interrupted")]
     Interrupted,

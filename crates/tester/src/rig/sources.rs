@@ -1,5 +1,6 @@
 //! Whether a measurement can be made from source addresses, and from how many of them it is.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use dns64_transport::socket::check_sources;
@@ -8,18 +9,15 @@ use super::spec::{Load, Subject};
 use crate::lab::hosts::{Hosts, Site};
 use crate::lab::topology::Setup;
 use crate::load::sources::Sources;
+use crate::naming::{LOCAL, Naming, SERVER};
 use crate::quantity::Thousands;
 use crate::trial::backend::allow_ports;
 use crate::trial::{PORTS_DEFAULT, TrialError};
 
-/// Why source addresses and what is measured do not go together. Told as of the command line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why source addresses and what is measured do not go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourcesError {
     /// Source and destination are of different families.
-    #[error(
-        "--local {local} and --server {server} are of different IP versions; omit --local, or give an address \
-         of the server's IP version"
-    )]
     Families {
         /// As given.
         local: Sources,
@@ -27,9 +25,6 @@ pub enum SourcesError {
         server: IpAddr,
     },
     /// The prefix cannot be local to this host and have the server.
-    #[error(
-        "--local {local} contains --server {server}; give a prefix that this host has for itself"
-    )]
     OfServer {
         /// As given.
         local: Sources,
@@ -37,25 +32,16 @@ pub enum SourcesError {
         server: IpAddr,
     },
     /// RFC 8219 section 9.1 has the clients ask over IPv6.
-    #[error(
-        "--local {local} is IPv4, and in a lab the Measurer queries over IPv6; give an IPv6 prefix such as {EXAMPLE}"
-    )]
     NotIpv6 {
         /// As given.
         local: Sources,
     },
     /// Nobody can be answered at such addresses.
-    #[error(
-        "--local {local} is not a prefix of hosts; give a global unicast prefix such as {EXAMPLE}"
-    )]
     NotOfHosts {
         /// As given.
         local: Sources,
     },
     /// An address of the lab cannot be behind the Measurer.
-    #[error(
-        "--local {local} contains {address}, an address of {of}; give a prefix without it, such as {EXAMPLE}"
-    )]
     OfLab {
         /// As given.
         local: Sources,
@@ -65,9 +51,6 @@ pub enum SourcesError {
         of: String,
     },
     /// Measurers cannot share an address: replies to it have one way.
-    #[error(
-        "--local {local} has fewer addresses than there are Measurers, {measurers}; give a prefix of /{longest} or shorter"
-    )]
     Few {
         /// As given.
         local: Sources,
@@ -77,6 +60,54 @@ pub enum SourcesError {
         longest: u8,
     },
 }
+
+impl fmt::Display for SourcesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let naming = Naming::of(f);
+        let told = |local| naming.value(LOCAL, local);
+        match self {
+            Self::Families { local, server } => write!(
+                f,
+                "{} and {} are of different IP versions; omit {}, or give an address of the server's IP version",
+                told(local),
+                naming.value(SERVER, server),
+                naming.name(LOCAL)
+            ),
+            Self::OfServer { local, server } => write!(
+                f,
+                "{} contains {}; give a prefix that this host has for itself",
+                told(local),
+                naming.value(SERVER, server)
+            ),
+            Self::NotIpv6 { local } => write!(
+                f,
+                "{} is IPv4, and in a lab the Measurer queries over IPv6; give an IPv6 prefix such as {EXAMPLE}",
+                told(local)
+            ),
+            Self::NotOfHosts { local } => write!(
+                f,
+                "{} is not a prefix of hosts; give a global unicast prefix such as {EXAMPLE}",
+                told(local)
+            ),
+            Self::OfLab { local, address, of } => write!(
+                f,
+                "{} contains {address}, an address of {of}; give a prefix without it, such as {EXAMPLE}",
+                told(local)
+            ),
+            Self::Few {
+                local,
+                measurers,
+                longest,
+            } => write!(
+                f,
+                "{} has fewer addresses than there are Measurers, {measurers}; give a prefix of /{longest} or shorter",
+                told(local)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SourcesError {}
 
 /// A prefix for benchmarking (RFC 5180 section 8) that no lab uses.
 const EXAMPLE: &str = "2001:2:0:78::/116";

@@ -30,7 +30,7 @@ use crate::load::sources::Sources;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
-use crate::quantity::ValueError;
+use crate::naming::{LAB, Message, SETUP};
 use crate::trial::TrialSpec;
 use crate::trial::in_driver::Interception;
 
@@ -141,11 +141,14 @@ impl LabSpec {
     pub fn check_driver(&self) -> Result<(), LabError> {
         let is_link = self.setup == Setup::ThreeDevice && self.at.is_none();
         match self.authority.driver_mode() {
-            Some(_) if !is_link => Err(Blame::Request.error(
-                "an authority in the driver needs a three-device lab on this machine: with two devices or on \
-                 the loopback interface, self-tests do not cross its link, and other hosts are not supported; use \
-                 --setup three-device and --lab netns, or the built-in authority",
-            )),
+            Some(_) if !is_link => Err(Blame::Request.error(Message::new(|naming| {
+                let (setup, lab) = (naming.value(SETUP, "three-device"), naming.value(LAB, "netns"));
+                format!(
+                    "an authority in the driver needs a three-device lab on this machine: with two devices or on \
+                     the loopback interface, self-tests do not cross its link, and other hosts are not supported; \
+                     use {setup} and {lab}, or the built-in authority"
+                )
+            }))),
             _ => Ok(()),
         }
     }
@@ -342,7 +345,7 @@ impl Load {
     /// # Errors
     ///
     /// The pattern needs more names than the range has.
-    pub fn names(&self) -> Result<NameSource, ValueError> {
+    pub fn names(&self) -> Result<NameSource, Message> {
         let zone = self.zone.clone();
         let source = NameSource::new(self.cidr, zone, self.cached_share, self.pattern)?;
         Ok(source.begun_at(self.begin))

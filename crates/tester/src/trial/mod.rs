@@ -25,6 +25,7 @@ mod timing;
 pub mod turns;
 mod worker;
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ use crate::load::sources::Sources;
 use crate::machine::host::Host;
 use crate::machine::usage::Who;
 use crate::machine::{Machine, Role};
+use crate::naming::{Naming, SOCKETS};
 use backend::{AnyLink, BackendClock};
 use in_driver::{InDriver, InDriverError, Interception};
 use part::{Part, Spare};
@@ -246,9 +248,7 @@ pub enum TrialError {
         duration_ms: u64,
     },
     /// IDs would repeat within the timeout.
-    #[error(
-        "{ports} sockets have too few query IDs for {rate_qps} qps within the timeout; use --sockets {needed} or more"
-    )]
+    #[error(fmt = few_ids)]
     Ports {
         /// Number of sockets.
         ports: usize,
@@ -258,10 +258,7 @@ pub enum TrialError {
         needed: u64,
     },
     /// The process may not open this number of sockets.
-    #[error(
-        "{ports} source ports need {needed} open files and the limit allows {allowed}; raise it (`ulimit -Hn`), or use \
-         --sockets {}", allowed / SOCKETS_A_PORT
-    )]
+    #[error(fmt = few_files)]
     Files {
         /// Source ports.
         ports: usize,
@@ -285,6 +282,28 @@ pub enum TrialError {
     /// A worker has panicked.
     #[error("a thread of the Tester ended without a report; this is a bug")]
     WorkerLost,
+}
+
+fn few_ids(ports: &usize, rate_qps: &u64, needed: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let remedy = Naming::of(f).value(SOCKETS, needed);
+    write!(
+        f,
+        "{ports} sockets have too few query IDs for {rate_qps} qps within the timeout; use {remedy} or more"
+    )
+}
+
+fn few_files(
+    ports: &usize,
+    needed: &usize,
+    allowed: &usize,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let remedy = Naming::of(f).value(SOCKETS, allowed / SOCKETS_A_PORT);
+    write!(
+        f,
+        "{ports} source ports need {needed} open files and the limit allows {allowed}; raise it (`ulimit -Hn`), or use \
+         {remedy}"
+    )
 }
 
 impl TrialError {

@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 use imports::Sources;
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 18] = [
+const FLOW: [&str; 19] = [
     "statistics",
     "hash",
     "quantity",
+    "naming",
     "warning",
     "namespace",
     "load",

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::Plan;
-use super::places::{Place, in_keys};
-use super::server::ServerName;
-use super::settings::{self, Setting};
+use super::places::Place;
+use super::server::{DNS_PORT, ServerName};
 use crate::authority::behaviour::{Behaviour, Delay};
 use crate::lab::hosts::{HostSpec, LinkEnd};
 use crate::load::pace::Pacing;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, Pattern, Share, Zone};
+use crate::naming::Naming;
 use crate::quantity::ValueError;
 
 /// The values of settings. Those of which a plan has one stand in [`Self::plan`], whose variants and cells follow from the
@@ -22,8 +22,8 @@ use crate::quantity::ValueError;
 pub struct Draft {
     /// Where paths begin.
     pub(super) directory: Directory,
-    /// Whether flags set it, so that faults name flags.
-    pub(super) is_of_flags: bool,
+    /// How faults name settings.
+    pub(super) naming: Naming,
     /// Settings that are given, not by default.
     pub(super) given: Vec<Place>,
     /// What needs no other value.
@@ -101,35 +101,6 @@ impl Draft {
         }
     }
 
-    /// The draft of a measurement by flags. `given` returns the values of a setting, if its flag is given.
-    ///
-    /// # Errors
-    ///
-    /// A value is invalid.
-    pub fn of_flags(given: impl Fn(&Setting) -> Option<Vec<String>>) -> Result<Self, ValueError> {
-        let mut draft = Self::new(Directory::default());
-        draft.is_of_flags = true;
-        let of_campaigns = ["queue-check", "overload", "soak"];
-        for setting in settings::all() {
-            if let Some(texts) = given(setting) {
-                draft.given.push(Place::of_flag(setting.id()));
-                for text in texts {
-                    setting.set(&mut draft, &text)?;
-                }
-            } else if !setting
-                .table()
-                .is_some_and(|table| of_campaigns.contains(&table))
-            {
-                setting.set_default(&mut draft);
-            }
-        }
-        if draft.is_forced {
-            draft.plan.load.backend = draft.plan.load.backend.forced();
-        }
-        draft.dut.place = Place::of(&["dut"]).item(0);
-        Ok(draft)
-    }
-
     /// Whether a DUT is to be started.
     pub fn has_profile(&self) -> bool {
         self.dut.profile.is_some()
@@ -161,33 +132,11 @@ impl Draft {
         self.dut.pacings.first().copied().unwrap_or_default()
     }
 
-    /// An error that names flags.
+    /// An error in its naming.
     pub(super) fn told(&self, error: &impl Display) -> String {
-        match self.is_of_flags {
-            true => error.to_string(),
-            false => in_keys(&error.to_string()),
-        }
-    }
-
-    /// A setting in a message.
-    pub(super) fn name(&self, id: &str) -> String {
-        let setting = settings::all().iter().find(|it| it.id() == id);
-        match setting
-            .and_then(|it| it.flag.as_ref())
-            .filter(|_| self.is_of_flags)
-        {
-            Some(flag) => format!("--{flag}"),
-            None => id.rsplit('.').next().unwrap_or(id).to_owned(),
-        }
-    }
-
-    /// A setting with a value in a message.
-    pub(super) fn with(&self, id: &str, value: impl Display) -> String {
-        let value = value.to_string();
-        match (self.is_of_flags, value.parse::<f64>()) {
-            (true, _) => format!("{} {value}", self.name(id)),
-            (false, Ok(_)) => format!("{} = {value}", self.name(id)),
-            (false, Err(_)) => format!("{} = {value:?}", self.name(id)),
+        match self.naming {
+            Naming::Flags => format!("{error}"),
+            Naming::Keys => format!("{error:#}"),
         }
     }
 
@@ -228,6 +177,3 @@ impl Directory {
         Ok(behaviour)
     }
 }
-
-/// RFC 1035 section 4.2.
-pub(super) const DNS_PORT: u16 = 53;

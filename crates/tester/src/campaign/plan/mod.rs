@@ -29,7 +29,7 @@ use serde::Deserialize;
 use draft::Draft;
 use inventory::Expanded;
 use places::{Fault, Faults};
-pub use places::{Place, Places, Problem, in_keys};
+pub use places::{Place, Places, Problem};
 pub use read::measurement;
 pub use server::ServerName;
 

@@ -1,27 +1,7 @@
-//! The keys of plans as text: tables of docs/plan.md, dns64bench-plan(5), and what the dry run prints.
+//! The keys of plans as text.
 
 use super::reader::{below, heading};
 use super::settings::{Setting, of_table};
-
-/// The keys of a table as a table of Markdown.
-pub(crate) fn markdown(table: &str) -> String {
-    let mut text = "| key | default | values | |\n|---|---|---|---|\n".to_owned();
-    for setting in of_table(table) {
-        let quoted = |text: &String| format!("`{}`", setting.in_plan(text));
-        let default: Vec<_> = setting.default.iter().map(quoted).collect();
-        let default = match setting.otherwise.as_deref() {
-            Some(otherwise) => otherwise.to_owned(),
-            None => default.join(", "),
-        };
-        text += &format!(
-            "| `{}` | {default} | {} | {} |\n",
-            setting.name(),
-            setting.values(),
-            setting.meaning()
-        );
-    }
-    text.replace(" |  |", " | |")
-}
 
 /// The keys of all tables as paragraphs of a man page.
 pub(crate) fn roff(escape: impl Fn(&str) -> String) -> String {
@@ -41,16 +21,8 @@ pub(crate) fn roff(escape: impl Fn(&str) -> String) -> String {
 }
 
 impl Setting {
-    /// A text as a value in a plan.
-    fn in_plan(&self, text: &str) -> String {
-        match text.parse::<f64>().is_ok() || ["true", "false"].contains(&text) {
-            true => text.to_owned(),
-            false => format!("{text:?}"),
-        }
-    }
-
     /// Its help in one paragraph.
-    fn meaning(&self) -> String {
+    pub(super) fn meaning(&self) -> String {
         let more = self
             .more
             .as_ref()
@@ -64,7 +36,7 @@ impl Setting {
     }
 
     /// Its values, if they can be listed, or their bounds.
-    fn values(&self) -> String {
+    pub(super) fn values(&self) -> String {
         let choices = self
             .choices
             .iter()

@@ -279,51 +279,6 @@ impl Faults {
     }
 }
 
-/// Converts the flags in a remedy to keys of a plan: `--namespace 10.0.0.0/8` becomes `namespace = "10.0.0.0/8"`.
-pub fn in_keys(message: &str) -> String {
-    let mut words = message.split(' ');
-    let mut told = Vec::new();
-    while let Some(word) = words.next() {
-        let flag = word.strip_prefix("--").unwrap_or_default();
-        let (bare, end) = flag.split_at(flag.trim_end_matches(END).len());
-        let Some((_, key)) = KEYS.iter().find(|(known, _)| *known == bare) else {
-            told.push(word.to_owned());
-            continue;
-        };
-        if !end.is_empty() {
-            told.push(format!("{key}{end}"));
-            continue;
-        }
-        told.push(match words.next() {
-            Some(value) => {
-                let bare = value.trim_end_matches(END);
-                let quote = if bare.parse::<u64>().is_ok() {
-                    ""
-                } else {
-                    "\""
-                };
-                format!("{key} = {quote}{bare}{quote}{}", &value[bare.len()..])
-            }
-            None => (*key).to_owned(),
-        });
-    }
-    told.join(" ")
-}
-
-/// What ends a word of a message.
-const END: [char; 3] = [',', ';', ')'];
-
-/// Flags with a value, and their keys.
-const KEYS: [(&str, &str); 7] = [
-    ("local", "local"),
-    ("server", "server"),
-    ("sockets", "sockets"),
-    ("namespace", "namespace"),
-    ("setup", "setup"),
-    ("lab", "lab"),
-    ("dut-binary", "binary"),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::path::Path;
 use dns64_transport::clock::Nanos;
 
 use super::draft::Draft;
-use super::places::{Faults, Place, in_keys};
+use super::places::{Faults, Place};
 use super::{Cell, Method, Plan, cells, duts, hosts};
 use crate::load::names::{Names, RESERVED};
 use crate::load::pace::Schedule;
@@ -108,17 +108,16 @@ pub(super) fn check_patterns(draft: &Draft, plan: &Plan, faults: &mut Faults) {
 
 fn method(draft: &Draft, faults: &mut Faults) -> Method {
     let key = |name| Place::of(&["search", name]);
-    let start_qps = draft
-        .start_qps
-        .unwrap_or(START_QPS.min(draft.max_qps.unwrap_or(START_QPS)));
+    let default_qps = START_QPS.min(draft.max_qps.unwrap_or(START_QPS));
+    let start_qps = draft.start_qps.unwrap_or(default_qps);
     if !draft.is_fixed_range {
         if let (Some(start), Some(max)) = (draft.start_qps, draft.max_qps)
             && start > max
         {
-            faults.add(
-                &key("start-rate"),
-                format!("`start-rate` is {start}, beyond the max-rate of {max}: lower the one or raise the other"),
-            );
+            let start = draft.with("search.start-rate", start);
+            let max = draft.with("search.max-rate", max);
+            let message = format!("{start} is beyond {max}; lower the one or raise the other");
+            faults.add(&key("start-rate"), message);
         }
         return Method::Galloping {
             start_qps,
@@ -255,8 +254,9 @@ fn check_names(draft: &Draft, plan: &Plan, faults: &mut Faults) {
         );
         return;
     }
-    let mut check =
-        |range, place: &Place| check_range(plan, range, place, (first_qps, longest), faults);
+    let mut check = |range, place: &Place| {
+        check_range((draft, plan), range, place, (first_qps, longest), faults)
+    };
     for dut in &draft.duts {
         for (number, range) in dut.namespaces.iter().enumerate() {
             check(*range, &dut.place.key("namespace").item(number));
@@ -270,7 +270,7 @@ fn check_names(draft: &Draft, plan: &Plan, faults: &mut Faults) {
 
 /// Checks that a range has enough names for a trial of this rate and length, and for the patterns.
 fn check_range(
-    plan: &Plan,
+    (draft, plan): (&Draft, &Plan),
     namespace: Cidr,
     place: &Place,
     (first_qps, length_ns): (u64, Nanos),
@@ -278,10 +278,7 @@ fn check_range(
 ) {
     for cell in &plan.cells {
         if let Err(error) = cell.pattern.fits(namespace) {
-            faults.add(
-                &Place::of(&["cells", "pattern"]),
-                in_keys(&error.to_string()),
-            );
+            faults.add(&Place::of(&["cells", "pattern"]), draft.told(&error));
         }
     }
     let queries = Schedule::new(first_qps, length_ns).queries();

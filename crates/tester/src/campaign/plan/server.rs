@@ -5,7 +5,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
-use super::draft::DNS_PORT;
 use crate::quantity::ValueError;
 
 /// Parses an address with or without a port.
@@ -74,6 +73,9 @@ impl ServerName {
         found.find(fits).ok_or_else(none)
     }
 }
+
+/// RFC 1035 section 4.2.
+pub(super) const DNS_PORT: u16 = 53;
 
 #[cfg(test)]
 mod tests {

@@ -10,8 +10,10 @@ use serde::de::value::{Error, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
 use super::draft::{Directory, Draft};
+use super::places::Place;
 use super::server;
 use crate::namespace::{Share, parse_suffix};
+use crate::naming::{Name, Naming};
 use crate::quantity::{self, ValueError};
 
 /// A setting.
@@ -90,6 +92,56 @@ pub fn all() -> &'static [Setting] {
 /// The settings of a table of plans, such as `trial`, in their order; the empty name is that of the keys outside tables.
 pub fn of_table(table: &str) -> impl Iterator<Item = &'static Setting> {
     all().iter().filter(move |it| it.table() == Some(table))
+}
+
+/// Flag and key of a setting with this name in the table.
+fn name_of(id: &str) -> Name {
+    let setting = all().iter().find(|it| it.id() == id);
+    Name {
+        flag: setting.and_then(|it| it.flag.as_deref()),
+        key: setting.map_or("", Setting::name),
+    }
+}
+
+impl Draft {
+    /// The draft of a measurement by flags. `given` returns the values of a setting, if its flag is given.
+    ///
+    /// # Errors
+    ///
+    /// A value is invalid.
+    pub fn of_flags(given: impl Fn(&Setting) -> Option<Vec<String>>) -> Result<Self, ValueError> {
+        let mut draft = Self::new(Directory::default());
+        draft.naming = Naming::Flags;
+        let of_campaigns = ["queue-check", "overload", "soak"];
+        for setting in all() {
+            if let Some(texts) = given(setting) {
+                draft.given.push(Place::of_flag(setting.id()));
+                for text in texts {
+                    setting.set(&mut draft, &text)?;
+                }
+            } else if !setting
+                .table()
+                .is_some_and(|table| of_campaigns.contains(&table))
+            {
+                setting.set_default(&mut draft);
+            }
+        }
+        if draft.is_forced {
+            draft.plan.load.backend = draft.plan.load.backend.forced();
+        }
+        draft.dut.place = Place::of(&["dut"]).item(0);
+        Ok(draft)
+    }
+
+    /// A setting in a message.
+    pub(super) fn name(&self, id: &str) -> String {
+        self.naming.name(name_of(id))
+    }
+
+    /// A setting with a value in a message.
+    pub(super) fn with(&self, id: &str, value: impl Display) -> String {
+        self.naming.value(name_of(id), value)
+    }
 }
 
 fn measurements() -> Vec<String> {

@@ -108,7 +108,7 @@ fn measurement(profile: &str) -> Result<Measurement, Failure> {
         _ => None,
     })?;
     let args = MeasureArgs {
-        settings: Flags(draft),
+        settings: Flags(Box::new(draft)),
         may_load: MayLoadArgs::default(),
         output: OutputArgs::default(),
     };

@@ -148,7 +148,7 @@ impl Attempt<'_> {
         let around = Surroundings {
             machine: &Machine::here(),
             no_lab: self.no_lab,
-            no_sources: no_sources.map(|why| why.to_string()),
+            no_sources: no_sources.map(|why| format!("{why:#}")),
             directory: self.directory,
             free: zone::free(&std::path::absolute(self.directory)?),
             is_resumed: self.is_resumed,

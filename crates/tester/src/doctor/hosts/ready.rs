@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::check;
 use crate::agent::facts::HostFacts;
-use crate::campaign::plan::{Plan, in_keys};
+use crate::campaign::plan::Plan;
 use crate::doctor::{Finding, Grade};
 use crate::lab::LabError;
 use crate::lab::hosts::Hosts;
@@ -55,7 +55,7 @@ pub fn look(
         match program {
             Ok(installed) => seen.programs.push(installed),
             // One line for all variants that need it.
-            Err(error) => drop(lacks.insert(in_keys(&error.to_string()))),
+            Err(error) => drop(lacks.insert(format!("{error:#}"))),
         }
     }
     for finding in check(hosts, &seen.facts, &[]) {

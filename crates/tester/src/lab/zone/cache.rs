@@ -14,6 +14,7 @@ use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, futimen
 
 use super::ZoneFile;
 use crate::lab::{Blame, LabError, userns};
+use crate::naming::{Message, NAMESPACE};
 
 /// Largest total size of all zone files in octets; a larger file is the only one.
 const CACHE_MAX: u64 = 16 << 30;
@@ -127,10 +128,13 @@ impl ZoneFile {
         }
         let (cidr, needed, available) = (self.cidr, Mib(needed), Mib(available));
         let directory = directory.display();
-        Err(Blame::Machine.error(format!(
-            "the zone file of {cidr} needs {needed} in {directory}, and {available} are available \
-             there; make room, use another directory (XDG_CACHE_HOME) or a smaller --namespace"
-        )))
+        Err(Blame::Machine.error(Message::new(|naming| {
+            format!(
+                "the zone file of {cidr} needs {needed} in {directory}, and {available} are available \
+                 there; make room, use another directory (XDG_CACHE_HOME) or a smaller {}",
+                naming.name(NAMESPACE)
+            )
+        })))
     }
 
     fn write_new(&self, path: &Path) -> io::Result<()> {

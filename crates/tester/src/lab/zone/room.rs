@@ -10,6 +10,7 @@ use crate::lab::profile::{Profile, ZoneUse};
 use crate::lab::{Blame, LabError};
 use crate::machine::Machine;
 use crate::namespace::Cidr;
+use crate::naming::{Message, NAMESPACE, Naming};
 use crate::quantity::Thousands;
 
 /// Requirements of one authority for its zone, in octets.
@@ -108,9 +109,10 @@ fn check_memory(
         let fits = zone_use.memory(zone.names(), zone.records())? <= available;
         fits.then_some(cidr)
     });
-    let remedy = match narrower {
+    let remedy = |naming: Naming| match narrower {
         Some(cidr) if cidr.names() >= needed => {
-            format!("the memory is enough for {cidr}: use --namespace {cidr}")
+            let range = naming.value(NAMESPACE, cidr);
+            format!("the memory is enough for {cidr}: use {range}")
         }
         Some(cidr) => format!(
             "the memory is enough for {cidr} only, but a trial needs {} names: use a lower rate, a shorter \
@@ -120,12 +122,14 @@ fn check_memory(
         None => "use the built-in authority, which keeps no names".to_owned(),
     };
     let (names, cidr) = (Thousands(zone.names()), zone.cidr);
-    Err(Blame::Machine.error(format!(
-        "{server} needs about {} of memory for the {names} names of {cidr}, and {} are available; \
-         {remedy}",
-        Mib(memory),
-        Mib(available)
-    )))
+    Err(Blame::Machine.error(Message::new(|naming| {
+        format!(
+            "{server} needs about {} of memory for the {names} names of {cidr}, and {} are available; {}",
+            Mib(memory),
+            Mib(available),
+            remedy(naming)
+        )
+    })))
 }
 
 #[cfg(test)]

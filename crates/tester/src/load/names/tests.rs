@@ -14,7 +14,7 @@ fn with_pattern(
     aaaa: &str,
     cached: &str,
     pattern: &str,
-) -> Result<NameSource, ValueError> {
+) -> Result<NameSource, Message> {
     let suffix = DEFAULT_SUFFIX.parse().unwrap();
     let zone = Zone {
         suffix,
@@ -156,7 +156,11 @@ fn working_set_precedes_the_first_trial_and_is_bounded() {
         assert_eq!(source.take(1, None).unwrap_err().left, 0, "{pattern}");
     }
     let error = with_pattern("10.0.0.0/24", "0", "0.5", "stack:65").unwrap_err();
-    assert!(error.0.contains("a quarter of 10.0.0.0/24, which is 64;"));
+    assert!(
+        error
+            .to_string()
+            .contains("a quarter of 10.0.0.0/24, which is 64;")
+    );
     // Without repetitions no names are set aside.
     let mut none = with_pattern("10.0.0.0/24", "0", "0", "stack:65").unwrap();
     let names = none.take(192, None).unwrap();

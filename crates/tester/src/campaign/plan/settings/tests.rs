@@ -88,3 +88,20 @@ fn slips_are_recognised() {
     }
     assert!(!quantity::is_near("length", "duration"));
 }
+
+#[test]
+fn settings_in_messages_of_other_modules_are_in_the_table() {
+    use crate::naming::{BINARY, LAB, LOCAL, NAMESPACE, SERVER, SETUP, SOCKETS};
+    for name in [BINARY, LAB, LOCAL, NAMESPACE, SERVER, SETUP, SOCKETS] {
+        assert!(
+            all()
+                .iter()
+                .any(|it| it.key.is_some() && it.name() == name.key),
+            "{name:?}"
+        );
+        assert!(
+            all().iter().any(|it| it.flag.as_deref() == name.flag),
+            "{name:?}"
+        );
+    }
+}

@@ -3,7 +3,7 @@
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-use super::super::{pages, reader, settings};
+use super::super::{reader, settings};
 use super::*;
 use crate::campaign::estimate::estimate;
 use crate::campaign::tasks::{points, tasks};
@@ -11,6 +11,34 @@ use crate::report::numbers::wait;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The keys of a table as a table of Markdown.
+fn markdown(table: &str) -> String {
+    let mut text = "| key | default | values | |\n|---|---|---|---|\n".to_owned();
+    for setting in settings::of_table(table) {
+        let quoted = |text: &String| format!("`{}`", in_plan(text));
+        let default: Vec<_> = setting.default.iter().map(quoted).collect();
+        let default = match setting.otherwise.as_deref() {
+            Some(otherwise) => otherwise.to_owned(),
+            None => default.join(", "),
+        };
+        text += &format!(
+            "| `{}` | {default} | {} | {} |\n",
+            setting.name(),
+            setting.values(),
+            setting.meaning()
+        );
+    }
+    text.replace(" |  |", " | |")
+}
+
+/// A text as a value in a plan.
+fn in_plan(text: &str) -> String {
+    match text.parse::<f64>().is_ok() || ["true", "false"].contains(&text) {
+        true => text.to_owned(),
+        false => format!("{text:?}"),
+    }
 }
 
 /// All keys of a table.
@@ -50,7 +78,7 @@ fn the_tables_of_the_page_are_those_of_the_settings() {
         let (table, rest) = part.split_once(" -->\n").unwrap();
         let (_, text) = rest.split_once("<!-- end -->").unwrap();
         let table = table.trim_start_matches("top");
-        let keys = pages::markdown(table);
+        let keys = markdown(table);
         let name = if table.is_empty() { "top" } else { table };
         expected += &format!("<!-- keys: {name} -->\n{keys}<!-- end -->{text}");
         tables.push(table);
