@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
-use dns64_transport::{Counters, Datagram, Departure, FRAME_BYTES, Link, LinkError, Origin};
+use dns64_transport::{
+    Carrier, Counters, Datagram, Departure, FRAME_BYTES, Link, LinkError, Origin,
+};
 use dns64bench::authority::answer::{Authority, Transport};
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::load::generator::Generator;
@@ -188,8 +190,8 @@ impl Link for Loop {
         Ok(Counters::default())
     }
 
-    fn backend(&self) -> &'static str {
-        "loop"
+    fn carrier(&self) -> Carrier {
+        Carrier::Memory
     }
 }
 

@@ -15,6 +15,28 @@ pub struct Warning {
     pub text: String,
     /// Remedy, if there is one.
     pub remedy: Option<String>,
+    /// Section of a report with the details, if it has one.
+    pub section: Option<Section>,
+}
+
+/// Section of the page of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Section {
+    /// Rates of the points.
+    Results,
+    /// Self-tests of the Tester.
+    SelfTest,
+    /// Evidence about the Tester.
+    Evidence,
+    /// Models of the cost of a query.
+    Curves,
+    /// Trials above the measured rate.
+    Overload,
+    /// Trials for hours.
+    Soak,
+    /// Processes that worked on the campaign.
+    Sessions,
 }
 
 /// Severity of a warning, in descending order.
@@ -37,6 +59,7 @@ impl Severity {
             about: None,
             text: text.into(),
             remedy: None,
+            section: None,
         }
     }
 }
@@ -52,6 +75,12 @@ impl Warning {
     pub fn remedy(self, remedy: impl Into<String>) -> Self {
         let remedy = Some(remedy.into());
         Self { remedy, ..self }
+    }
+
+    /// Returns the warning with the section of its details.
+    pub fn section(self, section: Section) -> Self {
+        let section = Some(section);
+        Self { section, ..self }
     }
 }
 

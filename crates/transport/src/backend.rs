@@ -63,6 +63,48 @@ impl FromStr for Backend {
     }
 }
 
+/// What carries the datagrams of a link, the slowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Carrier {
+    /// Memory, in simulations.
+    Memory,
+    /// Kernel sockets.
+    Socket,
+    /// AF_XDP sockets, for which the kernel copies each frame.
+    XdpCopy,
+    /// AF_XDP sockets whose memory the interface uses.
+    XdpZeroCopy,
+}
+
+impl Carrier {
+    const ALL: [Self; 4] = [Self::Memory, Self::Socket, Self::XdpCopy, Self::XdpZeroCopy];
+
+    /// Returns whether the datagrams bypass the network stack of the kernel, and its counters.
+    pub fn bypasses_the_kernel(self) -> bool {
+        matches!(self, Self::XdpCopy | Self::XdpZeroCopy)
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Memory => "memory",
+            Self::Socket => "udp",
+            Self::XdpCopy => "xdp (copy)",
+            Self::XdpZeroCopy => "xdp (zero-copy)",
+        })
+    }
+}
+
+impl FromStr for Carrier {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|it| it.to_string() == text);
+        found.ok_or("the carrier is memory, udp, xdp (copy) or xdp (zero-copy)")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +120,9 @@ mod tests {
         for text in ["", "udp", "socket,force", "xdp,", "xdp,forced"] {
             assert!(text.parse::<Backend>().is_err(), "{text}");
         }
+        for carrier in Carrier::ALL {
+            assert_eq!(carrier.to_string().parse(), Ok(carrier));
+        }
+        assert!("xdp".parse::<Carrier>().is_err());
     }
 }

@@ -29,7 +29,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clock::Nanos;
 
-pub use backend::Backend;
+pub use backend::{Backend, Carrier};
 use relay::Hop;
 pub use relay::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
 pub use sys::FRAME_BYTES;
@@ -161,8 +161,8 @@ pub trait Link {
     /// The link's counters since it was opened.
     fn counters(&mut self) -> Result<Counters, LinkError>;
 
-    /// Short name of the kind of link, for reports: "udp", "xdp (copy)", "xdp (zero-copy)", "memory".
-    fn backend(&self) -> &'static str;
+    /// What carries its datagrams.
+    fn carrier(&self) -> Carrier;
 }
 
 /// Counters of a link. The drops are losses on this side of the network, not losses of the peer.

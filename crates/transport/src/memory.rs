@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crate::clock::{Clock, ManualClock, Nanos};
 use crate::random::SplitMix64;
-use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
+use crate::{Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
 
 pub use relay::MemoryRelay;
 
@@ -353,8 +353,8 @@ impl Link for MemoryLink {
         Ok(counters)
     }
 
-    fn backend(&self) -> &'static str {
-        "memory"
+    fn carrier(&self) -> Carrier {
+        Carrier::Memory
     }
 }
 

@@ -22,7 +22,7 @@ use rustix::net::{
 
 use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::sys::{self, RawAddr, ReceiveBatch, SendBatch};
-use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
+use crate::{Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
 pub use descriptors::{DESCRIPTORS_BESIDE, allow_descriptors};
 use errors::ERRORS_MAX;
 pub(crate) use errors::{is_full, is_unreachable};
@@ -430,8 +430,8 @@ impl Link for UdpLink {
         Ok(counters)
     }
 
-    fn backend(&self) -> &'static str {
-        "udp"
+    fn carrier(&self) -> Carrier {
+        Carrier::Socket
     }
 }
 

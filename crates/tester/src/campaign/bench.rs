@@ -24,6 +24,7 @@ use crate::lab::{Blame, LabKind};
 use crate::load::pace::QUANTUM_NS;
 use crate::machine::host::Host;
 use crate::machine::interface::{self, Interface};
+use crate::machine::watch::HostOf;
 use crate::machine::{Machine, Role, process, watch};
 use crate::namespace::Zone;
 use crate::procedure::selftest::SelfTestResult;
@@ -247,7 +248,7 @@ impl Bench for RigBench<'_> {
 /// Conditions that a certificate of the Tester on this rig depends on.
 fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
     let described = open.rig.conditions(&[]);
-    let tester = |(role, _): &(String, String)| role != "DUT";
+    let tester = |(of, _): &(HostOf, String)| *of != Role::Dut.into();
     let point = open.job.point;
     CertificateConditions {
         boot_id: environment.boot_id.clone(),
@@ -274,7 +275,7 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
         timeout_ns: point.timeout_ns,
         tester: crate::PROGRAM.to_owned(),
         tester_sha256: program::sha256(),
-        covers: described.self_test_covers.unwrap_or_default(),
+        covers: open.rig.self_test_path().unwrap_or_default(),
         upstream_family: described.upstream_family.unwrap_or_default(),
         authority_sha256: open
             .rig
@@ -310,8 +311,7 @@ fn links(rig: &Rig) -> BTreeMap<String, String> {
     }
     match &rig.spec().subject {
         Subject::Lab(lab) if lab.setup != Setup::Loopback => {
-            let roles = [Role::Measurer, Role::Dut, Role::Authority];
-            let hosts = roles.map(|role| lab.setup.host(role));
+            let hosts = Role::ALL.map(|role| lab.setup.host(role));
             let all = hosts.iter().flat_map(|host| {
                 let interfaces = interface::list(host).into_iter();
                 interfaces.map(move |interface| told(host, &interface))

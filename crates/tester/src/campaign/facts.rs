@@ -46,7 +46,11 @@ pub fn changes(before: &VariantFacts, after: &VariantFacts) -> Vec<Change> {
     let text = |text: &String| Some(text.clone());
     changes.note("address", text(&before.server), text(&after.server));
     changes.note("pref64", text(&before.pref64), text(&after.pref64));
-    let cores = |facts: &VariantFacts| facts.cpus.iter().cloned().collect();
+    let cores = |facts: &VariantFacts| {
+        let cpus = facts.cpus.iter();
+        cpus.map(|(of, list)| (of.to_string(), list.clone()))
+            .collect()
+    };
     changes.each("cores of the ", &cores(before), &cores(after));
     changes.found.sort_by_key(|change| change.harmless);
     changes.found
@@ -133,6 +137,7 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Role;
 
     fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -144,7 +149,7 @@ mod tests {
             version: Some("unbound 1.17".to_owned()),
             server: "[2001:2::2]:53".to_owned(),
             pref64: "64:ff9b::/96".to_owned(),
-            cpus: vec![("DUT".to_owned(), "1".to_owned())],
+            cpus: vec![(Role::Dut.into(), "1".to_owned())],
             files_sha256: texts(&[("unbound.conf", "aa")]),
             program_sha256: Some("bb".to_owned()),
             command: vec!["unbound".to_owned(), "-d".to_owned()],

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::load::names::{Begin, Dealt, RESERVED};
+use crate::load::names::{Begin, NameRange, RESERVED};
 use crate::namespace::Cidr;
 
 /// Names that the trials of a campaign have used, by server.
@@ -38,7 +38,7 @@ impl UsedNames {
     }
 
     /// Records the names of a trial.
-    pub fn learn(&mut self, server: SocketAddr, dealt: &Dealt) {
+    pub fn learn(&mut self, server: SocketAddr, dealt: &NameRange) {
         // Without a fresh name it does not tell where the next one is.
         if dealt.fresh == 0 {
             return;
@@ -105,7 +105,7 @@ impl UsedNames {
 }
 
 /// Number of names that these trials have in common.
-pub fn asked_twice<'d>(trials: impl Iterator<Item = &'d Dealt>) -> u64 {
+pub fn asked_twice<'d>(trials: impl Iterator<Item = &'d NameRange>) -> u64 {
     let mut spans = Vec::new();
     for dealt in trials {
         let first = u64::from(u32::from(dealt.namespace.first()));
@@ -138,8 +138,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn dealt(range: &str, first: u64, fresh: u64) -> Dealt {
-        Dealt {
+    fn dealt(range: &str, first: u64, fresh: u64) -> NameRange {
+        NameRange {
             namespace: cidr(range),
             begin: 1000,
             first,

@@ -11,7 +11,9 @@ use crate::lab::LabKind;
 pub use crate::lab::server::Start;
 use crate::machine::Role;
 pub use crate::machine::process::{Memory, Resources};
+use crate::machine::watch::HostOf;
 use crate::procedure::search::{SearchEnd, SearchSpec};
+use crate::rig::spec::SelfTestPath;
 use crate::trial::result::{Outcome, TrialResult};
 
 /// Version of the format. A reader refuses other versions by name. An added
@@ -184,8 +186,8 @@ pub struct VariantFacts {
     pub server: String,
     /// Prefix of the expected answers.
     pub pref64: String,
-    /// Cores of the roles: role and list.
-    pub cpus: Vec<(String, String)>,
+    /// Cores of the roles, as a list.
+    pub cpus: Vec<(HostOf, String)>,
     /// SHA-256 of its rendered configuration files, by name.
     pub files_sha256: BTreeMap<String, String>,
     /// SHA-256 of its program.
@@ -272,7 +274,7 @@ pub struct CertificateConditions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<usize>,
     /// Cores of Measurer and authority.
-    pub cpus: Vec<(String, String)>,
+    pub cpus: Vec<(HostOf, String)>,
     /// The names.
     pub names: String,
     /// Shares and pattern.
@@ -287,9 +289,9 @@ pub struct CertificateConditions {
     /// SHA-256 of the program: two builds of one version are different Testers.
     #[serde(default)]
     pub tester_sha256: Option<String>,
-    /// Path of the self-test: roles and links, in words.
+    /// Path of the self-test.
     #[serde(default)]
-    pub covers: String,
+    pub covers: SelfTestPath,
     /// Address family between DUT and authority; the self-test uses IPv6.
     #[serde(default)]
     pub upstream_family: String,
@@ -325,8 +327,8 @@ impl CertificateConditions {
 
     /// Whether Measurer and authority had the same cores in the self-test as beside a DUT, given the cores of all
     /// roles.
-    pub fn have_cores(&self, cpus: &[(String, String)]) -> bool {
-        let tester = cpus.iter().filter(|(role, _)| role != "DUT");
+    pub fn have_cores(&self, cpus: &[(HostOf, String)]) -> bool {
+        let tester = cpus.iter().filter(|(of, _)| *of != Role::Dut.into());
         tester.eq(&self.cpus)
     }
 }

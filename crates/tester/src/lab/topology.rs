@@ -36,11 +36,9 @@ use serde::{Deserialize, Serialize};
 use super::routes::{IP_LIMIT, Route};
 use super::{Blame, LabError, server};
 use crate::load::sources::Sources;
-use crate::machine::Machine;
-use crate::machine::Role;
 use crate::machine::host::{Host, NETNS_DIR};
-use crate::machine::process;
-use crate::machine::watch::{Counting, LOOPBACK, Leg, Watched};
+use crate::machine::watch::{Counting, HostOf, LOOPBACK, Leg, Watched};
+use crate::machine::{Machine, Role, process};
 use crate::naming::{LAB, Message};
 
 /// How many hosts the lab has.
@@ -75,14 +73,12 @@ impl Setup {
         }
     }
 
-    /// Name of the host of `role` in results. A host of several roles has one name.
-    pub fn host_name(self, role: Role) -> &'static str {
+    /// The host of `role` in results. A host of several roles has one name.
+    pub fn host_of(self, role: Role) -> HostOf {
         match (self, role) {
-            (Self::Loopback, _) => "machine",
-            (_, Role::Dut) => "DUT",
-            (Self::TwoDevice, _) => "Tester",
-            (Self::ThreeDevice, Role::Measurer) => "Measurer",
-            (Self::ThreeDevice, Role::Authority) => "authority",
+            (Self::Loopback, _) => HostOf::Machine,
+            (Self::TwoDevice, Role::Measurer | Role::Authority) => HostOf::Tester,
+            (Self::TwoDevice | Self::ThreeDevice, role) => role.into(),
         }
     }
 
@@ -156,12 +152,12 @@ impl Setup {
     /// The hosts whose counters are read before and after a trial: in a measurement with a DUT between Measurer and
     /// authority, in a self-test without one. In the latter the DUT's host at most forwards.
     pub fn watched(self, self_test: bool) -> Watched {
-        let mut hosts: Vec<(String, Arc<dyn Counting>)> = Vec::new();
+        let mut hosts: Vec<(HostOf, Arc<dyn Counting>)> = Vec::new();
         let mut at = |role| {
-            let name = self.host_name(role);
-            let known = hosts.iter().position(|(known, _)| known == name);
+            let host = self.host_of(role);
+            let known = hosts.iter().position(|(known, _)| *known == host);
             known.unwrap_or_else(|| {
-                hosts.push((name.to_owned(), Arc::new(self.host(role))));
+                hosts.push((host, Arc::new(self.host(role))));
                 hosts.len() - 1
             })
         };

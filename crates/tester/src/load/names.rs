@@ -3,7 +3,7 @@
 //! repeated by a share of the queries.
 //!
 //! Names are counted from a random place of the range, so two programs that query one server rarely use the same names.
-//! The journal of a campaign has its used names ([`Dealt`]), and the campaign continues after them ([`Begin`]).
+//! The journal of a campaign has its used names ([`NameRange`]), and the campaign continues after them ([`Begin`]).
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -57,8 +57,8 @@ impl Names {
     }
 
     /// Returns the fresh names of the trial for the journal.
-    pub fn dealt(&self) -> Dealt {
-        Dealt {
+    pub fn range(&self) -> NameRange {
+        NameRange {
             namespace: self.ring.cidr(),
             begin: self.ring.begin(),
             first: self.ring.index(self.first),
@@ -83,7 +83,7 @@ impl Names {
 /// The fresh names of a trial as recorded in its result: `fresh` names from index `first` of `namespace` on. The last
 /// unreserved name is followed by the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dealt {
+pub struct NameRange {
     /// The range.
     pub namespace: Cidr,
     /// Index in the range from which the names of this server are counted.
@@ -105,7 +105,7 @@ pub struct Begin {
 
 impl Begin {
     /// Returns the start after a trial in the same range.
-    pub fn after(dealt: &Dealt) -> Self {
+    pub fn after(dealt: &NameRange) -> Self {
         let ring = usable(dealt.namespace, dealt.begin);
         let number = ring.number(dealt.first).unwrap_or(ring.names());
         Self {
@@ -135,12 +135,12 @@ pub struct NameSource {
     /// Number of names that were used before this source was created.
     used: u64,
     probes: u64,
-    asked: Asked,
+    asked: CachedNames,
 }
 
 /// Names that were queried and answered since the server's start, and the time until which it caches the answers.
 #[derive(Clone, Debug, Default)]
-struct Asked {
+struct CachedNames {
     names: Range<u64>,
     kept_until_ns: Nanos,
 }
@@ -212,7 +212,7 @@ impl NameSource {
             next: 0,
             used: 0,
             probes: 0,
-            asked: Asked::default(),
+            asked: CachedNames::default(),
         };
         Ok(source.begun_at(Begin::default()))
     }
@@ -263,7 +263,7 @@ impl NameSource {
     pub fn start_over(&mut self) {
         self.next = self.working_set();
         self.used = 0;
-        self.asked = Asked::default();
+        self.asked = CachedNames::default();
     }
 
     /// Returns whether some queries request the one cached name.
@@ -291,7 +291,7 @@ impl NameSource {
             _ => names.first - self.working_set()..names.first,
         };
         let ordered = matches!(self.pattern, Pattern::StackDistance { .. });
-        let Asked {
+        let CachedNames {
             names: asked,
             kept_until_ns,
         } = &self.asked;
@@ -301,7 +301,7 @@ impl NameSource {
 
     /// Records that all `names` were queried and answered, and that the answers are cached until `kept_until_ns`.
     pub fn were_asked(&mut self, names: Range<u64>, kept_until_ns: Nanos) {
-        self.asked = Asked {
+        self.asked = CachedNames {
             names,
             kept_until_ns,
         };
@@ -319,11 +319,11 @@ impl NameSource {
             false => (names.first, Nanos::MAX),
         };
         self.asked = match all_answered {
-            true => Asked {
+            true => CachedNames {
                 names: start..self.next,
                 kept_until_ns: until_ns.min(kept_until_ns),
             },
-            false => Asked::default(),
+            false => CachedNames::default(),
         };
     }
 

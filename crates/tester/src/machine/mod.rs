@@ -17,6 +17,7 @@ pub mod usage;
 pub mod watch;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ pub const GOVERNOR_REMEDY: &str =
 pub const CLOCK_REMEDY: &str = "reading the time takes a system call: boot with clocksource=tsc";
 
 /// What a host is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sends the queries and judges the answers
@@ -51,6 +52,21 @@ pub enum Role {
     Dut,
     /// Answers the queries of the DUT
     Authority,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Self; 3] = [Self::Measurer, Self::Dut, Self::Authority];
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Measurer => "Measurer",
+            Self::Dut => "DUT",
+            Self::Authority => "authority",
+        })
+    }
 }
 
 /// A machine, represented by its files.

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::Role;
 use super::counters::Reading;
 use super::cpuset::CpuSet;
 use super::host::Host;
@@ -22,6 +23,60 @@ pub struct Leg {
     pub far: Option<usize>,
     /// Interface, with the same name at both ends; `None` if unknown.
     pub link: Option<String>,
+}
+
+/// A host in results, by its roles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum HostOf {
+    /// The host of one role; its name in the plan, if several hosts have the role.
+    Role(Role, Option<String>),
+    /// The host of Measurer and authority.
+    Tester,
+    /// The host of all roles.
+    #[default]
+    Machine,
+}
+
+impl From<Role> for HostOf {
+    fn from(role: Role) -> Self {
+        Self::Role(role, None)
+    }
+}
+
+impl fmt::Display for HostOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Role(role, None) => role.fmt(f),
+            Self::Role(role, Some(name)) => write!(f, "{role} on {name}"),
+            Self::Tester => f.pad("Tester"),
+            Self::Machine => f.pad("machine"),
+        }
+    }
+}
+
+impl From<HostOf> for String {
+    fn from(host: HostOf) -> Self {
+        host.to_string()
+    }
+}
+
+impl TryFrom<String> for HostOf {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let of_role = |role: Role| {
+            let rest = text.strip_prefix(&role.to_string())?;
+            // Counters of losses had the name without "on".
+            let name = rest.strip_prefix(" on ").or(rest.strip_prefix(' '));
+            let is_role = rest.is_empty() || name.is_some();
+            is_role.then(|| Self::Role(role, name.map(str::to_owned)))
+        };
+        let known = [Self::Tester, Self::Machine].into_iter();
+        let found = known.clone().find(|host| host.to_string() == text);
+        let found = found.or_else(|| Role::ALL.into_iter().find_map(of_role));
+        found.ok_or_else(|| format!("{text:?} is not the host of a role"))
+    }
 }
 
 /// A host whose counters can be read.
@@ -46,7 +101,7 @@ impl Counting for Host {
 /// Hosts whose counters are read before and after a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    hosts: Vec<(String, Arc<dyn Counting>)>,
+    hosts: Vec<(HostOf, Arc<dyn Counting>)>,
     client: Option<Leg>,
     upstreams: Vec<Leg>,
 }
@@ -54,7 +109,7 @@ pub struct Watched {
 impl Watched {
     /// Hosts named by their roles, with the links between them, which have the same name at both ends.
     pub fn hosts(
-        hosts: Vec<(String, Arc<dyn Counting>)>,
+        hosts: Vec<(HostOf, Arc<dyn Counting>)>,
         client: Option<Leg>,
         upstreams: Vec<Leg>,
     ) -> Self {
@@ -68,7 +123,7 @@ impl Watched {
     /// This host alone, for a server that already runs.
     pub fn this_host(server: SocketAddr) -> Self {
         Self {
-            hosts: vec![("Measurer".to_owned(), Arc::new(Host::Here))],
+            hosts: vec![(Role::Measurer.into(), Arc::new(Host::Here))],
             client: Some(Leg {
                 near: 0,
                 far: server.ip().is_loopback().then_some(0),
@@ -106,14 +161,14 @@ impl Watched {
     /// packet that left one host is thus never missed because the next host was read too early.
     pub fn since(&self, before: &Readings) -> Observed {
         let after = self.read_twice(TRAVEL_NS);
-        let changes = self.hosts.iter().enumerate().map(|(i, (role, host))| {
+        let changes = self.hosts.iter().enumerate().map(|(i, (of, host))| {
             let since = |after: &[Option<Reading>], before: &[Option<Reading>]| {
                 Some(after[i].as_ref()?.since(before[i].as_ref()?))
             };
             let least = since(&after.first, &before.second);
             let most = since(&after.second, &before.first);
             Change {
-                role: role.clone(),
+                of: of.clone(),
                 shared: !host.is_private(),
                 is_unread: least.is_none() || most.is_none(),
                 least: least.unwrap_or_default(),
@@ -138,9 +193,8 @@ pub struct Readings {
 /// Increase of the counters of one host during a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// Role of the host: "Measurer", "DUT", "authority", or "Tester" for Measurer and authority; for several
-    /// authorities [`AUTHORITY_ON`] and the name of the host.
-    pub role: String,
+    /// The host.
+    pub of: HostOf,
     /// Whether others use the host's network too, so that its counters may include their packets.
     pub shared: bool,
     /// Whether its counters could not be read.
@@ -161,9 +215,6 @@ pub struct Observed {
     /// Between DUT and each authority.
     pub upstreams: Vec<Leg>,
 }
-
-/// Prefix of the host's name if there are several authorities: "authority auth2".
-pub const AUTHORITY_ON: &str = "authority ";
 
 /// The loopback interface.
 pub(crate) const LOOPBACK: &str = "lo";
@@ -199,10 +250,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn hosts_of_roles_are_read_as_written_and_as_they_were_written() {
+        let auth = HostOf::Role(Role::Authority, Some("auth 2".to_owned()));
+        for (host, text) in [
+            (Role::Dut.into(), "DUT"),
+            (auth.clone(), "authority on auth 2"),
+            (HostOf::Tester, "Tester"),
+            (HostOf::Machine, "machine"),
+        ] {
+            assert_eq!(host.to_string(), text);
+            assert_eq!(HostOf::try_from(text.to_owned()), Ok(host));
+        }
+        assert_eq!(HostOf::try_from("authority auth 2".to_owned()), Ok(auth));
+        assert!(HostOf::try_from("DUTs".to_owned()).is_err());
+    }
+
+    #[test]
     fn missing_host_is_unread() {
         let watched = Watched {
             hosts: vec![(
-                "DUT".to_owned(),
+                Role::Dut.into(),
                 Arc::new(Host::Netns("no-such-host".to_owned())),
             )],
             ..Watched::default()
@@ -221,10 +288,7 @@ mod tests {
 
     #[test]
     fn counters_of_this_machine_are_read() {
-        let hosts = vec![(
-            "machine".to_owned(),
-            Arc::new(Host::Here) as Arc<dyn Counting>,
-        )];
+        let hosts = vec![(HostOf::Machine, Arc::new(Host::Here) as Arc<dyn Counting>)];
         let watched = Watched::hosts(hosts, None, Vec::new());
         let before = watched.read();
         let loopback = Counter::of_link(LOOPBACK, Layer::Device, "rx_packets");

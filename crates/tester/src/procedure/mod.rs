@@ -74,6 +74,8 @@ pub(crate) mod simulated {
     use std::convert::Infallible;
 
     use super::Trials;
+    use crate::machine::usage::Usage;
+    use crate::trial::place::Losses;
     use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
 
     /// A DUT whose trial outcome is a function of the rate.
@@ -124,9 +126,9 @@ pub(crate) mod simulated {
             },
             rtt_percentiles: Vec::new(),
             timing: Timing::default(),
-            machine: None,
+            machine: Usage::default(),
             tester_drops: 0,
-            losses: None,
+            losses: Losses::default(),
             authority_exit: None,
             error: None,
             authority: None,
@@ -139,7 +141,7 @@ pub(crate) mod simulated {
             path: None,
             resources: None,
             dut_exit: None,
-            segmentation: Some(true),
+            segmentation: true,
             clocks: Vec::new(),
             backend: "simulated".to_owned(),
             notes: Vec::new(),

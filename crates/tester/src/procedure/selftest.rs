@@ -157,7 +157,7 @@ impl Meaning {
     pub fn of(end: &Outcome, certified_rate_qps: Option<u64>) -> Self {
         match (end, certified_rate_qps) {
             (_, Some(rate_qps)) => Self::Rate(rate_qps),
-            (Outcome::Invalid(fault), None) if !is_of_capacity(fault) => Self::Disturbed,
+            (Outcome::Invalid(fault), None) if !fault.kind().is_of_rate => Self::Disturbed,
             (_, None) => Self::Nothing,
         }
     }
@@ -246,29 +246,7 @@ fn is_refused(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Passed => false,
         Outcome::Failed { .. } => true,
-        Outcome::Invalid(fault) => is_of_capacity(fault),
-    }
-}
-
-/// Returns whether a fault indicates too high a rate, so that a lower one may pass.
-fn is_of_capacity(fault: &TesterFault) -> bool {
-    match fault {
-        TesterFault::NotSent { .. }
-        | TesterFault::LateSchedule { .. }
-        | TesterFault::RateError { .. }
-        | TesterFault::CatchUpBurst { .. }
-        | TesterFault::Disturbed { .. }
-        | TesterFault::ReceiveDrops { .. }
-        | TesterFault::AuthorityDrops { .. }
-        | TesterFault::AuthorityOverflow { .. }
-        | TesterFault::NetworkLoss(_)
-        | TesterFault::NetworkDelay(_)
-        | TesterFault::AuthoritySlow { .. } => true,
-        TesterFault::AuthorityDied { .. }
-        | TesterFault::ClockStep { .. }
-        | TesterFault::HostLate { .. }
-        | TesterFault::HostClock { .. }
-        | TesterFault::Link { .. } => false,
+        Outcome::Invalid(fault) => fault.kind().is_of_rate,
     }
 }
 

@@ -7,12 +7,14 @@ use serde::Serialize;
 
 use super::*;
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
+use crate::machine::watch::HostOf;
 use crate::procedure::certificate::repeat;
 use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify_at, confirm, propose};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
-use crate::trial::fault::TesterFault;
+use crate::trial::fault::{RateError, TesterFault};
+use crate::trial::place::{LossEvidence, Source};
 use crate::trial::result::{Answers, AuthorityShare, HostClock, Outcome, Rtt, TrialResult};
 use crate::trial::service::{By, Service};
 use sample::{conditions, failed, faults};
@@ -275,6 +277,19 @@ fn the_schema_has_every_key_of_a_trial_and_no_other() {
         questions: 1,
         drops: 0,
     }];
+    result.error = Some("no such device".to_owned());
+    result.authority_exit = Some("signal 9".to_owned());
+    result.timing.rate_error = Some(RateError::default());
+    result.timing.catch_up.lost_beyond_bursts = Some(0);
+    result.losses.evidence = Some(LossEvidence {
+        refused_by: Some(Source {
+            host: HostOf::Machine,
+            link: None,
+            counter: "fq drops".to_owned(),
+            count: 1,
+        }),
+        ..LossEvidence::default()
+    });
     let schema = parsed(include_str!("../../schema/trial.schema.json"));
     let mut described = Vec::new();
     for (key, of_key) in schema["properties"].as_object().unwrap() {

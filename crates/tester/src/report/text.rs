@@ -14,7 +14,6 @@ use crate::procedure::selftest::{
     Meaning, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::achieved::Achieved;
-use crate::trial::place::Losses;
 use crate::trial::result::{Answers, Outcome, TrialResult};
 use rows::{processor, round_trips, service_rows, timing, without_authority};
 
@@ -22,7 +21,7 @@ use rows::{processor, round_trips, service_rows, timing, without_authority};
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(result.rate_qps);
     let mut page = Page::begin(&trial_verdict(result), &watermarks, conditions);
-    if let Some(words) = result.losses.as_ref().and_then(Losses::words) {
+    if let Some(words) = result.losses.words() {
         page.line(&format!("lost: {words}"));
     }
     page.conditions(conditions, Some(result));
@@ -308,11 +307,9 @@ impl Page {
             "Timing of the Tester: how late the queries left",
             timing(&result.timing, &result.backend),
         );
-        if let Some(usage) = &result.machine {
-            self.section(
-                "Processors during the trial",
-                usage.roles.iter().map(processor),
-            );
+        let roles = &result.machine.roles;
+        if !roles.is_empty() {
+            self.section("Processors during the trial", roles.iter().map(processor));
         }
         self.authority(result.authority.as_ref());
         self.dut(result);

@@ -14,7 +14,7 @@ use dns64_transport::socket::Segmentation;
 use super::equipment::{Client, OwnServer, PROBE_NS};
 use super::far::any::{AnyServer, Instruments};
 use super::probe::{ProbeError, Prober};
-use super::running::watched;
+use super::running::{observed_trial, watched};
 use super::spec::Load;
 use super::{Rig, RigError};
 use crate::lab::server::{Probe, Start};
@@ -141,27 +141,15 @@ impl<C: Client, S: OwnServer> Loopback<C, S> {
                 resolution,
                 max_qps,
             } => {
-                let sought = Sought {
+                let wanted = HighestRate {
                     resolution,
                     max_qps,
                     near_qps,
                     whole_ns: self.load.duration_ns,
                 };
-                highest(sought, self, observer)
+                highest(wanted, self, observer)
             }
         }
-    }
-
-    /// Runs several consecutive self-tests with this aim.
-    pub(super) fn answer_by(
-        &mut self,
-        self_tests: usize,
-        question: Question,
-        observer: &mut dyn FnMut(&Event<'_>),
-    ) -> Result<SelfTests, RigError> {
-        certificate::repeat(self_tests, |near_qps| {
-            self.answer(question, near_qps, observer)
-        })
     }
 }
 
@@ -173,7 +161,7 @@ pub trait Lengths: Trials {
 
 /// Parameters of a self-test for the highest rate.
 #[derive(Clone, Copy, Debug)]
-pub struct Sought {
+pub struct HighestRate {
     /// Resolution of the rate.
     pub resolution: Resolution,
     /// Highest rate to certify.
@@ -191,27 +179,27 @@ pub struct Sought {
 ///
 /// Errors of `trials` that prevent a trial from running.
 pub fn highest<T: Lengths>(
-    sought: Sought,
+    wanted: HighestRate,
     trials: &mut T,
     observer: &mut dyn FnMut(&Event<'_>),
 ) -> Result<SelfTestResult, T::Error> {
     let mut done = Vec::new();
-    let rate_qps = match sought.near_qps {
+    let rate_qps = match wanted.near_qps {
         Some(rate_qps) => rate_qps,
         None => {
-            let short_ns = sought.whole_ns.min(SEARCH_TRIAL_NS);
+            let short_ns = wanted.whole_ns.min(SEARCH_TRIAL_NS);
             trials.set_length(short_ns);
-            let spec = search_spec(sought.resolution, sought.max_qps, short_ns);
+            let spec = search_spec(wanted.resolution, wanted.max_qps, short_ns);
             let proposed = selftest::propose(spec, trials, observer)?;
             let Some(rate_qps) = proposed.certified_rate_qps else {
-                trials.set_length(sought.whole_ns);
+                trials.set_length(wanted.whole_ns);
                 return Ok(proposed);
             };
             done = proposed.trials;
             rate_qps
         }
     };
-    trials.set_length(sought.whole_ns);
+    trials.set_length(wanted.whole_ns);
     let mut confirmed = selftest::confirm(rate_qps, trials, observer)?;
     done.append(&mut confirmed.trials);
     Ok(SelfTestResult {
@@ -256,38 +244,17 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
             }
         };
         let spec = self.load.trial(self.server, rate_qps, schedule, names);
-        let (authority, is_subject) = (&mut self.authority, self.is_subject);
-        self.client.watch(watched(None, authority.as_ref()));
-        let drops = |server: &Option<S>| server.as_ref().map_or(0, OwnServer::udp_drops);
-        let drops_before = drops(authority);
-        let watched = self.client.watched();
-        let before = watched.read();
-        let lost = |server: &Option<S>| drops(server).saturating_sub(drops_before);
-        let result = self.client.trial(&spec, || {
-            let (drops, exit) = (
-                lost(authority),
-                authority.as_mut().and_then(OwnServer::ended),
-            );
-            let around = Surroundings {
-                observed: watched.since(&before),
-                authority_is_subject: is_subject,
-                ..Surroundings::default()
-            };
-            match authority.as_ref().filter(|_| is_subject) {
-                // A measured authority is itself responsible for its lost queries and its exit.
-                Some(subject) => Surroundings {
-                    dut_drops: drops,
-                    resources: Some(subject.resources()),
-                    dut_exit: exit
-                        .map(|exit| format!("{exit}; last log lines: {}", subject.log_tail())),
-                    ..around
-                },
-                None => Surroundings {
-                    authority_drops: drops,
-                    authority_exit: exit,
-                    ..around
-                },
-            }
+        self.client.watch(watched(None, self.authority.as_ref()));
+        let authority = self.authority.as_mut();
+        // A measured authority is itself responsible for its lost queries and its exit.
+        let servers = match self.is_subject {
+            true => (authority, None),
+            false => (None, authority),
+        };
+        let authority_is_subject = self.is_subject;
+        let result = observed_trial(&mut self.client, &spec, servers, || Surroundings {
+            authority_is_subject,
+            ..Surroundings::default()
         })?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(RigError::Interrupted);
@@ -319,9 +286,12 @@ impl Rig {
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTests>, RigError> {
         let looped = self.tester_alone()?;
-        looped
-            .map(|mut looped| looped.answer_by(self_tests, question, observer))
-            .transpose()
+        let repeated = looped.map(|mut looped| {
+            certificate::repeat(self_tests, |near_qps| {
+                looped.answer(question, near_qps, observer)
+            })
+        });
+        repeated.transpose()
     }
 
     /// Returns the loopback with the Tester as the subject, not the authority.

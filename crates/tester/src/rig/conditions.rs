@@ -10,9 +10,12 @@ use super::{Rig, recommended, sources};
 use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
 use crate::lab::userns;
+use crate::machine::Role;
+use crate::machine::watch::HostOf;
 use crate::namespace::Share;
 use crate::procedure::certificate::Certificate;
 use crate::quantity::Thousands;
+use crate::rig::spec::SelfTestPath;
 
 /// Conditions of the trials of a report.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -49,8 +52,8 @@ pub struct Conditions {
     pub local: Option<String>,
     /// Number of its source addresses; `None` if the kernel chose them.
     pub source_addresses: Option<usize>,
-    /// CPUs of each role: role and list, such as ("DUT", "1").
-    pub cpus: Vec<(String, String)>,
+    /// CPUs of each role, as a list.
+    pub cpus: Vec<(HostOf, String)>,
     /// Whether the Tester's sockets used segmentation.
     pub segmentation: bool,
     /// Backend of the links: "socket", "xdp" or "auto"; the result of a trial contains the one in use.
@@ -120,7 +123,7 @@ impl Rig {
             segmentation: load.segmentation == Segmentation::On,
             backend: load.backend.to_string(),
             burst_max: load.burst_max,
-            self_test_covers: self.self_test_covers(),
+            self_test_covers: self.self_test_path().map(|path| path.to_string()),
             cpus: self.cpus(),
             notes: notes.to_vec(),
             ..Conditions::default()
@@ -142,49 +145,33 @@ impl Rig {
         conditions
     }
 
-    /// Describes the path that a self-test covers.
-    fn self_test_covers(&self) -> Option<String> {
+    /// Returns the path that a self-test covers.
+    pub fn self_test_path(&self) -> Option<SelfTestPath> {
         let setup = match &self.spec.subject {
             Subject::Server {
                 self_test_server, ..
-            } => {
-                return self_test_server.map(|server| {
-                    format!(
-                        "the Tester alone: nothing shows that the DUT asks the authority at \
-                         {server}, or over which links"
-                    )
-                });
-            }
+            } => return self_test_server.map(|_| SelfTestPath::TesterAlone),
             Subject::Lab(lab) => lab.setup,
         };
-        if let Some(reached) = self.reached() {
-            return Some(reached.self_test_covers());
-        }
-        let what = match setup {
-            Setup::ThreeDevice => {
-                "the Measurer, the client link, the upstream link and the authority; the DUT's host \
-                 forwards"
-            }
-            Setup::TwoDevice => {
-                "the Measurer and the authority, over the Tester's own loopback interface: neither \
-                 the client link nor the upstream link"
-            }
-            Setup::Loopback => "the Measurer and the authority, over the loopback interface",
-        };
-        Some(what.to_owned())
+        Some(match (self.reached(), setup) {
+            (Some(reached), _) => reached.self_test_path(),
+            (None, Setup::ThreeDevice) => SelfTestPath::BothLinks,
+            (None, Setup::TwoDevice) => SelfTestPath::TesterLoopback,
+            (None, Setup::Loopback) => SelfTestPath::Loopback,
+        })
     }
 
     /// Cores of the local roles with an affinity: role and list.
-    fn cpus(&self) -> Vec<(String, String)> {
+    fn cpus(&self) -> Vec<(HostOf, String)> {
         let lab = self.spec.subject.lab();
         if let Some(reached) = self.reached() {
             return reached.cpus(self.spec.subject.dut());
         }
         let roles = [
-            ("Measurer", &self.placement.measurer, true),
-            ("authority", &self.placement.authority, lab.is_some()),
+            (Role::Measurer, &self.placement.measurer, true),
+            (Role::Authority, &self.placement.authority, lab.is_some()),
             (
-                "DUT",
+                Role::Dut,
                 &self.placement.dut,
                 self.spec.subject.dut().is_some(),
             ),
@@ -192,7 +179,7 @@ impl Rig {
         let kept = roles
             .into_iter()
             .filter(|(_, set, is_here)| *is_here && !set.is_unrestricted());
-        kept.map(|(role, set, _)| (role.to_owned(), set.to_string()))
+        kept.map(|(role, set, _)| (role.into(), set.to_string()))
             .collect()
     }
 

@@ -16,9 +16,9 @@ use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
 use crate::machine::Role;
 use crate::namespace::own_aaaa;
-use crate::trial::TrialSpec;
 use crate::trial::result::{Outcome, TrialResult};
 use crate::trial::surroundings::Surroundings;
+use crate::trial::{TrialError, TrialSpec};
 
 /// Time for a DUT to answer a probe before it is restarted.
 const ANSWER_NS: Nanos = 5 * SECOND;
@@ -197,32 +197,13 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         self.asker
             .client
             .watch(watched(dut.as_ref(), authority.as_ref()));
-        let drops = |server: &Option<S>| server.as_ref().map_or(0, OwnServer::udp_drops);
-        let (dut_drops, authority_drops) = (drops(dut), drops(authority));
-        let watched = self.asker.client.watched();
-        let before = watched.read();
         let pulse = pulse(authority.as_ref(), &mut self.asker.names, spec.timeout_ns)?;
-        let result = self.asker.client.trial(&spec, || {
-            let around = Surroundings {
-                authority_waits_ns: pulse.map(Asking::end),
-                certified: Some(certified),
-                authority_exit: authority.as_mut().and_then(OwnServer::ended),
-                authority_drops: drops(authority).saturating_sub(authority_drops),
-                observed: watched.since(&before),
-                notes,
-                ..Surroundings::default()
-            };
-            match dut {
-                None => around,
-                Some(dut) => Surroundings {
-                    dut_drops: dut.udp_drops().saturating_sub(dut_drops),
-                    resources: Some(dut.resources()),
-                    dut_exit: dut
-                        .ended()
-                        .map(|status| format!("{status}; last log lines: {}", dut.log_tail())),
-                    ..around
-                },
-            }
+        let servers = (dut.as_mut(), authority.as_mut());
+        let result = observed_trial(&mut self.asker.client, &spec, servers, || Surroundings {
+            authority_waits_ns: pulse.map(Asking::end),
+            certified: Some(certified),
+            notes,
+            ..Surroundings::default()
         })?;
         let all_answered = answered(&result) == result.queries_due;
         let dealt = &mut self.asker.names;
@@ -326,6 +307,39 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         });
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
+}
+
+/// Runs a trial and adds to `around` what happened to the DUT, the authority and the links meanwhile.
+pub(super) fn observed_trial<C: Client, S: OwnServer>(
+    client: &mut C,
+    spec: &TrialSpec,
+    (dut, mut authority): (Option<&mut S>, Option<&mut S>),
+    around: impl FnOnce() -> Surroundings,
+) -> Result<TrialResult, TrialError> {
+    let drops = |server: &Option<&mut S>| server.as_ref().map_or(0, |server| server.udp_drops());
+    let (dut_drops, authority_drops) = (drops(&dut), drops(&authority));
+    let watched = client.watched();
+    let before = watched.read();
+    client.trial(spec, || {
+        let around = around();
+        let around = Surroundings {
+            authority_exit: authority.as_mut().and_then(|server| server.ended()),
+            authority_drops: drops(&authority).saturating_sub(authority_drops),
+            observed: watched.since(&before),
+            ..around
+        };
+        match dut {
+            None => around,
+            Some(dut) => Surroundings {
+                dut_drops: dut.udp_drops().saturating_sub(dut_drops),
+                resources: Some(dut.resources()),
+                dut_exit: dut
+                    .ended()
+                    .map(|status| format!("{status}; last log lines: {}", dut.log_tail())),
+                ..around
+            },
+        }
+    })
 }
 
 /// Returns the servers whose processes are observable.

@@ -14,6 +14,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 use dns64_transport::xdp::program::Mode;
 use dns64_wire::pref64::Pref64;
+use serde::{Deserialize, Serialize};
 
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::authority::behaviour::Behaviour;
@@ -406,5 +407,53 @@ impl Load {
     pub fn suffix(&self) -> String {
         let suffix = self.zone.suffix.to_string();
         suffix.trim_end_matches('.').to_owned()
+    }
+}
+
+/// Path of the queries of a self-test.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SelfTestPath {
+    /// To an authority that may not be that of the DUT.
+    TesterAlone,
+    /// Both links of the measurement, through the host of the DUT.
+    BothLinks,
+    /// A link of its own.
+    DirectLink,
+    /// The loopback interface of the host of Measurer and authority.
+    TesterLoopback,
+    /// The loopback interface of the machine of all roles.
+    Loopback,
+    /// The words of an older journal; empty if it has none.
+    #[serde(untagged)]
+    InWords(String),
+}
+
+impl Default for SelfTestPath {
+    fn default() -> Self {
+        Self::InWords(String::new())
+    }
+}
+
+impl fmt::Display for SelfTestPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TesterAlone => {
+                "the Tester alone: nothing shows that the DUT asks this authority, or over which links"
+            }
+            Self::BothLinks => {
+                "the Measurer, the client link, the upstream link and the authority; the DUT's host forwards"
+            }
+            Self::DirectLink => {
+                "the Measurer, a link between Measurer and authority, and the authority: neither the client link nor \
+                 the upstream link"
+            }
+            Self::TesterLoopback => {
+                "the Measurer and the authority, over the loopback interface of their host: neither the client link \
+                 nor the upstream link"
+            }
+            Self::Loopback => "the Measurer and the authority, over the loopback interface",
+            Self::InWords(words) => words,
+        })
     }
 }

@@ -7,7 +7,7 @@ use dns64_transport::socket::{
     OpenError, SOCKETS_A_PORT, Segmentation, UdpLink, allow_descriptors,
 };
 use dns64_transport::xdp::{Options, Part, XdpLink};
-use dns64_transport::{Backend, Counters, Datagram, Departure, Link, LinkError, Origin};
+use dns64_transport::{Backend, Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
 
 use super::{AuthDns, Measurer, TrialError};
 
@@ -183,7 +183,7 @@ impl Link for AnyLink {
         each!(self, link => link.counters())
     }
 
-    fn backend(&self) -> &'static str {
-        each!(self, link => link.backend())
+    fn carrier(&self) -> Carrier {
+        each!(self, link => link.carrier())
     }
 }

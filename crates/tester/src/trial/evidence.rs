@@ -6,6 +6,7 @@
 //! packets the largest counts, and a named counter takes precedence over a difference.
 
 use super::place::{Evidence, LossKind, Place, Source};
+use crate::machine::Role;
 use crate::machine::counters::{Counter, Layer, SEGMENTS_MAX};
 use crate::machine::watch::{Change, Leg, Observed};
 
@@ -40,16 +41,16 @@ pub(super) fn gather(observed: &Observed, own: &Own) -> Vec<Evidence> {
         upstream(observed, k, own, &mut found);
     }
     let at_sockets = [
-        (Place::Measurer, "Measurer", own.receive_drops),
-        (Place::Authority, "authority", own.authority_drops),
+        (Place::Measurer, Role::Measurer, own.receive_drops),
+        (Place::Authority, Role::Authority, own.authority_drops),
     ];
-    for (place, host, count) in at_sockets.into_iter().filter(|(_, _, count)| *count > 0) {
+    for (place, role, count) in at_sockets.into_iter().filter(|(_, _, count)| *count > 0) {
         let is_measurer = place == Place::Measurer;
         found.push(Evidence {
             place,
             kind: LossKind::Sockets,
             source: Source {
-                host: host.to_owned(),
+                host: role.into(),
                 link: None,
                 counter: "drops of its sockets".to_owned(),
                 count,
@@ -124,7 +125,7 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
     let low = low.saturating_sub(own.undecided);
     // Queries that the kernel did not accept were dropped before they were sent and are not counted here.
     if low > 0 || (high > 0 && there.is_some() && own.not_sent == 0) {
-        let named = there.map(|(source, _)| source);
+        let named = there.map(|crossing| crossing.source);
         let source = named.unwrap_or_else(|| near.difference(link, NOT_ARRIVED, low));
         found.push(lost(Place::ToDut, source, low, Some(high)));
     }
@@ -136,7 +137,7 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
     // Received datagrams bypass the counters of the Measurer's host: only drop counters are usable.
     let from_dut = match own.is_past_the_kernel {
         true => dropped(far, near, link).map(|source| (source.clone(), source.count)),
-        false => crossing(far, near, link),
+        false => crossing(far, near, link).map(|found| (found.source, found.packets)),
     };
     let back = [
         (Place::DutHost, undelivered(far)),
@@ -175,10 +176,7 @@ fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>)
     let is_counted = is_watched(observed, own)
         && !own.authority_in_driver
         && !is_passed_by(near, far, link, own);
-    let source = |(source, _): (Source, u64)| {
-        let is_named = !source.counter.ends_with(NOT_ARRIVED);
-        (is_named || is_counted).then_some(source)
-    };
+    let source = |found: Crossing| (found.is_named || is_counted).then_some(found.source);
     // With two devices the Measurer sends from the authority's host, and has its own counter of unsent queries.
     let not_taken = far_whole.filter(|_| own.not_sent == 0);
     let there = [
@@ -222,11 +220,9 @@ fn on_one_host(host: &Change, link: &str, found: &mut Vec<Evidence>) {
         found.extend(lost_here.map(|source| lost(Place::ToDut, source, 0, None)));
         return;
     }
-    // Queue drops are already reported to the sending sockets.
-    let leaving = host.leaving(link).into_iter();
-    let leaving = leaving.filter(|source| source.counter.starts_with("interface "));
     let ways = [
-        (Place::ToDut, largest(leaving)),
+        // Queue drops are already reported to the sending sockets.
+        (Place::ToDut, largest(host.left_device(link))),
         (Place::FromDut, largest(host.arriving(link))),
     ];
     for (place, source) in ways {
@@ -273,15 +269,30 @@ fn dropped(from: &Change, to: &Change, link: &str) -> Option<Source> {
 /// Returns the counter of the packets that left one host over a link and did not reach the next, with their minimum
 /// number. Packets held back by the sender's IP layer never reach the link, so they are added. All counters of the link
 /// can cover the same packets.
-fn crossing(from: &Change, to: &Change, link: &str) -> Option<(Source, u64)> {
+fn crossing(from: &Change, to: &Change, link: &str) -> Option<Crossing> {
     let (sent, arrived) = (from.transmitted(Some(link), Layer::Ip6), to.received(link));
     let gap = sent.saturating_sub(arrived);
     let named = dropped(from, to, link);
     let on_link = named.as_ref().map_or(gap, |named| named.count.max(gap));
-    let named = named.or_else(|| (gap > 0).then(|| from.difference(link, NOT_ARRIVED, gap)));
     let held_back = from.held_back(Some(link), Layer::Ip6);
     let packets = on_link + held_back.as_ref().map_or(0, |source| source.count);
-    named.or(held_back).map(|source| (source, packets))
+    let difference = || (gap > 0).then(|| from.difference(link, NOT_ARRIVED, gap));
+    let is_named = named.is_some() || gap == 0;
+    let source = named.or_else(difference).or(held_back)?;
+    Some(Crossing {
+        source,
+        packets,
+        is_named,
+    })
+}
+
+/// Packets that left one host and did not reach the next.
+struct Crossing {
+    source: Source,
+    /// Their minimum number.
+    packets: u64,
+    /// A counter shows them, not only the difference of two.
+    is_named: bool,
 }
 
 /// Returns the packets that left all hosts and reached none, because IPv4 has no counters of interfaces. They were lost
@@ -334,7 +345,7 @@ const NOT_TRANSMITTED: &str = "packets made and not transmitted (a filter?)";
 impl Change {
     fn source(&self, counter: &Counter, count: u64) -> Source {
         Source {
-            host: self.role.clone(),
+            host: self.of.clone(),
             link: counter.link.clone(),
             counter: counter.to_string(),
             count,
@@ -349,12 +360,17 @@ impl Change {
     fn leaving(&self, link: &str) -> Vec<Source> {
         let queues = self.most.of_queues(link, "drops").into_iter();
         let queues = queues.filter(|(counter, _)| !is_queue(counter, &["ingress"]));
+        let queues = queues.map(|(counter, count)| self.source(&counter, count));
+        queues.chain(self.left_device(link)).collect()
+    }
+
+    /// Returns those that the interface lost.
+    fn left_device(&self, link: &str) -> [Source; 4] {
         let names = ["tx_drop", "tx_errs", "tx_fifo", "tx_carrier"];
-        let device = names.map(|name| Counter::of_link(link, Layer::Device, name));
-        let device = device.map(|counter| (counter.clone(), self.most.get(&counter)));
-        let all = queues.chain(device);
-        all.map(|(counter, count)| self.source(&counter, count))
-            .collect()
+        names.map(|name| {
+            let counter = Counter::of_link(link, Layer::Device, name);
+            self.source(&counter, self.most.get(&counter))
+        })
     }
 
     /// Returns the packets lost on their way in from an interface. A physical interface of a shared host also drops

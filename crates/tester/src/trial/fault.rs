@@ -120,8 +120,19 @@ pub enum TesterFault {
     },
 }
 
+/// What all faults of a kind have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultKind {
+    /// Identifier in results.
+    pub code: &'static str,
+    /// Name in reports.
+    pub name: &'static str,
+    /// Whether it indicates too high a rate, so that a lower one may pass.
+    pub is_of_rate: bool,
+}
+
 /// Queries sent and due in a span of 100 ms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateError {
     /// Queries sent in it.
     pub sent: u64,
@@ -133,26 +144,40 @@ pub struct RateError {
 }
 
 impl TesterFault {
+    /// Returns what it has in common with all faults of its kind.
+    pub fn kind(&self) -> FaultKind {
+        let (is_of_rate, code, name) = match self {
+            Self::NotSent { .. } => (true, "not_sent", "queries not taken by the kernel"),
+            Self::LateSchedule { .. } => (true, "late_schedule", "sender held up"),
+            Self::RateError(_) => (true, "rate_error", "rate not kept"),
+            Self::CatchUpBurst { .. } => (true, "catch_up_burst", "losses in catch-up bursts"),
+            Self::Disturbed { .. } => (true, "disturbed", "others on a core of DUT or authority"),
+            Self::ReceiveDrops { .. } => (true, "receive_drops", "replies lost at the Measurer"),
+            Self::AuthorityDrops { .. } => (true, "authority_drops", "losses at the authority"),
+            Self::NetworkLoss(_) => (true, "network_loss", "packets lost by the network"),
+            Self::NetworkDelay(_) => (true, "network_delay", "packets held up by the network"),
+            Self::AuthorityOverflow { .. } => (
+                true,
+                "authority_overflow",
+                "too many replies delayed at the authority",
+            ),
+            Self::AuthoritySlow { .. } => (true, "authority_slow", "authority too slow"),
+            Self::AuthorityDied { .. } => (false, "authority_died", "authority stopped"),
+            Self::ClockStep { .. } => (false, "clock_step", "clock stepped"),
+            Self::HostLate { .. } => (false, "host_late", "a host began too late"),
+            Self::HostClock { .. } => (false, "host_clock", "a host's clock is not known"),
+            Self::Link { .. } => (false, "link", "a system call failed"),
+        };
+        FaultKind {
+            code,
+            name,
+            is_of_rate,
+        }
+    }
+
     /// Returns its identifier in results.
     pub fn code(&self) -> &'static str {
-        match self {
-            Self::NotSent { .. } => "not_sent",
-            Self::LateSchedule { .. } => "late_schedule",
-            Self::RateError(_) => "rate_error",
-            Self::CatchUpBurst { .. } => "catch_up_burst",
-            Self::Disturbed { .. } => "disturbed",
-            Self::ReceiveDrops { .. } => "receive_drops",
-            Self::AuthorityDrops { .. } => "authority_drops",
-            Self::NetworkLoss(_) => "network_loss",
-            Self::NetworkDelay(_) => "network_delay",
-            Self::AuthorityOverflow { .. } => "authority_overflow",
-            Self::AuthoritySlow { .. } => "authority_slow",
-            Self::AuthorityDied { .. } => "authority_died",
-            Self::ClockStep { .. } => "clock_step",
-            Self::HostLate { .. } => "host_late",
-            Self::HostClock { .. } => "host_clock",
-            Self::Link { .. } => "link",
-        }
+        self.kind().code
     }
 
     /// Describes the fault, with its figures.
@@ -274,7 +299,7 @@ impl TesterFault {
             Self::RateError(_) => Some(OWN_CORE),
             Self::Disturbed { cause, .. } => Some(cause.remedy()),
             Self::ReceiveDrops { .. } => Some("raise net.core.rmem_max or use more --threads"),
-            Self::AuthorityDrops { .. } => Some("give it more --workers or a core of its own"),
+            Self::AuthorityDrops { .. } => Some("give it more cores of its own (--authority-cpus)"),
             Self::NetworkLoss(_) => {
                 Some("look at its queue and its filters (`tc -s qdisc`, `nft list ruleset`)")
             }

@@ -37,8 +37,7 @@ pub fn judge(trial: &TrialResult) -> Outcome {
     let shortfall = trial.unanswered();
     match fault {
         Some(fault) => {
-            let usage = trial.machine.as_ref();
-            Outcome::Invalid(disturbance::explained(fault, usage, &trial.timing))
+            Outcome::Invalid(disturbance::explained(fault, &trial.machine, &trial.timing))
         }
         None if shortfall == 0 && !trial.ended_early => Outcome::Passed,
         None => Outcome::Failed { shortfall },
@@ -48,9 +47,9 @@ pub fn judge(trial: &TrialResult) -> Outcome {
 /// Returns whether a result has every figure that [`judge`] reads. Results of older programs lack some.
 pub fn is_complete(trial: &TrialResult) -> bool {
     let timing = &trial.timing;
-    let evidence = trial.losses.as_ref().and_then(|it| it.evidence.as_ref());
-    let bursts = timing.catch_up.and_then(|it| it.lost_beyond_bursts);
-    evidence.is_some() && bursts.is_some() && timing.rate_error.is_some()
+    trial.losses.evidence.is_some()
+        && timing.catch_up.lost_beyond_bursts.is_some()
+        && timing.rate_error.is_some()
 }
 
 fn authority_died(trial: &TrialResult) -> Option<TesterFault> {
@@ -64,7 +63,7 @@ fn failed_call(trial: &TrialResult) -> Option<TesterFault> {
 }
 
 fn stepped_clock(trial: &TrialResult) -> Option<TesterFault> {
-    let step_ns = trial.timing.clock_step_ns?;
+    let step_ns = trial.timing.clock_step_ns;
     (step_ns.unsigned_abs() > CLOCK_STEP_MAX_NS).then_some(TesterFault::ClockStep { step_ns })
 }
 
@@ -95,8 +94,7 @@ pub const CLOCK_BOUND_MAX_NS: Nanos = 1_000_000;
 
 /// The kernel refused queries, or a queue did whose drops it reports.
 fn not_sent(trial: &TrialResult) -> Option<TesterFault> {
-    let losses = trial.losses.as_ref();
-    let evidence = losses.and_then(|losses| losses.evidence.as_ref());
+    let evidence = trial.losses.evidence.as_ref();
     let unsent = trial.queries_due.saturating_sub(trial.queries_sent);
     let queries = match evidence {
         Some(evidence) => evidence.not_sent,
@@ -131,7 +129,7 @@ fn authority_overflow(trial: &TrialResult) -> Option<TesterFault> {
 /// the sender may be behind the schedule up to the range of a ledger, and may exceed the length of a trial that ran to
 /// its end by 1 % (Lencse and Bakai 2017, figure 3).
 fn late_schedule(trial: &TrialResult) -> Option<TesterFault> {
-    let max_stall_ns = trial.timing.limits.unwrap_or_default().max_stall_ns;
+    let max_stall_ns = trial.timing.limits.max_stall_ns;
     let behind_ns = trial.timing.lateness_ns_max;
     let late = |(lateness_ns, limit_ns): &(Nanos, Nanos)| lateness_ns > limit_ns;
     let judged = match trial.timing.self_correcting {
@@ -173,13 +171,13 @@ fn rate_error(trial: &TrialResult) -> Option<TesterFault> {
 
 /// Catch-up bursts of the sender explain every loss.
 fn catch_up_burst(trial: &TrialResult) -> Option<TesterFault> {
-    let bursts = trial.timing.catch_up?;
+    let bursts = trial.timing.catch_up;
     let lost = trial.unanswered();
     let explain_all = bursts.lost_in_bursts == lost && bursts.lost_beyond_bursts == Some(0);
     (lost > 0 && explain_all).then_some(TesterFault::CatchUpBurst {
         stall_ns: bursts.stall_ns_max,
         burst_queries: bursts.burst_queries_max,
-        limit_queries: trial.timing.limits?.max_burst_queries,
+        limit_queries: trial.timing.limits.max_burst_queries,
         rate_qps: trial.rate_qps,
         lost,
         cause: None,
@@ -201,24 +199,21 @@ fn slow_authority(trial: &TrialResult) -> Option<TesterFault> {
 
 /// Others had a core of the DUT or the authority, which explains why the trial failed.
 fn disturbed(trial: &TrialResult) -> Option<TesterFault> {
-    let shortfall = trial.unanswered();
-    let usage = trial.machine.as_ref().filter(|_| shortfall > 0)?;
-    let losses = trial.losses.as_ref();
-    let evidence = losses.and_then(|losses| losses.evidence.as_ref());
+    let shortfall = Some(trial.unanswered()).filter(|&lost| lost > 0)?;
     // At most all queries that were open at an early end had been lost.
+    let evidence = trial.losses.evidence.as_ref();
     let hanging = evidence.map_or(trial.undecided, |evidence| evidence.hanging);
-    let in_bursts = trial.timing.catch_up.unwrap_or_default().explained();
-    let queries = (shortfall - in_bursts.min(shortfall)).saturating_add(hanging);
+    let in_bursts = trial.timing.catch_up.explained().min(shortfall);
+    let lost = (shortfall - in_bursts).saturating_add(hanging);
     let schedule = Schedule::new(trial.rate_qps, trial.duration_ns);
-    let limits = trial.timing.limits.unwrap_or_default();
-    let span = losses.and_then(|losses| losses.span);
-    disturbance::fault(usage, &limits, &schedule, (queries, span))
+    let limits = &trial.timing.limits;
+    disturbance::fault(&trial.machine, limits, &schedule, (lost, trial.losses.span))
 }
 
 impl Facts {
     /// Returns the facts in the result of a trial; `None` if it is of an older program, which did not record them.
     pub fn of(trial: &TrialResult) -> Option<Self> {
-        let evidence = trial.losses.as_ref()?.evidence.clone()?;
+        let evidence = trial.losses.evidence.clone()?;
         let (answers, authority) = (&trial.answers, trial.authority);
         let schedule = Schedule::new(trial.rate_qps, trial.duration_ns);
         // Upstream queries for repeated names are unknown, and responses omitted on purpose are not losses.

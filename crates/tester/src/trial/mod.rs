@@ -57,7 +57,7 @@ use backend::{AnyLink, BackendClock};
 use in_driver::{InDriver, InDriverError, Interception};
 use part::{Part, Spare};
 use result::TrialResult;
-use rows::{Course, Rows};
+use rows::{Rows, TrialQueries};
 use surroundings::{AuthorityReport, Surroundings};
 use turns::Serving;
 use worker::Worker;
@@ -328,7 +328,7 @@ pub struct Tester {
     measurer: Measurer,
     workers: Vec<Worker<AnyLink, BackendClock>>,
     /// Last trial; the next one reuses the memory of all its ledgers.
-    last: Option<Course>,
+    last: Option<TrialQueries>,
     tcp: Option<TcpService>,
     /// Answers common queries before they reach the sockets of the authority.
     in_driver: Option<InDriver>,

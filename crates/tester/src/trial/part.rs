@@ -14,7 +14,7 @@ use dns64_transport::clock::{Clock, Nanos};
 
 use super::backend::{self, AnyLink, BackendClock};
 use super::result::TrialResult;
-use super::rows::Course;
+use super::rows::TrialQueries;
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::turns::Sending;
 use super::{PORTS_DEFAULT, Tester, TrialError, TrialSpec, summary};
@@ -50,8 +50,8 @@ pub struct Spare {
     asked: Option<Arc<ledger::Ledger>>,
 }
 
-impl From<Course> for Spare {
-    fn from(course: Course) -> Self {
+impl From<TrialQueries> for Spare {
+    fn from(course: TrialQueries) -> Self {
         let ledgers = course.shards.into_iter().map(|shard| shard.ledger);
         Self {
             shards: ledgers.collect(),
@@ -216,16 +216,16 @@ pub(crate) fn concluded(
     spec: &TrialSpec,
     gathered: Gathered,
     around: impl FnOnce() -> Surroundings,
-) -> (TrialResult, Course) {
+) -> (TrialResult, TrialQueries) {
     let around = Surroundings {
-        machine: Some(gathered.usage),
+        machine: gathered.usage,
         clock_source: gathered.clock_source,
         ..around()
     };
     let authority = gathered.authority.as_ref();
     let result = summary::result(spec, &gathered.shards, authority, around);
     let shards = gathered.shards.into_iter().map(|shard| shard.finished);
-    let course = Course {
+    let course = TrialQueries {
         spec: spec.clone(),
         started_at_ns: gathered.started_at_ns,
         shards: shards.collect(),

@@ -13,6 +13,9 @@ use std::fmt;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
+use crate::machine::Role;
+use crate::machine::watch::HostOf;
+
 /// Location of a lost query, in the order of its path; or the kind of its answer, if it was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -91,8 +94,8 @@ impl Place {
 /// Counter that shows a loss, of a host or of a link at that host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Role of the host.
-    pub host: String,
+    /// The host.
+    pub host: HostOf,
     /// Interface; `None` for the whole host.
     pub link: Option<String>,
     /// Name of the counter.
@@ -264,15 +267,14 @@ pub struct Losses {
     pub undecided: u64,
     /// Possible places of these.
     pub between: Vec<Place>,
-    /// Sending times of the lost queries, including those hanging at an early end; `None` without any, and in older
-    /// results.
+    /// Sending times of the lost queries, including those hanging at an early end; `None` without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<LossSpan>,
     /// What the places follow from; `None` in older results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<LossEvidence>,
     /// Hosts whose counters were read.
-    pub hosts: Vec<String>,
+    pub hosts: Vec<HostOf>,
     /// Other programs also increase the counters: they are evidence, not proof.
     pub shared: bool,
     /// All loss counters that increased during the trial.
@@ -429,7 +431,7 @@ fn unanswered(asked: Reached) -> Option<Evidence> {
         place: Place::Authority,
         kind: LossKind::Lost,
         source: Source {
-            host: "authority".to_owned(),
+            host: Role::Authority.into(),
             link: None,
             counter: "questions without an answer".to_owned(),
             count: low,

@@ -10,7 +10,7 @@ use super::place::Losses;
 use super::service::Service;
 use crate::authority::counts::AuthorityCounts;
 use crate::load::catch_up::Limits;
-use crate::load::names::Dealt;
+use crate::load::names::NameRange;
 use crate::load::pace::SelfCorrected;
 use crate::machine::process::Resources;
 use crate::machine::usage::Usage;
@@ -166,8 +166,7 @@ pub struct Rtt {
     pub p999: Option<Nanos>,
     /// Largest.
     pub max: Option<Nanos>,
-    /// Mean; not in older journals.
-    #[serde(default)]
+    /// Mean.
     pub mean: Option<Nanos>,
 }
 
@@ -194,28 +193,20 @@ pub struct Timing {
     /// The 100 ms with the largest difference of queries sent and due; `None` in older results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_error: Option<RateError>,
-    /// The deviation for bins of 1 ms; `None` for trials of more than an hour, and in older journals, like all
-    /// following fields.
-    #[serde(default)]
+    /// The deviation for bins of 1 ms; `None` for trials of more than an hour.
     pub bin_1ms_deviation_pct_max: Option<f64>,
     /// Longest system call that sent queries. Round-trip times count from before the call, because responses can arrive
     /// before it returns: each is overestimated by at most this.
-    #[serde(default)]
     pub send_call_ns_max: Option<Nanos>,
     /// Clock source of the kernel.
-    #[serde(default)]
     pub clock_source: Option<String>,
     /// Largest step of the real-time clock, which stamps received datagrams, relative to the monotonic one.
-    #[serde(default)]
-    pub clock_step_ns: Option<i64>,
+    pub clock_step_ns: i64,
     /// Catch-up bursts of the sender.
-    #[serde(default)]
-    pub catch_up: Option<CatchUp>,
+    pub catch_up: CatchUp,
     /// Limits above which the trial is invalid.
-    #[serde(default)]
-    pub limits: Option<Limits>,
+    pub limits: Limits,
     /// Accuracy of the self-correcting timer, if it paced the sender.
-    #[serde(default)]
     pub self_correcting: Option<SelfCorrected>,
 }
 
@@ -302,9 +293,8 @@ pub struct TrialResult {
     pub timing: Timing,
     /// Datagrams lost by the Tester's own sockets.
     pub tester_drops: u64,
-    /// Locations of the queries without a valid answer; `None` in older results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub losses: Option<Losses>,
+    /// Locations of the queries without a valid answer.
+    pub losses: Losses,
     /// How an authority that is a separate program exited during the trial, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority_exit: Option<String>,
@@ -313,23 +303,19 @@ pub struct TrialResult {
     pub error: Option<String>,
     /// Counters of the built-in authority.
     pub authority: Option<AuthorityCounts>,
-    /// Share of each host in them, with several authorities; older results had one authority.
+    /// Share of each host in them, with several authorities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authorities: Vec<AuthorityShare>,
     /// Response times of an authority that is a separate program, from queries during the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority_sampled: Option<AuthorityTimes>,
-    /// Fresh names of the trial; `None` in older journals.
-    #[serde(default)]
-    pub names: Option<Dealt>,
+    /// Fresh names of the trial.
+    pub names: Option<NameRange>,
     /// Shares at the authority; `None` without a built-in authority or a DUT.
     pub achieved: Option<Achieved>,
-    /// Throughput of the DUT while it had queued queries; `None` if the delay of its answers did not grow, and in older
-    /// journals.
-    #[serde(default)]
+    /// Throughput of the DUT while it had queued queries; `None` if the delay of its answers did not grow.
     pub service: Option<Service>,
     /// Path of the queries through DUT and authority, with a built-in authority.
-    #[serde(default)]
     pub path: Option<Path>,
     /// Resources of the DUT after the trial, if they are observable.
     #[serde(flatten, with = "dut_resources")]
@@ -337,12 +323,9 @@ pub struct TrialResult {
     /// How the DUT exited during the trial, and its last log lines, if it did.
     pub dut_exit: Option<String>,
     /// CPU usage of the machine during the trial, as far as known.
-    #[serde(default)]
-    pub machine: Option<Usage>,
-    /// Whether queries and responses could be segmented; missing in results of earlier versions, which always used
-    /// segmentation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub segmentation: Option<bool>,
+    pub machine: Usage,
+    /// Whether queries and responses could be segmented.
+    pub segmentation: bool,
     /// Clocks of the hosts that took part; empty if all roles were on one machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<HostClock>,

@@ -15,7 +15,7 @@ use crate::load::pace::Schedule;
 
 /// Data of the last trial of a [`Tester`](super::Tester).
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct TrialQueries {
     pub(crate) spec: TrialSpec,
     /// Real time of the start of the schedule.
     pub(crate) started_at_ns: Nanos,
@@ -71,14 +71,14 @@ impl Row {
 /// the network did not accept them, are skipped.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
-    course: &'a Course,
+    course: &'a TrialQueries,
     /// The schedule with its shards.
     schedule: Schedule,
     next: u64,
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(course: &'a Course) -> Self {
+    pub(crate) fn new(course: &'a TrialQueries) -> Self {
         Self {
             course,
             schedule: course.spec.schedule.shard(0, course.shards.len() as u64),

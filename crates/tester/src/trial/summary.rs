@@ -16,8 +16,9 @@ use super::timing::{Certificate, Hanging, is_expired};
 use super::{TrialSpec, disturbance, service};
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
+use crate::machine::Role;
 use crate::machine::counters::{Counter, Layer};
-use crate::machine::watch::{AUTHORITY_ON, Observed};
+use crate::machine::watch::{HostOf, Observed};
 use crate::namespace::Share;
 
 /// Combines the shards, judges the trial, and returns the result.
@@ -28,8 +29,8 @@ pub fn result(
     around: Surroundings,
 ) -> TrialResult {
     let mut result = figures(spec, shards, authority, &around);
-    if let (Some(facts), Some(losses)) = (Facts::of(&result), &mut result.losses) {
-        losses.locate(place(facts).losses);
+    if let Some(facts) = Facts::of(&result) {
+        result.losses.locate(place(facts).losses);
     }
     result.outcome = judge(&result);
     result.notes = notes(spec, shards, authority, &around, &result);
@@ -72,13 +73,13 @@ fn figures(
                 .timing(spec, &sums.shards, sums.shortfall())
         },
         tester_drops: own.receive_drops + around.drops_of(authority).0,
-        losses: Some(losses(sums.hanging(), &own, around, authority)),
+        losses: losses(sums.hanging(), &own, around, authority),
         authority_exit: around.authority_exit.clone(),
         error: error.or_else(|| authority?.error.clone()),
         authority: authority.map(|a| a.counts),
         authorities: shares(authority, &around.observed),
         authority_sampled: around.sampled(spec),
-        names: Some(spec.names.dealt()),
+        names: Some(spec.names.range()),
         achieved: behind_dut.and_then(|authority| sums.achieved(authority)),
         service: service::service(spec.rate_qps, ended_early, &sums.shards),
         resources: around.resources,
@@ -86,16 +87,16 @@ fn figures(
         machine: around.machine.clone(),
         path,
         dut_exit: around.dut_exit.clone(),
-        segmentation: Some(spec.segmentation == Segmentation::On),
+        segmentation: spec.segmentation == Segmentation::On,
         clocks: around.hosts.clone(),
-        backend: slowest(shards).to_owned(),
+        backend: carrier(shards),
     }
 }
 
-/// The backend of the slowest link, whose name is the first of the alphabet: one queue that copies is enough.
-fn slowest(shards: &[ShardReport]) -> &str {
-    let backends = shards.iter().map(|shard| shard.backend.as_str());
-    backends.min().unwrap_or("none")
+/// Returns the name of the slowest carrier: one queue that copies is enough.
+fn carrier(shards: &[ShardReport]) -> String {
+    let slowest = shards.iter().map(|shard| shard.carrier).min();
+    slowest.map_or_else(|| "none".to_owned(), |carrier| carrier.to_string())
 }
 
 /// Returns the share of each of several authorities: from its own counters, or from those of its host.
@@ -105,19 +106,18 @@ fn shares(authority: Option<&AuthorityReport>, observed: &Observed) -> Vec<Autho
     }
     let hosts = observed.hosts.iter();
     let shares = hosts.filter_map(|host| {
-        let name = host.role.strip_prefix(AUTHORITY_ON)?.to_owned();
+        let HostOf::Role(Role::Authority, Some(name)) = &host.of else {
+            return None;
+        };
         let read = [Layer::Udp, Layer::Udp6].map(|layer| Counter::of_host(layer, "InDatagrams"));
         Some(AuthorityShare {
-            host: name,
+            host: name.clone(),
             questions: read.iter().map(|counter| host.least.get(counter)).sum(),
             drops: 0,
         })
     });
     shares.collect()
 }
-
-/// How the name of a backend begins whose datagrams no counter of the host knows.
-const PAST_THE_KERNEL: &str = "xdp";
 
 /// Returns the counters of the Tester's own datagrams.
 fn own(
@@ -134,9 +134,7 @@ fn own(
         undecided: sums.undecided,
         receive_drops: sum(|s| s.counters.receive_drops),
         authority_drops: around.drops_of(authority).0 + around.authority_drops,
-        is_past_the_kernel: shards
-            .iter()
-            .any(|s| s.backend.starts_with(PAST_THE_KERNEL)),
+        is_past_the_kernel: shards.iter().any(|s| s.carrier.bypasses_the_kernel()),
         authority_in_driver: authority.is_some_and(|authority| authority.in_driver),
     }
 }
@@ -150,7 +148,7 @@ fn losses(
 ) -> Losses {
     let observed = &around.observed;
     Losses {
-        hosts: observed.hosts.iter().map(|h| h.role.clone()).collect(),
+        hosts: observed.hosts.iter().map(|host| host.of.clone()).collect(),
         shared: observed.hosts.iter().any(|host| host.shared),
         counters: evidence::counters(observed),
         span: hanging.span,
@@ -185,7 +183,7 @@ fn notes(
             around.dut_drops
         ));
     }
-    let of_dut = |passed| disturbance::remark(around.machine.as_ref()?, &spec.limits, passed);
+    let of_dut = |passed| disturbance::remark(&around.machine, &spec.limits, passed);
     match result.outcome {
         Outcome::Passed => notes.extend(of_dut(true)),
         Outcome::Failed { .. } => {
@@ -244,7 +242,7 @@ fn strangers(spec: &TrialSpec, shards: &[ShardReport]) -> Vec<String> {
 
 /// Returns the losses of a trial that passed, which cost no answer: of retries, or of unrelated packets.
 fn without_effect(result: &TrialResult) -> impl Iterator<Item = String> {
-    let evidence = result.losses.iter().filter_map(|it| it.evidence.as_ref());
+    let evidence = result.losses.evidence.iter();
     let found = evidence.flat_map(|evidence| &evidence.found);
     let lost = found.filter(|evidence| evidence.kind != LossKind::Held);
     lost.map(|evidence| format!("{}; every query was answered all the same", evidence.source))

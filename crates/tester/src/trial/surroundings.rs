@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dns64_transport::Counters;
 use dns64_transport::clock::Nanos;
+use dns64_transport::{Carrier, Counters};
 
 use super::TrialSpec;
 use super::path::AuthorityTimes;
@@ -15,7 +15,7 @@ use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::process::Resources;
 use crate::machine::usage::Usage;
-use crate::machine::watch::Observed;
+use crate::machine::watch::{HostOf, Observed};
 
 /// Data of a shard and of its link.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub struct ShardReport {
     pub counters: Counters,
     /// Change of the real-time clock relative to the monotonic one during the trial.
     pub clock_step_ns: i64,
-    /// Kind of link.
-    pub backend: String,
+    /// What carried its datagrams.
+    pub carrier: Carrier,
     /// Error of the link, if it failed.
     pub error: Option<String>,
 }
@@ -126,7 +126,7 @@ pub struct Surroundings {
     /// How an authority that is a separate program exited, if it did.
     pub authority_exit: Option<String>,
     /// CPU usage of the machine during the trial.
-    pub machine: Option<Usage>,
+    pub machine: Usage,
     /// Clock source of the kernel.
     pub clock_source: Option<String>,
     /// The Tester's own authority is the DUT, so that its losses are those of the DUT.
@@ -173,7 +173,7 @@ impl Surroundings {
                     .to_owned(),
             );
         }
-        let dut = self.machine.as_ref().and_then(|usage| usage.of(Role::Dut));
+        let dut = self.machine.of(Role::Dut);
         if dut.is_some_and(|row| row.cores.is_some() && row.foreign_ns.is_none()) {
             notes.push(
                 "not all processes are visible in /proc: others may have used the DUT's cores"
@@ -189,12 +189,10 @@ impl Surroundings {
         let legs = self.observed.client.iter().chain(&self.observed.upstreams);
         legs.filter_map(|leg| {
             let (host, link) = (&self.observed.hosts[leg.far?], leg.link.as_deref()?);
-            let role = match host.role.as_str() {
-                "DUT" => Role::Dut,
-                "authority" => Role::Authority,
-                _ => return None,
+            let HostOf::Role(role @ (Role::Dut | Role::Authority), None) = &host.of else {
+                return None;
             };
-            let cores: CpuSet = self.machine.as_ref()?.of(role)?.cores.as_ref()?.parse().ok()?;
+            let cores: CpuSet = self.machine.of(*role)?.cores.as_ref()?.parse().ok()?;
             let packets = host.most.received_by_queue(link);
             let (all, busiest) = (packets.iter().sum::<u64>(), *packets.iter().max()?);
             let is_one = packets.len() > 1 && all >= QUEUES_JUDGED_FROM && busiest * 100 >= all * 99;
@@ -203,7 +201,7 @@ impl Surroundings {
                     "{busiest} of {all} packets arrived in one of {} receive queues ({link}, {}), and so at one of its cores: RSS has to \
                      hash the ports (`ethtool -N INTERFACE rx-flow-hash udp6 sdfn`)",
                     packets.len(),
-                    host.role
+                    host.of
                 )
             })
         })

@@ -32,7 +32,7 @@ const BINS_1MS_MAX_NS: Nanos = 3_600_000_000_000;
 /// Accumulates lateness and rate, query by query.
 pub(super) struct Certificate {
     /// Largest step of the real-time clock in any shard.
-    clock_step_ns: Option<i64>,
+    clock_step_ns: i64,
     lateness: Times,
     bins_1ms: Option<Bins>,
     bins_10ms: Bins,
@@ -44,7 +44,7 @@ impl Certificate {
         let schedule = spec.schedule;
         let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
         Self {
-            clock_step_ns: None,
+            clock_step_ns: 0,
             lateness: Times::new(),
             bins_1ms: (last_due_ns < BINS_1MS_MAX_NS).then(|| Bins::new(BIN_1MS, last_due_ns)),
             bins_10ms: Bins::new(BIN_10MS, last_due_ns),
@@ -59,8 +59,9 @@ impl Certificate {
 
     /// Adds the step of the real-time clock in a shard.
     pub(super) fn add_step(&mut self, step_ns: i64) {
-        let steps = self.clock_step_ns.into_iter().chain([step_ns]);
-        self.clock_step_ns = steps.max_by_key(|step| step.unsigned_abs());
+        if step_ns.unsigned_abs() > self.clock_step_ns.unsigned_abs() {
+            self.clock_step_ns = step_ns;
+        }
     }
 
     /// Adds a query that was due, and that was sent if its entry says so.
@@ -95,9 +96,9 @@ impl Certificate {
             send_call_ns_max: calls.max(),
             clock_step_ns: self.clock_step_ns,
             clock_source: None,
-            catch_up: Some(bursts(spec, shards, self.lateness.max(), lost)),
+            catch_up: bursts(spec, shards, self.lateness.max(), lost),
             rate_error: self.rate_error(spec),
-            limits: Some(spec.limits),
+            limits: spec.limits,
             self_correcting: (spec.pacing == Pacing::SelfCorrecting)
                 .then(|| self_corrected(shards)),
         }

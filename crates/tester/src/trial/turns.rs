@@ -124,7 +124,7 @@ impl<L: Link, C: Clock> Sending<L, C> {
             finished: self.generator.finish(),
             counters,
             clock_step_ns: self.clock.realtime_offset() - self.realtime_offset,
-            backend: self.link.backend().to_owned(),
+            carrier: self.link.carrier(),
             error: self.failed.or(failed).map(|e| e.to_string()),
         }
     }

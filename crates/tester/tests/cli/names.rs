@@ -1,14 +1,14 @@
 //! Names that consecutive processes use on a running server.
 
 use dns64bench::campaign::names::asked_twice;
-use dns64bench::load::names::Dealt;
+use dns64bench::load::names::NameRange;
 use serde_json::Value;
 
 use super::dut::{Dut, LOCALHOST};
 use super::program::{run, server, turn};
 use super::script::Conduct;
 
-fn dealt(result: &Value) -> Dealt {
+fn dealt(result: &Value) -> NameRange {
     serde_json::from_value(result["names"].clone()).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn campaign_uses_no_name_twice_on_a_server_across_rigs() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let trials = lines.map(|line| line["record"]["trial"]["result"].clone());
-    let trials: Vec<Dealt> = trials
+    let trials: Vec<NameRange> = trials
         .filter(Value::is_object)
         .map(|result| dealt(&result))
         .collect();

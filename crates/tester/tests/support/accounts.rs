@@ -4,6 +4,7 @@
 //! Whether a trial passes depends on the other load of the machine. Tests that need a certain outcome simulate the
 //! time: `tests/system`.
 
+use dns64bench::trial::fault::TesterFault;
 use serde_json::Value;
 
 /// Classes of a query; duplicates and strays are additional datagrams.
@@ -17,26 +18,6 @@ pub(crate) const CLASSES: [&str; 7] = [
     "missing",
 ];
 
-/// Possible effects of other programs on a trial, in the words of `TesterFault`: the Tester or the authority is
-/// delayed, a socket buffer overflows, or the clock is set.
-const DISTURBANCES: [&str; 15] = [
-    "all ",
-    "other processes used",
-    "the host of this virtual machine took",
-    "a CPU quota stopped",
-    "a span of 100 ms",
-    "the sender was held up",
-    "the kernel did not take",
-    "the Measurer's sockets lost",
-    "the authority lost",
-    "the Measurer's link",
-    "the DUT's link",
-    "the authority's link",
-    "the machine's link",
-    "the authority took more than",
-    "the real-time clock was stepped",
-];
-
 /// Returns the queries of one class.
 pub(crate) fn answers(trial: &Value, class: &str) -> u64 {
     number(&trial["answers"], class)
@@ -48,10 +29,24 @@ pub(crate) fn number(object: &Value, key: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {key}: {object:#}"))
 }
 
-/// Returns whether a trial or a search is void because of other programs.
+/// Returns the fault of a trial or a search, if it is void.
+pub(crate) fn fault(measurement: &Value) -> Option<TesterFault> {
+    serde_json::from_value(measurement["fault"].clone()).unwrap()
+}
+
+/// Returns whether a trial or a search is void because of other programs: the Tester or the authority was delayed, a
+/// buffer overflowed, or the clock was set.
 pub(crate) fn is_disturbed(measurement: &Value) -> bool {
-    let because = measurement["invalid_because"].as_str();
-    because.is_some_and(|because| DISTURBANCES.iter().any(|known| because.starts_with(known)))
+    fault(measurement).is_some_and(|fault| {
+        !matches!(
+            fault,
+            TesterFault::AuthorityOverflow { .. }
+                | TesterFault::AuthorityDied { .. }
+                | TesterFault::HostLate { .. }
+                | TesterFault::HostClock { .. }
+                | TesterFault::Link { .. }
+        )
+    })
 }
 
 /// Checks that each query that was due is accounted for, and that the outcome follows.

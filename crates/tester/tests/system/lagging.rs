@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos};
 use dns64_transport::memory::MemoryLink;
-use dns64_transport::{Counters, Datagram, Departure, Link, LinkError, Origin};
+use dns64_transport::{Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
 
 /// The link of an authority with a fixed response time.
 pub(crate) struct Lagging {
@@ -112,7 +112,7 @@ impl Link for Lagging {
         self.link.counters()
     }
 
-    fn backend(&self) -> &'static str {
-        self.link.backend()
+    fn carrier(&self) -> Carrier {
+        self.link.carrier()
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind};
 
 use dns64_transport::clock::{Clock, ManualClock, Nanos};
 use dns64_transport::memory::MemoryLink;
-use dns64_transport::{Counters, Datagram, Departure, Link, LinkError, Origin};
+use dns64_transport::{Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
 
 pub(crate) struct Rough {
     link: MemoryLink,
@@ -108,7 +108,7 @@ impl Link for Rough {
         self.link.counters()
     }
 
-    fn backend(&self) -> &'static str {
-        self.link.backend()
+    fn carrier(&self) -> Carrier {
+        self.link.carrier()
     }
 }

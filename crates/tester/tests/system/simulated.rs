@@ -1,5 +1,6 @@
 //! The Measurer against simulated DUTs, with exact verdicts.
 
+use dns64_transport::Carrier;
 use dns64_transport::clock::SECOND;
 use dns64_transport::memory::Impairment;
 use dns64bench::load::generator::Generator;
@@ -321,7 +322,7 @@ fn report(spec: &TrialSpec) -> ShardReport {
         finished: Generator::new(spec.shard(0, 1), 1, Ledger::default()).finish(),
         counters: dns64_transport::Counters::default(),
         clock_step_ns: 0,
-        backend: "memory".to_owned(),
+        carrier: Carrier::Memory,
         error: None,
     }
 }

@@ -36,7 +36,7 @@ fn stalled() -> Trial {
 }
 
 fn catch_up(result: &TrialResult) -> CatchUp {
-    result.timing.catch_up.unwrap()
+    result.timing.catch_up
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn shared(role: Role, foreign_ms: Nanos) -> Surroundings {
         roles: vec![row],
     };
     Surroundings {
-        machine: Some(machine),
+        machine,
         ..Surroundings::default()
     }
 }
@@ -310,11 +310,7 @@ fn cause_of_stall_is_named() {
     let busy = cause(shared(Role::Measurer, 200));
     assert!(matches!(busy, Some(Cause::Neighbour { .. })), "{busy:?}");
     let mut idle = shared(Role::Measurer, 200);
-    for row in idle
-        .machine
-        .iter_mut()
-        .flat_map(|machine| &mut machine.roles)
-    {
+    for row in &mut idle.machine.roles {
         (row.run_delay_ns, row.foreign_ns) = (0, Some(0));
     }
     assert_eq!(cause(idle), Some(Cause::Stopped));

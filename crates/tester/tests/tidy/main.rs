@@ -5,6 +5,8 @@
 
 mod book;
 mod clauses;
+mod decisions;
+mod flags;
 mod imports;
 mod messages;
 mod words;
@@ -47,6 +49,16 @@ fn root() -> PathBuf {
 /// Returns all Rust files below a folder of the repository.
 fn rust_files(folder: &str) -> Vec<PathBuf> {
     files(folder, &["rs"])
+}
+
+/// Returns the Rust files below a folder that are not tests.
+fn source_files(folder: &str) -> Vec<PathBuf> {
+    let mut files = rust_files(folder);
+    files.retain(|path| {
+        let path = path.to_string_lossy();
+        !path.ends_with("tests.rs") && !path.contains("/tests/")
+    });
+    files
 }
 
 /// Returns all files below a folder of the repository with one of these extensions.

@@ -6,7 +6,7 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-use super::{root, rust_files};
+use super::{root, source_files};
 
 const PAGE: &str = "docs/troubleshooting.md";
 
@@ -33,7 +33,7 @@ const PLACES: [(&str, &str); 15] = [
 const WORDS_MIN: usize = 4;
 
 /// Returns the string literals of a piece of Rust, without those in comments.
-fn literals(code: &str) -> Vec<String> {
+pub(super) fn literals(code: &str) -> Vec<String> {
     let mut literals = Vec::new();
     let mut rest = code.chars().peekable();
     while let Some(c) = rest.next() {
@@ -86,7 +86,7 @@ fn words(text: &str) -> usize {
 }
 
 /// Returns a file up to its tests.
-fn code(path: &Path) -> String {
+pub(super) fn code(path: &Path) -> String {
     let text = read_to_string(path).unwrap();
     let (code, _) = text.split_once("\n#[cfg(test)]").unwrap_or((&text, ""));
     let is_lint = |line: &&str| line.trim_start().starts_with("reason = \"");
@@ -163,11 +163,7 @@ fn snake_case(name: &str) -> String {
 
 #[test]
 fn every_warning_in_log_of_dns64d_is_explained() {
-    let is_test = |path: &Path| path.components().any(|part| part.as_os_str() == "tests");
-    let files = rust_files("crates/server/src");
-    let files = files
-        .into_iter()
-        .filter(|path| !is_test(path) && !path.ends_with("tests.rs"));
+    let files = source_files("crates/server/src").into_iter();
     let messages = files.flat_map(|file| {
         let code = code(&file);
         let calls = ["tracing::warn!(", "tracing::error!("].map(|call| code.split(call).skip(1));

@@ -17,7 +17,7 @@ use super::steering::Wanted;
 use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use crate::socket::UdpLink;
 use crate::sys::FRAME_BYTES;
-use crate::{Counters, Datagram, Departure, Link, LinkError, Origin};
+use crate::{Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
 
 /// Options for opening AF_XDP sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,10 +230,10 @@ impl Link for XdpLink {
         Ok(counters)
     }
 
-    fn backend(&self) -> &'static str {
+    fn carrier(&self) -> Carrier {
         match queue::copying(self.queues.iter()) {
-            Some(Copying::Zero) => "xdp (zero-copy)",
-            _ => "xdp (copy)",
+            Some(Copying::Zero) => Carrier::XdpZeroCopy,
+            _ => Carrier::XdpCopy,
         }
     }
 }

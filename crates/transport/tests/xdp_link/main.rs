@@ -15,12 +15,12 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dns64_transport::Link;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::OpenError;
 use dns64_transport::xdp::netlink::{self, Netlink};
 use dns64_transport::xdp::program::{Mode, XdpError};
 use dns64_transport::xdp::{Options, Part, XdpLink};
+use dns64_transport::{Carrier, Link};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const DATAGRAMS: u32 = 20_000;
@@ -191,7 +191,7 @@ fn exchange(client: &mut XdpLink, server: &mut XdpLink) {
     for link in [client, server] {
         let counters = link.counters().unwrap();
         assert_eq!((counters.receive_drops, counters.send_drops), (0, 0));
-        assert_eq!(link.backend(), "xdp (copy)", "veth has no zero-copy");
+        assert_eq!(link.carrier(), Carrier::XdpCopy, "veth has no zero-copy");
     }
 }
 

@@ -83,11 +83,14 @@ fn other_hosts(site: Option<&Site>, trial: &TrialResult) -> Option<String> {
     if let Some(fault) = other_authorities(site, trial) {
         return Some(fault);
     }
-    let rows = trial.machine.iter().flat_map(|usage| &usage.roles);
-    let mut strange = rows.filter(|row| match (site, &row.host) {
-        (Some(site), Some(host)) => !site.roles_of(host).contains(&row.role),
-        (site, host) => site.is_some() != host.is_some(),
-    });
+    let mut strange = trial
+        .machine
+        .roles
+        .iter()
+        .filter(|row| match (site, &row.host) {
+            (Some(site), Some(host)) => !site.roles_of(host).contains(&row.role),
+            (site, host) => site.is_some() != host.is_some(),
+        });
     let row = strange.next()?;
     let at = row.host.as_deref().unwrap_or("no host");
     Some(format!(

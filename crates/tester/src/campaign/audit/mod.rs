@@ -4,14 +4,14 @@
 //! recomputes everything that follows from other lines, with the code that ran the campaign: the counts of each trial
 //! (`trials`), each self-test from its trials (`selftests`), and the next rate of each search. Tasks must have the
 //! order of the driver, must use the rates and certificates (`certificates`) of earlier lines and the hosts of the plan
-//! (`hosts`), and no figure may be missing (`told`).
+//! (`hosts`), and no figure may be missing (`missing`).
 //! Figures that follow from single queries, such as percentiles, are only compared with each other. No computation can
 //! show whether the trials ever took place.
 
 mod certificates;
 mod hosts;
+mod missing;
 mod selftests;
-mod told;
 mod trials;
 
 use std::collections::BTreeSet;
@@ -42,10 +42,6 @@ pub struct Audited {
     /// Invalid trials whose fault no figure of the result shows, such as a failed system call: the audit trusts the
     /// Tester.
     pub on_trust: u64,
-    /// Server starts without a command in the journal, which older versions did not record.
-    pub unknown_commands: u64,
-    /// Trials of programs that did not record their identity: their missing figures may never have existed.
-    pub by_unknown: u64,
 }
 
 /// A line that contradicts itself or earlier lines.
@@ -131,7 +127,6 @@ impl<'a> Audit<'a> {
             return vec!["no process is at work: there is no session before it".to_owned()];
         }
         match record {
-            Record::Campaign { .. } => Vec::new(),
             Record::Session { .. } => {
                 self.at_work = Some(BTreeSet::new());
                 self.in_force = None;
@@ -140,11 +135,7 @@ impl<'a> Audit<'a> {
                 Vec::new()
             }
             Record::SelfTest(test) => self.self_test(test),
-            Record::Variant { variant, facts, .. } => {
-                self.audited.unknown_commands +=
-                    u64::from(facts.command.is_empty() && facts.program_sha256.is_some());
-                self.variant(*variant)
-            }
+            Record::Variant { variant, .. } => self.variant(*variant),
             Record::Started {
                 task,
                 search,
@@ -165,6 +156,7 @@ impl<'a> Audit<'a> {
                 self.at_work = None;
                 Vec::new()
             }
+            Record::Campaign { .. } => Vec::new(),
             Record::Complete => {
                 let left = self.state.next_task(&self.tasks);
                 let left =
@@ -204,12 +196,6 @@ impl<'a> Audit<'a> {
         let Some(&&point) = of_points.first() else {
             return vec!["a self-test that is for no point of the plan".to_owned()];
         };
-        if test.conditions.tester_sha256.is_some() && !self.is_recorded() {
-            return vec![
-                "its program recorded itself with the self-test, but not with the session"
-                    .to_owned(),
-            ];
-        }
         let earlier = self.state.self_tests.iter().map(|told| &told.test);
         let alike = earlier.filter(|earlier| earlier.conditions == test.conditions);
         let near_qps: BTreeSet<u64> = alike.filter_map(|test| test.certified_rate_qps).collect();
@@ -221,7 +207,7 @@ impl<'a> Audit<'a> {
             self.is_complete.get_or_insert(is_complete(first));
         }
         let otherwise = test.trials.iter().zip(1..).find_map(|(trial, number)| {
-            let what = self.untold(&point, trial);
+            let what = self.missing(&point, trial);
             let what = what.or_else(|| self.named_otherwise(None, &point, trial));
             what.map(|what| format!("trial {number} of the self-test: {what}"))
         });
@@ -230,12 +216,6 @@ impl<'a> Audit<'a> {
             return vec![what];
         }
         self.audited.trials += test.trials.len() as u64;
-        let by_unknown = if self.is_recorded() {
-            0
-        } else {
-            test.trials.len() as u64
-        };
-        self.audited.by_unknown += by_unknown;
         self.audited.certificates += u64::from(test.certified_rate_qps.is_some());
         let on_trust = test
             .trials
@@ -342,7 +322,7 @@ impl<'a> Audit<'a> {
         {
             let fault = self
                 .certified_otherwise(point, result)
-                .or_else(|| self.untold(point, result))
+                .or_else(|| self.missing(point, result))
                 .or_else(|| self.elsewhere(point, result))
                 .or_else(|| self.named_otherwise(Some(task), point, result));
             faults.extend(fault);
@@ -351,7 +331,6 @@ impl<'a> Audit<'a> {
             // Only results whose figures are in range count.
             self.audited.trials += 1;
             self.audited.on_trust += u64::from(trials::is_on_trust(result));
-            self.audited.by_unknown += u64::from(!self.is_recorded());
         }
         let died = result.dut_exit.is_some() && matches!(task, Task::Search { .. });
         self.died_in = died.then_some(task);
@@ -374,7 +353,7 @@ impl<'a> Audit<'a> {
             );
         }
         let mut in_force = self.in_force.iter().flatten();
-        if self.is_recorded() && !in_force.any(|&to| under_way.goes_on(to)) {
+        if !in_force.any(|&to| under_way.goes_on(to)) {
             let to = rates(self.in_force.as_deref().unwrap_or_default());
             return Some(format!(
                 "its search should have restarted: the Tester is certified to {to}"
@@ -434,11 +413,9 @@ impl<'a> Audit<'a> {
         None
     }
 
-    /// Whether the limits beyond which a trial is invalid differ from those of the plan. Older programs did not record
-    /// them.
+    /// Whether the limits beyond which a trial is invalid differ from those of the plan.
     fn has_other_limits(&self, trial: &TrialResult) -> bool {
-        let limits = trial.timing.limits;
-        limits.is_some_and(|limits| limits != self.plan.load.limits)
+        trial.timing.limits != self.plan.load.limits
     }
 
     fn finished(&mut self, end: &TaskEnd) -> Vec<String> {

@@ -10,7 +10,7 @@ use crate::campaign::record::SelfTest;
 use crate::campaign::tasks::asked_qps;
 use crate::procedure::Trials;
 use crate::procedure::selftest::self_test_timeout;
-use crate::rig::certify::{COARSE, Lengths, Sought, highest};
+use crate::rig::certify::{COARSE, HighestRate, Lengths, highest};
 use crate::trial::result::TrialResult;
 
 /// Returns the first contradiction in a self-test. It may have begun at any rate in `near_qps`, which earlier
@@ -42,13 +42,13 @@ fn done_again(plan: &Plan, test: &SelfTest, near_qps: Option<u64>) -> Option<Str
         number: 0,
         duration_ns: 0,
     };
-    let sought = Sought {
+    let wanted = HighestRate {
         resolution: COARSE,
         max_qps: asked_qps(plan),
         near_qps,
         whole_ns: test.conditions.duration_ns,
     };
-    let again = highest(sought, &mut recorded, &mut |_| {});
+    let again = highest(wanted, &mut recorded, &mut |_| {});
     let again = match again {
         Ok(again) => again,
         Err(what) => return Some(what),

@@ -112,8 +112,6 @@ fn journal_of_the_driver_is_verified() {
         searches: 11,
         certificates: 6,
         on_trust: 0,
-        unknown_commands: 0,
-        by_unknown: 0,
     };
     assert_eq!(audited, expected);
     assert!(trials > 100, "{trials}");
@@ -220,8 +218,8 @@ fn trial_without_all_figures_of_its_verdict_is_found() {
     let other = "it has other figures of its verdict than the trials of this process before it";
     let leave: [fn(&mut TrialResult); 3] = [
         |trial| trial.timing.rate_error = None,
-        |trial| trial.losses.as_mut().unwrap().evidence = None,
-        |trial| trial.timing.catch_up.as_mut().unwrap().lost_beyond_bursts = None,
+        |trial| trial.losses.evidence = None,
+        |trial| trial.timing.catch_up.lost_beyond_bursts = None,
     ];
     for leave in leave {
         assert_eq!(of_trial(1, 4, leave), other);

@@ -130,7 +130,7 @@ fn classes(result: &TrialResult) -> Option<String> {
 
 /// Queries that are due are sent, unless the kernel does not accept them or the trial ends early.
 fn unsent(result: &TrialResult) -> Option<String> {
-    let evidence = result.losses.as_ref()?.evidence.as_ref()?;
+    let evidence = result.losses.evidence.as_ref()?;
     let unsent = result.queries_due - result.queries_sent;
     let fits = match result.ended_early {
         true => evidence.not_sent <= unsent,
@@ -187,7 +187,7 @@ const DRIFT_PPM_MAX: f64 = 1e9;
 
 /// Each query without a valid response counts as lost exactly once.
 fn losses(result: &TrialResult) -> Option<String> {
-    let losses = result.losses.as_ref()?;
+    let losses = &result.losses;
     let a = &result.answers;
     let bad = a.answered() - a.valid + a.missing;
     let lows = losses.places.iter().map(|placed| u128::from(placed.low));
@@ -206,7 +206,7 @@ fn losses(result: &TrialResult) -> Option<String> {
 
 /// The places of the losses follow from their evidence, which contains the drops of the Tester's sockets.
 fn evidence(result: &TrialResult) -> Option<String> {
-    let losses = result.losses.as_ref()?;
+    let losses = &result.losses;
     let evidence = losses.evidence.as_ref()?;
     let at_sockets = evidence.found.iter();
     let at_sockets = at_sockets.filter(|it| it.kind == LossKind::Sockets);

@@ -9,6 +9,7 @@ use crate::campaign::record::{
     CertificateConditions, Environment, HostNote, SelfTest, TaskEnd, VariantFacts,
 };
 use crate::campaign::tasks::Task;
+use crate::machine::Role;
 use crate::machine::process::Resources;
 use crate::procedure::search::{SearchEnd, SearchSpec};
 use crate::procedure::simulated::result;
@@ -35,7 +36,7 @@ pub(crate) fn conditions(duration_ns: u64) -> CertificateConditions {
         authority: "built-in".to_owned(),
         threads: 1,
         sockets: None,
-        cpus: vec![("measurer".to_owned(), "0".to_owned())],
+        cpus: vec![(Role::Measurer.into(), "0".to_owned())],
         names: "10.0.0.0/8 under dns64perf.test.".to_owned(),
         cell: "AAAA 0%, cached 0%".to_owned(),
         duration_ns,
@@ -85,7 +86,7 @@ pub(crate) fn every_record() -> Vec<Record> {
                 version: Some("1.0 \"\u{e9}\"\n".to_owned()),
                 server: "[2001:db8::1]:53".to_owned(),
                 pref64: "64:ff9b::/96".to_owned(),
-                cpus: vec![("dut".to_owned(), "1".to_owned())],
+                cpus: vec![(Role::Dut.into(), "1".to_owned())],
                 files_sha256: texts,
                 program_sha256: None,
                 command: vec![text()],

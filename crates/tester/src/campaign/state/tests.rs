@@ -9,7 +9,7 @@ use crate::campaign::journal::{JOURNAL_FILE, Journal};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record, SelfTest, TaskEnd};
 use crate::campaign::tasks::tasks;
-use crate::load::names::Dealt;
+use crate::load::names::NameRange;
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::search::{Resolution, Search, SearchSpec, reuse};
 use crate::procedure::simulated::{result, threshold};
@@ -399,7 +399,7 @@ fn names_of_a_running_server_continue_after_complete_and_cut_off_trials() {
     let of = |task, rate_qps, first| {
         let mut record = trial(task, rate_qps, Outcome::Passed);
         if let Record::Trial { result, .. } = &mut record {
-            result.names = Some(Dealt {
+            result.names = Some(NameRange {
                 namespace: DEFAULT_NAMESPACE,
                 begin: 500,
                 first,

@@ -11,6 +11,7 @@ use crate::cli::flags::Flags;
 use crate::cli::resolve::{Measurement, Needs};
 use crate::doctor::{self, Grade};
 use crate::lab::profile::Profile;
+use crate::machine::watch::HostOf;
 use crate::procedure::search::{Resolution, SearchEnd, SearchSpec};
 use crate::report::{Conditions, Thousands, numbers, text};
 use crate::rig::certify::{COARSE, Question};
@@ -148,7 +149,7 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::R
         Some(certificate) => format!("certified up to {certificate}"),
         None => "none".to_owned(),
     };
-    let of_role = |(role, cores): &(String, String)| (format!("cpus of {role}"), cores.clone());
+    let of_role = |(of, cores): &(HostOf, String)| (format!("cpus of {of}"), cores.clone());
     let mut rows = vec![
         ("device under test".to_owned(), known(&conditions.dut)),
         ("lab".to_owned(), lab),

@@ -104,12 +104,8 @@ fn observed(setup: Setup, self_test: bool) -> Observed {
     watched.since(&watched.read())
 }
 
-fn hosts(observed: &Observed) -> Vec<&str> {
-    observed
-        .hosts
-        .iter()
-        .map(|host| host.role.as_str())
-        .collect()
+fn hosts(observed: &Observed) -> Vec<HostOf> {
+    observed.hosts.iter().map(|host| host.of.clone()).collect()
 }
 
 fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
@@ -123,17 +119,17 @@ fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
 #[test]
 fn each_host_is_watched_once() {
     let three = observed(Setup::ThreeDevice, false);
-    assert_eq!(hosts(&three), ["Measurer", "DUT", "authority"]);
+    assert_eq!(hosts(&three), Role::ALL.map(HostOf::from));
     assert_eq!(three.client, leg(0, 1, "client"));
     assert_eq!(three.upstreams.first(), leg(1, 2, "upstream").as_ref());
     let two = observed(Setup::TwoDevice, false);
-    assert_eq!(hosts(&two), ["Tester", "DUT"]);
+    assert_eq!(hosts(&two), [HostOf::Tester, Role::Dut.into()]);
     assert_eq!(
         (two.client.clone(), two.upstreams.first().cloned()),
         (leg(0, 1, "client"), leg(1, 0, "upstream"))
     );
     let shared = observed(Setup::Loopback, false);
-    assert_eq!(hosts(&shared), ["machine"]);
+    assert_eq!(hosts(&shared), [HostOf::Machine]);
     assert_eq!(
         (shared.client.clone(), shared.upstreams.first().cloned()),
         (leg(0, 0, "lo"), leg(0, 0, "lo"))

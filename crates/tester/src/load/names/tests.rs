@@ -48,13 +48,13 @@ fn names_used_by_earlier_trials_of_a_journal_are_not_reused() {
     let begin = Begin { at: 100, used: 150 };
     let mut source = source("10.0.0.0/24", "0", "0").begun_at(begin);
     let names = source.take(30, None).unwrap();
-    let dealt = Dealt {
+    let dealt = NameRange {
         namespace: "10.0.0.0/24".parse().unwrap(),
         begin: 100,
         first: 58,
         fresh: 30,
     };
-    assert_eq!(names.dealt(), dealt);
+    assert_eq!(names.range(), dealt);
     assert_eq!(Begin::after(&dealt), Begin { at: 100, used: 180 });
     let error = source.take(13, None).unwrap_err();
     assert_eq!(
@@ -63,7 +63,7 @@ fn names_used_by_earlier_trials_of_a_journal_are_not_reused() {
          and the trial needs 13; use --namespace 10.0.0.0/23, or a shorter or slower trial"
     );
     source.start_over();
-    assert_eq!(source.take(192, None).unwrap().dealt().first, 100);
+    assert_eq!(source.take(192, None).unwrap().range().first, 100);
 }
 
 proptest! {
@@ -108,7 +108,7 @@ proptest! {
             }
             seen.extend(asked);
             if resumes && names.fresh > 0 {
-                source = fresh_source().begun_at(Begin::after(&names.dealt()));
+                source = fresh_source().begun_at(Begin::after(&names.range()));
             }
         }
         let left = 192 - source.next;

@@ -11,6 +11,7 @@ mod standing;
 use serde::{Serialize, Serializer};
 
 use crate::campaign::record::{CertificateConditions, Environment};
+use crate::machine::watch::HostOf;
 use crate::statistics::agreement::Agreement;
 use crate::statistics::summary::Summary;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
@@ -108,7 +109,7 @@ pub struct VariantInfo {
     /// Settings from the plan.
     pub settings: Vec<(String, String)>,
     /// Cores of the roles.
-    pub cpus: Vec<(String, String)>,
+    pub cpus: Vec<(HostOf, String)>,
     /// Address at which it responded.
     pub server: Option<String>,
     /// Prefix of the expected answers.

@@ -102,38 +102,7 @@ fn add_filters(environment: &mut Environment<'_>) {
     environment.add_filter("probability", |value: &Value| {
         number(value, numbers::probability)
     });
-    environment.add_filter("section", |warning: &Value, analysis: &Value| {
-        section(warning, analysis)
-    });
 }
-
-/// The section of the page with the details of a warning, selected by its words, if the page has it.
-fn section(warning: &Value, analysis: &Value) -> Option<&'static str> {
-    let text = warning.get_attr("text").ok()?.to_string();
-    let about = warning.get_attr("about").ok()?.to_string();
-    let has = |list: &str| analysis.get_attr(list).is_ok_and(|it| it.len() > Some(0));
-    let (_, list, section) = DETAILS.iter().find(|(words, ..)| {
-        words
-            .iter()
-            .any(|word| text.contains(word) || about.starts_with(word))
-    })?;
-    has(list).then_some(*section)
-}
-
-/// Words of warnings, the list of the analysis that their section needs, and the section.
-const DETAILS: [(&[&str], &str, &str); 7] = [
-    (&["soak"], "soaks", "soak"),
-    (&["session", "the machine changed"], "sessions", "sessions"),
-    (&["certifi"], "certificates", "self-test"),
-    (&["model over"], "models", "curves"),
-    (
-        &["trial at", "valid answers per second"],
-        "overloads",
-        "overload",
-    ),
-    (&["trial", "datagram"], "evidence", "evidence"),
-    (&["run", "point", "search"], "points", "results"),
-];
 
 /// Formats a number; a dash for a missing one, and an error for any other value.
 fn number(value: &Value, text: impl Fn(f64) -> String) -> Result<String, Error> {

@@ -3,7 +3,6 @@
 use super::analysis::{Analysis, PointResult};
 use super::numbers::{Thousands, pct, short};
 use crate::statistics::agreement::Agreement;
-use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 
 /// Mark of a rate for which the Tester was not certified.
@@ -101,26 +100,4 @@ pub(super) fn losses(result: &TrialResult) -> String {
         .map(|(count, what)| format!("{} {what}", Thousands(count)))
         .collect();
     words.join(", ")
-}
-
-/// The kind of a fault, without its numbers.
-pub(super) fn fault(fault: &TesterFault) -> &'static str {
-    match fault {
-        TesterFault::NotSent { .. } => "queries not taken by the kernel",
-        TesterFault::LateSchedule { .. } => "sender held up",
-        TesterFault::RateError { .. } => "rate not kept",
-        TesterFault::CatchUpBurst { .. } => "losses in catch-up bursts",
-        TesterFault::Disturbed { .. } => "others on a core of DUT or authority",
-        TesterFault::ReceiveDrops { .. } => "replies lost at the Measurer",
-        TesterFault::AuthorityDrops { .. } => "losses at the authority",
-        TesterFault::NetworkLoss(_) => "packets lost by the network",
-        TesterFault::NetworkDelay(_) => "packets held up by the network",
-        TesterFault::AuthorityOverflow { .. } => "too many replies delayed at the authority",
-        TesterFault::AuthoritySlow { .. } => "authority too slow",
-        TesterFault::AuthorityDied { .. } => "authority stopped",
-        TesterFault::ClockStep { .. } => "clock stepped",
-        TesterFault::HostLate { .. } => "a host began too late",
-        TesterFault::HostClock { .. } => "a host's clock is not known",
-        TesterFault::Link { .. } => "a system call failed",
-    }
 }

@@ -15,10 +15,10 @@ use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
 use crate::namespace::{Share, Zone};
 use crate::trial::TrialSpec;
-use crate::trial::rows::Course;
+use crate::trial::rows::TrialQueries;
 
 /// Six queries of two shards; the last was not sent and the one before is undecided.
-pub(crate) fn trial() -> Course {
+pub(crate) fn trial() -> TrialQueries {
     let zone = Zone {
         suffix: "dns64perf.test.".parse().unwrap(),
         aaaa_share: Share::NONE,
@@ -56,7 +56,7 @@ pub(crate) fn trial() -> Course {
         tally: Tally::default(),
     };
     let shards = ledgers.into_iter().zip([(0, 3), (1, 2)]).map(finished);
-    Course {
+    TrialQueries {
         spec,
         started_at_ns: 1_000_000_000_000,
         shards: shards.collect(),

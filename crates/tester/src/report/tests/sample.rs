@@ -1,10 +1,11 @@
 //! Sample results for the rendered texts.
 
 use crate::authority::counts::AuthorityCounts;
-use crate::load::names::Dealt;
+use crate::load::names::NameRange;
 use crate::machine::Role;
 use crate::machine::process::Resources;
 use crate::machine::usage::{RoleUsage, Usage};
+use crate::machine::watch::HostOf;
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::certificate::Certificate;
 use crate::report::Conditions;
@@ -34,7 +35,10 @@ pub(super) fn conditions() -> Conditions {
         sockets: Some(16),
         local: Some("2001:2:0:1::/126".into()),
         source_addresses: Some(3),
-        cpus: vec![("Measurer".into(), "0".into()), ("DUT".into(), "1".into())],
+        cpus: vec![
+            (Role::Measurer.into(), "0".into()),
+            (Role::Dut.into(), "1".into()),
+        ],
         segmentation: true,
         backend: "socket".into(),
         burst_max: 64,
@@ -49,7 +53,7 @@ pub(super) fn conditions() -> Conditions {
     }
 }
 
-const NAMES: Dealt = Dealt {
+const NAMES: NameRange = NameRange {
     namespace: DEFAULT_NAMESPACE,
     begin: 1_000,
     first: 1_000,
@@ -83,7 +87,7 @@ pub(super) fn losses() -> Losses {
             from_ns: 1_250_000_000,
             until_ns: 59_999_950_000,
         }),
-        hosts: vec!["Measurer".into(), "DUT".into(), "authority".into()],
+        hosts: Role::ALL.map(HostOf::from).to_vec(),
         ..Losses::default()
     }
 }
@@ -129,9 +133,9 @@ pub(super) fn failed() -> TrialResult {
             mean: Some(321_098),
         },
         timing: timing(),
-        machine: Some(usage()),
+        machine: usage(),
         tester_drops: 0,
-        losses: Some(losses()),
+        losses: losses(),
         authority_exit: None,
         error: None,
         authorities: Vec::new(),
@@ -157,7 +161,7 @@ pub(super) fn failed() -> TrialResult {
         }),
         path: Some(path()),
         dut_exit: None,
-        segmentation: Some(true),
+        segmentation: true,
         clocks: Vec::new(),
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
@@ -210,7 +214,7 @@ pub(super) fn faults() -> Vec<TesterFault> {
             limit_ns: 1,
         },
         TesterFault::NetworkLoss(Source {
-            host: "Measurer".into(),
+            host: Role::Measurer.into(),
             link: Some("client".into()),
             counter: "tbf drops".into(),
             count: 8_953,

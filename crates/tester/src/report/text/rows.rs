@@ -5,7 +5,6 @@ use dns64_transport::clock::Nanos;
 use super::super::{Span, Thousands};
 use super::span;
 use crate::load::catch_up::Limits;
-use crate::machine::Role;
 use crate::machine::usage::RoleUsage;
 use crate::trial::path::Path;
 use crate::trial::result::{CatchUp, Rtt, Timing};
@@ -86,9 +85,9 @@ pub(super) fn timing(timing: &Timing, backend: &str) -> Vec<(&'static str, Strin
             format!("at most {held_up} later than it let a query leave; {overrun} over time");
         ("self-correcting timer", text)
     }));
-    let known = timing.catch_up.as_ref().zip(timing.limits.as_ref());
-    let known = known.filter(|_| timing.self_correcting.is_none());
-    rows.extend(known.map(|(catch_up, limits)| ("catch-up bursts", bursts(catch_up, limits))));
+    if timing.self_correcting.is_none() {
+        rows.push(("catch-up bursts", bursts(&timing.catch_up, &timing.limits)));
+    }
     rows
 }
 
@@ -109,13 +108,8 @@ fn bursts(catch_up: &CatchUp, limits: &Limits) -> String {
 
 /// Use of the cores by a role and by other programs.
 pub(super) fn processor(row: &RoleUsage) -> (String, String) {
-    let role = match row.role {
-        Role::Measurer => "Measurer",
-        Role::Dut => "DUT",
-        Role::Authority => "authority",
-    };
-    let cores = row.cores.as_ref();
-    let label = cores.map_or(role.to_owned(), |cores| format!("{role}, cpu {cores}"));
+    let (role, cores) = (row.role, row.cores.as_ref());
+    let label = cores.map_or(role.to_string(), |cores| format!("{role}, cpu {cores}"));
     let mut parts = vec![format!("waited {}", Span(row.run_delay_ns))];
     let mut part = |span_ns: Option<Nanos>, what: &str| {
         parts.extend(span_ns.map(|ns| format!("{what} {}", Span(ns))));

@@ -15,12 +15,10 @@ use crate::authority::behaviour::Rules;
 use crate::hash;
 use crate::lab::routes::{self, Route};
 use crate::lab::server::{self, Launched as _, Server, ServerSpec};
-use crate::lab::zone;
-use crate::lab::{Blame, LabError};
-use crate::machine::Machine;
-use crate::machine::Role;
+use crate::lab::{Blame, LabError, zone};
 use crate::machine::counters::Reading;
 use crate::machine::host::Host;
+use crate::machine::{Machine, Role};
 use crate::namespace::Zone;
 use crate::rig::probe::{ProbeError, Prober};
 use crate::rig::pulse::{Patient, Pulse};
@@ -395,7 +393,7 @@ fn shard(report: &ShardReport) -> ShardOrder {
         tally: finished.tally,
         counters: report.counters.into(),
         clock_step_ns: report.clock_step_ns,
-        backend: report.backend.clone(),
+        carrier: report.carrier,
         error: report.error.clone(),
     }
 }

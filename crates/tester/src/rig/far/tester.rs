@@ -18,7 +18,7 @@ use crate::rig::remote::order::{GatheredOrder, Reply, Request, ShardOrder, Trial
 use crate::rig::remote::site::Sender;
 use crate::trial::part::{Gathered, Part, concluded};
 use crate::trial::result::TrialResult;
-use crate::trial::rows::{Course, Rows};
+use crate::trial::rows::{Rows, TrialQueries};
 use crate::trial::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use crate::trial::{TrialError, TrialSpec};
 
@@ -31,7 +31,7 @@ pub struct FarTester {
     /// Hosts with an authority of the Tester.
     pub authorities: Vec<Remote>,
     /// The last trial.
-    pub(in crate::rig) last: Option<Course>,
+    pub(in crate::rig) last: Option<TrialQueries>,
 }
 
 /// Time between the start order and the start of a trial: a message takes milliseconds, longer on a busy host.
@@ -226,7 +226,7 @@ fn report(spec: &TrialSpec, order: ShardOrder, octets: &[u8]) -> Option<ShardRep
         },
         counters: order.counters.into(),
         clock_step_ns: order.clock_step_ns,
-        backend: order.backend,
+        carrier: order.carrier,
         error: order.error,
     })
 }

@@ -157,7 +157,7 @@ fn several_hosts_share_one_schedule() {
         .map(|clock| clock.host.as_str())
         .collect();
     assert_eq!(hosts, ["one", "two"]);
-    let usage = result.machine.unwrap();
+    let usage = result.machine;
     let rows: Vec<_> = usage
         .roles
         .iter()

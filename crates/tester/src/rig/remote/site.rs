@@ -14,8 +14,8 @@ use crate::lab::{Blame, LabError};
 use crate::load::sources::Sources;
 use crate::machine::Role;
 use crate::machine::counters::Reading;
-use crate::machine::watch::{AUTHORITY_ON, Counting, Leg, Watched};
-use crate::rig::spec::DutChoice;
+use crate::machine::watch::{Counting, HostOf, Leg, Watched};
+use crate::rig::spec::{DutChoice, SelfTestPath};
 
 /// A host with Measurer threads.
 pub struct Sender {
@@ -118,51 +118,33 @@ impl Reached {
         }
     }
 
-    /// Describes the path that a self-test covers.
-    pub fn self_test_covers(&self) -> String {
-        let covers = self.covers();
-        match self.site.authorities.as_slice() {
-            [_] => covers.to_owned(),
-            several => format!(
-                "{covers}; {} authorities, each asked by Measurers of its own",
-                several.len()
-            ),
-        }
-    }
-
-    fn covers(&self) -> &'static str {
-        if self.self_test_is_forwarded() {
-            return "the Measurer, the client link, the upstream link and the authority; the DUT's host forwards";
-        }
-        match self.setup() {
-            "two-device" => {
-                "the Measurer and the authority, over the loopback interface of their host: neither the client link \
-                 nor the upstream link"
-            }
-            _ => {
-                "the Measurer, a link between Measurer and authority, and the authority: neither the client link nor \
-                 the upstream link"
-            }
+    /// Returns the path that a self-test covers.
+    pub fn self_test_path(&self) -> SelfTestPath {
+        match self.site.is_two_device() {
+            _ if self.self_test_is_forwarded() => SelfTestPath::BothLinks,
+            true => SelfTestPath::TesterLoopback,
+            false => SelfTestPath::DirectLink,
         }
     }
 
     /// Cores of the roles with an affinity, each with its host: role and list.
-    pub fn cpus(&self, dut: Option<&DutChoice>) -> Vec<(String, String)> {
+    pub fn cpus(&self, dut: Option<&DutChoice>) -> Vec<(HostOf, String)> {
         let measurers = self.site.measurers.iter();
-        let measurers = measurers.map(|it| (format!("Measurer on {}", it.host), &it.cpus));
+        let on = |role, host: &str| HostOf::Role(role, Some(host.to_owned()));
+        let measurers = measurers.map(|it| (on(Role::Measurer, &it.host), &it.cpus));
         let authorities = self.site.authorities.iter();
-        let authorities = authorities.map(|it| (format!("authority on {}", it.host), &it.cpus));
+        let authorities = authorities.map(|it| (on(Role::Authority, &it.host), &it.cpus));
         let dut = self.site.dut.as_ref().zip(dut).map(|(at, dut)| {
             let cpus = if dut.cpus.is_unrestricted() {
                 &at.cpus
             } else {
                 &dut.cpus
             };
-            ("DUT".to_owned(), cpus)
+            (Role::Dut.into(), cpus)
         });
         let all = measurers.chain(authorities).chain(dut);
         let kept = all.filter(|(_, cpus)| !cpus.is_unrestricted());
-        kept.map(|(role, cpus)| (role, cpus.to_string())).collect()
+        kept.map(|(of, cpus)| (of, cpus.to_string())).collect()
     }
 
     /// Returns each host by name, with its roles and its greeting.
@@ -196,10 +178,14 @@ impl Reached {
         let measurers: Vec<&str> = site.measurers.iter().map(|it| it.host.as_str()).collect();
         let authorities: Vec<&str> = site.authorities.iter().map(|it| it.host.as_str()).collect();
         let is_tester = measurers == authorities;
-        let tester = if is_tester { "Tester" } else { "Measurer" };
-        let mut hosts = vec![(tester.to_owned(), measurers)];
-        let mut at = |name: String, here: Vec<_>| {
-            hosts.push((name, here));
+        let tester = match is_tester {
+            true => HostOf::Tester,
+            false => Role::Measurer.into(),
+        };
+        let authority_on = |host: &str| HostOf::Role(Role::Authority, Some(host.to_owned()));
+        let mut hosts = vec![(tester, measurers)];
+        let mut at = |of: HostOf, here: Vec<_>| {
+            hosts.push((of, here));
             hosts.len() - 1
         };
         let leg = |near, far, link: &str| {
@@ -215,12 +201,12 @@ impl Reached {
             .filter(|_| !self_test || self.self_test_is_forwarded());
         let (client, upstreams) = match dut {
             Some(dut) => {
-                let dut = at("DUT".to_owned(), vec![&dut.host]);
+                let dut = at(Role::Dut.into(), vec![&dut.host]);
                 let upstreams = authorities.iter().filter_map(|host| {
                     let authority = match (is_tester, authorities.len()) {
                         (true, _) => 0,
-                        (false, 1) => at("authority".to_owned(), vec![host]),
-                        (false, _) => at(format!("{AUTHORITY_ON}{host}"), vec![host]),
+                        (false, 1) => at(Role::Authority.into(), vec![host]),
+                        (false, _) => at(authority_on(host), vec![host]),
                     };
                     leg(dut, authority, &self.upstream_to(host))
                 });
@@ -231,22 +217,22 @@ impl Reached {
             None => {
                 let several = authorities.iter().filter(|_| authorities.len() > 1);
                 let several: Vec<_> = several.copied().collect();
-                let authority = at("authority".to_owned(), authorities);
+                let authority = at(Role::Authority.into(), authorities);
                 // In addition to the link: queries and losses of each.
                 for host in several {
-                    at(format!("{AUTHORITY_ON}{host}"), vec![host]);
+                    at(authority_on(host), vec![host]);
                 }
                 (leg(0, authority, LinkName::SelfTest.name()), Vec::new())
             }
         };
-        let counting = hosts.into_iter().map(|(name, hosts)| {
+        let counting = hosts.into_iter().map(|(of, hosts)| {
             let counted = Counted(
                 hosts
                     .into_iter()
                     .map(|host| (self.host(host), self.links_of(host)))
                     .collect(),
             );
-            (name, Arc::new(counted) as Arc<dyn Counting>)
+            (of, Arc::new(counted) as Arc<dyn Counting>)
         });
         Watched::hosts(counting.collect(), client, upstreams)
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::machine::counters::Reading;
+use crate::machine::watch::HostOf;
 
 /// A counter of a host: interface ("" for the host), layer, name, value.
 type Row = (&'static str, Layer, &'static str, u64);
@@ -15,7 +16,7 @@ fn change(role: &'static str, shared: bool, rows: &[Row]) -> Change {
     });
     let reading: Reading = counted.collect();
     Change {
-        role: role.to_owned(),
+        of: HostOf::try_from(role.to_owned()).unwrap(),
         shared,
         is_unread: false,
         least: reading.clone(),
@@ -318,7 +319,7 @@ fn two_authorities(host: usize, rows: &[Row]) -> Observed {
         clean[host].retain(|known| (known.0, &known.1, known.2) != (row.0, &row.1, row.2));
         clean[host].push(row.clone());
     }
-    let roles = ["Measurer", "DUT", "authority one", "authority two"];
+    let roles = ["Measurer", "DUT", "authority on one", "authority on two"];
     let hosts = roles.iter().zip(&clean);
     let legs = [leg(1, 2, "upstream to one"), leg(1, 3, "upstream to two")];
     Observed {
@@ -335,7 +336,7 @@ fn losses_name_authority_of_their_link() {
     let told = |host, row: Row| found(&two_authorities(host, &[row]), &OWN);
     assert_eq!(
         told(3, ("upstream to two", tbf(), "drops", 3)),
-        ["FromAuthority Lost: authority two upstream to two: tbf drops 3: 0 to any"]
+        ["FromAuthority Lost: authority on two upstream to two: tbf drops 3: 0 to any"]
     );
     assert_eq!(
         told(3, ("upstream to two", Layer::Ip6, "InReceives", 990)),
@@ -345,7 +346,7 @@ fn losses_name_authority_of_their_link() {
     );
     assert_eq!(
         told(2, ("", Layer::Udp6, "InCsumErrors", 4)),
-        ["Authority Lost: authority one: udp6 InCsumErrors 4: 0 to any"]
+        ["Authority Lost: authority on one: udp6 InCsumErrors 4: 0 to any"]
     );
     // Packets that the DUT's host did not pass on are reported once, because their authority is unknown.
     let mut observed = two_authorities(1, &[("", Layer::Ip, "OutRequests", 20)]);

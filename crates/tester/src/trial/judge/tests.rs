@@ -7,38 +7,30 @@ use crate::machine::usage::{RoleUsage, Usage};
 use crate::procedure::simulated;
 use crate::trial::fault::RateError;
 use crate::trial::path::AuthorityTimes;
-use crate::trial::place::{Evidence, LossEvidence, Losses, Source};
-use crate::trial::result::CatchUp;
+use crate::trial::place::{Evidence, LossEvidence, Source};
 
 /// A trial with this number of queries without an answer, and every figure that decides.
 fn trial(missing: u64) -> TrialResult {
     let mut trial = simulated::result(1_000, Outcome::Failed { shortfall: missing });
     trial.certified = Some(true);
-    trial.timing.limits = Some(Limits::default());
-    trial.timing.catch_up = Some(CatchUp {
-        lost_beyond_bursts: Some(0),
-        ..CatchUp::default()
-    });
+    trial.timing.limits = Limits::default();
+    trial.timing.catch_up.lost_beyond_bursts = Some(0);
     let (sent, due, allowed) = (101, 100, 1);
     trial.timing.rate_error = Some(RateError { sent, due, allowed });
-    trial.losses = Some(Losses {
-        evidence: Some(LossEvidence {
-            is_watched: true,
-            ..LossEvidence::default()
-        }),
-        ..Losses::default()
+    trial.losses.evidence = Some(LossEvidence {
+        is_watched: true,
+        ..LossEvidence::default()
     });
     trial
 }
 
 fn evidence(trial: &mut TrialResult) -> &mut LossEvidence {
-    let losses = trial.losses.as_mut().unwrap();
-    losses.evidence.as_mut().unwrap()
+    trial.losses.evidence.as_mut().unwrap()
 }
 
 fn source() -> Source {
     Source {
-        host: "DUT".to_owned(),
+        host: Role::Dut.into(),
         link: Some("client".to_owned()),
         counter: "tbf drops".to_owned(),
         count: 3,
@@ -63,7 +55,7 @@ const FAULTS: [(&str, Change); 17] = [
         t.authority_exit = Some("signal 9".to_owned())
     }),
     ("link", |t| t.error = Some("no such device".to_owned())),
-    ("clock_step", |t| t.timing.clock_step_ns = Some(-10_001)),
+    ("clock_step", |t| t.timing.clock_step_ns = -10_001),
     ("host_late", |t| t.clocks = vec![clock(1, 0)]),
     ("host_clock", |t| t.clocks = vec![clock(0, 1_000_001)]),
     ("not_sent", |t| evidence(t).not_sent = 1),
@@ -95,9 +87,7 @@ const FAULTS: [(&str, Change); 17] = [
     ("rate_error", |t| {
         t.timing.rate_error.as_mut().unwrap().allowed = 0
     }),
-    ("catch_up_burst", |t| {
-        t.timing.catch_up.as_mut().unwrap().lost_in_bursts = 3
-    }),
+    ("catch_up_burst", |t| t.timing.catch_up.lost_in_bursts = 3),
     ("authority_slow", |t| {
         t.authority_sampled = Some(AuthorityTimes {
             slow: 1,
@@ -106,14 +96,14 @@ const FAULTS: [(&str, Change); 17] = [
         });
     }),
     ("disturbed", |t| {
-        t.machine = Some(Usage {
+        t.machine = Usage {
             span_ns: SECOND,
             pressure_ns: None,
             roles: vec![RoleUsage {
                 steal_ns: Some(SECOND / 2),
                 ..row(Role::Dut)
             }],
-        });
+        };
     }),
 ];
 
@@ -192,7 +182,7 @@ fn pass_stands_despite_losses_without_effect() {
 fn rule_without_its_figures_finds_nothing() {
     let mut older = trial(3);
     assert!(is_complete(&older));
-    older.losses.as_mut().unwrap().evidence = None;
+    older.losses.evidence = None;
     assert!(!is_complete(&older));
     assert_eq!(judge(&older), Outcome::Failed { shortfall: 3 });
     // Only refused queries are missing in a trial that ran to its end.

@@ -9,7 +9,7 @@ fn evidence(place: Place, low: u64, high: Option<u64>) -> Evidence {
         place,
         kind: LossKind::Lost,
         source: Source {
-            host: "Measurer".to_owned(),
+            host: Role::Measurer.into(),
             link: Some("client".to_owned()),
             counter: "tbf drops".to_owned(),
             count: low.max(1),

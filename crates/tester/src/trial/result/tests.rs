@@ -27,7 +27,7 @@ fn contradictory_verdict_is_refused() {
 
 #[test]
 fn code_of_fault_is_its_name_in_results() {
-    let source = json!({ "host": "dut", "link": null, "counter": "x", "count": 1 });
+    let source = json!({ "host": "DUT", "link": null, "counter": "x", "count": 1 });
     let cause = json!({ "stolen": { "steal_ns": 1, "of_ns": 1, "cores": "1" } });
     let spans = json!({ "lateness_ns": 1, "limit_ns": 1 });
     for (name, figures) in [

@@ -6,6 +6,7 @@ use super::honest::located;
 use super::*;
 use crate::campaign::history::{Forgotten, History};
 use crate::load::catch_up::Limits;
+use crate::machine::Role;
 use crate::namespace::Cidr;
 use crate::report::campaign::analyse::analyse;
 use crate::trial::place::{Evidence, LossKind, Place, Source};
@@ -73,7 +74,7 @@ fn contradictory_distributions_and_path_counts_are_found() {
 
 #[test]
 fn names_outside_the_plan_are_found() {
-    let dealt = |change: fn(&mut crate::load::names::Dealt)| {
+    let dealt = |change: fn(&mut crate::load::names::NameRange)| {
         of_trial(1, 1, |trial| change(trial.names.as_mut().unwrap()))
     };
     assert_eq!(
@@ -95,7 +96,7 @@ fn failure_explained_by_losses_outside_the_dut_is_found() {
         place: Place::FromDut,
         kind: LossKind::Lost,
         source: Source {
-            host: "Measurer".to_owned(),
+            host: Role::Measurer.into(),
             link: Some("client".to_owned()),
             counter: "tbf drops".to_owned(),
             count: 10_000,
@@ -113,26 +114,26 @@ fn failure_explained_by_losses_outside_the_dut_is_found() {
     located(trial(&mut lines, 1, 4).1, vec![lost(29_999)]);
     assert!(audit(&plan, &lines).is_ok());
     assert_eq!(
-        of_trial(1, 4, |trial| trial.losses.as_mut().unwrap().queries = 9),
+        of_trial(1, 4, |trial| trial.losses.queries = 9),
         "its losses are 9 queries at 30000 places, and 30,000 have no valid answer"
     );
     assert_eq!(
         of_trial(1, 4, |trial| {
-            let evidence = trial.losses.as_mut().unwrap().evidence.as_mut();
+            let evidence = trial.losses.evidence.as_mut();
             evidence.unwrap().found.push(lost(29_999));
         }),
         "the places of its losses do not follow from their evidence"
     );
     assert_eq!(
-        of_trial(1, 4, |trial| trial.timing.clock_step_ns = Some(20_000)),
+        of_trial(1, 4, |trial| trial.timing.clock_step_ns = 20_000),
         "it is called failed by 30,000, and by its figures it is invalid (the real-time clock was stepped by 20000 ns \
          during the trial)"
     );
     let limits = |trial: &mut TrialResult| {
-        trial.timing.limits = Some(Limits {
+        trial.timing.limits = Limits {
             max_burst_queries: 1,
             ..Limits::default()
-        });
+        };
     };
     assert_eq!(
         of_trial(1, 4, limits),
@@ -173,7 +174,7 @@ fn paths_of(value: &Value, at: String, found: &mut Vec<String>) {
 fn rich(lines: &mut [Line]) -> (usize, TrialResult) {
     let (number, trial) = trial(lines, 1, 4);
     let source = Source {
-        host: "DUT".to_owned(),
+        host: Role::Dut.into(),
         link: Some("upstream".to_owned()),
         counter: "tbf drops".to_owned(),
         count: 5,

@@ -15,16 +15,15 @@ use crate::campaign::record::{
 use crate::campaign::run::{Assignment, Bench, BenchError, Campaign, Parts};
 use crate::campaign::tasks::Task;
 use crate::lab::hosts::Site;
-use crate::load::catch_up::Limits;
-use crate::load::names::{Dealt, Names, RESERVED};
+use crate::load::names::{NameRange, Names, RESERVED};
 use crate::load::pace::Schedule;
+use crate::machine::Role;
 use crate::machine::process::Resources;
-use crate::machine::usage::Usage;
 use crate::namespace::{Cidr, Share};
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::simulated::result;
 use crate::procedure::{Event, Trials};
-use crate::rig::certify::{COARSE, Lengths, Sought, highest};
+use crate::rig::certify::{COARSE, HighestRate, Lengths, highest};
 use crate::rig::spec::Subject;
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::RateError;
@@ -237,22 +236,22 @@ impl Bench for Servers {
             names: (self.plan.load.cidr, point.cell.cached_share),
             site: self.subject().site(None),
         };
-        let sought = Sought {
+        let wanted = HighestRate {
             resolution: COARSE,
             max_qps,
             near_qps,
             whole_ns: point.duration_ns,
         };
-        let Ok(found) = highest(sought, &mut tester, observer);
+        let Ok(found) = highest(wanted, &mut tester, observer);
         Ok(Some(found))
     }
 
     fn start(&mut self, certified_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
         self.certified_qps = certified_qps;
-        let cpus = [("measurer", "0"), ("DUT", "1")];
+        let cpus = [(Role::Measurer, "0"), (Role::Dut, "1")];
         Ok(VariantFacts {
             cpus: cpus
-                .map(|(role, list)| (role.to_owned(), list.to_owned()))
+                .map(|(role, list)| (role.into(), list.to_owned()))
                 .to_vec(),
             command: vec!["server".to_owned(), self.argument.to_owned()],
             program_sha256: Some("bb".to_owned()),
@@ -427,7 +426,7 @@ fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u
     if *next + fresh > namespace.names() - RESERVED {
         *next = 0;
     }
-    told.names = Some(Dealt {
+    told.names = Some(NameRange {
         namespace,
         begin: 0,
         first: *next,
@@ -435,42 +434,33 @@ fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u
     });
     *next += fresh;
     told.timing = Timing {
-        clock_step_ns: Some(0),
-        catch_up: Some(CatchUp {
+        catch_up: CatchUp {
             lost_beyond_bursts: Some(0),
             ..CatchUp::default()
-        }),
+        },
         rate_error: Some(RateError {
             sent: 100,
             due: 100,
             allowed: 1,
         }),
-        limits: Some(Limits::default()),
         ..told.timing.clone()
     };
     located(told, Vec::new());
-    told.machine = Some(Usage {
-        span_ns: told.duration_ns + told.timeout_ns,
-        ..Usage::default()
-    });
-    told.segmentation = Some(true);
+    told.machine.span_ns = told.duration_ns + told.timeout_ns;
 }
 
 /// Sets the losses that follow from this evidence of losses outside the DUT.
 pub(super) fn located(told: &mut TrialResult, found: Vec<Evidence>) {
-    told.losses = Some(Losses {
-        evidence: Some(LossEvidence {
-            is_watched: true,
-            found,
-            ..LossEvidence::default()
-        }),
-        ..Losses::default()
+    told.losses.evidence = Some(LossEvidence {
+        is_watched: true,
+        found,
+        ..LossEvidence::default()
     });
     let facts = Facts::of(told).expect("it has evidence");
-    told.losses = Some(Losses {
-        evidence: told.losses.take().and_then(|losses| losses.evidence),
+    told.losses = Losses {
+        evidence: told.losses.evidence.take(),
         ..place(facts).losses
-    });
+    };
 }
 
 /// Datagrams that the Measurer's sockets lost.
@@ -479,7 +469,7 @@ pub(super) fn dropped(count: u64) -> Evidence {
         place: Place::Measurer,
         kind: LossKind::Sockets,
         source: Source {
-            host: "Measurer".to_owned(),
+            host: Role::Measurer.into(),
             link: None,
             counter: "drops of its sockets".to_owned(),
             count,

@@ -229,19 +229,19 @@ fn impossible_clocks_and_roles_are_found() {
         ("dut", Some("two")),
         ("measurer", None),
     ] {
-        let said = said(|trial| trial.machine = Some(usage_of(role, host)));
+        let said = said(|trial| trial.machine = usage_of(role, host));
         assert!(said.ends_with(", and not by the plan"), "{said}");
     }
     let usage = usage_of("dut", Some("one"));
     assert_eq!(usage.roles[0].role, Role::Dut);
-    assert!(changed(|trial| trial.machine = Some(usage)).is_ok());
+    assert!(changed(|trial| trial.machine = usage).is_ok());
 }
 
 #[test]
 fn no_number_of_a_host_causes_a_panic() {
     let (plan, mut lines) = on_hosts();
     let at = place(&lines, |record| is_trial_of(record, 0, 1, 4));
-    trial(&mut lines, 1, 4).1.machine = Some(usage_of("authority", Some("auth")));
+    trial(&mut lines, 1, 4).1.machine = usage_of("authority", Some("auth"));
     lines.truncate(at + 1);
     each_number_of(&plan, &lines, at);
 }

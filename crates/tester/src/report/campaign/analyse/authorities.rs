@@ -91,7 +91,7 @@ fn cpu_ns_per_query(told: &Told<'_>, point: &PointResult) -> Option<f64> {
             result.outcome == Outcome::Passed && result.rate_qps == rate_qps
         };
         let result = task.trials.iter().map(|trial| trial.result).rfind(passed)?;
-        let used = result.machine.as_ref()?.of(Role::Authority)?;
+        let used = result.machine.of(Role::Authority)?;
         (result.queries_sent > 0).then(|| used.cpu_ns as f64 / result.queries_sent as f64)
     };
     let runs = point.runs.iter();

@@ -6,7 +6,7 @@ use crate::report::campaign::analysis::{
 };
 use crate::report::campaign::{numbers, words};
 use crate::trial::result::Outcome;
-use crate::warning::{Severity, Warning};
+use crate::warning::{Section, Severity, Warning};
 
 /// A trial above the measured rate contradicts that rate if its goodput exceeds it by this factor. The error of a
 /// search on an idle machine is a tenth of this (a resolution of 0.1 %, and the dispersion of runs).
@@ -73,7 +73,8 @@ fn above_certificate(point: &PointResult) -> Option<Warning> {
         Thousands(certified)
     );
     let remedy = "repeat the searches with a certificate beyond that";
-    Some(Severity::Critical.warning(text).remedy(remedy))
+    let warning = Severity::Critical.warning(text).remedy(remedy);
+    Some(warning.section(Section::SelfTest))
 }
 
 /// Trials that failed far below a rate that the same DUT has passed.
@@ -139,7 +140,8 @@ fn overloads(analysis: &Analysis) -> Vec<Warning> {
             let remedy = "look at what the trials lost that failed in between: a few losses, or a \
                           disturbance of the Tester or of the DUT's cores, are not its capacity";
             let about = words::point(analysis, found);
-            Severity::Warning.warning(text).remedy(remedy).about(about)
+            let warning = Severity::Warning.warning(text).remedy(remedy);
+            warning.about(about).section(Section::Overload)
         })
     };
     analysis.overloads.iter().filter_map(warning).collect()
@@ -179,7 +181,8 @@ fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
                 numbers::count(rates.len(), "self-test")
             );
             let remedy = "take the lowest for all runs, or repeat them on a quiet machine";
-            Severity::Warning.warning(text).remedy(remedy)
+            let warning = Severity::Warning.warning(text).remedy(remedy);
+            warning.section(Section::SelfTest)
         })
     };
     known.iter().filter_map(warning).collect()
@@ -194,7 +197,7 @@ fn models(analysis: &Analysis) -> Vec<Warning> {
             .filter(|_| model.r_squared.is_some())?;
         let text = format!("the model over \"{}\" is refused: {why}", model.model);
         let about = analysis.variants.get(model.variant).map(|v| &v.name);
-        let warning = Severity::Warning.warning(text);
+        let warning = Severity::Warning.warning(text).section(Section::Curves);
         Some(match about {
             Some(name) => warning.about(name),
             None => warning,

@@ -116,7 +116,7 @@ fn machine(told: &Told<'_>, host: &str) -> Option<HostMachine> {
 
 /// Shares of each trial in which a role on this host waited for a core, and in which others used its core.
 fn rows_of(trials: &[&TrialResult], host: &str) -> Vec<(f64, f64)> {
-    let usages = trials.iter().filter_map(|trial| trial.machine.as_ref());
+    let usages = trials.iter().map(|trial| &trial.machine);
     let shares = usages.flat_map(|usage| {
         let own = usage.roles.iter();
         let own = own.filter(|row| row.host.as_deref() == Some(host));

@@ -108,7 +108,7 @@ fn dut_cpu_pct<'t>(
     task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
 ) -> Option<f64> {
     let found = rates(runs).filter_map(|(run, _)| passed(run.rate_qps, task(run.run)?));
-    let each = found.filter_map(|trial| trial.machine.as_ref()?.cpu_pct(Role::Dut));
+    let each = found.filter_map(|trial| trial.machine.cpu_pct(Role::Dut));
     median(&each.collect::<Vec<_>>())
 }
 

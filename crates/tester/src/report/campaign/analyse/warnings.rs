@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 
 use super::told::Told;
 use super::{authorities, contradictions, of_variant};
-use crate::campaign::environment;
-use crate::campaign::facts;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Environment, VariantFacts};
+use crate::campaign::{environment, facts};
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd, SoakResult};
 use crate::report::campaign::{numbers, words};
 use crate::rig::recommended::RUNS_MIN;
 use crate::statistics::summary::Flag;
 use crate::trial::result::{Outcome, TrialResult};
-use crate::warning::{Severity, Warning};
+use crate::warning::{Section, Severity, Warning};
 
 /// Maximum deviation of a bin of 100 ms, in per cent of the queries due in it: the accuracy that the papers' scripts
 /// require of the whole trial (Lencse and Bakai 2017, figure 3).
@@ -32,30 +31,37 @@ const SHARE_OFF_MAX: f64 = 1.0;
 
 /// All warnings, the most severe first.
 pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    unfinished(plan, told, analysis, &mut warnings);
-    warnings.extend(plan.remarks());
-    warnings.extend(in_driver(plan));
-    warnings.extend(doubts(analysis));
-    warnings.extend(contradictions::all(analysis));
-    warnings.extend(authorities::limited(analysis));
+    let mut all = Vec::new();
+    let mut add = |section: Option<Section>, warnings: Vec<Warning>| {
+        all.extend(warnings.into_iter().map(|warning| Warning {
+            section: warning.section.or(section).filter(|it| has(analysis, *it)),
+            ..warning
+        }));
+    };
+    let (results, evidence) = (Some(Section::Results), Some(Section::Evidence));
+    add(results, unfinished(plan, told, analysis));
+    add(None, plan.remarks());
+    add(None, in_driver(plan).collect());
+    add(None, doubts(analysis).collect());
+    add(results, contradictions::all(analysis));
+    add(results, authorities::limited(analysis).collect());
     if plan.search.runs >= RUNS_MIN {
-        few_runs(analysis, &mut warnings);
+        add(results, few_runs(analysis).into_iter().collect());
     }
     for (variant, info) in analysis.variants.iter().enumerate() {
         let points: Vec<_> = of_variant(&analysis.points, variant).collect();
-        runs(&info.name, &points, &mut warnings);
-        disagreement(&info.name, &points, &mut warnings);
-        spread(&info.name, &points, &mut warnings);
+        add(results, runs(&info.name, &points));
+        add(
+            results,
+            disagreement(&info.name, &points).into_iter().collect(),
+        );
+        add(results, spread(&info.name, &points));
     }
-    warnings.extend(
-        analysis
-            .soaks
-            .iter()
-            .filter_map(|soak| failed_soak(analysis, soak)),
-    );
+    let soaks = analysis.soaks.iter();
+    let soaks = soaks.filter_map(|soak| failed_soak(analysis, soak));
+    add(Some(Section::Soak), soaks.collect());
     for point in &analysis.points {
-        figures(analysis, point, &mut warnings);
+        add(results, figures(analysis, point));
     }
     for (variant, info) in analysis.variants.iter().enumerate() {
         let points = &analysis.points;
@@ -63,16 +69,30 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         let tasks = told.tasks_of(own);
         let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
         let trials: Vec<_> = trials.map(|trial| trial.result).collect();
-        self::trials(&info.name, &trials, &mut warnings);
+        add(evidence, self::trials(&info.name, &trials));
     }
     // Warnings about the machine come after those about the servers.
-    sessions(told, analysis, &mut warnings);
-    machines(plan, told, &mut warnings);
-    warnings.sort_by_key(|warning| warning.severity);
-    warnings
+    add(Some(Section::Sessions), sessions(told, analysis));
+    add(Some(Section::Sessions), machines(plan, told));
+    all.sort_by_key(|warning| warning.severity);
+    all
 }
 
-fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
+/// Whether the page has a section.
+fn has(analysis: &Analysis, section: Section) -> bool {
+    match section {
+        Section::Results => !analysis.points.is_empty(),
+        Section::SelfTest => !analysis.certificates.is_empty(),
+        Section::Evidence => !analysis.evidence.is_empty(),
+        Section::Curves => !analysis.models.is_empty(),
+        Section::Overload => !analysis.overloads.is_empty(),
+        Section::Soak => !analysis.soaks.is_empty(),
+        Section::Sessions => !analysis.sessions.is_empty(),
+    }
+}
+
+fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     if !analysis.complete {
         let all = analysis.points.len() * usize::try_from(plan.search.runs).unwrap_or(0);
         let runs = analysis.points.iter().flat_map(|point| &point.runs);
@@ -93,9 +113,11 @@ fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis, warnings: &mut 
             warnings.push(Severity::Critical.warning(text).about(about));
         }
     }
+    warnings
 }
 
-fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
+fn sessions(told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     let last = told.sessions.len().saturating_sub(1);
     for (index, session) in told.sessions.iter().enumerate() {
         let mut note = |text: String| {
@@ -116,13 +138,15 @@ fn sessions(told: &Told<'_>, analysis: &Analysis, warnings: &mut Vec<Warning>) {
         }
     }
     for (variant, records) in analysis.variants.iter().zip(&told.variants) {
-        changed(&variant.name, records, warnings);
+        warnings.extend(changed(&variant.name, records));
     }
+    warnings
 }
 
 /// Changes of a variant at a later start. Campaigns stop at a change that influences results; journals of earlier
 /// programs may have continued.
-fn changed(name: &str, starts: &[VariantFacts], warnings: &mut Vec<Warning>) {
+fn changed(name: &str, starts: &[VariantFacts]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     let pairs = starts.windows(2);
     let changes: Vec<_> = pairs
         .flat_map(|pair| facts::changes(&pair[0], &pair[1]))
@@ -138,6 +162,7 @@ fn changed(name: &str, starts: &[VariantFacts], warnings: &mut Vec<Warning>) {
             });
         }
     }
+    warnings
 }
 
 /// Severity, consequence and remedy of changes, by whether they are harmless.
@@ -157,7 +182,8 @@ const CHANGED: [(bool, Severity, &str, Option<&str>); 2] = [
 ];
 
 /// Doubts about the machine, once for consecutive sessions with the same doubts, and changes between sessions.
-fn machines(plan: &Plan, told: &Told<'_>, warnings: &mut Vec<Warning>) {
+fn machines(plan: &Plan, told: &Told<'_>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     let machine = match plan.hosts.at {
         Some(_) => "controller",
         None => "machine",
@@ -186,6 +212,7 @@ fn machines(plan: &Plan, told: &Told<'_>, warnings: &mut Vec<Warning>) {
             warnings.push(Severity::Warning.warning(text));
         }
     }
+    warnings
 }
 
 /// Differences between two machines.
@@ -241,24 +268,24 @@ fn in_driver(plan: &Plan) -> impl Iterator<Item = Warning> {
 }
 
 /// Points with missing runs. A plan with few runs has a remark of its own.
-fn few_runs(analysis: &Analysis, warnings: &mut Vec<Warning>) {
+fn few_runs(analysis: &Analysis) -> Option<Warning> {
     let few = analysis.points.iter().filter_map(|p| p.summary.as_ref());
     let few = few.filter(|s| s.flags.iter().any(|f| matches!(f, Flag::FewRuns { .. })));
     let few: Vec<usize> = few.map(|s| s.runs).collect();
-    if let (Some(least), Some(most)) = (few.iter().min(), few.iter().max()) {
-        let runs = match least == most {
-            true => numbers::count(*most, "run"),
-            false => format!("{least} to {most} runs"),
-        };
-        warnings.push(Severity::Warning.warning(format!(
-            "{} rest on {runs} instead of the 20 of RFC 8219 section 9.2",
-            numbers::count(few.len(), "point")
-        )));
-    }
+    let (least, most) = (few.iter().min()?, few.iter().max()?);
+    let runs = match least == most {
+        true => numbers::count(*most, "run"),
+        false => format!("{least} to {most} runs"),
+    };
+    Some(Severity::Warning.warning(format!(
+        "{} rest on {runs} instead of the 20 of RFC 8219 section 9.2",
+        numbers::count(few.len(), "point")
+    )))
 }
 
 /// Runs of a variant without a result, or with a result that may be too low.
-fn runs(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
+fn runs(name: &str, points: &[&PointResult]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     for (how, severity, what, remedy) in ENDS {
         let ended = |p: &&PointResult| p.runs.iter().filter(|run| run.ended == how).count();
         let runs: usize = points.iter().map(ended).sum();
@@ -272,6 +299,7 @@ fn runs(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
             });
         }
     }
+    warnings
 }
 
 /// Ends of searches without a definite result: meaning and remedy.
@@ -303,24 +331,22 @@ const ENDS: [(RunEnd, Severity, &str, Option<&str>); 4] = [
 ];
 
 /// Points of a variant whose runs disagree on a rate.
-fn disagreement(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
+fn disagreement(name: &str, points: &[&PointResult]) -> Option<Warning> {
     let unstable = points.iter().filter_map(|p| p.agreement);
     let unstable: Vec<_> = unstable.filter(|found| found.unstable).collect();
-    if let Some(first) = unstable.first() {
-        let which = if unstable.len() > 1 {
-            "the first: "
-        } else {
-            ""
-        };
-        let text = format!(
-            "the runs of {} disagree ({which}{} queries/s): no single rate represents them",
-            numbers::count(unstable.len(), "point"),
-            numbers::range(first)
-        );
-        let remedy =
-            "look at what disturbed them (doctor, Evidence), and repeat them on a quiet machine";
-        warnings.push(Severity::Critical.warning(text).about(name).remedy(remedy));
-    }
+    let first = unstable.first()?;
+    let which = match unstable.len() {
+        1 => "",
+        _ => "the first: ",
+    };
+    let text = format!(
+        "the runs of {} disagree ({which}{} queries/s): no single rate represents them",
+        numbers::count(unstable.len(), "point"),
+        numbers::range(first)
+    );
+    let remedy =
+        "look at what disturbed them (doctor, Evidence), and repeat them on a quiet machine";
+    Some(Severity::Critical.warning(text).about(name).remedy(remedy))
 }
 
 /// A soak in which the DUT lost queries below the measured rate.
@@ -340,7 +366,8 @@ fn failed_soak(analysis: &Analysis, soak: &SoakResult) -> Option<Warning> {
 }
 
 /// Number of points of a variant with skewed runs and with large dispersion; the table of results marks them.
-fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
+fn spread(name: &str, points: &[&PointResult]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     let summaries = points.iter().filter_map(|p| p.summary.as_ref());
     let (mut skewed, mut scattered) = (Vec::new(), Vec::new());
     for flag in summaries.flat_map(|summary| &summary.flags) {
@@ -361,10 +388,12 @@ fn spread(name: &str, points: &[&PointResult], warnings: &mut Vec<Warning>) {
             warnings.push(Severity::Warning.warning(text).about(name));
         }
     }
+    warnings
 }
 
 /// Drift, deviations from the configured shares, and losses of the Tester.
-fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<Warning>) {
+fn figures(analysis: &Analysis, point: &PointResult) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     let mut texts = Vec::new();
     for flag in point.summary.iter().flat_map(|summary| &summary.flags) {
         if let Flag::Drift { by_pct, p } = flag {
@@ -394,12 +423,14 @@ fn figures(analysis: &Analysis, point: &PointResult, warnings: &mut Vec<Warning>
         let lost = numbers::count(usize::try_from(drops).unwrap_or(usize::MAX), "datagram");
         let text = format!("{lost} lost at the Tester's own sockets");
         let remedy = "raise net.core.rmem_max or use more threads";
-        warnings.push(warning(text).remedy(remedy));
+        warnings.push(warning(text).remedy(remedy).section(Section::Evidence));
     }
+    warnings
 }
 
 /// Disturbed trials, uneven bins and remarks, over all trials of a variant.
-fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
+fn trials(name: &str, trials: &[&TrialResult]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
     let mut add = |severity: Severity, text: String| {
         warnings.push(severity.warning(text).about(name));
     };
@@ -415,7 +446,7 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
     for trial in trials {
         if let Outcome::Invalid(fault) = &trial.outcome {
-            *faults.entry(words::fault(fault)).or_default() += 1;
+            *faults.entry(fault.kind().name).or_default() += 1;
         }
     }
     if !faults.is_empty() {
@@ -445,6 +476,7 @@ fn trials(name: &str, trials: &[&TrialResult], warnings: &mut Vec<Warning>) {
         };
         add(Severity::Note, text);
     }
+    warnings
 }
 
 fn is_uneven(trial: &TrialResult) -> bool {
@@ -472,4 +504,26 @@ fn alike<'t>(remarks: impl Iterator<Item = &'t String>) -> BTreeMap<String, (&'t
         alike.entry(kept).or_insert((remark.as_str(), 0)).1 += 1;
     }
     alike
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::record::Record;
+    use crate::report::campaign::analyse::analyse;
+    use crate::report::campaign::tests::sample::{SEAL, small};
+
+    #[test]
+    fn section_of_a_warning_does_not_depend_on_its_words() {
+        let (plan, mut lines) = small();
+        let exit = "session of a soak, certified by the model over a trial at its run";
+        let mut trials = lines.iter_mut().filter_map(|line| match &mut line.record {
+            Record::Trial { result, .. } => Some(result),
+            _ => None,
+        });
+        trials.next().unwrap().dut_exit = Some(exit.to_owned());
+        let warnings = analyse(&plan, &lines, SEAL).warnings;
+        let mut exits = warnings.iter().filter(|it| it.text.ends_with(exit));
+        assert_eq!(exits.next().unwrap().section, Some(Section::Evidence));
+    }
 }

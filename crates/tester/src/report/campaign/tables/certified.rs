@@ -94,7 +94,9 @@ fn ends(tests: &[&SelfTest]) -> Cell {
 fn notes(analysis: &Analysis) -> Vec<String> {
     let mut notes = Vec::new();
     let covers = analysis.certificates.iter();
-    let covers: BTreeSet<_> = covers.map(|test| test.conditions.covers.as_str()).collect();
+    let covers: BTreeSet<_> = covers
+        .map(|test| test.conditions.covers.to_string())
+        .collect();
     if analysis.certificates.len() > 1 {
         let lowest = "Of several self-tests under the same conditions, the lowest rate is the certified one.";
         notes.push(lowest.to_owned());

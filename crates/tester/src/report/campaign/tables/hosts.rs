@@ -12,7 +12,7 @@ use crate::report::campaign::table::{Cell, Table, columns};
 pub(super) fn hosts(analysis: &Analysis) -> Table {
     let columns = columns![h: HostRow;
         "host", "host" => &h.host;
-        "roles", "roles" => Cell::list(h.roles.iter().map(|role| word(*role).to_owned()));
+        "roles", "roles" => Cell::list(h.roles.iter().map(Role::to_string));
         "machine", "machine" => h.machine.as_ref().map(|m| {
             Cell::list([m.hostname.clone(), m.kernel.clone(), numbers::count(m.cpus, "CPU")])
         });
@@ -81,14 +81,6 @@ pub(super) fn shares(analysis: &Analysis) -> Table {
          datagrams that programs of its host received. Lost there: datagrams at the sockets of the built-in authority.",
     )
     .with(&columns, &analysis.hosts.shares)
-}
-
-fn word(role: Role) -> &'static str {
-    match role {
-        Role::Measurer => "Measurer",
-        Role::Dut => "DUT",
-        Role::Authority => "authority",
-    }
 }
 
 /// The digits of a hash that are displayed for comparison.

@@ -159,7 +159,7 @@ fn trial_columns<'a>() -> [Column<Trial<'a>>; 51] {
         "memory_bytes", "" => t.result.resources.map(|r| r.memory_bytes);
         "descriptors", "" => t.result.resources.map(|r| r.descriptors);
         "threads", "" => t.result.resources.map(|r| r.threads);
-        "dut_cpu_pct", "" => t.result.machine.as_ref().and_then(|usage| usage.cpu_pct(Role::Dut));
+        "dut_cpu_pct", "" => t.result.machine.cpu_pct(Role::Dut);
         "dut_exit", "" => t.result.dut_exit.as_ref();
         "segmentation", "" => t.result.segmentation;
         "backend", "" => &t.result.backend;

@@ -94,7 +94,7 @@ fn weakest_hosts_are_reported() {
         The clock of auth is known least, to within 80.8 us (1 ms are allowed).
         Of the Tester's hosts auth had to wait most for its cores: 0.3 % of a trial at the worst."#]].assert_eq(&said(|_| {}).join("\n"));
     let busy = said(|lines| {
-        let usage = trials(lines).nth(1).unwrap().machine.as_mut().unwrap();
+        let usage = &mut trials(lines).nth(1).unwrap().machine;
         let row = |host| {
             move |row: &&mut crate::machine::usage::RoleUsage| row.host.as_deref() == Some(host)
         };

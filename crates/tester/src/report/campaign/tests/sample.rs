@@ -19,7 +19,9 @@ use crate::campaign::record::{
 use crate::campaign::tasks::{Point, Task, points};
 use crate::hash::sha256_hex;
 use crate::load::catch_up::Limits;
+use crate::machine::Role;
 use crate::machine::process::Resources;
+use crate::machine::usage::Usage;
 use crate::namespace::Share;
 use crate::procedure::search::{Search, SearchEnd, SearchSpec};
 use crate::procedure::selftest::self_test_rate;
@@ -236,7 +238,7 @@ impl Journal {
                 authority: plan.hosts.authority.to_string(),
                 threads: 1,
                 sockets: None,
-                cpus: vec![("Measurer".to_owned(), "0".to_owned())],
+                cpus: vec![(Role::Measurer.into(), "0".to_owned())],
                 names: "10.0.0.0/8 dns64perf.test.".to_owned(),
                 cell: point.cell.to_string(),
                 duration_ns: point.duration_ns,
@@ -302,9 +304,9 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         rtt: rtt(&rtt_percentiles, p50),
         rtt_percentiles,
         timing: timing(rate_qps),
-        machine: None,
+        machine: Usage::default(),
         tester_drops: 0,
-        losses: Some(losses(shortfall)),
+        losses: losses(shortfall),
         authority_exit: None,
         error: None,
         authority: Some(counts(fresh, own)),
@@ -317,7 +319,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         resources: None,
         path: Some(path(point, fresh, own, valid)),
         dut_exit: None,
-        segmentation: Some(!self_test),
+        segmentation: !self_test,
         clocks: Vec::new(),
         backend: "udp".to_owned(),
         notes: Vec::new(),
@@ -386,7 +388,7 @@ fn timing(rate_qps: u64) -> Timing {
         bin_100ms_deviation_pct_max: 0.125,
         quantum_ns: 10_000,
         burst: 1,
-        limits: Some(Limits::default()),
+        limits: Limits::default(),
         ..Timing::default()
     }
 }
@@ -468,8 +470,8 @@ fn started_variant(variant: usize, it: &Variant, start: Option<Start>) -> Record
             server: "[2001:2::2]:53".to_owned(),
             pref64: "64:ff9b::/96".to_owned(),
             cpus: vec![
-                ("Measurer".to_owned(), "0".to_owned()),
-                ("DUT".to_owned(), it.cpus().to_string()),
+                (Role::Measurer.into(), "0".to_owned()),
+                (Role::Dut.into(), it.cpus().to_string()),
             ],
             files_sha256: BTreeMap::from([("server.conf".to_owned(), "ab".repeat(32))]),
             program_sha256: Some("cd".repeat(32)),
@@ -499,7 +501,7 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
     while let Some(rate_qps) = search.next_rate() {
         number += 1;
         let mut result = trial(point, rate_qps, limit, false);
-        result.machine = machine(plan, point, result.queries_sent);
+        result.machine = machine(plan, point, result.queries_sent).unwrap_or_default();
         for (_, rtt_ns) in &mut result.rtt_percentiles {
             *rtt_ns += 2 * delay_ns(plan, point);
         }

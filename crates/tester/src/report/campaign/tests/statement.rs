@@ -3,7 +3,7 @@
 use super::sample::{self, SEAL, SMALL};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
-use crate::load::names::Dealt;
+use crate::load::names::NameRange;
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::{Clause, Met};
@@ -49,7 +49,7 @@ fn running() -> (Plan, Vec<Line>) {
     let mut first = 0;
     for result in trials(&mut lines, 0) {
         (result.authority, result.path) = (None, None);
-        result.names = Some(Dealt {
+        result.names = Some(NameRange {
             namespace: DEFAULT_NAMESPACE,
             begin: 0,
             first,

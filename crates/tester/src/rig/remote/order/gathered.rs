@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use dns64_transport::Counters;
 use dns64_transport::clock::Nanos;
+use dns64_transport::{Carrier, Counters};
 use serde::{Deserialize, Serialize};
 
+use super::as_text;
 use crate::authority::counts::AuthorityCounts;
 use crate::load::generator::Tally;
 use crate::machine::usage::Usage;
@@ -42,8 +43,9 @@ pub struct ShardOrder {
     pub counters: CountersOrder,
     /// Change of the real-time clock relative to the monotonic one.
     pub clock_step_ns: i64,
-    /// Kind of link.
-    pub backend: String,
+    /// What carried its datagrams.
+    #[serde(with = "as_text")]
+    pub carrier: Carrier,
     /// Error of the link.
     pub error: Option<String>,
 }

@@ -76,11 +76,11 @@ fn tell_trial(site: &Site, trial: &mut TrialResult) {
         };
         trial.authorities = site.authorities.iter().enumerate().map(share).collect();
     }
-    trial.machine = Some(Usage {
+    trial.machine = Usage {
         span_ns,
         pressure_ns: None,
         roles: named.map(row).collect(),
-    });
+    };
 }
 
 fn notes(site: &Site) -> Vec<HostNote> {

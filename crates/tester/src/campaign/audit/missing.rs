@@ -7,34 +7,9 @@ use crate::trial::achieved::Achieved;
 use crate::trial::judge::is_complete;
 use crate::trial::result::TrialResult;
 
-/// Key of a figure in the journal, and whether a result has it.
-type Figure = (&'static str, fn(&TrialResult) -> bool);
-
-/// Figures of every trial. Journals of programs that did not record their identity can lack any of these.
-const ALWAYS: [Figure; 7] = [
-    ("timing.limits", |trial| trial.timing.limits.is_some()),
-    ("timing.clock_step_ns", |trial| {
-        trial.timing.clock_step_ns.is_some()
-    }),
-    ("timing.catch_up", |trial| trial.timing.catch_up.is_some()),
-    ("losses", |trial| trial.losses.is_some()),
-    ("names", |trial| trial.names.is_some()),
-    ("machine", |trial| trial.machine.is_some()),
-    ("segmentation", |trial| trial.segmentation.is_some()),
-];
-
 impl Audit<'_> {
-    /// Whether the active program has recorded its identity.
-    pub(super) fn is_recorded(&self) -> bool {
-        let session = self.state.sessions.last();
-        session.is_some_and(|session| !session.tester.is_empty())
-    }
-
     /// Returns the missing figure of a trial or self-test for a point.
-    pub(super) fn untold(&self, point: &Point, trial: &TrialResult) -> Option<String> {
-        if !self.is_recorded() {
-            return None;
-        }
+    pub(super) fn missing(&self, point: &Point, trial: &TrialResult) -> Option<String> {
         let subject = &self.variant_of(point)?.subject;
         let lab = subject.lab();
         let is_program = lab.is_some_and(|lab| lab.authority.is_program());
@@ -47,6 +22,7 @@ impl Audit<'_> {
         let shares =
             shares.and_then(|counts| Achieved::by_counts(trial.queries_sent, counts, all_answered));
         let sometimes = [
+            ("names", true, trial.names.is_some()),
             (
                 "authority",
                 lab.is_some() && !is_program,
@@ -69,10 +45,8 @@ impl Audit<'_> {
                 trial.resources.is_some(),
             ),
         ];
-        let always = ALWAYS.iter().find(|(_, is_told)| !is_told(trial));
-        let other = sometimes.iter().find(|(_, is_due, is)| *is_due && !is);
-        let what = match always.map(|it| it.0).or(other.map(|it| it.0)) {
-            Some(key) => format!("it has no {key}, which each trial of this program has"),
+        let what = match sometimes.iter().find(|(_, is_due, is)| *is_due && !is) {
+            Some((key, ..)) => format!("it has no {key}, which each trial of this program has"),
             None if self.is_complete == Some(is_complete(trial)) => return None,
             None => "it has other figures of its verdict than the trials of this process before it"
                 .to_owned(),
