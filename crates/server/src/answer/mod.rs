@@ -5,6 +5,7 @@
 //! - [`stored`]: responses in the form in which they are cached;
 //! - [`reply`]: forwarded responses, errors, EDNS and truncation;
 //! - [`cookie`]: DNS cookies;
+//! - `names`: the names of a message as a tree;
 //! - `rdata`: the data of records by type;
 //! - [`copy`]: copies records from one message to another and compresses their names again;
 //! - [`synthesis`]: AAAA records from A records (RFC 6147 section 5.1);
@@ -18,6 +19,7 @@ pub mod cookie;
 pub mod copy;
 pub mod guard;
 pub mod local_zones;
+pub(crate) mod names;
 mod rdata;
 pub mod rendered;
 pub mod reply;
@@ -25,6 +27,9 @@ pub mod reverse;
 pub mod special;
 pub mod stored;
 pub mod synthesis;
+mod work;
 
+#[cfg(test)]
+mod costs;
 #[cfg(test)]
 mod texts;

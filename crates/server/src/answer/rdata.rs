@@ -1,6 +1,5 @@
 //! Reads the data of records by type: the offsets of names in it, and whether its format is valid.
 
-use dns64_wire::ParseError;
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::{Record, Records};
 use dns64_wire::name::Name;
@@ -55,12 +54,12 @@ impl Layout {
     }
 
     /// Splits a record's data into its parts; `None` if it does not have this layout. `name` reads
-    /// the name at an offset of the message.
-    pub(super) fn split<'a>(
+    /// the name at an offset of the message and returns its end too.
+    pub(super) fn split<'a, N: Copy>(
         &self,
         record: &Record<'a>,
-        mut name: impl FnMut(usize) -> Result<(Name<'a>, usize), ParseError>,
-    ) -> Option<Parts<'a>> {
+        mut name: impl FnMut(usize) -> Option<(N, usize)>,
+    ) -> Option<Parts<'a, N>> {
         let data = record.rdata;
         let before_len = match self.before {
             Before::Octets(len) => len,
@@ -73,7 +72,7 @@ impl Layout {
         let mut at = record.rdata_offset + before_len;
         let mut names = [None; 2];
         for place in names.iter_mut().take(self.names) {
-            let (found, end) = name(at).ok()?;
+            let (found, end) = name(at)?;
             *place = Some(found);
             at = end;
         }
@@ -87,9 +86,9 @@ impl Layout {
 }
 
 /// The parts of a record's data.
-pub(super) struct Parts<'a> {
+pub(super) struct Parts<'a, N> {
     pub(super) before: &'a [u8],
-    pub(super) names: [Option<Name<'a>>; 2],
+    pub(super) names: [Option<N>; 2],
     pub(super) after: &'a [u8],
 }
 
@@ -102,25 +101,52 @@ const RRSIG_FIXED_LEN: usize = 18;
 /// Octets of SvcPriority (RFC 9460 section 2.2).
 const PRIORITY_LEN: usize = 2;
 
-/// Whether the data of a record has the format of its type: names and strings end within the data,
-/// and fields of fixed length have that length. The data of unknown types (RFC 3597 section 3) and
-/// of addresses in classes other than IN is not restricted. Names count towards the limit of
-/// `records`, the iterator that returned the record.
-pub(super) fn is_sound(records: &mut Records<'_>, record: &Record<'_>) -> bool {
+/// Checks that the data of a record has the format of its type: names and strings end within the
+/// data, and fields of fixed length have that length. The data of unknown types (RFC 3597 section 3)
+/// and of addresses in classes other than IN is not restricted. `None` if it does not; otherwise the
+/// [`Target`] in it. Names count towards the limit of `records`, the iterator that returned the
+/// record.
+pub(super) fn check<'a>(records: &mut Records<'a>, record: &Record<'a>) -> Option<Target<'a>> {
+    let mut name = |at| records.name(at).ok();
     if let Some(layout) = Layout::of(record.rtype) {
-        let parts = layout.split(record, |at| records.name(at));
-        return parts.is_some_and(|parts| match record.rtype.0 {
+        let parts = layout.split(record, name)?;
+        let is_sound = match record.rtype.0 {
             6 => parts.after.len() == SOA_NUMBERS_LEN,
             // SIG: the signature. NXT: the type bit map.
             24 | 30 => !parts.after.is_empty(),
             _ => parts.after.is_empty(),
-        });
+        };
+        let is_target = match record.rtype.0 {
+            // CNAME, DNAME; NS, MX, AFSDB, RT, SRV, NAPTR, KX.
+            5 | 39 | 2 | 15 | 18 | 21 | 33 | 35 | 36 => true,
+            _ => false,
+        };
+        return is_sound.then_some(parts.names[0].filter(|_| is_target));
     }
+    if record.class != Class::IN && matches!(record.rtype, Rtype::A | Rtype::AAAA) {
+        return Some(None);
+    }
+    has_form(record.rtype, record.rdata)?;
     match record.rtype {
-        Rtype::A | Rtype::AAAA if record.class != Class::IN => true,
-        rtype => has_form(rtype, record.rdata).is_some(),
+        Rtype::RRSIG => Some(Some(name(record.rdata_offset + RRSIG_FIXED_LEN)?.0)),
+        Rtype::SVCB | Rtype::HTTPS => {
+            let (target, _) = name(record.rdata_offset + PRIORITY_LEN)?;
+            // "." is the owner in ServiceMode (RFC 9460 section 2.5.2); in AliasMode there is no
+            // service (section 2.5.1).
+            Some(match (target.is_root(), record.rdata.first_chunk()) {
+                (false, _) => Some(target),
+                (true, Some([0, 0])) => None,
+                (true, _) => Some(record.name),
+            })
+        }
+        _ => Some(None),
     }
 }
+
+/// The name in the data of a record that other records of the response may belong to: the target of
+/// an alias, a host (RFC 1035 section 3.3, RFC 2782, RFC 3403) or a service, and the zone whose key
+/// created a signature (RFC 4034 section 3.1.7).
+pub(super) type Target<'a> = Option<Name<'a>>;
 
 /// `Some` if the data has the format of a type without compressed names.
 fn has_form(rtype: Rtype, data: &[u8]) -> Option<()> {
@@ -227,44 +253,10 @@ fn is_caa(data: &[u8]) -> bool {
     tag.is_some_and(|tag| !tag.is_empty() && tag.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// The name in a record's data whose addresses belong in the additional section, if the type has
-/// one: the name of a host (RFC 1035 section 3.3, RFC 2782, RFC 3403) or of a service.
-pub(super) fn target<'a>(message: &'a [u8], record: &Record<'a>) -> Option<Name<'a>> {
-    match record.rtype.0 {
-        // NS, MX, AFSDB, RT, SRV, NAPTR, KX.
-        2 | 15 | 18 | 21 | 33 | 35 | 36 => {
-            Layout::of(record.rtype)?
-                .split(record, |at| Name::parse(message, at))?
-                .names[0]
-        }
-        64 | 65 => service_target(message, record),
-        _ => None,
-    }
-}
-
-/// TargetName of an SVCB or HTTPS record; its owner if that is "." in ServiceMode (RFC 9460
-/// section 2.5.2). In AliasMode "." means that there is no service (section 2.5.1).
-pub(super) fn service_target<'a>(message: &'a [u8], record: &Record<'a>) -> Option<Name<'a>> {
-    let priority = record.rdata.first_chunk::<PRIORITY_LEN>()?;
-    let (name, _) = Name::parse(message, record.rdata_offset + PRIORITY_LEN).ok()?;
-    match (name.is_root(), priority) {
-        (false, _) => Some(name),
-        (true, [0, 0]) => None,
-        (true, _) => Some(record.name),
-    }
-}
-
 /// The type that a signature covers (RFC 4034 section 3.1.1); `None` for other records.
 pub(super) fn covered(record: &Record<'_>) -> Option<Rtype> {
     let covered = record.rdata.first_chunk()?;
     (record.rtype == Rtype::RRSIG).then(|| Rtype(u16::from_be_bytes(*covered)))
-}
-
-/// The zone whose key created a signature (RFC 4034 section 3.1.7); `None` for other records.
-pub(super) fn signer<'a>(record: &Record<'a>) -> Option<Name<'a>> {
-    let data = record.rdata.get(RRSIG_FIXED_LEN..)?;
-    let (name, _) = Name::parse(data, 0).ok()?;
-    (record.rtype == Rtype::RRSIG).then_some(name)
 }
 
 #[cfg(test)]

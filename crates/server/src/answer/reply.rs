@@ -8,6 +8,7 @@ use dns64_wire::message::{Flags, Header, Opt, Record, Records, Section};
 use super::asker::{Asker, AskerEdns};
 use super::cookie::OPTION_COOKIE;
 use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, Stored};
+use super::work::step;
 
 /// Largest length of the options in a response, in octets: a cookie of 24 octets and an extended
 /// error without text, each after 4 octets of code and length (RFC 6891 section 6.1.2).
@@ -106,6 +107,7 @@ pub(super) fn each<'a>(
     mut write: impl FnMut(&mut Builder<'_>, &Record<'a>) -> Result<(), Truncated>,
 ) -> Result<(), Truncated> {
     for record in records.map_while(Result::ok) {
+        step();
         match write(to, &record) {
             Err(Truncated) if record.section == Section::Additional => {
                 to.drop_additional();

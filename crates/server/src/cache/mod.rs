@@ -15,18 +15,16 @@ mod in_flight;
 mod lines;
 mod rendered;
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::{HEADER_LEN, TYPE_AND_CLASS_LEN};
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
-use siphasher::sip::SipHasher13;
 
+pub(crate) use crate::answer::names::hasher;
 use crate::answer::stored::{Asked, Stored};
 use crate::counts::{Figure, Shape};
 use crate::settings::CacheSettings;
@@ -63,15 +61,6 @@ pub(crate) struct KeyBuf {
 /// Spreads the bits of a number over those of a hash: 2^64 divided by the golden ratio (Knuth, TAOCP
 /// volume 3, section 6.4). It is odd: different numbers stay different.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// A hash function with a random key, which nobody can predict.
-pub(crate) fn hasher() -> SipHasher13 {
-    static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
-        let random = RandomState::new();
-        [0, 1].map(|half: u8| random.hash_one(half))
-    });
-    SipHasher13::new_with_keys(SECRET[0], SECRET[1])
-}
 
 /// The hash of a name, independent of its case.
 pub(crate) fn name_hash(name: &NameBuf) -> u64 {

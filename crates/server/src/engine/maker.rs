@@ -95,6 +95,10 @@ impl Maker {
     /// Runs one step of the procedure for a query. The response is cached as rendered, for all
     /// clients with the same query, if its TTLs count down evenly.
     fn step(&mut self, query: &Query, now: Nanos) -> Step {
+        if query.too_long {
+            let len = reply::truncated(&query.asker, &mut self.frame);
+            return Step::Answer(len, Made::Forwarded);
+        }
         if self.rendered.is_some() && query.may_be_kept(seconds(now)) {
             // Rendered for the client that gets most, or not cached.
             let fullest = rendered::fullest(&query.asker, MESSAGE_MAX);

@@ -35,6 +35,9 @@ pub(super) struct Query {
     pub(super) waiting: [Option<Wait>; 2],
     /// Its timers by [`Moment`].
     moments: [Nanos; MOMENTS],
+    /// A link of its chain of aliases exceeds the client's limit by itself: the response is
+    /// truncated, and the links are not combined.
+    pub(super) too_long: bool,
     /// Accepts a stale response (RFC 8767).
     pub(super) accepts_stale: bool,
     /// Accepts A records without an AAAA response (RFC 6147 section 5.1.3).
@@ -103,6 +106,7 @@ impl Query {
             chains: [None, None],
             waiting: [None, None],
             moments: [NEVER; MOMENTS],
+            too_long: false,
             accepts_stale: false,
             accepts_silence: false,
         }
@@ -197,7 +201,12 @@ impl Query {
         self.responses += 1;
         // Records after too many aliases are not in the combined response.
         let has_records = learnt.stored.kind() == Kind::Positive;
+        let exceeds = |link: &Learnt| link.stored.required_len() > self.asker.limit;
         let whole = match self.chains[part as usize].take() {
+            Some(chain) if exceeds(&chain.learnt) || exceeds(&learnt) => {
+                self.too_long = true;
+                learnt
+            }
             Some(chain) => {
                 let whole = chain.learnt.aged().continued(&learnt.aged());
                 learnt.remade(whole, chain.learnt.until_s)

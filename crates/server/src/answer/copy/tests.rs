@@ -21,7 +21,7 @@ fn meaning(bytes: &[u8]) -> Vec<String> {
             None => format!("{:02x?}", record.rdata),
             Some(layout) => {
                 let parts = layout
-                    .split(&record, |at| Name::parse(bytes, at))
+                    .split(&record, |at| Name::parse(bytes, at).ok())
                     .expect("of its layout");
                 let names: Vec<_> = parts.names.iter().flatten().map(Name::to_string).collect();
                 format!("{:02x?} {names:?} {:02x?}", parts.before, parts.after)

@@ -14,7 +14,7 @@ fn sound_in(class: u16, rtype: u16, data: &[u8]) -> bool {
     let message = Message::parse(&bytes).unwrap();
     let mut records = message.records();
     let record = records.next().unwrap().unwrap();
-    is_sound(&mut records, &record)
+    check(&mut records, &record).is_some()
 }
 
 fn sound(rtype: u16, data: &[u8]) -> bool {

@@ -95,7 +95,7 @@ fn d15_response_has_cname_and_its_ptr_records() {
         [
             format!("NOERROR; {MADE}. PTR"),
             format!("an {MADE} 150 CNAME {IPV4}"),
-            format!("an {IPV4} 250 PTR a.example"),
+            format!("an {IPV4} 150 PTR a.example"),
             format!("an {IPV4} 150 PTR b.example"),
         ]
     );

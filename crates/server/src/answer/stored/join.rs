@@ -80,22 +80,12 @@ impl Aged<'_> {
             to.question_raw(&question)?;
         }
         let mut copier = Copier::new(&first, QUESTION_AT);
-        for record in section(self, Section::Answer) {
-            copier.record(&mut to, &record, self.ttl(record.ttl))?;
-        }
-        let mut next_copier = Copier::new(&second, None);
-        if let Some(question) = second.question() {
-            next_copier.adopt(question.name, &copier, &self.stored.chain_end());
-        }
-        for record in section(next, Section::Answer) {
-            next_copier.record(&mut to, &record, next.ttl(record.ttl))?;
-        }
-        for behind in [Section::Authority, Section::Additional] {
-            for record in section(self, behind) {
-                copier.record(&mut to, &record, self.ttl(record.ttl))?;
-            }
-            for record in section(next, behind) {
-                next_copier.record(&mut to, &record, next.ttl(record.ttl))?;
+        for part in [Section::Answer, Section::Authority, Section::Additional] {
+            for (aged, message) in [(self, &first), (next, &second)] {
+                copier.switch(message);
+                for record in section(aged, part) {
+                    copier.record(&mut to, &record, aged.ttl(record.ttl))?;
+                }
             }
         }
         Ok(to.finish())

@@ -8,13 +8,15 @@
 //! - `chain`: the CNAME chain from the name of the question;
 //! - `join`: combines an incomplete chain with the response for its end;
 //! - `plain`: fast path for responses that contain only addresses;
-//! - `scrub`: selects the records that belong to a response.
+//! - `scrub`: selects the records that belong to a response;
+//! - `survey`: reads the records of a response once.
 
 mod accept;
 mod chain;
 mod join;
 mod plain;
 mod scrub;
+mod survey;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -25,6 +27,7 @@ use dns64_wire::name::{NAME_LEN_MAX, Name, NameBuf};
 use dns64_wire::{ParseError, Truncated};
 
 use super::copy::FIXED_LEN;
+use super::work::step;
 
 /// TTL of a failure, in seconds. RFC 9520 section 3.2 requires 1 s to 5 minutes and suggests 5 s
 /// initially.
@@ -155,6 +158,7 @@ impl Run {
         let records = &message[usize::from(self.at)..];
         let records = records.chunks_exact(owner_len + FIXED_LEN + N);
         records.take(self.count.into()).filter_map(move |record| {
+            step();
             let ttl = record[owner_len + 4..].first_chunk()?;
             Some((u32::from_be_bytes(*ttl), *record.last_chunk()?))
         })
@@ -221,7 +225,10 @@ impl Stored {
     /// Offsets of the TTLs of all its records, in the order of the message.
     pub fn ttl_offsets(&self) -> impl Iterator<Item = usize> {
         let octets = self.octets[self.message_len.into()..].as_chunks().0;
-        octets.iter().map(|at| u16::from_be_bytes(*at).into())
+        octets.iter().map(|at| {
+            step();
+            u16::from_be_bytes(*at).into()
+        })
     }
 
     /// Writes the records after a question of the same length. The additional section is written
@@ -288,6 +295,11 @@ impl Stored {
     pub fn aaaa(&self) -> impl Iterator<Item = (u32, Ipv6Addr)> {
         let found = self.found.fixed(self.bytes());
         found.map(|(ttl, octets)| (ttl, <[u8; 16]>::into(octets)))
+    }
+
+    /// Octets of the message without its additional section, which a response may omit.
+    pub fn required_len(&self) -> usize {
+        self.authority_end.into()
     }
 
     /// Octets up to the end of the found addresses, if the question is for A in class IN. A

@@ -7,7 +7,8 @@ mod negative;
 use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message, Question};
 
-use super::accept::{Survey, offset};
+use super::accept::offset;
+use super::survey::Edns;
 use super::{Kind, QUESTION_AT, Run, Stored, TtlBounds};
 use crate::answer::copy::FIXED_LEN;
 
@@ -42,12 +43,15 @@ impl Stored {
         octets[HEADER_LEN - 2..HEADER_LEN].fill(0);
         let mut least_s = u32::MAX;
         for record_at in (at..len).step_by(record_len) {
-            let ttl = begins.ttl_of(&mut octets[record_at..])?;
-            let ttl_s = u32::from_be_bytes(*ttl).max(bounds.min_s).min(bounds.max_s);
-            *ttl = ttl_s.to_be_bytes();
+            let ttl_s = begins.ttl_of(&octets[record_at..])?;
             least_s = least_s.min(ttl_s);
             let ttl_at = offset(record_at + TTL_AT).ok()?;
             octets.extend_from_slice(&ttl_at.to_be_bytes());
+        }
+        // RFC 2181 section 5.2: one TTL, the lowest.
+        let ttl_s = least_s.max(bounds.min_s).min(bounds.max_s);
+        for ttl_at in (at + TTL_AT..len).step_by(record_len) {
+            octets[ttl_at..ttl_at + 4].copy_from_slice(&ttl_s.to_be_bytes());
         }
         let end = offset(len).ok()?;
         let found = Run {
@@ -64,7 +68,7 @@ impl Stored {
             found,
             chain_end_at: QUESTION_AT,
             kind: Kind::Positive,
-            ttl_s: least_s,
+            ttl_s,
             soa_ttl_s: None,
             extended_error,
             signed: false,
@@ -102,11 +106,11 @@ fn beginning(question: &Question<'_>) -> Option<Beginning> {
 
 impl Beginning {
     /// The TTL of a record with these common parts; `None` for another record.
-    fn ttl_of<'r>(&self, record: &'r mut [u8]) -> Option<&'r mut [u8; 4]> {
-        let (owner_type_class, rest) = record.split_first_chunk_mut::<TTL_AT>()?;
-        let (ttl, rest) = rest.split_first_chunk_mut::<4>()?;
+    fn ttl_of(&self, record: &[u8]) -> Option<u32> {
+        let (owner_type_class, rest) = record.split_first_chunk::<TTL_AT>()?;
+        let (ttl, rest) = rest.split_first_chunk()?;
         let is_one = *owner_type_class == self.owner_type_class && rest.starts_with(&self.data_len);
-        is_one.then_some(ttl)
+        is_one.then(|| u32::from_be_bytes(*ttl))
     }
 }
 
@@ -114,8 +118,8 @@ impl Beginning {
 const OPT: u8 = Rtype::OPT.0.to_be_bytes()[1];
 
 /// The contents of the OPT record, if there is no other record at `at` and after it.
-fn only_opt<'a>(reply: &Message<'a>, at: usize) -> Option<Survey<'a>> {
-    let mut seen = Survey::default();
+fn only_opt(reply: &Message<'_>, at: usize) -> Option<Edns> {
+    let mut seen = Edns::default();
     if reply.arcount() > 1 {
         return None;
     }
@@ -127,7 +131,7 @@ fn only_opt<'a>(reply: &Message<'a>, at: usize) -> Option<Survey<'a>> {
     }
     if let Some(record) = reply.records_from(at, [0, 0, reply.arcount()]).next() {
         let record = record.ok().filter(|record| record.rtype == Rtype::OPT)?;
-        seen.opt(&record).ok()?;
+        seen = Edns::read(&record).ok()?;
     }
     (!seen.extended_rcode).then_some(seen)
 }

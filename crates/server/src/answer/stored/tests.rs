@@ -170,7 +170,7 @@ fn aliases() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn chains_are_followed_to_the_15th_alias_and_in_reverse_to_the_12th() {
+fn chains_are_followed_to_the_15th_alias_in_any_order() {
     // BIND 9 and Unbound follow 11.
     let mut records = aliases();
     let in_order = accept(&response(NOERROR, [60, 0, 0], &[&records.concat()])).unwrap();
@@ -180,8 +180,7 @@ fn chains_are_followed_to_the_15th_alias_and_in_reverse_to_the_12th() {
     assert_eq!(kept(&in_order).len(), 15);
     records.reverse();
     let reversed = accept(&response(NOERROR, [60, 0, 0], &[&records.concat()])).unwrap();
-    assert_eq!(reversed.chain_end().to_string(), "n12.test.");
-    assert_eq!(kept(&reversed).len(), 12);
+    assert_eq!(kept(&reversed), kept(&in_order));
 }
 
 #[test]
@@ -550,12 +549,16 @@ proptest::proptest! {
             let rewritten = Stored::rewritten(&message, &bounds).unwrap();
             proptest::prop_assert_eq!(format!("{stored:?}"), format!("{rewritten:?}"));
         }
+        // "a" before the pointer to "test" is the name of the question, which one pointer replaces.
         let ends_with_pointer = |(labels, end): &(&[u8], &[u8])| {
-            end[0] == 0xc0 && [12, 14].contains(&end[1]) && *labels != b"\x3f"
+            end[0] == 0xc0
+                && [12, 14].contains(&end[1])
+                && *labels != b"\x3f"
+                && (*labels, end[1]) != (b"\x01a", 14)
         };
         let is_plain = flags != 0x8182 && ends_with_pointer(&(b"", owner));
         let is_plain = is_plain && authorities == 1 && more != GLUE && cut.is_none();
-        let [server, mailbox] = names.map(|(labels, end)| first_label(labels, end).to_ascii_lowercase());
+        let [server, mailbox] = names.map(|(labels, end)| last_label(labels, end).to_ascii_lowercase());
         if is_plain && names.iter().all(ends_with_pointer) && server != mailbox {
             proptest::prop_assert!(stored.is_some());
         }
@@ -574,11 +577,12 @@ const POINTERS: [&[u8]; 7] = [
     b"\0",
 ];
 
-/// The first label of a name that consists of these labels and a pointer into `a.test`.
-fn first_label(labels: &[u8], end: &[u8]) -> Vec<u8> {
-    match (labels.first(), end) {
-        (Some(len), _) => labels[1..].iter().copied().take((*len).into()).collect(),
-        (None, [_, 12]) => b"a".to_vec(),
-        (None, _) => b"test".to_vec(),
+/// The last label of these, or of the name that the pointer leads to.
+fn last_label(labels: &[u8], end: &[u8]) -> Vec<u8> {
+    match (labels, end) {
+        (b"", [_, 12]) => b"\x01a".to_vec(),
+        (b"", _) => b"".to_vec(),
+        (b"\x02ns\x04test", _) => b"\x04test".to_vec(),
+        _ => labels.to_vec(),
     }
 }

@@ -257,7 +257,7 @@ fn d8_d10_chain_is_kept_and_its_end_owns_the_records() {
             "an example.com 500 DNAME example.net",
             "an h2.example.com 500 CNAME h2.example.net",
             "an h2.example.net 400 CNAME b.example.org",
-            "an b.example.org 60 AAAA 64:ff9b::c000:201",
+            "an b.example.org 50 AAAA 64:ff9b::c000:201",
             "an b.example.org 50 AAAA 64:ff9b::c000:202",
         ]
     );

@@ -59,7 +59,7 @@ pub(super) fn stored(
 }
 
 /// End of the SOA record directly after the question, if its owner is a pointer into the question,
-/// its names end with one, and the two names differ.
+/// its names end with one, and neither can be compressed further.
 fn soa_end(message: &[u8], question: &Question<'_>) -> Option<usize> {
     let at = question.range().end;
     let target = Suffix::pointed_at(message, question, at)?;
@@ -76,46 +76,49 @@ fn soa_end(message: &[u8], question: &Question<'_>) -> Option<usize> {
     let (mailbox, mailbox_end) = name(message, question, server_end)?;
     let end = mailbox_end + NUMBERS_LEN;
     let data_len = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
-    // Rewriting replaces the second of two equal names by a pointer to the first.
-    let differ = !server.eq_ignore_ascii_case(mailbox);
+    // Rewriting replaces a suffix that both have by a pointer.
+    let differ = server.is_empty() || !server.eq_ignore_ascii_case(mailbox);
     (differ && data_len == end - data_at && end <= message.len()).then_some(end)
 }
 
-/// The first label of the name at `at` and the end of the name, if the name ends with a pointer to a
-/// suffix of the question.
+/// The last label before the pointer of the name at `at`, empty if there is none, and the end of the
+/// name, if the pointer leads to the longest suffix of the question that the name ends with.
 fn name<'a>(message: &'a [u8], question: &Question<'_>, at: usize) -> Option<(&'a [u8], usize)> {
-    let mut end = at;
+    let (mut end, mut last) = (at, at);
     while let len @ 1..0x40 = *message.get(end)? {
+        last = end;
         end += 1 + usize::from(len);
     }
     let suffix = Suffix::pointed_at(message, question, end)?;
     if end - at + suffix.wire_len > NAME_LEN_MAX {
         return None;
     }
-    let first = if end > at { at } else { suffix.at };
-    let label = message.get(first + 1..)?.get(..message[first].into())?;
-    Some((label, end + OWNER_LEN))
+    let label = if end > at { &message[last..end] } else { &[] };
+    let is_longest = label.is_empty() || !label.eq_ignore_ascii_case(suffix.label_before);
+    is_longest.then_some((label, end + OWNER_LEN))
 }
 
 /// A suffix of the question's name that has labels.
-struct Suffix {
-    at: usize,
+struct Suffix<'a> {
+    /// The label before it in the question, with its length octet; empty if there is none.
+    label_before: &'a [u8],
     /// With the root label.
     wire_len: usize,
 }
 
-impl Suffix {
+impl<'a> Suffix<'a> {
     /// The suffix that the pointer at `at` refers to; `None` for anything else.
-    fn pointed_at(message: &[u8], question: &Question<'_>, at: usize) -> Option<Self> {
+    fn pointed_at(message: &'a [u8], question: &Question<'_>, at: usize) -> Option<Self> {
         let pointer = message.get(at..)?.first_chunk()?;
         let target = usize::from(u16::from_be_bytes(*pointer).checked_sub(0xc000)?);
         let root = question.range().end - TYPE_AND_CLASS_LEN - 1;
-        let mut label = HEADER_LEN;
+        let (mut label, mut before) = (HEADER_LEN, HEADER_LEN);
         while label < target.min(root) {
+            before = label;
             label += 1 + usize::from(message[label]);
         }
         (label == target && target < root).then(|| Self {
-            at: target,
+            label_before: &message[before..label],
             wire_len: root + 1 - target,
         })
     }
