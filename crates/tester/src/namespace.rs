@@ -14,6 +14,7 @@ use std::str::FromStr;
 
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use ipnet::Ipv4Net;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use pattern::Pattern;
@@ -49,7 +50,7 @@ pub fn parse_suffix(text: &str) -> Result<NameBuf, ValueError> {
 
 /// A range of IPv4 addresses, and thus of names: the part of the namespace that a trial may use. Its address is the
 /// first one of the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Cidr(Ipv4Net);
 

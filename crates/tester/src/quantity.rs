@@ -4,6 +4,7 @@
 use std::fmt;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Error of a value, with the remedy. The text of an unparsable value completes "invalid value '...' for '--flag':
@@ -216,7 +217,7 @@ pub fn resolution(text: &str) -> Result<Resolution, ValueError> {
 }
 
 /// Maximum distance of a pass and a fail for the pass to be the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
     /// In millionths of the rate that passed, rounded down, but at least 1 query per second.

@@ -5,7 +5,17 @@ use std::net::Ipv4Addr;
 use dns64_wire::codes::Rtype;
 
 /// Queries that the authority received, since its start or during a trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct AuthorityCounts {
     /// Queries for AAAA.
     pub aaaa: u64,
@@ -31,7 +41,17 @@ pub struct AuthorityCounts {
 }
 
 /// Replies that an authority delayed, dropped or altered on purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    schemars::JsonSchema,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct FaultCounts {
     /// Delayed by any time.
     pub delayed: u64,

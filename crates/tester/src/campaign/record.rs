@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dns64_transport::clock::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tasks::{Point, Task};
@@ -21,7 +22,7 @@ use crate::trial::result::{Outcome, TrialResult};
 pub const FORMAT: u32 = 2;
 
 /// One line of the journal, without its seal.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Line {
     /// Counts from 0 without gaps.
     pub number: u64,
@@ -36,7 +37,7 @@ pub struct Line {
     clippy::large_enum_variant,
     reason = "nearly all records of a journal are of the largest kind"
 )]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
     /// The first line: identity of the journal.
@@ -141,7 +142,7 @@ impl Record {
 }
 
 /// A self-test of the Tester.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SelfTest {
     /// What the certificate depends on.
     pub conditions: Box<CertificateConditions>,
@@ -156,7 +157,7 @@ pub struct SelfTest {
 }
 
 /// End of a task that was not abandoned.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
 pub struct TaskEnd {
     /// The task.
     pub task: Task,
@@ -178,7 +179,7 @@ impl TaskEnd {
 }
 
 /// Facts of a started variant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct VariantFacts {
     /// Version that its program reports.
     pub version: Option<String>,
@@ -215,7 +216,7 @@ pub struct VariantFacts {
 }
 
 /// A host of a plan with several hosts, at the time of connection.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct HostNote {
     /// Its name in the plan.
     pub host: String,
@@ -234,7 +235,7 @@ pub struct HostNote {
 }
 
 /// Facts of a started program.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ProgramFacts {
     /// Version that it reports.
     pub version: Option<String>,
@@ -253,7 +254,7 @@ pub struct ProgramFacts {
 /// What a certificate of the Tester depends on: it is valid while all of this is unchanged, for up to
 /// [`CERTIFICATE_AGE_MAX_MS`](super::state::CERTIFICATE_AGE_MAX_MS). Journals of earlier versions lack the keys with a
 /// default; their certificates are valid for no current measurement.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct CertificateConditions {
     /// Boot ID of the machine.
     pub boot_id: String,
@@ -334,7 +335,7 @@ impl CertificateConditions {
 }
 
 /// The machine of a session. Unreadable items are empty or missing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Environment {
     /// Name of the machine.
     pub host: String,
@@ -360,7 +361,7 @@ pub struct Environment {
 }
 
 /// The facts of an interface that are compared with others.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct InterfaceFacts {
     /// Its host in a lab or in a plan with several hosts; `None` for the machine's own network.
     pub host: Option<String>,

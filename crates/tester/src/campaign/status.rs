@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::history::News;
@@ -19,7 +20,7 @@ use crate::statistics::quantile::median;
 use crate::trial::result::{Outcome, TrialResult};
 
 /// Status of the campaign between two records. All times are by the real-time clock.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Status {
     /// Name of the plan.
     pub campaign: String,
@@ -72,7 +73,7 @@ pub struct Status {
 }
 
 /// Activity of a campaign.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Servers start or rest.
@@ -91,7 +92,7 @@ pub enum Phase {
 }
 
 /// The current trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct TrialNow {
     /// Offered rate.
     pub rate_qps: u64,
@@ -104,7 +105,7 @@ pub struct TrialNow {
 }
 
 /// A finished trial.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Tried {
     /// Its number in the task, from 1.
     pub number: u64,
@@ -118,7 +119,7 @@ pub struct Tried {
 const TRIED_MAX: usize = 16;
 
 /// Rates that the runs of one point found.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Found {
     /// Name of the variant.
     pub variant: String,
@@ -133,7 +134,7 @@ pub struct Found {
 }
 
 /// A finished task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Done {
     /// Time at which its end was recorded.
     pub at_unix_ms: u64,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use dns64_transport::clock::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Method, Order, Plan};
@@ -24,7 +25,9 @@ pub struct Point {
 }
 
 /// One unit of work. `point` is an index into [`points`] of the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
     /// One search.

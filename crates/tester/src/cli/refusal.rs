@@ -5,6 +5,20 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::report::json;
+
+/// The object that a failing command writes.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Refusal<'a> {
+    /// The error, with its remedy.
+    error: &'a str,
+    /// The exit code of the command.
+    exit_code: u8,
+}
+
 /// Destination of JSON in these arguments, valid or not: a file, or `-` for standard output.
 pub fn json_target(arguments: &[OsString]) -> Option<PathBuf> {
     let (command, flags) = arguments.get(1..)?.split_first()?;
@@ -31,8 +45,8 @@ pub fn json_target(arguments: &[OsString]) -> Option<PathBuf> {
 
 /// Writes an error to the target. If that fails, the reader still has the exit code.
 pub fn write(target: &Path, code: u8, error: &str) {
-    let object = serde_json::json!({ "error": error, "exit_code": code });
-    let text = format!("{object:#}\n");
+    let exit_code = code;
+    let text = json::text(&Refusal { error, exit_code }).unwrap_or_default();
     if target.as_os_str() == "-" {
         let _ = std::io::stdout().write_all(text.as_bytes());
     } else {

@@ -4,13 +4,16 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{LabError, userns};
 use crate::machine::process::{find_program, run, tool};
 
 /// Where the roles run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum LabKind {
     /// The best of the following kinds that this machine allows

@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::process::{Pid, Signal, kill_process_group};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{self, Cores};
@@ -59,7 +60,7 @@ pub enum Probe {
 }
 
 /// A successful start of a server; silent starts before it are not included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Start {
     /// Time from the launch of the program to its first correct answer, the load time of its zone included. Accurate to
     /// 10 ms, the interval between two probes.

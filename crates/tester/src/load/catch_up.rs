@@ -6,6 +6,7 @@
 //! ledgers for the verdict.
 
 use dns64_transport::clock::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Entry, Fate};
@@ -13,7 +14,7 @@ use super::pace::Schedule;
 
 /// Limits of the Tester's disturbances of a trial. A trial beyond the first or the third is invalid. A failed trial
 /// beyond one of the other two is invalid if they explain its losses: they only increase the load of the DUT.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Limits {
     /// Largest lateness of a query.
     pub max_stall_ns: Nanos,

@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::pref64::Pref64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::repeat::{self, Repeats};
@@ -82,7 +83,7 @@ impl Names {
 
 /// The fresh names of a trial as recorded in its result: `fresh` names from index `first` of `namespace` on. The last
 /// unreserved name is followed by the first one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NameRange {
     /// The range.
     pub namespace: Cidr,

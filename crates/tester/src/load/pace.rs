@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Queries whose due times lie within this span may leave in one system call, at the due time of the first: the others
@@ -271,7 +272,7 @@ impl SelfCorrecting {
 
 /// Behaviour of a sender with the self-correcting timer (Lencse and Pivoda 2018, equation 1). The lateness of its
 /// queries is relative to the schedule, which this timer leaves by design.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SelfCorrected {
     /// Largest delay of a query after the time that its timer allowed.
     pub held_up_ns_max: Nanos,

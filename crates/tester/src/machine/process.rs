@@ -11,6 +11,7 @@ use std::time::Duration;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Blame, LabError};
@@ -228,7 +229,7 @@ fn read(pid: impl Display, file: &str) -> Option<String> {
 }
 
 /// Resource use of a process and all its descendants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Resources {
     /// Resident memory. A page that several of the processes share counts once (`Pss` of `/proc/PID/smaps_rollup`,
     /// proc(5)); if that file is not readable, once for each of them (`VmRSS`).
@@ -252,7 +253,7 @@ impl Resources {
 }
 
 /// Memory of a process and all its descendants (`/proc/PID/smaps_rollup`, proc(5)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Memory {
     /// Resident set size in octets. A shared page counts once for each process.
     pub rss_bytes: u64,

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Role;
@@ -14,7 +15,7 @@ use super::process;
 use super::{Machine, field, number};
 
 /// Use of the machine during a trial.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Usage {
     /// Time between the two readings: the trial and some milliseconds.
     pub span_ns: Nanos,
@@ -52,7 +53,7 @@ impl Usage {
 
 /// CPU use of a role, and the disturbances of its cores. Times of several threads are added, and times of several cores
 /// as well.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RoleUsage {
     /// The role.
     pub role: Role,
@@ -86,7 +87,7 @@ pub struct RoleUsage {
 }
 
 /// A process that belongs to no role.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Neighbour {
     /// Name of its program, truncated to 15 characters by the kernel.
     pub name: String,

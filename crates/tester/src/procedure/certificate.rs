@@ -9,6 +9,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::selftest::{Meaning, SelfTestResult};
@@ -28,7 +29,7 @@ const PERCENT: f64 = 1.0;
 pub const DISTURBED_MAX: usize = 2;
 
 /// Certificate from several self-tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Certificate {
     /// Highest rate of a DUT for which it is valid.
     pub rate_qps: u64,

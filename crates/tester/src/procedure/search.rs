@@ -7,6 +7,7 @@
 //! The scripts of the papers bisect a fixed range instead, whose ends they do not measure. That method is available for
 //! comparison.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Trials, observed};
@@ -58,7 +59,7 @@ pub fn run<T: Trials>(
 }
 
 /// Parameters of a search.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SearchSpec {
     /// Rate of the first trial; limited to the lower of `ceiling_qps` and `max_qps`.
     pub start_qps: u64,
@@ -112,7 +113,7 @@ impl SearchSpec {
 }
 
 /// How a search ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "ended", rename_all = "snake_case")]
 pub enum SearchEnd {
     /// A pass and a fail within the resolution; the result is the rate that passed.
@@ -133,17 +134,22 @@ pub enum SearchEnd {
     /// rate of the bisection.
     NothingPasses,
     /// One rate was invalid too often in a row: the search was aborted.
-    TesterFault(#[serde(with = "under_a_key")] TesterFault),
+    TesterFault(
+        #[serde(with = "under_a_key")]
+        #[schemars(with = "under_a_key::Form<TesterFault>")]
+        TesterFault,
+    ),
 }
 
 /// Serialises the fault next to the key `ended`.
 mod under_a_key {
+    use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use crate::trial::fault::TesterFault;
 
-    #[derive(Serialize, Deserialize)]
-    struct Form<F> {
+    #[derive(JsonSchema, Serialize, Deserialize)]
+    pub(super) struct Form<F> {
         fault: F,
     }
 

@@ -61,4 +61,6 @@ fn calculated_qps(result: &SearchResult) -> Option<f64> {
 }
 
 #[cfg(test)]
+pub(crate) mod schemas;
+#[cfg(test)]
 mod tests;

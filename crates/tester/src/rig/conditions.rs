@@ -1,6 +1,7 @@
 //! Conditions of the trials of a rig, as texts for a report.
 
 use dns64_transport::socket::Segmentation;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::far::any::AnyServer;
@@ -18,7 +19,7 @@ use crate::quantity::Thousands;
 use crate::rig::spec::SelfTestPath;
 
 /// Conditions of the trials of a report.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct Conditions {
     /// Program and version of the Tester.
     pub tester: String,

@@ -1,5 +1,6 @@
 //! Combines repeated searches of one point: whether they agree, and which figures may be quoted.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bootstrap;
@@ -15,7 +16,7 @@ pub struct Bracket {
 }
 
 /// Combined result of several searches, in queries per second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Agreement {
     /// Number of searches with a result, including those in which no rate passed.
     pub runs: usize,

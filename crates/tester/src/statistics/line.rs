@@ -1,9 +1,10 @@
 //! Fits a straight line to measured points, for extrapolation.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// y = intercept + slope * x, by least squares.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Line {
     /// Value at 0.
     pub intercept: f64,

@@ -1,5 +1,6 @@
 //! Summarises the runs of one point (RFC 8219 section 9.2 and Lencse et al. 2017, section 6.6).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::agreement::INTERVAL_RUNS_MIN;
@@ -34,7 +35,7 @@ const DRIFT_PCT: f64 = 2.0;
 const RUNS: usize = 20;
 
 /// Statistics of the rates of the runs, in queries per second unless the name says otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Summary {
     /// Number of runs.
     pub runs: usize,
@@ -65,7 +66,7 @@ pub struct Summary {
 }
 
 /// Reason to doubt a summary.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "flag")]
 pub enum Flag {
     /// The mean is far from the median: the distribution is skewed (Lencse and Bakai 2017, section 4.3).

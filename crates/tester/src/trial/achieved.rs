@@ -1,12 +1,13 @@
 //! Actual shares of a trial, as observed by the authority.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::counts::AuthorityCounts;
 use crate::quantity::Thousands;
 
 /// Achieved shares of a trial, without probes and warm-up: the counters of the authority cover only the trial.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Achieved {
     /// Share of the AAAA queries at the authority with an AAAA in the answer, 0 to 1; `None` without queries.
     pub aaaa_share: Option<f64>,

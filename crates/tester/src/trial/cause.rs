@@ -1,12 +1,13 @@
 //! Reasons why a role did not get its core, from the kernel's counters.
 
 use dns64_transport::clock::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Role;
 
 /// Reason why a role did not get its core.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// A CPU quota was used up.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use dns64_transport::clock::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cause::Cause;
@@ -10,7 +11,7 @@ use super::place::Source;
 use crate::machine::Role;
 
 /// A fault of the Tester, its host or its network. Never a loss of the DUT.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TesterFault {
     /// The kernel did not accept queries that were due.

@@ -2,6 +2,7 @@
 //! statistics of all. `docs/latency.md` says what each figure includes.
 
 use dns64_transport::clock::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::ledger::{ANSWER_MAX_NS, Question, Questions};
@@ -101,7 +102,7 @@ impl Timeline {
 
 /// The messages of RFC 8219 section 9.1, figure 3, of one query, in nanoseconds after it was sent. A missing upstream
 /// query is `None`, and so is its response.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Messages {
     /// Arrival of the AAAA query at the authority.
     pub aaaa_question_ns: Option<Nanos>,
@@ -150,7 +151,7 @@ pub enum Order {
 
 /// Statistics of the messages of all queries of a trial. The names are its fresh ones, which no earlier query of the
 /// trial contained.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Path {
     /// Fresh names that were queried.
     pub fresh_names: u64,
@@ -228,7 +229,7 @@ impl Path {
 }
 
 /// Queries at the authority.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct QuestionCounts {
     /// AAAA queries for fresh names.
     pub aaaa: u64,
@@ -242,7 +243,7 @@ pub struct QuestionCounts {
 }
 
 /// Names by their upstream queries. All classes but `again` are disjoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct AnsweredNames {
     /// All names.
     pub names: u64,
@@ -290,7 +291,7 @@ impl AnsweredNames {
 }
 
 /// Names without any response, by their progress.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LostNames {
     /// All names.
     pub names: u64,
@@ -303,7 +304,7 @@ pub struct LostNames {
 }
 
 /// Median times between the messages of the names with a valid answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Stages {
     /// From the query to the first upstream query at the authority.
     pub to_authority_ns: Option<Nanos>,
@@ -319,7 +320,7 @@ pub struct Stages {
 
 /// Median times in the terms of Lencse et al. 2017, section 7.2, as far as six messages determine them: its T_Q, T_C,
 /// T_S and T_R are not separable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ModelTimes {
     /// T_A: from the AAAA query at the authority to the A query, if the DUT queried A after the response for AAAA.
     pub t_a_ns: Option<Nanos>,
@@ -332,7 +333,7 @@ pub struct ModelTimes {
 
 /// Response times of the authority, from the arrival of a query until its response is passed to the network: the first
 /// query of each type for each fresh name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct AuthorityTimes {
     /// Median.
     pub p50_ns: Option<Nanos>,

@@ -11,13 +11,16 @@
 use std::fmt;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Role;
 use crate::machine::watch::HostOf;
 
 /// Location of a lost query, in the order of its path; or the kind of its answer, if it was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// The kernel did not accept it from the Measurer.
@@ -92,7 +95,7 @@ impl Place {
 }
 
 /// Counter that shows a loss, of a host or of a link at that host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Source {
     /// The host.
     pub host: HostOf,
@@ -212,7 +215,7 @@ pub struct Facts {
 }
 
 /// Number of queries lost at one place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Placed {
     /// Place.
     pub place: Place,
@@ -225,7 +228,7 @@ pub struct Placed {
 }
 
 /// Sending times of the queries without a valid answer, since the start of the trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LossSpan {
     /// First sending time.
     pub from_ns: Nanos,
@@ -257,7 +260,7 @@ impl LossSpan {
 }
 
 /// Locations of the queries without a valid answer. The lows and `undecided` sum to `queries`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Losses {
     /// Queries that were due and have no valid answer in time, without those open at an early end.
     pub queries: u64,

@@ -1,6 +1,7 @@
 //! Results of trials: plain data, from which everything else is computed.
 
 use dns64_transport::clock::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::achieved::Achieved;
@@ -16,7 +17,7 @@ use crate::machine::process::Resources;
 use crate::machine::usage::Usage;
 
 /// Clock of a host relative to the controller's during a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HostClock {
     /// Name of the host in the plan.
     pub host: String,
@@ -34,7 +35,7 @@ pub struct HostClock {
 }
 
 /// Share of one of several authorities in a trial.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct AuthorityShare {
     /// Name of its host in the plan.
     pub host: String,
@@ -46,7 +47,7 @@ pub struct AuthorityShare {
 }
 
 /// Outcome of a trial for the DUT (RFC 8219 section 9.2).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(into = "Verdict", try_from = "Verdict")]
 pub enum Outcome {
     /// Every query that was due was sent and got a valid answer in time.
@@ -88,7 +89,7 @@ impl Outcome {
 }
 
 /// Serialised form of an [`Outcome`]: the same keys for all outcomes.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 struct Verdict {
     outcome: String,
     /// The fault as text, for readers.
@@ -126,7 +127,7 @@ impl TryFrom<Verdict> for Outcome {
 
 /// Number of queries of each class. The classes are disjoint. Each query that was sent is in one of `valid` to
 /// `missing`; `duplicate` and `stray` count additional datagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Answers {
     /// The expected AAAA, in time.
     pub valid: u64,
@@ -156,7 +157,7 @@ impl Answers {
 }
 
 /// Round-trip times of the answered queries, from the sending of each query; `None` without answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Rtt {
     /// Median.
     pub p50: Option<Nanos>,
@@ -171,7 +172,7 @@ pub struct Rtt {
 }
 
 /// Accuracy of the sender's schedule.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Timing {
     /// Median lateness of a query relative to its due time.
     pub lateness_ns_p50: Nanos,
@@ -222,7 +223,7 @@ impl Timing {
 const BEHIND_NS: Nanos = 10_000_000;
 
 /// Stalls of the sender after which more queries were due than may be sent at once, and their effect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct CatchUp {
     /// Number of stalls of all threads together.
     pub stalls: u64,
@@ -256,7 +257,7 @@ pub const PERCENTILES: [f64; 16] = [
 
 /// Result of one trial, created by [`summary::result`](super::summary::result) and immutable. Its serialised form is
 /// that of the journal and of `--json`: see `docs/journal.md` and `schema/trial.schema.json` before a change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "form", rename = "trial/2")]
 pub struct TrialResult {
     /// Outcome.
@@ -269,9 +270,11 @@ pub struct TrialResult {
     pub rate_qps: u64,
     /// Length of the schedule.
     #[serde(rename = "duration_s", with = "seconds")]
+    #[schemars(with = "f64")]
     pub duration_ns: Nanos,
     /// Maximum time from a query to a response that counts.
     #[serde(rename = "timeout_s", with = "seconds")]
+    #[schemars(with = "f64")]
     pub timeout_ns: Nanos,
     /// Queries of the whole schedule.
     pub queries_due: u64,
@@ -319,6 +322,7 @@ pub struct TrialResult {
     pub path: Option<Path>,
     /// Resources of the DUT after the trial, if they are observable.
     #[serde(flatten, with = "dut_resources")]
+    #[schemars(with = "dut_resources::Form")]
     pub resources: Option<Resources>,
     /// How the DUT exited during the trial, and its last log lines, if it did.
     pub dut_exit: Option<String>,
@@ -366,12 +370,13 @@ mod seconds {
 /// Serialises the resources of the DUT, and their memory also under its original key.
 mod dut_resources {
 
+    use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use crate::machine::process::Resources;
 
-    #[derive(Serialize, Deserialize)]
-    struct Form {
+    #[derive(JsonSchema, Serialize, Deserialize)]
+    pub(super) struct Form {
         #[serde(skip_deserializing)]
         dut_memory_bytes: Option<u64>,
         resources: Option<Resources>,

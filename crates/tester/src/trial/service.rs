@@ -8,6 +8,7 @@
 //! Pure functions on the ledgers of a finished trial.
 
 use dns64_transport::clock::{Nanos, SECOND};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::load::generator::Finished;
@@ -16,7 +17,7 @@ use crate::statistics::quantile::median;
 use crate::statistics::trend::trend;
 
 /// Throughput of a DUT while it had queued queries.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Service {
     /// Growth of the delay of the answers up to its maximum, in nanoseconds per second of the trial; 0 if it grew too
     /// quickly to be measured.
@@ -33,7 +34,7 @@ pub struct Service {
 }
 
 /// Method by which a service rate was estimated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// The slope of the delay of the answers.

@@ -8,6 +8,9 @@ mod hosts;
 mod load;
 mod standing;
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
 use crate::campaign::record::{CertificateConditions, Environment};
@@ -29,7 +32,7 @@ pub use standing::{CommonLoad, CommonLoadRow, Standing, Standings};
 pub const FORMAT: u32 = 2;
 
 /// The results of a campaign.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Analysis {
     /// [`FORMAT`].
     pub format: u32,
@@ -98,7 +101,7 @@ pub struct Analysis {
 }
 
 /// A measured variant.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct VariantInfo {
     /// Its name in the report.
     pub name: String,
@@ -123,7 +126,7 @@ pub struct VariantInfo {
 }
 
 /// One self-test.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Certificate {
     /// What it depends on.
     pub conditions: CertificateConditions,
@@ -138,7 +141,7 @@ pub struct Certificate {
 }
 
 /// One row of the results.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct PointResult {
     /// Index of the point in the plan.
     pub point: usize,
@@ -195,7 +198,7 @@ pub struct PointResult {
 }
 
 /// One search.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RunResult {
     /// Its number, from 1.
     pub run: u32,
@@ -217,7 +220,8 @@ pub struct RunResult {
 }
 
 /// How a search ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RunEnd {
     /// Between a passing and a failing rate.
     Found,
@@ -255,14 +259,8 @@ impl RunEnd {
     }
 }
 
-impl Serialize for RunEnd {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.word())
-    }
-}
-
 /// One trial of a search.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Step {
     /// Offered rate.
     pub rate_qps: u64,
@@ -270,6 +268,7 @@ pub struct Step {
     pub certified: Option<bool>,
     /// Its verdict; in JSON "passed", "failed" or "invalid".
     #[serde(serialize_with = "outcome")]
+    #[schemars(with = "String")]
     pub outcome: Outcome,
     /// Queries without a valid response in time.
     pub shortfall: u64,
@@ -282,7 +281,7 @@ fn outcome<S: Serializer>(outcome: &Outcome, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// Figures observed at the authority, averaged over trials that passed.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct Achieved {
     /// Share of the queried names with an AAAA, in per cent.
     pub aaaa_pct: Option<f64>,
@@ -293,7 +292,7 @@ pub struct Achieved {
 }
 
 /// Sustainable rate of a DUT that passes trials above it by storing queries.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct Stored {
     /// Runs whose trial shows it.
     pub runs: usize,
@@ -304,7 +303,7 @@ pub struct Stored {
 }
 
 /// Path of the queries through DUT and authority.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct PathResult {
     /// Fresh names with a valid response, by the queries at the authority for them, over all valid trials.
     pub answered: AnsweredNames,
@@ -319,7 +318,7 @@ pub struct PathResult {
 }
 
 /// How well the sender kept its schedule.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct TimingResult {
     /// 99th percentile of the lateness.
     pub lateness_ns_p99: u64,
@@ -336,7 +335,7 @@ pub struct TimingResult {
 }
 
 /// The two-dimensional table of RFC 8219 section 9.2: rates of one variant by both shares.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Grid {
     /// Index into [`Analysis::variants`].
     pub variant: usize,
@@ -347,7 +346,7 @@ pub struct Grid {
 }
 
 /// One row of a grid.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GridRow {
     /// Share of queries for cached names, in per cent.
     pub cached_pct: f64,
@@ -357,7 +356,7 @@ pub struct GridRow {
 }
 
 /// The modelled quantity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelOf {
     /// The work for a query, whose reciprocal is the rate (equations 7 and 8, and 6 accordingly).
@@ -367,7 +366,7 @@ pub enum ModelOf {
 }
 
 /// A model of Lencse et al. 2017, fitted to the medians of one variant.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ModelResult {
     /// Index into [`Analysis::variants`].
     pub variant: usize,
@@ -421,7 +420,7 @@ pub struct FittedRow {
 }
 
 /// Whether the calculated rates of several durations and timeouts agree.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct QueueCheckResult {
     /// Index into [`Analysis::variants`].
     pub variant: usize,
@@ -454,7 +453,7 @@ pub struct QueueCheckRow {
 }
 
 /// Rates of one DUT with equal settings, by its cores.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Scaling {
     /// The DUT.
     pub dut: String,
@@ -481,24 +480,34 @@ pub struct ScalingRow {
 
 /// Serialises rows to JSON as arrays of their fields.
 macro_rules! as_arrays {
-    ($($row:ident { $($field:ident),+ })+) => {$(
+    ($($row:ident { $($field:ident: $type:ty),+ })+) => {$(
         impl Serialize for $row {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 ($(self.$field,)+).serialize(to)
+            }
+        }
+
+        impl JsonSchema for $row {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($row).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                <($($type,)+)>::json_schema(generator)
             }
         }
     )+};
 }
 
 as_arrays! {
-    Parameter { name, value, unit }
-    FittedRow { share_pct, median, modelled, other_pct }
-    QueueCheckRow { duration_s, timeout_s, median, calculated }
-    ScalingRow { cores, point, median, per_core, factor }
+    Parameter { name: &'static str, value: f64, unit: &'static str }
+    FittedRow { share_pct: f64, median: f64, modelled: f64, other_pct: f64 }
+    QueueCheckRow { duration_s: f64, timeout_s: f64, median: f64, calculated: f64 }
+    ScalingRow { cores: usize, point: usize, median: f64, per_core: f64, factor: f64 }
 }
 
 /// A process of the campaign.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Session {
     /// Start time: RFC 3339, UTC.
     pub began: String,
@@ -511,7 +520,7 @@ pub struct Session {
 }
 
 /// How the time was spent.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct TimeSpent {
     /// In searches.
     pub searches_s: f64,

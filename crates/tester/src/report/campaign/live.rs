@@ -21,6 +21,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64_transport::cpu;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::campaign::status::Status;
@@ -89,8 +90,8 @@ impl Live {
 }
 
 /// Content of `/status.json`.
-#[derive(Serialize)]
-struct Picture<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(in crate::report) struct Picture<'a> {
     tester: &'static str,
     now_unix_ms: u64,
     #[serde(flatten)]

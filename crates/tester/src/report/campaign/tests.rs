@@ -4,12 +4,13 @@ use expect_test::{ExpectFile, expect_file};
 use serde_json::Value;
 
 use super::analyse::analyse;
-use super::analysis::Met;
-use super::files::{SCHEMA, files};
+use super::analysis::{Analysis, Met};
+use super::files::files;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record, VariantFacts};
 use crate::campaign::tasks::{Task, points};
 use crate::lab::LabKind;
+use crate::report::schemas::{fault, schema_of};
 use crate::trial::result::TrialResult;
 use crate::warning::Severity;
 
@@ -222,134 +223,19 @@ fn tables_for_programs_have_the_certification_of_each_row() {
 }
 
 #[test]
-fn results_match_the_published_schema() {
-    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
-    let results: Value = serde_json::from_str(&text_of("results.json")).unwrap();
-    assert_eq!(faults(&schema, &schema, &results, ""), Vec::<String>::new());
-    let mut wrong = results.clone();
-    wrong["points"][0]["summary"]["median"] = "fast".into();
-    wrong["points"][1]["runs"][0]["ended"] = "soon".into();
-    wrong["time"]["extra"] = 1.into();
-    wrong["format"] = 1.into();
-    assert_eq!(
-        faults(&schema, &schema, &wrong, ""),
-        [
-            "/format: not 2",
-            "/points/0/summary: of none of the forms",
-            "/points/1/runs/0/ended: not one of the words",
-            "/time/extra: unknown",
-        ]
-    );
-}
-
-/// Faults of `value` against `schema`, for the keywords that our schema uses.
-pub(super) fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    if let Some(name) = schema["$ref"].as_str() {
-        let target = root.pointer(name.trim_start_matches('#')).unwrap();
-        found.extend(faults(root, target, value, at));
-    }
-    let types = match &schema["type"] {
-        Value::Array(types) => types.clone(),
-        Value::Null => Vec::new(),
-        one => vec![one.clone()],
-    };
-    if !types.is_empty() && !types.iter().any(|t| is_of(value, t.as_str().unwrap())) {
-        return vec![format!("{at}: not of type {}", schema["type"])];
-    }
-    if schema.get("const").is_some_and(|wanted| wanted != value) {
-        found.push(format!("{at}: not {}", schema["const"]));
-    }
-    if schema["enum"]
-        .as_array()
-        .is_some_and(|words| !words.contains(value))
-    {
-        found.push(format!("{at}: not one of the words"));
-    }
-    let number = value.as_f64();
-    let below = |bound: &str| {
-        schema[bound]
-            .as_f64()
-            .zip(number)
-            .is_some_and(|(least, n)| n < least)
-    };
-    if below("minimum")
-        || schema["maximum"]
-            .as_f64()
-            .zip(number)
-            .is_some_and(|(most, n)| n > most)
-    {
-        found.push(format!("{at}: out of bounds"));
-    }
-    if let Some(forms) = schema["anyOf"].as_array()
-        && forms
-            .iter()
-            .all(|form| !faults(root, form, value, at).is_empty())
-    {
-        found.push(format!("{at}: of none of the forms"));
-    }
-    if let Some(items) = value.as_array() {
-        found.extend(faults_of_items(root, schema, items, at));
-    }
-    if let Some(members) = value.as_object() {
-        found.extend(faults_of_members(root, schema, members, at));
-    }
-    found
-}
-
-fn faults_of_items(root: &Value, schema: &Value, items: &[Value], at: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    if (items.len() as u64) < schema["minItems"].as_u64().unwrap_or(0) {
-        found.push(format!("{at}: too few"));
-    }
-    if (items.len() as u64) > schema["maxItems"].as_u64().unwrap_or(u64::MAX) {
-        found.push(format!("{at}: too many"));
-    }
-    for (index, item) in items.iter().enumerate() {
-        found.extend(faults(
-            root,
-            &schema["items"],
-            item,
-            &format!("{at}/{index}"),
-        ));
-    }
-    found
-}
-
-fn faults_of_members(
-    root: &Value,
-    schema: &Value,
-    members: &serde_json::Map<String, Value>,
-    at: &str,
-) -> Vec<String> {
-    let required = schema["required"].as_array().into_iter().flatten();
-    let names = required.map(|name| name.as_str().unwrap());
-    let missing = names.filter(|name| !members.contains_key(*name));
-    let mut found: Vec<_> = missing
-        .map(|name| format!("{at}/{name}: missing"))
-        .collect();
-    for (name, member) in members {
-        match schema["properties"].get(name) {
-            Some(form) => found.extend(faults(root, form, member, &format!("{at}/{name}"))),
-            None if schema["additionalProperties"] == false => {
-                found.push(format!("{at}/{name}: unknown"));
-            }
-            None => {}
+fn results_and_lines_of_every_sample_match_their_schemas() {
+    let (of_results, of_line) = (schema_of::<Analysis>(), schema_of::<Line>());
+    let samples = [SMALL, hosts::HOSTS, authority::DELAYS, authorities::ZONES];
+    for (plan, lines) in samples.map(sample::campaign) {
+        let results = serde_json::to_value(analyse(&plan, &lines, SEAL)).unwrap();
+        assert_eq!(fault(&of_results, &results), None);
+        for line in &lines {
+            let line = serde_json::to_value(line).unwrap();
+            assert_eq!(fault(&of_line, &line), None);
         }
-    }
-    found
-}
-
-fn is_of(value: &Value, kind: &str) -> bool {
-    match kind {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "integer" => value.is_u64() || value.is_i64(),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
-        other => panic!("unknown type {other}"),
+        let mut wrong = results;
+        wrong["points"][0]["summary"]["median"] = "fast".into();
+        assert!(fault(&of_results, &wrong).is_some());
     }
 }
 

@@ -205,7 +205,7 @@ pub(super) fn path() -> Path {
     path
 }
 
-/// A fault of almost every kind.
+/// A fault of every kind.
 pub(super) fn faults() -> Vec<TesterFault> {
     vec![
         TesterFault::LateSchedule {
@@ -219,6 +219,31 @@ pub(super) fn faults() -> Vec<TesterFault> {
             counter: "tbf drops".into(),
             count: 8_953,
         }),
+        TesterFault::NetworkDelay(Source {
+            host: "DUT".into(),
+            link: None,
+            counter: "overlimits".into(),
+            count: 1,
+        }),
+        TesterFault::NotSent { queries: 1 },
+        TesterFault::ReceiveDrops { datagrams: 1 },
+        TesterFault::AuthorityDrops { datagrams: 1 },
+        TesterFault::AuthorityOverflow { replies: 1 },
+        TesterFault::AuthorityDied {
+            status: "signal 9".into(),
+        },
+        TesterFault::HostLate {
+            host: "gen1".into(),
+            late_ns: 1,
+        },
+        TesterFault::HostClock {
+            host: "gen1".into(),
+            bound_ns: 2,
+            limit_ns: 1,
+        },
+        TesterFault::Link {
+            error: "EIO".into(),
+        },
         TesterFault::ClockStep { step_ns: -5 },
         TesterFault::RateError(RateError {
             sent: 1,

@@ -1,11 +1,12 @@
 //! Results of authoritative servers that are measured by themselves (Lencse, Pivoda and Shima 2021).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::statistics::line::Line;
 
 /// Authorities measured by self-tests, without a DUT.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct Authorities {
     /// The authorities, in the order of the plan.
     pub rows: Vec<AuthorityRow>,
@@ -16,7 +17,7 @@ pub struct Authorities {
 }
 
 /// One authority.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct AuthorityRow {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
@@ -62,7 +63,7 @@ pub struct AuthorityRow {
 }
 
 /// Memory and start time of one server on the same cores, by the names of its zone.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ZoneGrowth {
     /// The server, without cores and names.
     pub server: String,
@@ -85,7 +86,7 @@ pub struct ZoneGrowth {
 }
 
 /// One zone.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct ZoneRow {
     /// Names.
     pub names: u64,
@@ -98,7 +99,7 @@ pub struct ZoneRow {
 }
 
 /// The authority with the highest 1st percentile.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Recommendation {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,

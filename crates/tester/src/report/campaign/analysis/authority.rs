@@ -1,9 +1,10 @@
 //! Results about the authority: rates by its delay, and by its working set.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Rates of one DUT by the delay of the authority behind it (Lencse et al. 2017, section 8.2).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct DelayCurve {
     /// The DUT.
     pub dut: String,
@@ -20,7 +21,7 @@ pub struct DelayCurve {
 }
 
 /// One delay of a curve.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct DelayRow {
     /// Delay of each response of the authority.
     pub delay_ns: u64,
@@ -42,7 +43,7 @@ pub struct DelayRow {
 
 /// Rates of one variant whose queries repeat the names of a set, by the size of the set (Lencse et al. 2017, section
 /// 8.6).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct WorkingSets {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
@@ -53,7 +54,7 @@ pub struct WorkingSets {
 }
 
 /// One working set.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct WorkingSetRow {
     /// Names.
     pub names: u64,

@@ -1,9 +1,10 @@
 //! Conformance of a campaign with the clauses of RFC 8219.
 
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A clause of RFC 8219.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Clause {
     /// "B-1" to "B-28".
     pub id: &'static str,
@@ -18,15 +19,19 @@ pub struct Clause {
 }
 
 /// Whether a campaign meets a clause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub enum Met {
     /// Yes.
+    #[serde(rename = "met")]
     Met,
     /// No.
+    #[serde(rename = "not met")]
     NotMet,
     /// The clause does not apply.
+    #[serde(rename = "not applicable")]
     NotApplicable,
     /// The campaign has no evidence for or against it.
+    #[serde(rename = "not known")]
     NotKnown,
 }
 
@@ -39,11 +44,5 @@ impl Met {
             Self::NotApplicable => "not applicable",
             Self::NotKnown => "not known",
         }
-    }
-}
-
-impl Serialize for Met {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.word())
     }
 }

@@ -1,11 +1,12 @@
 //! Evidence about the Tester during the measurement: its sender, the places of losses, its self-tests.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::trial::place::Place;
 
 /// All trials of one variant, including those of earlier attempts.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Evidence {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
@@ -22,7 +23,7 @@ pub struct Evidence {
 }
 
 /// A figure over several trials.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Spread {
     /// The median of the trials.
     pub median: f64,
@@ -31,7 +32,7 @@ pub struct Spread {
 }
 
 /// How well the sender kept its schedule.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct SenderEvidence {
     /// Number of trials.
     pub trials: u64,
@@ -57,7 +58,7 @@ pub struct SenderEvidence {
 }
 
 /// Places at which queries without a valid response were lost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct PlacesOfLoss {
     /// Trials that report places.
     pub trials: u64,
@@ -72,7 +73,7 @@ pub struct PlacesOfLoss {
 }
 
 /// Losses at one place.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct LostAt {
     /// The place.
     pub place: Place,
@@ -82,7 +83,7 @@ pub struct LostAt {
 }
 
 /// Number of lost queries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Lost {
     /// In trials that passed or failed.
     pub valid_trials: u64,
@@ -91,7 +92,7 @@ pub struct Lost {
 }
 
 /// The self-tests under the same conditions, and the results that they apply to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Margin {
     /// Indices into [`Analysis::certificates`](super::Analysis::certificates).
     pub certificates: Vec<usize>,

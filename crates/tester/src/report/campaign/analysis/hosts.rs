@@ -1,12 +1,13 @@
 //! Results about the hosts of a plan with several machines.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::lab::hosts::LinkName;
 use crate::machine::Role;
 
 /// The hosts; empty for a plan with one machine.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct Hosts {
     /// The hosts in the order of the plan.
     pub rows: Vec<HostRow>,
@@ -20,7 +21,7 @@ pub struct Hosts {
 }
 
 /// One host.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct HostRow {
     /// Its name in the plan.
     pub host: String,
@@ -41,7 +42,7 @@ pub struct HostRow {
 }
 
 /// The machine of a host, and its version of the Tester.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct HostMachine {
     /// Its own hostname.
     pub hostname: String,
@@ -56,7 +57,7 @@ pub struct HostMachine {
 }
 
 /// The clock of a host over all trials and self-tests.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct ClockRow {
     /// Trials that report it, including those of self-tests.
     pub trials: u64,
@@ -73,7 +74,7 @@ pub struct ClockRow {
 }
 
 /// One link between two hosts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct LinkRow {
     /// Its purpose.
     pub name: LinkName,
@@ -84,7 +85,7 @@ pub struct LinkRow {
 }
 
 /// One end of a link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct LinkEndRow {
     /// Name of the host.
     pub host: String,
@@ -99,7 +100,7 @@ pub struct LinkEndRow {
 }
 
 /// Queries to one of several authorities in the trials of one variant, or in self-tests.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ShareRow {
     /// The variant, or "self-tests".
     pub trials: String,

@@ -1,9 +1,10 @@
 //! Results of loads above the measured rate, and of long loads below it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// An overload curve.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct OverloadCurve {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
@@ -14,7 +15,7 @@ pub struct OverloadCurve {
 }
 
 /// One trial of an overload curve.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct OverloadRow {
     /// Offered rate.
     pub rate_qps: u64,
@@ -31,7 +32,7 @@ pub struct OverloadRow {
 }
 
 /// A soak.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct SoakResult {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
@@ -46,7 +47,7 @@ pub struct SoakResult {
 }
 
 /// One segment of a soak.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct SoakRow {
     /// Seconds from the beginning of the soak to the end of the segment.
     pub at_s: f64,
@@ -65,7 +66,7 @@ pub struct SoakRow {
 }
 
 /// A trend.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Slope {
     /// Quantity: "memory", "descriptors", "threads", "p99 of the round-trip time", ...
     pub of: &'static str,

@@ -1,9 +1,10 @@
 //! The main results: the ranking of the servers, and latency at a common load.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The servers side by side at their representative points.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct Standings {
     /// Shares, duration and timeout of these points.
     pub cell: String,
@@ -14,7 +15,7 @@ pub struct Standings {
 }
 
 /// Rank of one server.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Standing {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,
@@ -29,7 +30,7 @@ pub struct Standing {
 }
 
 /// Round-trip times of several servers at one offered rate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct CommonLoad {
     /// Shares of the names.
     pub cell: String,
@@ -40,7 +41,7 @@ pub struct CommonLoad {
 }
 
 /// One server at a common load.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct CommonLoadRow {
     /// Index into [`Analysis::variants`](super::Analysis::variants).
     pub variant: usize,

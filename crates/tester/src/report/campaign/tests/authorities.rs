@@ -24,7 +24,7 @@ authority = "built-in"
 cores = "1"
 "#;
 
-const ZONES: &str = r#"
+pub(super) const ZONES: &str = r#"
 [search]
 runs = 3
 start-rate = 4000

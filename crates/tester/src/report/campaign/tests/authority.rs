@@ -4,7 +4,7 @@ use super::sample::analysed;
 use crate::report::campaign::plots::figures;
 use crate::report::campaign::{html, tables};
 
-const DELAYS: &str = r#"
+pub(super) const DELAYS: &str = r#"
 [search]
 runs = 3
 start-rate = 4000

@@ -1,0 +1,183 @@
+//! The published JSON Schemas (2020-12), which follow from the types: `UPDATE_EXPECT=1 cargo test --lib schemas`; and a
+//! validator, for the laws that all output matches them.
+
+use expect_test::{ExpectFile, expect_file};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use super::campaign::analysis::Analysis;
+use super::campaign::live::Picture;
+use super::tests::sample::{failed, faults};
+use crate::campaign::record::Line;
+use crate::cli::refusal::Refusal;
+use crate::trial::result::{Outcome, TrialResult};
+
+/// The schema of what this program writes of a type.
+pub(crate) fn schema_of<T: JsonSchema>() -> Value {
+    let generator = SchemaSettings::draft2020_12().for_serialize();
+    let schema = generator.into_generator().into_root_schema_for::<T>();
+    let mut schema = schema.to_value();
+    without_links(&mut schema);
+    schema
+}
+
+/// Descriptions are documentation of the code, whose links mean nothing elsewhere.
+fn without_links(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (key, member) in members {
+                match member {
+                    Value::String(text) if key == "description" => *text = plain(text),
+                    member => without_links(member),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_links),
+        _ => {}
+    }
+}
+
+/// "see [`Code`](path)" as "see `Code`", on one line.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for (i, part) in text.replace('\n', " ").split("[`").enumerate() {
+        match part.split_once("`]") {
+            Some((name, rest)) if i > 0 => {
+                let rest = match rest.strip_prefix('(') {
+                    Some(target) => target.split_once(')').map_or("", |(_, rest)| rest),
+                    None => rest,
+                };
+                out += &format!("`{name}`{rest}");
+            }
+            _ => out += part,
+        }
+    }
+    out
+}
+
+/// The first fault of a value against a schema, with its place; `None` if it is valid.
+pub(crate) fn fault(root: &Value, value: &Value) -> Option<String> {
+    fault_at(root, root, value, "")
+}
+
+fn fault_at(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = root.pointer(reference.trim_start_matches('#')).unwrap();
+        return fault_at(root, target, value, at);
+    }
+    let is_of = |kind: &Value| match kind.as_str().unwrap() {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("unknown type {other}"),
+    };
+    let wrong_kind = match &schema["type"] {
+        Value::Null => false,
+        Value::Array(kinds) => !kinds.iter().any(is_of),
+        kind => !is_of(kind),
+    };
+    let wrong_word = schema["enum"]
+        .as_array()
+        .is_some_and(|all| !all.contains(value))
+        || schema.get("const").is_some_and(|only| only != value);
+    let is_below = |least: f64| value.as_f64().is_some_and(|value| value < least);
+    if wrong_kind || wrong_word || schema["minimum"].as_f64().is_some_and(is_below) {
+        return Some(format!("{at}: {value} is not {schema}"));
+    }
+    for forms in ["anyOf", "oneOf"].map(|key| schema[key].as_array()) {
+        let matches = |form: &Value| fault_at(root, form, value, at).is_none();
+        if forms.is_some_and(|forms| !forms.iter().any(matches)) {
+            return Some(format!("{at}: {value} has none of the forms"));
+        }
+    }
+    let all = schema["allOf"].as_array().into_iter().flatten();
+    let mut all = all.filter_map(|part| fault_at(root, part, value, at));
+    all.next()
+        .or_else(|| fault_in_items(root, schema, value.as_array()?, at))
+        .or_else(|| fault_in_members(root, schema, value, at))
+}
+
+fn fault_in_items(root: &Value, schema: &Value, items: &[Value], at: &str) -> Option<String> {
+    let first = schema["prefixItems"].as_array();
+    items.iter().enumerate().find_map(|(i, item)| {
+        let own = first.and_then(|first| first.get(i));
+        let of_item = own.or(schema.get("items")).filter(|it| it.is_object())?;
+        fault_at(root, of_item, item, &format!("{at}/{i}"))
+    })
+}
+
+fn fault_in_members(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
+    let members = value.as_object()?;
+    let required = schema["required"].as_array().into_iter().flatten();
+    let mut missing = required.filter(|key| !members.contains_key(key.as_str().unwrap()));
+    if let Some(key) = missing.next() {
+        return Some(format!("{at}: {key} is missing"));
+    }
+    members.iter().find_map(|(key, member)| {
+        let own = schema["properties"].get(key);
+        let of_member = own.or(schema.get("additionalProperties"));
+        match of_member? {
+            Value::Bool(false) => Some(format!("{at}/{key} is unknown")),
+            of_member => fault_at(root, of_member, member, &format!("{at}/{key}")),
+        }
+    })
+}
+
+#[test]
+fn published_schemas_follow_from_the_types() {
+    let check = |file: ExpectFile, schema: Value| {
+        file.assert_eq(&format!("{schema:#}\n"));
+    };
+    check(
+        expect_file!["../../schema/journal.schema.json"],
+        schema_of::<Line>(),
+    );
+    check(
+        expect_file!["../../schema/trial.schema.json"],
+        schema_of::<TrialResult>(),
+    );
+    check(
+        expect_file!["../../schema/results.schema.json"],
+        schema_of::<Analysis>(),
+    );
+    check(
+        expect_file!["../../schema/status.schema.json"],
+        schema_of::<Picture<'_>>(),
+    );
+    check(
+        expect_file!["../../schema/error.schema.json"],
+        schema_of::<Refusal<'_>>(),
+    );
+}
+
+#[test]
+fn a_trial_with_any_fault_matches_its_schema() {
+    let schema = schema_of::<TrialResult>();
+    let outcomes = faults().into_iter().map(Outcome::Invalid);
+    for outcome in outcomes.chain([Outcome::Passed, Outcome::Failed { shortfall: 7 }]) {
+        let result = TrialResult {
+            outcome,
+            ..failed()
+        };
+        let form = serde_json::to_value(&result).unwrap();
+        assert_eq!(fault(&schema, &form), None);
+    }
+    let variants = schema["$defs"]["TesterFault"]["oneOf"].as_array().unwrap();
+    assert_eq!(variants.len(), faults().len(), "a variant has no sample");
+    let mut form = serde_json::to_value(failed()).unwrap();
+    form["fault"] = serde_json::json!({ "not_sent": { "queries": -1 } });
+    assert!(fault(&schema, &form).is_some());
+}
+
+#[test]
+fn links_of_descriptions_are_words() {
+    assert_eq!(
+        plain("see [`A`](super::A) and\n[`B`]; [c](d)"),
+        "see `A` and `B`; [c](d)"
+    );
+}
