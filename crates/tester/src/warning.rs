@@ -21,7 +21,7 @@ pub struct Warning {
 }
 
 /// Section of the page of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Section {
     /// Rates of the points.

@@ -10,7 +10,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use super::plan::{Cell, Plan, Restart};
 use super::tasks::{Point, Task, asked_qps, points, rates, search_spec, tasks};
 use crate::namespace::Cidr;
-use crate::procedure::search::{HIGHEST_RATE_QPS, Resolution, Search, SearchSpec};
+use crate::procedure::search::{HIGHEST_RATE_QPS, Search, SearchSpec};
 use crate::procedure::selftest::{LOWERED_BY_PCT, self_test_timeout};
 use crate::rig::certify::{self, COARSE, SEARCH_TRIAL_NS};
 use crate::rig::spec::Subject;
@@ -53,45 +53,36 @@ impl fmt::Display for Kind {
 /// Trials and time of one or more pieces of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Fewest trials, over all simulated DUTs.
-    pub least_trials: u64,
-    /// If the rate is within 16 times of the first one, and later runs find the same rate as the first.
-    pub likely_trials: u64,
-    /// Most trials, over all simulated DUTs; repetitions of invalid trials not counted.
-    pub most_trials: u64,
-    /// Duration of the likely trials.
-    pub likely_ns: Nanos,
-    /// Duration of the most trials, all of full length.
+    /// Likely trials: if the rate is within 16 times of the first one, and later runs find the same rate as the first.
+    pub trials: u64,
+    /// Their duration.
+    pub time_ns: Nanos,
+    /// Duration of the most trials of any simulated DUT, all of full length; repetitions of invalid trials not counted.
     pub most_ns: Nanos,
 }
 
 impl Cost {
-    /// Cost of this many trials at least, likely and at most, plus the starts of the servers before them.
+    /// Cost of this many trials, likely and at most, plus the starts of the servers before them.
     fn of(
-        trials: [u64; 3],
+        [likely, most]: [u64; 2],
         likely_trial_ns: Nanos,
         most_trial_ns: Nanos,
         starts_ns: Nanos,
     ) -> Self {
-        let [least_trials, likely_trials, most_trials] = trials;
         let time_ns =
             |trials: u64, each_ns| trials.saturating_mul(each_ns).saturating_add(starts_ns);
         Self {
-            least_trials,
-            likely_trials,
-            most_trials,
-            likely_ns: time_ns(likely_trials, likely_trial_ns),
-            most_ns: time_ns(most_trials, most_trial_ns),
+            trials: likely,
+            time_ns: time_ns(likely, likely_trial_ns),
+            most_ns: time_ns(most, most_trial_ns),
         }
     }
 
     #[must_use]
     fn and(self, other: Self) -> Self {
         Self {
-            least_trials: self.least_trials.saturating_add(other.least_trials),
-            likely_trials: self.likely_trials.saturating_add(other.likely_trials),
-            most_trials: self.most_trials.saturating_add(other.most_trials),
-            likely_ns: self.likely_ns.saturating_add(other.likely_ns),
+            trials: self.trials.saturating_add(other.trials),
+            time_ns: self.time_ns.saturating_add(other.time_ns),
             most_ns: self.most_ns.saturating_add(other.most_ns),
         }
     }
@@ -104,24 +95,8 @@ pub struct Estimate {
     pub rows: Vec<(Kind, u64, Cost)>,
     /// Total.
     pub total: Cost,
-    /// Cost of the same searches with the method of the papers.
-    pub papers: Papers,
     /// Likely trials of each running server, which is queried for no name twice: their number and total length.
     pub running: Vec<(SocketAddr, u64, Nanos)>,
-}
-
-/// The script of Lencse and Bakai 2017, figure 3: it bisects a fixed range to within 1 query per second, runs each
-/// trial to its end, and lets the server rest for 10 s after each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Papers {
-    /// Upper end of the range.
-    pub max_qps: u64,
-    /// Trials of one search.
-    pub trials_per_search: u64,
-    /// Total number of trials.
-    pub trials: u64,
-    /// Total time.
-    pub time_ns: Nanos,
 }
 
 /// Estimated cost of a plan, from its first trial to its last.
@@ -137,7 +112,7 @@ pub struct Estimator<'p> {
     /// Time to start the servers, by variant.
     starts_ns: Vec<Nanos>,
     /// Trials by their length and by whether the search begins at the result of earlier runs.
-    searches: BTreeMap<(Nanos, bool), [u64; 3]>,
+    searches: BTreeMap<(Nanos, bool), [u64; 2]>,
 }
 
 impl<'p> Estimator<'p> {
@@ -173,15 +148,14 @@ impl<'p> Estimator<'p> {
             add(Kind::from(task), cost);
             if let Some(server) = self.plan.variants[point.variant].subject.server() {
                 let (trials, length_ns): &mut (u64, Nanos) = running.entry(server).or_default();
-                let more_ns = cost.likely_trials.saturating_mul(point.duration_ns);
-                *trials = trials.saturating_add(cost.likely_trials);
+                let more_ns = cost.trials.saturating_mul(point.duration_ns);
+                *trials = trials.saturating_add(cost.trials);
                 *length_ns = length_ns.saturating_add(more_ns);
             }
         }
         let costs = rows.values().map(|(_, cost)| *cost);
         Estimate {
             total: costs.fold(Cost::default(), Cost::and),
-            papers: self.papers(),
             running: running.into_iter().map(|(s, (n, ns))| (s, n, ns)).collect(),
             rows: rows
                 .into_iter()
@@ -197,20 +171,20 @@ impl<'p> Estimator<'p> {
         let (mut certified, points) = (Vec::new(), self.points.len());
         for &(task, took_ns) in done.iter().filter(|(task, _)| task.point() < points) {
             let (estimated, took) = measured.entry(task.into()).or_default();
-            *estimated += u128::from(self.task(task, true).likely_ns);
+            *estimated += u128::from(self.task(task, true).time_ns);
             *took += u128::from(took_ns);
             self.needs_certificate(&self.points[task.point()], &mut certified);
         }
         let mut left = 0u128;
         for &task in remaining {
-            let likely = u128::from(self.task(task, true).likely_ns);
+            let likely = u128::from(self.task(task, true).time_ns);
             left += match measured.get(&task.into()) {
                 Some(&(estimated @ 1.., took)) => likely * took / estimated,
                 _ => likely,
             };
             let point = self.points[task.point()];
             if self.needs_certificate(&point, &mut certified) {
-                left += u128::from(self.self_test(&point).likely_ns);
+                left += u128::from(self.self_test(&point).time_ns);
             }
         }
         Nanos::try_from(left).unwrap_or(Nanos::MAX)
@@ -253,7 +227,7 @@ impl<'p> Estimator<'p> {
         let whole_ns = self.trial_ns(point.duration_ns, timeout_ns);
         let self_tests = self.plan.self_tests as u64;
         let most = self_tests * (1 + LOWERED_BY_PCT.len() as u64);
-        let confirmed = [self_tests, self_tests, most];
+        let confirmed = [self_tests, most];
         let starts_ns = (self_tests - 1).saturating_mul(start_ns);
         short.and(Cost::of(confirmed, whole_ns, whole_ns, starts_ns))
     }
@@ -282,12 +256,12 @@ impl<'p> Estimator<'p> {
             }
             Task::Overload { .. } | Task::Soak { .. } => rates(plan, task, 0).len() as u64,
         };
-        Cost::of([trials; 3], whole_ns, whole_ns, start_ns)
+        Cost::of([trials; 2], whole_ns, whole_ns, start_ns)
     }
 
-    /// Trials of one search. Later runs that begin at earlier results take the fewest and the most trials if those
+    /// Trials of one search, likely and at most. Later runs that begin at earlier results take the most trials if those
     /// results agree, because the first step is then the smallest.
-    fn search(&mut self, point: &Point, run: u32) -> [u64; 3] {
+    fn search(&mut self, point: &Point, run: u32) -> [u64; 2] {
         let spec = |before: &[u64]| search_spec(self.plan, point, None, before);
         let first = spec(&[]);
         let later = run > 1 && spec(&[1]) != first;
@@ -303,8 +277,8 @@ impl<'p> Estimator<'p> {
                 .map(|rate| spec(&[rate, rate]))
                 .collect();
             let likely = trials(&spec(&[first.start_qps]), first.start_qps, 1);
-            let [least, _, most] = simulated(&agreed, names_qps, 1);
-            [least, likely, most.max(first_run[2])]
+            let [_, most] = simulated(&agreed, names_qps, 1);
+            [likely, most.max(first_run[1])]
         })
     }
 
@@ -316,40 +290,19 @@ impl<'p> Estimator<'p> {
         };
         sending_ns + timeout_ns + GAP_NS + self.plan.search.settle_ns + start_ns
     }
-
-    fn papers(&self) -> Papers {
-        let max_qps = asked_qps(self.plan).unwrap_or(PAPERS_MAX_QPS);
-        let spec = SearchSpec {
-            fixed_range_qps: Some(max_qps),
-            resolution: Resolution::Absolute { qps: 1 },
-            ..SearchSpec::from_start(1)
-        };
-        let [_, _, trials_per_search] = simulated([&spec], max_qps, 1);
-        let of_points = u64::from(self.plan.search.runs).saturating_mul(trials_per_search);
-        let time_ns = self.points.iter().fold(0, |sum: Nanos, point| {
-            let trial_ns = point.duration_ns + point.timeout_ns + PAPERS_REST_NS;
-            sum.saturating_add(of_points.saturating_mul(trial_ns))
-        });
-        Papers {
-            max_qps,
-            trials_per_search,
-            trials: of_points.saturating_mul(self.points.len() as u64),
-            time_ns,
-        }
-    }
 }
 
 /// Conditions that distinguish the certificates of a plan.
 type Conditions = (Option<SocketAddr>, Cell, Nanos, Nanos);
 
-/// Fewest, likely and most trials of searches with these specifications, on DUTs with all limits up to `highest_qps`. A
+/// Likely and most trials of searches with these specifications, on DUTs with all limits up to `highest_qps`. A
 /// failure is tried `tries` times.
 fn simulated<'s>(
     specs: impl IntoIterator<Item = &'s SearchSpec>,
     highest_qps: u64,
     tries: u64,
-) -> [u64; 3] {
-    let (mut least, mut likely, mut most) = (u64::MAX, 0, 0);
+) -> [u64; 2] {
+    let (mut likely, mut most) = (0, 0);
     for spec in specs {
         let asked_qps = spec.max_qps.or(spec.fixed_range_qps);
         let highest_qps = highest_qps.min(asked_qps.unwrap_or(HIGHEST_RATE_QPS));
@@ -357,17 +310,13 @@ fn simulated<'s>(
         let near = first_qps / LIKELY_WITHIN..=first_qps.saturating_mul(LIKELY_WITHIN);
         for limit_qps in limits(highest_qps) {
             let trials = trials(spec, limit_qps, tries);
-            (least, most) = (least.min(trials), most.max(trials));
+            most = most.max(trials);
             if near.contains(&limit_qps) {
                 likely = likely.max(trials);
             }
         }
     }
-    [
-        least.min(most),
-        if likely == 0 { most } else { likely },
-        most,
-    ]
+    [if likely == 0 { most } else { likely }, most]
 }
 
 /// Trials of a search on a DUT that passes up to `limit_qps`. A failure is tried `tries` times.
@@ -423,12 +372,6 @@ const FAILED_PART: u64 = 4;
 /// The rate is likely within this factor of the first one.
 const LIKELY_WITHIN: u64 = 16;
 
-/// Lencse et al. 2017, section 6.9.2: 16 steps of a binary search.
-const PAPERS_MAX_QPS: u64 = 65_536;
-
-/// Lencse and Bakai 2017, figure 3: `sleept`.
-const PAPERS_REST_NS: Nanos = 10 * SECOND;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -448,22 +391,15 @@ mod tests {
         row.map(|(_, n, cost)| (*n, *cost)).unwrap_or_default()
     }
 
-    fn trials(cost: Cost) -> [u64; 3] {
-        [cost.least_trials, cost.likely_trials, cost.most_trials]
-    }
-
     #[test]
     fn search_of_the_papers_takes_fourteen_trials() {
         let plan = plan(
             "[search]\nmethod = \"fixed-range\"\nmax-rate = 16384\nresolution = 1\nruns = 20\n",
         );
         let (searches, cost) = row(&plan, Kind::Search);
-        assert_eq!((searches, trials(cost)), (20, [280, 280, 280]));
+        assert_eq!((searches, cost.trials), (20, 280));
         // 60 s, a timeout of 1 s and 0.5 s; and one start of 1.5 s.
-        assert_eq!(cost.likely_ns, 280 * 61_500_000_000 + 1_500_000_000);
-        let papers = estimate(&plan).papers;
-        assert_eq!((papers.trials_per_search, papers.trials), (14, 280));
-        assert_eq!(papers.time_ns, 280 * 71_000_000_000);
+        assert_eq!(cost.time_ns, 280 * 61_500_000_000 + 1_500_000_000);
     }
 
     #[test]
@@ -476,7 +412,7 @@ mod tests {
                      max-rate = 1024\nresolution = 1\nruns = 1\n[[dut]]\nauthority = \"{authority}\"\n"
                 ),
             );
-            row(&plan.unwrap(), Kind::Search).1.likely_ns
+            row(&plan.unwrap(), Kind::Search).1.time_ns
         };
         let nsd = Profile::built_in("nsd").unwrap();
         let load_ns = nsd.zone.load_ns(1 << 21).unwrap();
@@ -489,12 +425,11 @@ mod tests {
         let plan = plan("[search]\nruns = 2\nmax-rate = \"80k\"\n");
         let (searches, cost) = row(&plan, Kind::Search);
         // First run: 10k to 80k all pass; 5 of galloping and 10 of bisection, and never more, since a bracket of few
-        // queries takes few bisections. Second run: at least 2 + 8 if the earlier ones found 1 and it fails; the most
-        // if the limit is far above their result.
-        assert_eq!(searches, 2);
-        assert_eq!(trials(cost), [4 + 1, 15 + 10, 15 + 26]);
+        // queries takes few bisections. Second run: the most if the limit is far above the earlier results.
+        assert_eq!((searches, cost.trials), (2, 15 + 10));
+        assert_eq!(cost.most_ns, (15 + 26) * 61_500_000_000 + 1_500_000_000);
         // Of 60 s, a trial sends for 37.5 s on average.
-        assert_eq!(cost.likely_ns, 25 * 39_000_000_000 + 1_500_000_000);
+        assert_eq!(cost.time_ns, 25 * 39_000_000_000 + 1_500_000_000);
     }
 
     #[test]
@@ -511,21 +446,17 @@ mod tests {
     fn overload_and_soak_run_to_their_end() {
         let plan = plan("[trial]\nduration = \"10s\"\n[overload]\n[soak]\nlength = \"65s\"\n");
         let (curves, cost) = row(&plan, Kind::Overload);
-        assert_eq!((curves, trials(cost)), (1, [6, 6, 6]));
-        assert_eq!(cost.likely_ns, 6 * 11_500_000_000 + 1_500_000_000);
+        assert_eq!((curves, cost.trials), (1, 6));
+        assert_eq!(cost.time_ns, 6 * 11_500_000_000 + 1_500_000_000);
         let (soaks, cost) = row(&plan, Kind::Soak);
-        assert_eq!((soaks, trials(cost)), (1, [7, 7, 7]));
+        assert_eq!((soaks, cost.trials), (1, 7));
     }
 
     #[test]
     fn restarts_and_rests_are_counted() {
         let base =
             "[search]\nruns = 1\nmethod = \"fixed-range\"\nmax-rate = 1024\nresolution = 1\n";
-        let likely = |more: &str| {
-            row(&plan(&format!("{base}{more}")), Kind::Search)
-                .1
-                .likely_ns
-        };
+        let likely = |more: &str| row(&plan(&format!("{base}{more}")), Kind::Search).1.time_ns;
         assert_eq!(likely(""), 10 * 61_500_000_000 + 1_500_000_000);
         assert_eq!(
             likely("settle = \"10s\"\n"),
@@ -564,7 +495,7 @@ mod tests {
         let all = tasks(&plan);
         let first = Estimator::new(&plan).left_ns(&[], &all[..1]);
         let after = Estimator::new(&plan).left_ns(&[(all[0], 0)], &[Task::Overload { point: 0 }]);
-        assert!(first > row(&plan, Kind::SelfTest).1.likely_ns);
+        assert!(first > row(&plan, Kind::SelfTest).1.time_ns);
         assert_eq!(after, 1_500_000_000, "no factors: only a start is left");
     }
 

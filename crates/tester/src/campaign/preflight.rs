@@ -276,7 +276,7 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
         let why = JournalError::Exists { dir }.to_string();
         lacks.add(&Place::of(&["name"]), Blame::Request, &why);
     }
-    let trials = estimate(plan).total.likely_trials;
+    let trials = estimate(plan).total.trials;
     let first_qps = plan.search.method.first_qps();
     let row = plan.raw.map_or(0, |RawFormat::Csv| ROW_OCTETS);
     let raw = plan.load.schedule(first_qps).queries().saturating_mul(row);

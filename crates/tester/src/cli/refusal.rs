@@ -12,7 +12,7 @@ use crate::report::json;
 
 /// The object that a failing command writes.
 #[derive(JsonSchema, Serialize)]
-pub(crate) struct Refusal<'a> {
+pub struct Refusal<'a> {
     /// The error, with its remedy.
     error: &'a str,
     /// The exit code of the command.

@@ -44,7 +44,19 @@ pub const GOVERNOR_REMEDY: &str =
 pub const CLOCK_REMEDY: &str = "reading the time takes a system call: boot with clocksource=tsc";
 
 /// What a host is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    ValueEnum,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sends the queries and judges the answers

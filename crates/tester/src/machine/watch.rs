@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Role;
@@ -26,7 +27,9 @@ pub struct Leg {
 }
 
 /// A host in results, by its roles.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(into = "String", try_from = "String")]
 pub enum HostOf {
     /// The host of one role; its name in the plan, if several hosts have the role.

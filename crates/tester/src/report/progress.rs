@@ -18,7 +18,8 @@ use crate::trial::result::TrialResult;
 /// A trial has an absolute schedule, so its bar follows the time and not the worker threads: it costs them nothing.
 #[derive(Debug)]
 pub struct Progress {
-    view: View,
+    /// With bars of the step, its procedure and the trial.
+    view: View<3>,
     /// Server and step.
     step: String,
     /// Number of the current trial.
@@ -26,17 +27,17 @@ pub struct Progress {
     trial_ns: Nanos,
 }
 
+/// Where progress is shown, with `N` bars on a terminal.
 #[derive(Debug)]
-enum View {
+pub(super) enum View<const N: usize> {
     /// No output.
     Quiet,
-    /// A line for each trial.
+    /// Lines for a log.
     Log,
-    /// Bars.
+    /// Bars, below the lines.
     Terminal {
         screen: MultiProgress,
-        /// Bars of the step, its procedure and the trial.
-        bars: [ProgressBar; 3],
+        bars: [ProgressBar; N],
     },
 }
 
@@ -44,13 +45,11 @@ impl Progress {
     /// Progress of a `step`, whose text names the server too, with trials that take `duration_ns` and wait another
     /// `timeout_ns` for the last responses. Without output if the user requested `quiet`.
     pub fn new(step: String, duration_ns: Nanos, timeout_ns: Nanos, quiet: bool) -> Self {
-        let view = if quiet {
-            View::Quiet
-        } else if std::io::stderr().is_terminal() {
-            View::on(on_terminal(), &step)
-        } else {
-            View::Log
-        };
+        let view = View::new(quiet, [LINE, LINE, TRIAL_LINE]);
+        if let View::Terminal { bars, .. } = &view {
+            bars[0].set_message(step.clone());
+            bars[0].tick();
+        }
         Self {
             view,
             step,
@@ -77,11 +76,7 @@ impl Progress {
 
     /// Removes the bars, so that only the result remains; the lines stay.
     pub fn clear(&self) {
-        if let View::Terminal { screen, bars } = &self.view {
-            bars.iter().rev().for_each(ProgressBar::finish_and_clear);
-            // A closed terminal cannot be cleared.
-            screen.clear().unwrap_or_default();
-        }
+        self.view.clear();
     }
 
     /// The log line of an event.
@@ -126,14 +121,32 @@ impl Progress {
     }
 }
 
-impl View {
-    fn on(target: ProgressDrawTarget, step: &str) -> Self {
+impl<const N: usize> View<N> {
+    /// The view for the kind of standard error, with bars of these styles; without output if the user requested `quiet`.
+    pub(super) fn new(quiet: bool, lines: [&str; N]) -> Self {
+        if quiet {
+            Self::Quiet
+        } else if std::io::stderr().is_terminal() {
+            Self::on(ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S), lines)
+        } else {
+            Self::Log
+        }
+    }
+
+    pub(super) fn on(target: ProgressDrawTarget, lines: [&str; N]) -> Self {
         let screen = MultiProgress::with_draw_target(target);
         let bar = |line| screen.add(ProgressBar::new(0).with_style(style(line)));
-        let bars = [bar(LINE), bar(LINE), bar(TRIAL_LINE)];
-        bars[0].set_message(step.to_owned());
-        bars[0].tick();
+        let bars = lines.map(bar);
         Self::Terminal { screen, bars }
+    }
+
+    /// Removes the bars; lines stay.
+    pub(super) fn clear(&self) {
+        if let Self::Terminal { screen, bars } = self {
+            bars.iter().rev().for_each(ProgressBar::finish_and_clear);
+            // A closed terminal cannot be cleared.
+            screen.clear().unwrap_or_default();
+        }
     }
 }
 
@@ -142,11 +155,6 @@ pub(super) const LINE: &str = "{wide_msg}";
 
 /// The line of the current trial.
 pub(super) const TRIAL_LINE: &str = "{msg}  {schedule}";
-
-/// Standard error, with a low redraw rate.
-pub(super) fn on_terminal() -> ProgressDrawTarget {
-    ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S)
-}
 
 /// Results of a search so far.
 pub(super) fn seen(passed_qps: Option<u64>, failed_qps: Option<u64>) -> String {
@@ -224,7 +232,7 @@ mod tests {
         assert_eq!(bar(5, 0), "[..............................] 0 s left");
     }
 
-    fn progress(view: View) -> Progress {
+    fn progress(view: View<3>) -> Progress {
         Progress {
             view,
             step: "unbound: search 1 of 3".into(),
@@ -281,7 +289,7 @@ mod tests {
     #[test]
     fn the_bars_have_step_bracket_and_trial_within_eighty_columns() {
         let hidden = ProgressDrawTarget::hidden();
-        let mut progress = progress(View::on(hidden, "unbound: search 1 of 3"));
+        let mut progress = progress(View::on(hidden, [LINE, LINE, TRIAL_LINE]));
         let bracket = Bracket {
             passed_qps: Some(1_150_000),
             failed_qps: Some(2_300_000),
@@ -296,7 +304,6 @@ mod tests {
             unreachable!("it was made for a terminal");
         };
         let lines = bars.each_ref().map(ProgressBar::message);
-        assert_eq!(lines[0], "unbound: search 1 of 3");
         assert!(lines[1].starts_with("passed 1,150,000, failed 2,300,000 queries/s; at most "));
         assert_eq!(lines[2], "trial 14 at 1,725,000 queries/s");
         let trial = format!("{}  {}", lines[2], bar(0, 61_000));

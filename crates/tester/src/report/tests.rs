@@ -7,15 +7,13 @@ use serde::Serialize;
 
 use super::*;
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
-use crate::machine::watch::HostOf;
 use crate::procedure::certificate::repeat;
 use crate::procedure::search::{Search, SearchSpec, run};
 use crate::procedure::selftest::{certify_at, confirm, propose};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
-use crate::trial::fault::{RateError, TesterFault};
-use crate::trial::place::{LossEvidence, Source};
-use crate::trial::result::{Answers, AuthorityShare, HostClock, Outcome, Rtt, TrialResult};
+use crate::trial::fault::TesterFault;
+use crate::trial::result::{Answers, Outcome, Rtt, TrialResult};
 use crate::trial::service::{By, Service};
 use sample::{conditions, failed, faults};
 

@@ -14,6 +14,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 use dns64_transport::xdp::program::Mode;
 use dns64_wire::pref64::Pref64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
@@ -411,7 +412,7 @@ impl Load {
 }
 
 /// Path of the queries of a self-test.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SelfTestPath {
     /// To an authority that may not be that of the DUT.

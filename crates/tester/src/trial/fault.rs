@@ -133,7 +133,7 @@ pub struct FaultKind {
 }
 
 /// Queries sent and due in a span of 100 ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RateError {
     /// Queries sent in it.
     pub sent: u64,

@@ -134,7 +134,7 @@ impl Evidence {
 }
 
 /// Meaning of a counter of the Tester's side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossKind {
     /// Datagrams dropped at a full socket buffer.
@@ -146,7 +146,7 @@ pub enum LossKind {
 }
 
 /// A loss on the Tester's side.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Evidence {
     /// Location of the loss.
     pub place: Place,
@@ -171,7 +171,7 @@ pub struct Reached {
 }
 
 /// What counters and ledgers show of the losses of a trial, in addition to the other figures of its result.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LossEvidence {
     /// Queries that the kernel did not accept.
     pub not_sent: u64,

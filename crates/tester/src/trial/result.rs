@@ -256,7 +256,7 @@ pub const PERCENTILES: [f64; 16] = [
 ];
 
 /// Result of one trial, created by [`summary::result`](super::summary::result) and immutable. Its serialised form is
-/// that of the journal and of `--json`: see `docs/journal.md` and `schema/trial.schema.json` before a change.
+/// that of the journal and of `--json`: see `docs/journal.md` before a change.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "form", rename = "trial/2")]
 pub struct TrialResult {

@@ -9,6 +9,7 @@ mod decisions;
 mod flags;
 mod imports;
 mod messages;
+mod schemas;
 mod words;
 
 use std::fs::read_to_string;

@@ -198,7 +198,7 @@ fn headline(found: &[Found]) -> String {
     let least = if limited { "at least " } else { "" };
     let rate = Thousands(numbers::whole(median));
     let mut text =
-        format!("DNS64 rate: {least}{rate} queries/s (median of {searches}; min to max {range})");
+        format!("DNS64 rate: {least}{rate} queries/s (median of {searches}; range {range})");
     if limited {
         text.push_str(
             "\nTHE TESTER IS THE LIMIT, not the server: the Tester is not certified for more; give it more cores",
@@ -236,14 +236,14 @@ mod tests {
         let limit = found(Some(30_000), true);
         assert_eq!(
             headline(&[limit, found(Some(29_000), false), limit]),
-            "DNS64 rate: at least 30,000 queries/s (median of 3 searches; min to max 29,000 to 30,000 or more)\n\
+            "DNS64 rate: at least 30,000 queries/s (median of 3 searches; range 29,000 to 30,000 or more)\n\
              THE TESTER IS THE LIMIT, not the server: the Tester is not certified for more; give it more cores"
         );
         // If a minority of searches reaches the limit, the median is still the result.
         let lower = found(Some(28_000), false);
         assert_eq!(
             headline(&[lower, limit, lower]),
-            "DNS64 rate: 28,000 queries/s (median of 3 searches; min to max 28,000 to 30,000 or more)"
+            "DNS64 rate: 28,000 queries/s (median of 3 searches; range 28,000 to 30,000 or more)"
         );
         assert_eq!(bound(found(None, false)), "none");
     }
@@ -266,7 +266,7 @@ mod tests {
         disturbed.disturbed = true;
         assert_eq!(
             headline(&[found(Some(9_000), false), disturbed]),
-            "DNS64 rate: 9,000 queries/s (median of 1 search; min to max 9,000 to 9,100)"
+            "DNS64 rate: 9,000 queries/s (median of 1 search; range 9,000 to 9,100)"
         );
     }
 }

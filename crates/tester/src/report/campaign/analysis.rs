@@ -24,7 +24,7 @@ pub use authorities::{Authorities, AuthorityRow, Recommendation, ZoneGrowth, Zon
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 pub use clause::{Clause, Met};
 pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
-pub use hosts::{ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow};
+pub use hosts::{ClockRow, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow};
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
 pub use standing::{CommonLoad, CommonLoadRow, Standing, Standings};
 
@@ -530,8 +530,4 @@ pub struct TimeSpent {
     pub others_s: f64,
     /// Trials of searches.
     pub trials: usize,
-    /// Time that the papers' script would have taken for the same searches: each trial to its end, a range from 0 to
-    /// the first power of two above twice the highest rate, bisected to the same resolution (Lencse and Bakai 2017,
-    /// figure 3).
-    pub fixed_range_s: f64,
 }

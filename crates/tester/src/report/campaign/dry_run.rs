@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use crate::campaign::estimate::{Cost, Estimate, names_last};
+use crate::campaign::estimate::{Estimate, names_last};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::tasks::{point_name, points};
 use crate::lab::zone::Room;
-use crate::report::numbers::{Span, Thousands, wait};
+use crate::report::numbers::{Thousands, wait};
 
 /// Writes the plan's size, its points, its cost, the zones of its authorities, and its deviations from RFC 8219.
 ///
@@ -22,7 +22,6 @@ pub fn write(
 ) -> io::Result<()> {
     heading(out, plan)?;
     costs(out, estimate)?;
-    papers(out, plan, estimate)?;
     names(out, plan, estimate)?;
     authorities(out, plan)?;
     for room in rooms {
@@ -83,50 +82,32 @@ fn list(out: &mut dyn Write, what: &str, items: &[impl Display]) -> io::Result<(
 }
 
 fn costs(out: &mut dyn Write, estimate: &Estimate) -> io::Result<()> {
-    writeln!(out, "{:>35}{:>38}", "trials", "time")?;
-    writeln!(
-        out,
-        "  {:<16}{:>7}  {:>9} {:>9} {:>9}  {:>11}  {:>11}",
-        "", "tasks", "at least", "likely", "at most", "likely", "at most"
-    )?;
-    let mut line = |what: &dyn Display, tasks: u64, cost: &Cost| {
+    let mut line = |row: [&dyn Display; 5]| {
+        let [what, tasks, trials, time, most] = row.map(|cell| cell.to_string());
         writeln!(
             out,
-            "  {what:<16}{:>7}  {:>9} {:>9} {:>9}  {:>11}  {:>11}",
-            Thousands(tasks).to_string(),
-            Thousands(cost.least_trials).to_string(),
-            Thousands(cost.likely_trials).to_string(),
-            Thousands(cost.most_trials).to_string(),
-            wait(cost.likely_ns),
-            wait(cost.most_ns)
+            "  {what:<16}{tasks:>7}{trials:>9}  {time:>11}  {most:>11}"
         )
     };
-    for (kind, tasks, cost) in &estimate.rows {
-        line(kind, *tasks, cost)?;
+    line([&"", &"tasks", &"trials", &"time", &"at most"])?;
+    let tasks: u64 = estimate.rows.iter().map(|(_, tasks, _)| tasks).sum();
+    let all = (&"in all" as &dyn Display, tasks, &estimate.total);
+    let rows = estimate.rows.iter();
+    let rows = rows.map(|(kind, tasks, cost)| (kind as &dyn Display, *tasks, cost));
+    for (what, tasks, cost) in rows.chain([all]) {
+        let (time, most) = (wait(cost.time_ns), wait(cost.most_ns));
+        line([
+            what,
+            &Thousands(tasks),
+            &Thousands(cost.trials),
+            &time,
+            &most,
+        ])?;
     }
-    let tasks = estimate.rows.iter().map(|(_, tasks, _)| tasks).sum();
-    line(&"in all", tasks, &estimate.total)?;
     writeln!(
         out,
-        "\nThe rates are not known yet. \"At least\" is for the DUTs that take the fewest trials, \
-         \"likely\" for a first rate\nwithin 16 times of what is found, \"at most\" for the DUTs that \
-         take the most, all to their end; invalid trials\nare repeated and come on top."
-    )
-}
-
-fn papers(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<()> {
-    let papers = &estimate.papers;
-    writeln!(
-        out,
-        "The script of Lencse and Bakai 2017 (figure 3) would take {} for the searches alone: {} trials, {} \
-         in each search of\n0..{} queries/s to within 1, every trial to its end ({} and {}), 10 s \
-         of rest after it.",
-        wait(papers.time_ns),
-        Thousands(papers.trials),
-        papers.trials_per_search,
-        Thousands(papers.max_qps),
-        Span(plan.load.duration_ns),
-        Span(plan.load.timeout_ns)
+        "\nThe rates are not known yet: the time is for a first rate within 16 times of what is found, \"at most\" for \
+         the\nDUTs that take the most trials, all to their end. Invalid trials are repeated and come on top."
     )
 }
 
@@ -279,18 +260,14 @@ mod tests {
               trial     duration 5s, timeout 1s, max-stall 10ms, max-burst 32 queries, max-rate-error 10 %, max-stolen 1 %
               search    max-rate 100k, resolution 1%, restart never, runs 3, method galloping, settle 0s, order interleaved
 
-                                         trials                                  time
-                                tasks   at least    likely   at most       likely      at most
-              self-tests            2         16        40        90   2 min 55 s   8 min 46 s
-              searches             12         28       104       244   8 min 19 s  26 min 44 s
-              overload curves       2          4         4         4         29 s         29 s
-              in all               16         48       148       338  11 min 43 s  35 min 59 s
+                                tasks   trials         time      at most
+              self-tests            2       40   2 min 55 s   8 min 46 s
+              searches             12      104   8 min 19 s  26 min 44 s
+              overload curves       2        4         29 s         29 s
+              in all               16      148  11 min 43 s  35 min 59 s
 
-            The rates are not known yet. "At least" is for the DUTs that take the fewest trials, "likely" for a first rate
-            within 16 times of what is found, "at most" for the DUTs that take the most, all to their end; invalid trials
-            are repeated and come on top.
-            The script of Lencse and Bakai 2017 (figure 3) would take 54 min 24 s for the searches alone: 204 trials, 17 in each search of
-            0..100,000 queries/s to within 1, every trial to its end (5 s and 1 s), 10 s of rest after it.
+            The rates are not known yet: the time is for a first rate within 16 times of what is found, "at most" for the
+            DUTs that take the most trials, all to their end. Invalid trials are repeated and come on top.
             Remark: shorter than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s, 3 searches instead of 20.
         "#]].assert_eq(&String::from_utf8(text).unwrap());
     }

@@ -91,7 +91,7 @@ impl Live {
 
 /// Content of `/status.json`.
 #[derive(JsonSchema, Serialize)]
-pub(in crate::report) struct Picture<'a> {
+pub struct Picture<'a> {
     tester: &'static str,
     now_unix_ms: u64,
     #[serde(flatten)]

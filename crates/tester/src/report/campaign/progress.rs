@@ -1,15 +1,13 @@
 //! The progress of a campaign on standard error: bars on a terminal, lines for a log elsewhere.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use dns64_transport::clock::Nanos;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 
 use super::numbers;
 use crate::campaign::status::{Done, Phase, Status, TrialNow};
-use crate::report::progress::{
-    LINE, MILLISECOND, TICK, TRIAL_LINE, on_terminal, seen, started, style,
-};
+use crate::report::progress::{LINE, MILLISECOND, TICK, TRIAL_LINE, View, seen, started, style};
 use crate::report::{Thousands, terminal};
 
 /// Shows the progress of a campaign.
@@ -18,39 +16,20 @@ use crate::report::{Thousands, terminal};
 /// follows the time, as its schedule does, so it costs the trial nothing.
 #[derive(Debug)]
 pub struct CampaignProgress {
-    view: View,
+    /// With bars of the campaign, the task, its search and the trial.
+    view: View<4>,
     last: Option<Done>,
     message: Option<String>,
     trial: Option<TrialNow>,
 }
 
-#[derive(Debug)]
-enum View {
-    /// No output.
-    Quiet,
-    /// Lines for a log.
-    Log,
-    /// Bars below the lines.
-    Terminal {
-        screen: MultiProgress,
-        /// Bars of the campaign, the task, its search and the trial.
-        bars: [ProgressBar; 4],
-    },
-}
-
 impl CampaignProgress {
     /// Creates the view for the kind of standard error; without output if the user requested `quiet`.
     pub fn new(quiet: bool) -> Self {
-        Self::on(if quiet {
-            View::Quiet
-        } else if std::io::stderr().is_terminal() {
-            View::on(on_terminal())
-        } else {
-            View::Log
-        })
+        Self::on(View::new(quiet, [LINE; 4]))
     }
 
-    fn on(view: View) -> Self {
+    fn on(view: View<4>) -> Self {
         Self {
             view,
             last: None,
@@ -96,11 +75,7 @@ impl CampaignProgress {
 
     /// Removes the bars; the lines stay.
     pub fn clear(&self) {
-        if let View::Terminal { screen, bars } = &self.view {
-            bars.iter().rev().for_each(ProgressBar::finish_and_clear);
-            // A closed terminal cannot be cleared.
-            screen.clear().unwrap_or_default();
-        }
+        self.view.clear();
     }
 
     /// A line with its line end for each new event.
@@ -118,15 +93,6 @@ impl CampaignProgress {
             lines.extend(message.map(|text| format!("{} {text}\n", numbers::moment(now_unix_ms))));
         }
         lines
-    }
-}
-
-impl View {
-    fn on(target: ProgressDrawTarget) -> Self {
-        let screen = MultiProgress::with_draw_target(target);
-        let bar = || screen.add(ProgressBar::new_spinner().with_style(style(LINE)));
-        let bars = [bar(), bar(), bar(), bar()];
-        Self::Terminal { screen, bars }
     }
 }
 
@@ -218,6 +184,7 @@ fn done_line(status: &Status, done: &Done) -> String {
 mod tests {
     use dns64_transport::clock::SECOND;
     use expect_test::expect;
+    use indicatif::ProgressDrawTarget;
 
     use super::*;
 
@@ -323,7 +290,7 @@ mod tests {
 
     #[test]
     fn bar_is_that_of_the_current_trial() {
-        let mut progress = CampaignProgress::on(View::on(ProgressDrawTarget::hidden()));
+        let mut progress = CampaignProgress::on(View::on(ProgressDrawTarget::hidden(), [LINE; 4]));
         let mut status = status();
         status.trial = Some(TrialNow {
             rate_qps: 15_000,

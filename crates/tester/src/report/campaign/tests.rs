@@ -4,13 +4,13 @@ use expect_test::{ExpectFile, expect_file};
 use serde_json::Value;
 
 use super::analyse::analyse;
-use super::analysis::{Analysis, Met};
+use super::analysis::Met;
 use super::files::files;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record, VariantFacts};
 use crate::campaign::tasks::{Task, points};
 use crate::lab::LabKind;
-use crate::report::schemas::{fault, schema_of};
+use crate::report::schemas;
 use crate::trial::result::TrialResult;
 use crate::warning::Severity;
 
@@ -224,18 +224,17 @@ fn tables_for_programs_have_the_certification_of_each_row() {
 
 #[test]
 fn results_and_lines_of_every_sample_match_their_schemas() {
-    let (of_results, of_line) = (schema_of::<Analysis>(), schema_of::<Line>());
     let samples = [SMALL, hosts::HOSTS, authority::DELAYS, authorities::ZONES];
     for (plan, lines) in samples.map(sample::campaign) {
         let results = serde_json::to_value(analyse(&plan, &lines, SEAL)).unwrap();
-        assert_eq!(fault(&of_results, &results), None);
+        assert_eq!(schemas::fault(schemas::RESULTS, &results), None);
         for line in &lines {
             let line = serde_json::to_value(line).unwrap();
-            assert_eq!(fault(&of_line, &line), None);
+            assert_eq!(schemas::fault(schemas::LINE, &line), None);
         }
         let mut wrong = results;
         wrong["points"][0]["summary"]["median"] = "fast".into();
-        assert!(fault(&of_results, &wrong).is_some());
+        assert!(schemas::fault(schemas::RESULTS, &wrong).is_some());
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) fn cell_and_spans(analysis: &Analysis, point: &PointResult) -> String
 pub(super) fn range_is(found: Agreement) -> &'static str {
     match found.interval {
         true => "95 % interval",
-        false => "min to max",
+        false => "range",
     }
 }
 

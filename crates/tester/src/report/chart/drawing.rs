@@ -75,9 +75,10 @@ impl Drawing {
             write_text(&mut content, "muted", (8.0, y), BELOW, &line);
             y += LINE;
         }
-        let (height, column_mm) = (y + GAP, COLUMN_MM * width / MEDIUM.0);
+        let height = y + GAP;
+        let [width_mm, height_mm] = [width, height].map(|length| COLUMN_MM * length / MEDIUM.0);
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{column_mm:.0}mm\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width_mm:.0}mm\" height=\"{height_mm:.0}mm\" \
              viewBox=\"0 0 {width} {height:.0}\"><style>{}</style>{content}</svg>\n",
             style()
         )

@@ -106,7 +106,7 @@ fn timing() -> Timing {
     }
 }
 
-pub(super) fn failed() -> TrialResult {
+pub(in crate::report) fn failed() -> TrialResult {
     TrialResult {
         outcome: Outcome::Failed { shortfall: 1234 },
         certified: Some(true),
@@ -206,8 +206,8 @@ pub(super) fn path() -> Path {
 }
 
 /// A fault of every kind.
-pub(super) fn faults() -> Vec<TesterFault> {
-    vec![
+pub(in crate::report) fn faults() -> Vec<TesterFault> {
+    let mut faults = vec![
         TesterFault::LateSchedule {
             cause: None,
             lateness_ns: 2,
@@ -219,31 +219,6 @@ pub(super) fn faults() -> Vec<TesterFault> {
             counter: "tbf drops".into(),
             count: 8_953,
         }),
-        TesterFault::NetworkDelay(Source {
-            host: "DUT".into(),
-            link: None,
-            counter: "overlimits".into(),
-            count: 1,
-        }),
-        TesterFault::NotSent { queries: 1 },
-        TesterFault::ReceiveDrops { datagrams: 1 },
-        TesterFault::AuthorityDrops { datagrams: 1 },
-        TesterFault::AuthorityOverflow { replies: 1 },
-        TesterFault::AuthorityDied {
-            status: "signal 9".into(),
-        },
-        TesterFault::HostLate {
-            host: "gen1".into(),
-            late_ns: 1,
-        },
-        TesterFault::HostClock {
-            host: "gen1".into(),
-            bound_ns: 2,
-            limit_ns: 1,
-        },
-        TesterFault::Link {
-            error: "EIO".into(),
-        },
         TesterFault::ClockStep { step_ns: -5 },
         TesterFault::RateError(RateError {
             sent: 1,
@@ -271,6 +246,39 @@ pub(super) fn faults() -> Vec<TesterFault> {
             answers: 3,
             slowest_ns: 2,
             limit_ns: 1,
+        },
+    ];
+    faults.extend(faults_of_others());
+    faults
+}
+
+/// Those of the kernel, the network, the authority and hosts.
+fn faults_of_others() -> Vec<TesterFault> {
+    vec![
+        TesterFault::NetworkDelay(Source {
+            host: Role::Dut.into(),
+            link: None,
+            counter: "overlimits".into(),
+            count: 1,
+        }),
+        TesterFault::NotSent { queries: 1 },
+        TesterFault::ReceiveDrops { datagrams: 1 },
+        TesterFault::AuthorityDrops { datagrams: 1 },
+        TesterFault::AuthorityOverflow { replies: 1 },
+        TesterFault::AuthorityDied {
+            status: "signal 9".into(),
+        },
+        TesterFault::HostLate {
+            host: "gen1".into(),
+            late_ns: 1,
+        },
+        TesterFault::HostClock {
+            host: "gen1".into(),
+            bound_ns: 2,
+            limit_ns: 1,
+        },
+        TesterFault::Link {
+            error: "EIO".into(),
         },
     ]
 }

@@ -14,7 +14,7 @@ use crate::load::pace::Pacing;
 use crate::machine::cpuset::CpuSet;
 use crate::procedure::search::Resolution;
 use crate::report::campaign::analysis::{
-    Certificate, PointResult, RunResult, Session, TimeSpent, VariantInfo,
+    Certificate, PointResult, Session, TimeSpent, VariantInfo,
 };
 use crate::report::campaign::numbers;
 use crate::report::{Span, Thousands};
@@ -403,25 +403,12 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// How the time was spent, and how long the papers' script would have taken.
-pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> TimeSpent {
+/// How the time was spent.
+pub(super) fn time(told: &Told<'_>, points: &[PointResult]) -> TimeSpent {
     let runs = || points.iter().flat_map(|point| &point.runs);
     let others = told.tasks.iter();
     let others = others.filter(|(task, _)| !matches!(task, Task::Search { .. }));
     let self_tests = told.self_tests.iter().flat_map(|told| &told.test.trials);
-    let mut fixed_range_s = 0.0;
-    for variant in 0..plan.variants.len() {
-        let own = || of_variant(points, variant);
-        let rates = own().flat_map(|p| &p.runs).filter_map(|run| run.rate_qps);
-        let Some(highest) = rates.max() else { continue };
-        let range_qps = highest.saturating_mul(2).saturating_add(1);
-        let range_qps = range_qps.next_power_of_two();
-        for point in own() {
-            let runs = point.runs.iter();
-            let took_s = runs.map(|run| halvings(plan, run, range_qps) * trial_s(told, point, run));
-            fixed_range_s += took_s.sum::<f64>();
-        }
-    }
     TimeSpent {
         searches_s: runs().map(|run| run.took_s).sum(),
         self_tests_s: self_tests
@@ -432,35 +419,6 @@ pub(super) fn time(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> Time
             .map(|(_, task)| numbers::seconds(task.took_ns()))
             .fold(0.0, |sum, s| sum + s),
         trials: runs().map(|run| run.trials.len()).sum(),
-        fixed_range_s,
-    }
-}
-
-/// Number of trials in a bisection of 0 to `range_qps` down to the resolution of the run: one for each halving; 0
-/// without a rate.
-fn halvings(plan: &Plan, run: &RunResult, range_qps: u64) -> f64 {
-    let Some(rate_qps) = run.rate_qps else {
-        return 0.0;
-    };
-    let resolution_qps = plan.search.resolution.qps(rate_qps);
-    let halved = |width: &u64| Some(width.div_ceil(2));
-    let widths = std::iter::successors(Some(range_qps), halved);
-    widths.take_while(|width| *width > resolution_qps).count() as f64
-}
-
-/// Mean time of the complete trials of the run; duration plus timeout if there were none.
-fn trial_s(told: &Told<'_>, point: &PointResult, run: &RunResult) -> f64 {
-    let search = Task::Search {
-        point: point.point,
-        run: run.run,
-    };
-    let task = told.tasks.get(&search);
-    let trials = task.into_iter().flat_map(|task| &task.trials);
-    let whole = trials.filter(|t| !t.result.ended_early);
-    let whole: Vec<f64> = whole.map(|t| numbers::seconds(t.took_ns)).collect();
-    match whole.len() {
-        0 => point.duration_s + point.timeout_s,
-        trials => whole.iter().sum::<f64>() / trials as f64,
     }
 }
 

@@ -7,9 +7,7 @@ use crate::lab::hosts::{HostSpec, LinkName, SiteEnd};
 use crate::lab::profile::Family;
 use crate::machine::Role;
 use crate::report::Span;
-use crate::report::campaign::analysis::{
-    ClockRow, HostMachine, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow,
-};
+use crate::report::campaign::analysis::{ClockRow, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow};
 use crate::report::campaign::numbers;
 use crate::trial::disturbance::taken_pct;
 use crate::trial::judge::CLOCK_BOUND_MAX_NS;
@@ -99,19 +97,12 @@ fn shares(plan: &Plan, told: &Told<'_>) -> Vec<ShareRow> {
 const SELF_TESTS: &str = "self-tests";
 
 /// The machine of a host at its last connection.
-fn machine(told: &Told<'_>, host: &str) -> Option<HostMachine> {
+fn machine(told: &Told<'_>, host: &str) -> Option<HostNote> {
     let starts = told.variants.iter().flatten();
     let mut notes = starts.flat_map(|facts| &facts.hosts);
     // Variants are in the order of the plan, and their starts in order of time: this is the last start of the last
     // variant with the host.
-    let note: &HostNote = notes.rfind(|note| note.host == host)?;
-    Some(HostMachine {
-        hostname: note.hostname.clone(),
-        kernel: note.kernel.clone(),
-        cpus: note.cpus,
-        tester: note.tester.clone(),
-        sha256: note.sha256.clone(),
-    })
+    notes.rfind(|note| note.host == host).cloned()
 }
 
 /// Shares of each trial in which a role on this host waited for a core, and in which others used its core.

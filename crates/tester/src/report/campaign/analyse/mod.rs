@@ -34,7 +34,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     let told = Told::of(plan, lines);
     let planned = tasks::points(plan);
     let points = points::results(plan, &planned, &told);
-    let time = about::time(plan, &told, &points);
+    let time = about::time(&told, &points);
     let mut analysis = Analysis {
         format: FORMAT,
         name: plan.name.clone(),

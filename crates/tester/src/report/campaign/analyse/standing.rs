@@ -156,26 +156,33 @@ fn compared(a: &PointResult, b: &PointResult, [first, second]: [&str; 2]) -> Opt
             "No difference is shown between {first} and {second}: their {what} overlap"
         ));
     }
-    let factor = match a_high.is_finite() {
+    let lead = match a_high.is_finite() {
         true => times(median(a)? / median(b)?, (a_low / b_high, a_high / b_low)),
-        false => format!("at least {} times", down(a_low / b_high)),
+        false => format!("at least {}", lead(a_low / b_high)),
     };
     Some(format!(
-        "{first} is the fastest: {factor} the rate of {second}, the next; their {what} do not overlap"
+        "{first} is the fastest: {lead} {second}, the next; their {what} do not overlap"
     ))
 }
 
-/// "1.43 times (1.41 to 1.46)", with the digits that the range allows.
+/// "1.43 times (1.41 to 1.46) the rate of", with the digits that the range allows.
 fn times(factor: f64, (low, high): (f64, f64)) -> String {
     let digits = if high - low < 0.1 * factor { 3 } else { 2 };
     let [factor, low, high] = [factor, low, high].map(|f| numbers::significant(f, digits));
-    format!("{factor} times ({low} to {high})")
+    format!("{factor} times ({low} to {high}) the rate of")
 }
 
-/// Two digits of a factor that is at least as high.
-fn down(factor: f64) -> String {
+/// "7 % faster than" or "2.4 times the rate of", of a factor that is at least as high.
+fn lead(factor: f64) -> String {
+    if factor < 2.0 {
+        let pct = (factor - 1.0) * 100.0;
+        let unit = if pct < 1.0 { 0.1 } else { 1.0 };
+        let pct = numbers::short((pct / unit + 1e-9).floor() * unit);
+        return format!("{pct} % faster than");
+    }
     let unit = 10f64.powf(factor.log10().floor() - 1.0);
-    numbers::significant((factor / unit + 1e-9).floor() * unit, 2)
+    let factor = numbers::significant((factor / unit + 1e-9).floor() * unit, 2);
+    format!("{factor} times the rate of")
 }
 
 /// Round-trip times at the highest rate that all servers of a cell passed, for cells with several servers.

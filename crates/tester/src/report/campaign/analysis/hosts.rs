@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::campaign::record::HostNote;
 use crate::lab::hosts::LinkName;
 use crate::machine::Role;
 
@@ -28,7 +29,7 @@ pub struct HostRow {
     /// Its roles.
     pub roles: Vec<Role>,
     /// Its machine at the last connection; `None` if it was not used for a measurement.
-    pub machine: Option<HostMachine>,
+    pub machine: Option<HostNote>,
     /// Share of the queries that it sends, in per cent; `None` if it sends none.
     pub queries_pct: Option<f64>,
     /// Largest share of a trial during which runnable threads of its roles waited for a core, in per cent of the time
@@ -39,21 +40,6 @@ pub struct HostRow {
     pub taken_pct_max: Option<f64>,
     /// Its clock relative to the controller's; `None` if no trial reports it.
     pub clock: Option<ClockRow>,
-}
-
-/// The machine of a host, and its version of the Tester.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct HostMachine {
-    /// Its own hostname.
-    pub hostname: String,
-    /// Its kernel.
-    pub kernel: String,
-    /// CPUs that the agent may use.
-    pub cpus: usize,
-    /// Program and version of the agent.
-    pub tester: String,
-    /// SHA-256 of that program.
-    pub sha256: Option<String>,
 }
 
 /// The clock of a host over all trials and self-tests.

@@ -11,7 +11,7 @@ use crate::campaign::state::State;
 use crate::campaign::status::{Found, Phase, TrialNow, Tried};
 use crate::campaign::tasks::points;
 use crate::report::campaign::tests::sample::small;
-use crate::report::schemas::{fault, schema_of};
+use crate::report::schemas;
 
 const NOW_UNIX_MS: u64 = 1_767_323_045_678;
 
@@ -117,10 +117,7 @@ fn fault_of(status: &Status) -> Option<String> {
         now_unix_ms: NOW_UNIX_MS,
         status,
     };
-    fault(
-        &schema_of::<Picture<'_>>(),
-        &serde_json::to_value(picture).unwrap(),
-    )
+    schemas::fault(schemas::STATUS, &serde_json::to_value(picture).unwrap())
 }
 
 #[test]

@@ -84,18 +84,24 @@ pub(super) fn figures(analysis: &Analysis) -> Figures {
     ])
 }
 
-/// What a figure alone would not say: runs, lengths and timeouts of the trials, and whether they are a measurement.
+/// What a figure alone would not say: runs, length and timeout of the trials, and whether they are a measurement.
 pub(super) fn conditions(analysis: &Analysis) -> String {
-    let runs = || analysis.points.iter().map(|point| point.runs.len());
-    let (Some(least), Some(most)) = (runs().min(), runs().max()) else {
+    let points = analysis.points.iter();
+    let points = points.filter(|point| words::is_usual(analysis, point));
+    let runs = || {
+        points
+            .clone()
+            .filter_map(|p| Some(p.summary.as_ref()?.runs))
+    };
+    let (Some(point), Some(least), Some(most)) =
+        (points.clone().next(), runs().min(), runs().max())
+    else {
         return String::new();
     };
     let runs = match least == most {
         true => most.to_string(),
         false => format!("{least} to {most}"),
     };
-    let spans: BTreeSet<_> = analysis.points.iter().map(words::spans).collect();
-    let spans: Vec<_> = spans.into_iter().collect();
     let doubts = match analysis.not_a_measurement.is_empty() {
         true => String::new(),
         false => format!(
@@ -103,7 +109,7 @@ pub(super) fn conditions(analysis: &Analysis) -> String {
             analysis.not_a_measurement.join("; ")
         ),
     };
-    format!("n = {runs}; {}.{doubts}", spans.join(" and "))
+    format!("n = {runs}; {}.{doubts}", words::spans(point))
 }
 
 /// The name of a variant; empty for an index out of range, which an analysis never has.

@@ -389,24 +389,19 @@ fn statement(analysis: &Analysis) -> Table {
 fn time(analysis: &Analysis) -> Table {
     let time = &analysis.time;
     let searches = format!("Searches ({})", numbers::count(time.trials, "trial"));
-    let mut rows = vec![
+    let rows = [
         (searches.as_str(), Cell::Wait(time.searches_s)),
         ("Self-tests", Cell::Wait(time.self_tests_s)),
         ("Overload curves and soaks", Cell::Wait(time.others_s)),
-        (
-            "The papers’ script for the searches",
-            Cell::Wait(time.fixed_range_s),
-        ),
     ];
-    if time.fixed_range_s > 0.0 {
-        let pct = time.searches_s / time.fixed_range_s * 100.0;
-        rows.push(("Searches took of that (%)", Cell::Decimal(pct, 1)));
-    }
     Table::new(
         "time",
         "Where the time went",
-        "Time of the campaign, and what the papers’ script would have taken for the same searches: a \
-         fixed range, each trial to its end.",
+        "Time in trials, with the starts of servers and rests between them.",
     )
-    .with(&PAIR, rows.into_iter().map(|(name, value)| (name.to_owned(), value)))
+    .with(
+        &PAIR,
+        rows.into_iter()
+            .map(|(name, value)| (name.to_owned(), value)),
+    )
 }

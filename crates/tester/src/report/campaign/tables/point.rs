@@ -1,8 +1,10 @@
 //! Tables with a row for each point, and the columns of all of them.
 
 use super::super::analysis::{Analysis, PointResult};
+use super::super::numbers;
 use super::super::table::{Cell, Column, Table, named_columns, rate_if, two};
-use super::{by_variant, standings};
+use super::by_variant;
+use crate::statistics::agreement::Agreement;
 use crate::statistics::summary::{Flag, Summary};
 
 named_columns! { p: PointResult;
@@ -58,14 +60,14 @@ named_columns! { p: PointResult;
 
     RATE: "rate_qps", "median" => match p.agreement {
         Some(found) if found.unstable => "unstable".into(),
-        Some(found) => bound(p, |s| standings::Rounding::of(&found).down(s.median)),
-        None => Cell::Nothing,
+        Some(found) => bound(p, |s| Rounding::of(&found).down(s.median)),
+        None => "no rate".into(),
     };
-    RANGE: "range_qps", "range" => p.agreement.map(|found| standings::range(&found));
+    RANGE: "range_qps", "range" => p.agreement.map(|found| range(&found));
     FAILED: "failed_qps", "failed at" => {
         let stable = p.agreement.filter(|found| !found.unstable);
         let failed = stable.and_then(|found| Some((found, found.failed_qps?)));
-        failed.map(|(found, qps)| rate_if(standings::Rounding::of(&found).up(qps), None))
+        failed.map(|(found, qps)| rate_if(Rounding::of(&found).up(qps), None))
     };
     FLAGS: "flags", "flags" => flags(p);
 }
@@ -123,6 +125,43 @@ fn bound(point: &PointResult, figure: impl Fn(&Summary) -> f64) -> Cell {
 fn figure(point: &PointResult, figure: fn(&Summary) -> f64) -> Cell {
     let value = point.summary.as_ref().map(figure);
     value.map(|value| Cell::Significant(value, 3)).into()
+}
+
+/// The digits that the range of a rate allows.
+#[derive(Clone, Copy)]
+struct Rounding {
+    unit: f64,
+}
+
+impl Rounding {
+    fn of(found: &Agreement) -> Self {
+        let high = found.high_qps.unwrap_or(found.fastest_qps);
+        Self {
+            unit: numbers::unit_of(found.low_qps, high),
+        }
+    }
+
+    fn down(self, rate: f64) -> f64 {
+        (rate / self.unit).floor() * self.unit
+    }
+
+    fn up(self, rate: f64) -> f64 {
+        (rate / self.unit).ceil() * self.unit
+    }
+}
+
+/// The rounded range for a table of numbers.
+fn range(found: &Agreement) -> Cell {
+    let rounding = Rounding::of(found);
+    let low = rounding.down(found.low_qps);
+    if let Some(high) = found.high_qps {
+        return Cell::Range(low, rounding.up(high));
+    }
+    let [low, fastest] = [low, rounding.down(found.fastest_qps)].map(numbers::rate);
+    Cell::Text(match found.low_qps < found.fastest_qps {
+        true => format!("{low} – ≥ {fastest}"),
+        false => format!("≥ {low}"),
+    })
 }
 
 fn interval(point: &PointResult) -> Option<(f64, f64)> {

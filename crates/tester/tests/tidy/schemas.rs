@@ -1,0 +1,89 @@
+//! The published JSON Schemas (2020-12) follow from the types: `UPDATE_EXPECT=1 cargo test --test tidy schemas` writes them.
+
+use dns64bench::campaign::record::Line;
+use dns64bench::cli::refusal::Refusal;
+use dns64bench::report::campaign::analysis::Analysis;
+use dns64bench::report::campaign::live::Picture;
+use dns64bench::trial::result::TrialResult;
+use expect_test::{ExpectFile, expect_file};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+/// The schema of what this program writes of a type.
+fn schema_of<T: JsonSchema>() -> Value {
+    let generator = SchemaSettings::draft2020_12().for_serialize();
+    let schema = generator.into_generator().into_root_schema_for::<T>();
+    let mut schema = schema.to_value();
+    without_links(&mut schema);
+    schema
+}
+
+/// Descriptions are documentation of the code, whose links mean nothing elsewhere.
+fn without_links(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (key, member) in members {
+                match member {
+                    Value::String(text) if key == "description" => *text = plain(text),
+                    member => without_links(member),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_links),
+        _ => {}
+    }
+}
+
+/// "see [`Code`](path)" as "see `Code`", on one line.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for (i, part) in text.replace('\n', " ").split("[`").enumerate() {
+        match part.split_once("`]") {
+            Some((name, rest)) if i > 0 => {
+                let rest = match rest.strip_prefix('(') {
+                    Some(target) => target.split_once(')').map_or("", |(_, rest)| rest),
+                    None => rest,
+                };
+                out += &format!("`{name}`{rest}");
+            }
+            _ => out += part,
+        }
+    }
+    out
+}
+
+#[test]
+fn schemas_follow_from_the_types() {
+    let check = |file: ExpectFile, schema: Value| {
+        file.assert_eq(&format!("{schema:#}\n"));
+    };
+    check(
+        expect_file!["../../schema/journal.schema.json"],
+        schema_of::<Line>(),
+    );
+    check(
+        expect_file!["../../schema/trial.schema.json"],
+        schema_of::<TrialResult>(),
+    );
+    check(
+        expect_file!["../../schema/results.schema.json"],
+        schema_of::<Analysis>(),
+    );
+    check(
+        expect_file!["../../schema/status.schema.json"],
+        schema_of::<Picture<'_>>(),
+    );
+    check(
+        expect_file!["../../schema/error.schema.json"],
+        schema_of::<Refusal<'_>>(),
+    );
+}
+
+#[test]
+fn links_of_descriptions_in_schemas_are_words() {
+    assert_eq!(
+        plain("see [`A`](super::A) and\n[`B`]; [c](d)"),
+        "see `A` and `B`; [c](d)"
+    );
+}
