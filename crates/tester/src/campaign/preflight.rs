@@ -61,7 +61,7 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
             lacks.add(
                 &Place::of(&["tester", "lab"]),
                 error.blame,
-                &error.to_string(),
+                &format!("{error:#}"),
             );
         }
         programs(plan, &mut lacks);

@@ -231,10 +231,11 @@ impl Reader<'_> {
         let quotes = [format!("{text:?}"), format!("'{text}'")];
         let is_named = quotes.iter().any(|quoted| reason.contains(quoted));
         let (key, written) = (place.name(), shown(&self.text[item.span()]));
-        let message = match is_named || reason.split(' ').any(|word| word == text) {
-            true => format!("`{key}`: {reason}"),
-            false => format!("`{key}` is {written}: {reason}"),
-        };
+        let message =
+            match is_named || (text.len() > 3 && reason.split(' ').any(|word| word == text)) {
+                true => format!("`{key}`: {reason}"),
+                false => format!("`{key}` is {written}: {reason}"),
+            };
         self.put(place, item, message);
     }
 

@@ -96,7 +96,7 @@ fn missing_requirements_are_reported_together() {
             DIR/plan.toml:15:9: core 2 is outside the cpuset of this process; use its CPUs, 0-1, or widen cpuset.cpus of its cgroup (of a container: --cpuset-cpus)
             15 | cores = "2"
                |         ^^^
-            DIR/plan.toml:17:11: totd: found none of totd; build it and use --dut-binary PATH
+            DIR/plan.toml:17:11: totd: found none of totd; build it and use binary = "PATH"
             17 | profile = "totd"
                |           ^^^^^^"#]],
     );
