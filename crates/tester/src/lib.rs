@@ -14,6 +14,7 @@
 //! - [`lab`]: hosts, links, and the servers that are started on them;
 //! - [`trial`]: one trial, run by threads that drive Measurer and authority over links;
 //! - [`agent`]: the connection between the controller of a laboratory and its hosts;
+//! - [`post`]: what a host does for a measurement, in this process or behind a connection;
 //! - [`procedure`]: the choice of the next trial, and the results of all trials;
 //! - [`rig`]: the test setup of lab, servers and Tester;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
@@ -33,6 +34,7 @@ pub mod load;
 pub mod machine;
 pub mod namespace;
 pub mod naming;
+pub mod post;
 pub mod procedure;
 pub mod quantity;
 pub mod report;

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use pattern::Pattern;
 pub use share::{Share, dealt, fit_together};
 
-use crate::quantity::ValueError;
+use crate::quantity::{ValueError, as_text};
 
 /// Length of the first label: four groups of three digits and three hyphens.
 pub const LABEL_BYTES: usize = 15;
@@ -153,9 +153,10 @@ impl FromStr for Cidr {
 }
 
 /// The zone of the names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Zone {
     /// The part of each name after its first label.
+    #[serde(with = "as_text")]
     pub suffix: NameBuf,
     /// Share of the names that have an AAAA record.
     pub aaaa_share: Share,

@@ -15,7 +15,7 @@ use crate::lab::LabError;
 use crate::lab::topology::NAME_PREFIX;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
-use crate::machine::host::{Host, NETNS_DIR};
+use crate::machine::network::{NETNS_DIR, Network};
 use crate::machine::usage::Look;
 
 /// Facts that `doctor` reads from a host. Values that cannot be read are `None` or empty.
@@ -69,7 +69,7 @@ pub struct HostFacts {
 impl HostFacts {
     /// Reads the facts of this machine, in the network namespace of this process. Takes [`LOOK_NS`].
     pub fn here() -> Self {
-        Self::seen(&Host::Here)
+        Self::seen(&Network::Own)
     }
 
     /// Reads the facts of a network namespace of this machine. Takes [`LOOK_NS`].
@@ -77,12 +77,12 @@ impl HostFacts {
     /// # Errors
     ///
     /// The network namespace does not exist, or this process may not join it.
-    pub fn of(host: &Host) -> Result<Self, LabError> {
+    pub fn of(host: &Network) -> Result<Self, LabError> {
         host.enter(|| ())?;
         Ok(Self::seen(host))
     }
 
-    fn seen(host: &Host) -> Self {
+    fn seen(host: &Network) -> Self {
         let here = Machine::here();
         let before = Look::at(&here, &[]);
         let packets = network::packets(host);

@@ -13,7 +13,7 @@ use crate::PROGRAM;
 use crate::machine::Machine;
 
 /// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Messages of the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -155,20 +155,25 @@ pub struct About {
     /// `/proc/sys/kernel/random/boot_id`, which changes with each boot. Hosts with the same boot ID are the same
     /// machine.
     pub boot_id: String,
-    /// CPUs that the agent may use.
+    /// Number of CPUs that the agent may use.
     pub cpus: usize,
+    /// These CPUs.
+    #[serde(default)]
+    pub available: Vec<usize>,
 }
 
 impl About {
     /// Describes the host of this process.
     pub fn here() -> Self {
         let machine = Machine::here();
+        let available = cpu::available();
         let text = |name: &str| machine.sysctl(name).unwrap_or_default();
         Self {
             hostname: text("kernel.hostname"),
             kernel: text("kernel.osrelease"),
             boot_id: text("kernel.random.boot_id"),
-            cpus: cpu::available().len(),
+            cpus: available.len(),
+            available,
         }
     }
 }

@@ -149,6 +149,7 @@ impl Link {
                 kernel: String::new(),
                 boot_id: String::new(),
                 cpus: 0,
+                available: Vec::new(),
             },
         };
         // Always present once the link has been opened.

@@ -97,30 +97,33 @@ impl Ledger {
         self.start
     }
 
-    /// Encodes the stamps of all names, [`NAME_BYTES`] octets for each.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let stamps = self.slots.iter().flatten();
-        let octets = stamps.flat_map(|stamp| stamp.load(Ordering::Relaxed).to_le_bytes());
-        octets.collect()
+    /// Moves its start to another clock; the stamps count from it.
+    pub(crate) fn start_at(&mut self, start: Nanos) {
+        self.start = start;
     }
 
-    /// Decodes the ledger of a trial with these names from [`Self::to_octets`], one that begins at `start`. Returns
-    /// `None` if the octets are those of another number of names.
-    pub fn from_octets(
-        names: &Names,
-        start: Nanos,
-        octets: &[u8],
-        (aaaa, a): (u64, u64),
-    ) -> Option<Self> {
-        let (stamps, rest) = octets.as_chunks::<8>();
+    /// Encodes its start, the number of queries for other names, and the stamps of all names, [`NAME_BYTES`] octets for
+    /// each.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let stamps = self.other.iter().chain(self.slots.iter().flatten());
+        let stamps = stamps.map(|stamp| stamp.load(Ordering::Relaxed));
+        let octets = std::iter::once(self.start).chain(stamps);
+        octets.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Decodes the ledger of a trial with these names from [`Self::to_octets`]; `None` if the octets are those of
+    /// another number of names.
+    pub fn from_octets(names: &Names, octets: &[u8]) -> Option<Self> {
+        let (words, rest) = octets.as_chunks::<8>();
+        let (&[start, aaaa, a], stamps) = words.split_first_chunk()?;
         let (slots, odd) = stamps.as_chunks::<2>();
         let is_whole = rest.is_empty() && odd.is_empty() && slots.len() as u64 == names.fresh;
         let stamp = |octets: [u8; 8]| AtomicU64::new(u64::from_le_bytes(octets));
         is_whole.then(|| Self {
             names: names.clone(),
-            start,
+            start: u64::from_le_bytes(start),
             slots: slots.iter().map(|slot| slot.map(stamp)).collect(),
-            other: [AtomicU64::new(aaaa), AtomicU64::new(a)],
+            other: [aaaa, a].map(stamp),
         })
     }
 

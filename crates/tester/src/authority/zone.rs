@@ -4,11 +4,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dns64_wire::codes::Rtype;
 use dns64_wire::name::Name;
+use serde::{Deserialize, Serialize};
 
 use crate::namespace::{LABEL_BYTES, Zone, own_aaaa, parse_label, parse_short_label};
 
 /// Configuration of the served zone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ZoneConfig {
     /// The names, and which of them have an AAAA record.
     pub zone: Zone,

@@ -22,18 +22,19 @@ use crate::hash::{sha256_hex, sha256_of};
 use crate::lab::topology::Setup;
 use crate::lab::{Blame, LabKind};
 use crate::load::pace::QUANTUM_NS;
-use crate::machine::host::Host;
 use crate::machine::interface::{self, Interface};
+use crate::machine::network::Network;
 use crate::machine::watch::HostOf;
-use crate::machine::{Machine, Role, process, watch};
+use crate::machine::{Machine, Role, process};
 use crate::namespace::Zone;
+use crate::post::links::Links;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
 use crate::rig::certify::{COARSE, Loopback, Question};
-use crate::rig::far::any::{AnyServer, Instruments};
-use crate::rig::remote::crew::Crew;
-use crate::rig::remote::site::Reached;
+use crate::rig::hosts::Reached;
+use crate::rig::servers::Servers;
 use crate::rig::spec::{Load, RigSpec, Subject};
+use crate::rig::tester::Instruments;
 use crate::rig::{Rig, RigError};
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
@@ -44,7 +45,7 @@ pub struct RigBench<'a> {
     environment: &'a Environment,
     lab: LabKind,
     /// Hosts of the plan, if it has any.
-    crew: Crew,
+    links: Links,
     names: UsedNames,
     /// Receives the queries and the number of each trial after its end.
     keep: &'a mut Keep,
@@ -60,12 +61,12 @@ struct Open {
     job: Assignment,
     rig: Rig,
     /// Self-test that measures an authority by itself, once it has begun.
-    looped: Option<Loopback<Instruments, AnyServer>>,
+    looped: Option<Loopback<Instruments, Servers>>,
 }
 
 impl Open {
     /// The measured program, if the Tester started it.
-    fn server(&self) -> Option<&AnyServer> {
+    fn server(&self) -> Option<&Servers> {
         match &self.looped {
             Some(looped) => looped.authority(),
             None => self.rig.dut(),
@@ -78,12 +79,12 @@ impl Open {
 }
 
 impl<'a> RigBench<'a> {
-    /// Creates a bench for labs of this kind, or for hosts that `crew` reaches. `keep` receives the queries of each
+    /// Creates a bench for labs of this kind, or for hosts that `links` reaches. `keep` receives the queries of each
     /// trial after its end.
     pub fn new(
         plan: &'a Plan,
         environment: &'a Environment,
-        (lab, crew): (LabKind, Crew),
+        (lab, links): (LabKind, Links),
         names: UsedNames,
         keep: &'a mut Keep,
         interrupted: Arc<AtomicBool>,
@@ -92,7 +93,7 @@ impl<'a> RigBench<'a> {
             plan,
             environment,
             lab,
-            crew,
+            links,
             names,
             keep,
             interrupted,
@@ -106,7 +107,7 @@ impl<'a> RigBench<'a> {
         place_names(&self.names, &mut spec, job.names);
         Ok(Open {
             job: *job,
-            rig: Rig::open(spec, &self.crew, Arc::clone(&self.interrupted))?,
+            rig: Rig::open(spec, &self.links, Arc::clone(&self.interrupted))?,
             looped: None,
         })
     }
@@ -114,7 +115,7 @@ impl<'a> RigBench<'a> {
     /// Returns the result of work with the open rig, or an error if a host was lost meanwhile: that can look like a
     /// fault of the server.
     fn judged<T>(&mut self, done: Result<T, BenchError>) -> Result<T, BenchError> {
-        match self.crew.lost() {
+        match self.links.lost() {
             Some(_) if matches!(done, Err(BenchError::Interrupted)) => done,
             Some(lost) => {
                 self.open = None;
@@ -295,23 +296,23 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
 
 /// Interfaces on the path of the datagrams, each with its driver, MTU and offloads.
 fn links(rig: &Rig) -> BTreeMap<String, String> {
-    let told = |host: &Host, interface: &Interface| {
+    let told = |host: &Network, interface: &Interface| {
         let name = match host {
-            Host::Here => interface.name.clone(),
-            Host::Netns(namespace) => format!("{} of {namespace}", interface.name),
+            Network::Own => interface.name.clone(),
+            Network::Netns(namespace) => format!("{} of {namespace}", interface.name),
         };
         (name, interface.to_string())
     };
     let toward = |address: IpAddr| {
-        let interface = watch::interface_toward(address).and_then(|name| interface::named(&name));
-        interface.iter().map(|it| told(&Host::Here, it)).collect()
+        let interface = interface::toward(address).and_then(|name| interface::named(&name));
+        interface.iter().map(|it| told(&Network::Own, it)).collect()
     };
     if let Some(reached) = rig.reached() {
         return reached.links();
     }
     match &rig.spec().subject {
         Subject::Lab(lab) if lab.setup != Setup::Loopback => {
-            let hosts = Role::ALL.map(|role| lab.setup.host(role));
+            let hosts = Role::ALL.map(|role| lab.setup.network(role));
             let all = hosts.iter().flat_map(|host| {
                 let interfaces = interface::list(host).into_iter();
                 interfaces.map(move |interface| told(host, &interface))
@@ -365,7 +366,7 @@ fn hosts(reached: &Reached) -> Vec<HostNote> {
     reached.welcomes().into_iter().map(note).collect()
 }
 
-fn program_facts(server: &AnyServer) -> ProgramFacts {
+fn program_facts(server: &Servers) -> ProgramFacts {
     let run_by = server.program();
     let hash = |(name, text): (String, String)| (name, sha256_hex(text.as_bytes()));
     ProgramFacts {

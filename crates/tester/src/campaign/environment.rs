@@ -10,8 +10,8 @@ use super::record::{Environment, InterfaceFacts};
 use crate::agent::facts::HostFacts;
 use crate::lab::hosts::Hosts;
 use crate::machine::cpuset::CpuSet;
-use crate::machine::host::Host;
 use crate::machine::interface;
+use crate::machine::network::Network;
 use crate::machine::process::{find_program, run};
 use crate::machine::{
     CLOCK_REMEDY, FAST_CLOCK_SOURCES, FrequencyPolicy, GOVERNOR_REMEDY, Machine, SMT_REMEDY,
@@ -22,19 +22,19 @@ use crate::warning::{Severity, Warning};
 ///
 /// Reads files below `/proc`, `/sys` and `/etc` and calls `ip`, `ethtool` and `taskset` a few times, which takes some
 /// tens of milliseconds. Changes nothing. Unreadable items are omitted; a host that is not up has no interfaces.
-pub fn capture(hosts: &[Host]) -> Environment {
+pub fn capture(hosts: &[Network]) -> Environment {
     let mut environment = machine(&Machine::here());
     environment.cpus = cpu::available().len();
-    let mut seen: Vec<&Host> = Vec::new();
-    for host in std::iter::once(&Host::Here).chain(hosts) {
+    let mut seen: Vec<&Network> = Vec::new();
+    for host in std::iter::once(&Network::Own).chain(hosts) {
         if seen.contains(&host) {
             continue;
         }
         seen.push(host);
         for interface in interface::list(host) {
             let lab = match host {
-                Host::Here => None,
-                Host::Netns(name) => Some(name.clone()),
+                Network::Own => None,
+                Network::Netns(name) => Some(name.clone()),
             };
             let key = match &lab {
                 None => format!("interface {}", interface.name),
@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_basic_linux_facts() {
-        let environment = capture(&[Host::Here, Host::Netns("no-such-lab".into())]);
+        let environment = capture(&[Network::Own, Network::Netns("no-such-lab".into())]);
         assert!(!environment.boot_id.is_empty());
         assert!(environment.cpus > 0);
         assert!(environment.memory_bytes > 0);

@@ -10,7 +10,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use super::owned::{self, OwnedDir};
 use super::{Blame, LabError};
 use crate::machine::cpuset::CpuSet;
-use crate::machine::host::Host;
+use crate::machine::network::Network;
 use crate::machine::process;
 use crate::machine::{Machine, field};
 
@@ -38,7 +38,7 @@ impl Cores {
     }
 
     /// Builds a command that runs `program` on `host` and on `cpus`; its process ID is that of `program`.
-    pub fn command(&self, host: &Host, program: &Path, cpus: &CpuSet) -> Command {
+    pub fn command(&self, host: &Network, program: &Path, cpus: &CpuSet) -> Command {
         let Self::Cgroup(cgroup) = self else {
             return host.command(program, cpus);
         };

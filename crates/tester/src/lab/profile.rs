@@ -171,8 +171,30 @@ enum StopSignal {
     Kill,
 }
 
+/// A profile as its name and its text, for `#[serde(with = "as_source")]`.
+pub(crate) mod as_source {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    use super::Profile;
+
+    pub(crate) fn serialize<S: Serializer>(
+        profile: &Profile,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        (&profile.name, &profile.text).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Profile, D::Error> {
+        let (origin, text) = <(String, String)>::deserialize(deserializer)?;
+        Profile::parse(&origin, &text).map_err(D::Error::custom)
+    }
+}
+
 /// Values of the placeholders for one start of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Listening address of the server.
     pub listen: Ipv6Addr,

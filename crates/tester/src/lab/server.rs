@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::{self, Cores};
 use super::owned::{self, OwnedDir};
-use super::profile::{Profile, Rendered, Settings, ZONE_FILE};
+use super::profile::{Profile, Rendered, Settings, ZONE_FILE, as_source};
 use super::zone::{self, Stored, ZoneFile};
 use super::{Blame, LabError};
-use crate::machine::host::Host;
+use crate::machine::network::Network;
 use crate::machine::process::{self, Memory, Resources};
-use crate::quantity::Span;
 
 /// Specification of a server and its place.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServerSpec {
     /// Its profile.
+    #[serde(with = "as_source")]
     pub profile: Profile,
     /// Path of the program, if it is not to be searched.
     pub program: Option<PathBuf>,
-    /// Its host.
-    pub host: Host,
+    /// Its network.
+    pub network: Network,
     /// Addresses, prefix, CPUs.
     pub settings: Settings,
     /// The zone, for an authority.
@@ -102,31 +102,14 @@ pub struct Server {
     child: Child,
     /// Dropped after the child: a cgroup can only be removed when its processes have ended.
     cores: Cores,
-    /// Number of silent starts before the current one.
-    silent_starts: u32,
     /// When the child was launched.
     launched_ns: Nanos,
-    /// The last start, until it is taken.
-    start: Option<Start>,
 }
 
 impl Server {
-    /// Writes the configuration, starts the server and returns once `probe` is answered. A server that runs but does
-    /// not answer is restarted, at most [`STARTS_MAX`] starts in total.
+    /// Writes the configuration and starts the server, without waiting for its first answer.
     ///
-    /// The server is killed when the calling thread ends (see [`Host::command`]).
-    ///
-    /// # Errors
-    ///
-    /// The program is missing, the address is in use, or the server ended or did not answer: the error has its exit
-    /// status and its last log lines.
-    pub fn start(spec: ServerSpec, mut probe: impl FnMut() -> Probe) -> Result<Self, LabError> {
-        let mut server = Self::launch(spec)?;
-        wait_ready(&mut server, &mut probe)?;
-        Ok(server)
-    }
-
-    /// Writes the configuration and starts the server. [`wait_ready`] finds out whether it answers.
+    /// The server is killed when the calling thread ends (see [`Network::command`]).
     ///
     /// # Errors
     ///
@@ -151,20 +134,34 @@ impl Server {
             zone,
             child,
             cores,
-            silent_starts: 0,
             launched_ns,
-            start: None,
         })
     }
 
-    /// Stops the server and starts it again with empty caches.
+    /// Stops the server and launches it again with empty caches.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::start`]; the server is stopped then.
-    pub fn restart(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), LabError> {
-        self.relaunch()?;
-        wait_ready(self, &mut probe)
+    /// It cannot be started; it is stopped then.
+    pub fn relaunch(&mut self) -> Result<(), LabError> {
+        self.stop();
+        empty(&self.workdir.path)?;
+        if let Some(zone) = &mut self.zone {
+            zone.is_new = false;
+        }
+        let (workdir, zone) = (&self.workdir.path, self.zone.as_ref());
+        self.launched_ns = MonotonicClock.now();
+        self.child = launch(&self.spec, &self.program, workdir, zone, &self.cores)?;
+        Ok(())
+    }
+
+    /// Returns its start, when it has just given its first correct answer.
+    pub fn answered(&self) -> Start {
+        Start {
+            took_ns: MonotonicClock.now().saturating_sub(self.launched_ns),
+            memory: process::memory(self.child.id()),
+            zone_written: self.zone.as_ref().map(|zone| zone.is_new),
+        }
     }
 
     /// Returns whether the server's process still runs, even if it does not answer.
@@ -177,17 +174,6 @@ impl Server {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Returns once, for a remark in the report, how often the server did not answer after its last start or restart
-    /// and had to be started again.
-    pub fn take_silent_starts(&mut self) -> u32 {
-        std::mem::take(&mut self.silent_starts)
-    }
-
-    /// Returns the last start once.
-    pub fn take_start(&mut self) -> Option<Start> {
-        self.start.take()
-    }
-
     /// Version of the server: "BIND 9.18.49".
     ///
     /// # Errors
@@ -195,11 +181,6 @@ impl Server {
     /// Its version command failed, or its output does not match the profile.
     pub fn version(&self) -> Result<String, LabError> {
         version(&self.spec.profile, &self.program)
-    }
-
-    /// Profile of the server.
-    pub fn profile(&self) -> &Profile {
-        &self.spec.profile
     }
 
     /// Process ID of the server's first process.
@@ -210,11 +191,6 @@ impl Server {
     /// Resource use of all of the server's processes.
     pub fn resources(&self) -> Resources {
         process::resources(self.child.id())
-    }
-
-    /// Host of the server, and its addresses and CPUs.
-    pub fn place(&self) -> (&Host, &Settings) {
-        (&self.spec.host, &self.spec.settings)
     }
 
     /// How the server is restricted to its CPUs.
@@ -243,7 +219,7 @@ impl Server {
     /// losses since its creation, those of closed sockets included; on this host only those at the server's port since
     /// the server's start. Only the difference of two readings is meaningful.
     pub fn udp_drops(&self) -> u64 {
-        if self.spec.host.is_private() {
+        if self.spec.network.is_private() {
             process::receive_buffer_errors(self.child.id())
         } else {
             process::udp_drops(self.child.id(), self.spec.settings.port)
@@ -274,114 +250,6 @@ impl Server {
             process::signal(pid, Signal::KILL);
         }
     }
-}
-
-impl Launched for Server {
-    fn name(&self) -> &str {
-        &self.spec.profile.name
-    }
-
-    fn start_limit_ns(&self) -> Nanos {
-        start_limit_ns(&self.spec)
-    }
-
-    fn relaunch(&mut self) -> Result<(), LabError> {
-        self.stop();
-        empty(&self.workdir.path)?;
-        if let Some(zone) = &mut self.zone {
-            zone.is_new = false;
-        }
-        let (workdir, zone) = (&self.workdir.path, self.zone.as_ref());
-        self.launched_ns = MonotonicClock.now();
-        self.child = launch(&self.spec, &self.program, workdir, zone, &self.cores)?;
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<(Option<String>, String), LabError> {
-        let ended = self.exit_status().map(|status| status.to_string());
-        Ok((ended, self.log_tail()))
-    }
-
-    fn answered(&mut self, silent_starts: u32) -> Result<(), LabError> {
-        self.silent_starts = silent_starts;
-        self.start = Some(Start {
-            took_ns: MonotonicClock.now().saturating_sub(self.launched_ns),
-            memory: process::memory(self.child.id()),
-            zone_written: self.zone.as_ref().map(|zone| zone.is_new),
-        });
-        Ok(())
-    }
-}
-
-/// A launched server that may not answer yet, here or on another host.
-pub trait Launched {
-    /// Its name.
-    fn name(&self) -> &str;
-
-    /// Time limit of a start, the load time of a large zone included.
-    fn start_limit_ns(&self) -> Nanos;
-
-    /// Stops it and launches it again with empty caches.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be started.
-    fn relaunch(&mut self) -> Result<(), LabError>;
-
-    /// Returns its exit status, if it has ended, and its last log lines.
-    ///
-    /// # Errors
-    ///
-    /// Its host does not answer.
-    fn end(&mut self) -> Result<(Option<String>, String), LabError>;
-
-    /// Records that it has just given its first correct answer, after this number of silent starts.
-    ///
-    /// # Errors
-    ///
-    /// Its host does not answer.
-    fn answered(&mut self, silent_starts: u32) -> Result<(), LabError>;
-}
-
-/// Waits until a launched server answers the probe. A server that runs but does not answer is launched again, at most
-/// [`STARTS_MAX`] starts in total.
-///
-/// # Errors
-///
-/// It ended or did not answer: the error has its exit status and its last log lines.
-pub fn wait_ready(
-    server: &mut impl Launched,
-    probe: &mut impl FnMut() -> Probe,
-) -> Result<(), LabError> {
-    let limit_ns = server.start_limit_ns();
-    let name = server.name().to_owned();
-    for starts in 1.. {
-        let mut last = Probe::Abandoned;
-        process::wait_until(limit_ns, || {
-            last = probe();
-            !matches!(last, Probe::NotYet(_)) || !matches!(server.end(), Ok((None, _)))
-        });
-        // Another program may have answered at its address: the server must run as well.
-        let (ended, log) = server.end()?;
-        if let Some(status) = ended {
-            return Err(Blame::Server.error(format!(
-                "{name} ended before it answered ({status}); last log lines:\n{log}"
-            )));
-        }
-        let last = match last {
-            Probe::Answered => return server.answered(starts - 1),
-            Probe::NotYet(why) | Probe::FellSilent(why) => why,
-            Probe::Abandoned => break,
-        };
-        if starts == STARTS_MAX {
-            let limit = Span(limit_ns);
-            return Err(Blame::Server.error(format!(
-                "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); last log lines:\n{log}"
-            )));
-        }
-        server.relaunch()?;
-    }
-    Err(Blame::Server.error(format!("{name} was not waited for")))
 }
 
 impl Drop for Server {
@@ -426,10 +294,10 @@ pub fn known_version(profile: &Profile, program: &Path) -> Result<Option<String>
 /// Refuses an address in use: another server there would answer the probe.
 fn check_address(spec: &ServerSpec) -> Result<(), LabError> {
     let address = SocketAddr::from((spec.settings.listen, spec.settings.port));
-    let socket = spec.host.enter(|| UdpSocket::bind(address))?;
+    let socket = spec.network.enter(|| UdpSocket::bind(address))?;
     socket.map(drop).map_err(Blame::Server.because(format!(
         "cannot listen on {address} on {}; stop the program that does, or use another port",
-        spec.host
+        spec.network
     )))
 }
 
@@ -453,7 +321,7 @@ fn launch(
     let first = &rendered.command[0];
     let first = process::find_program(first).unwrap_or_else(|| first.into());
     cores
-        .command(&spec.host, &first, &spec.settings.cpus)
+        .command(&spec.network, &first, &spec.settings.cpus)
         .args(&rendered.command[1..])
         .envs(rendered.environment)
         .current_dir(workdir)
@@ -536,4 +404,4 @@ const STOP_PATIENCE: Nanos = 5 * SECOND;
 const VERSION_LIMIT: Nanos = 5 * SECOND;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

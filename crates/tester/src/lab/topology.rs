@@ -21,10 +21,9 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
 use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
@@ -33,11 +32,14 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use super::hosts::{LinkName, Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer};
+use super::profile::Family;
 use super::routes::{IP_LIMIT, Route};
 use super::{Blame, LabError, server};
 use crate::load::sources::Sources;
-use crate::machine::host::{Host, NETNS_DIR};
-use crate::machine::watch::{Counting, HostOf, LOOPBACK, Leg, Watched};
+use crate::machine::cpuset::CpuSet;
+use crate::machine::network::{NETNS_DIR, Network};
+use crate::machine::watch::HostOf;
 use crate::machine::{Machine, Role, process};
 use crate::naming::{LAB, Message};
 
@@ -62,14 +64,14 @@ pub enum Setup {
 }
 
 impl Setup {
-    /// The host of `role`.
-    pub fn host(self, role: Role) -> Host {
+    /// The network of `role`.
+    pub fn network(self, role: Role) -> Network {
         match (self, role) {
-            (Self::Loopback, _) => Host::Here,
-            (_, Role::Dut) => Host::Netns(DUT.into()),
-            (Self::TwoDevice, _) => Host::Netns(TESTER.into()),
-            (Self::ThreeDevice, Role::Measurer) => Host::Netns(MEASURER.into()),
-            (Self::ThreeDevice, Role::Authority) => Host::Netns(AUTHORITY.into()),
+            (Self::Loopback, _) => Network::Own,
+            (_, Role::Dut) => Network::Netns(DUT.into()),
+            (Self::TwoDevice, _) => Network::Netns(TESTER.into()),
+            (Self::ThreeDevice, Role::Measurer) => Network::Netns(MEASURER.into()),
+            (Self::ThreeDevice, Role::Authority) => Network::Netns(AUTHORITY.into()),
         }
     }
 
@@ -115,16 +117,8 @@ impl Setup {
     }
 
     /// The host that must forward IPv6, if any.
-    fn router(self) -> Option<Host> {
-        (self == Self::ThreeDevice).then(|| self.host(Role::Dut))
-    }
-
-    /// Listening addresses and port of the authority: the unspecified ones if it has a host of its own.
-    pub fn authority_listen(self) -> (Ipv6Addr, Ipv4Addr, u16) {
-        let all = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
-        let local = (Ipv6Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
-        let ((v6, v4), port) = self.pick(all, (local, LOOPBACK_AUTHORITY.1));
-        (v6, v4, port)
+    fn router(self) -> Option<Network> {
+        (self == Self::ThreeDevice).then(|| self.network(Role::Dut))
     }
 
     /// Writes the hosts and their addresses, one line each.
@@ -144,41 +138,70 @@ impl Setup {
                 format!("{}, {} port {}", v4.0, v6.0, v4.1),
             ),
         ] {
-            writeln!(out, "{role:<10} {}: {at}", self.host(host))?;
+            writeln!(out, "{role:<10} {}: {at}", self.network(host))?;
         }
         Ok(())
     }
 
-    /// The hosts whose counters are read before and after a trial: in a measurement with a DUT between Measurer and
-    /// authority, in a self-test without one. In the latter the DUT's host at most forwards.
-    pub fn watched(self, self_test: bool) -> Watched {
-        let mut hosts: Vec<(HostOf, Arc<dyn Counting>)> = Vec::new();
-        let mut at = |role| {
-            let host = self.host_of(role);
-            let known = hosts.iter().position(|(known, _)| *known == host);
-            known.unwrap_or_else(|| {
-                hosts.push((host, Arc::new(self.host(role))));
-                hosts.len() - 1
-            })
+    /// The roles and their addresses, with DUT and authority connected by `upstream`. Its hosts have their names in
+    /// results.
+    pub fn site(self, upstream: Family) -> Site {
+        let name = |role| self.host_of(role).to_string();
+        let (local, _) = self.pick(CLIENT_LINK_MEASURER, LOOPBACK_AUTHORITY);
+        let listen = SocketAddr::from(match upstream {
+            Family::Ipv4 => self.upstream_v4(),
+            Family::Ipv6 => self.upstream_v6(),
+        });
+        let (dut, port) = self.dut();
+        let self_test = SocketAddr::from(self.self_test());
+        let link = |name: LinkName, near, far| {
+            let end = |role| SiteEnd {
+                host: self.host_of(role).to_string(),
+                interface: name.name().to_owned(),
+            };
+            SiteLink {
+                name,
+                near: end(near),
+                far: end(far),
+            }
         };
-        let leg = |near, far, link: &str| {
-            let link = if near == far { LOOPBACK } else { link };
-            Some(Leg {
-                near,
-                far: Some(far),
-                link: Some(link.to_owned()),
-            })
-        };
-        let measurer = at(Role::Measurer);
-        // With three devices a self-test uses both links: the DUT's host forwards.
-        let (client, upstream) = if self_test && self != Self::ThreeDevice {
-            (leg(measurer, at(Role::Authority), LOOPBACK), None)
-        } else {
-            let (dut, authority) = (at(Role::Dut), at(Role::Authority));
-            let upstream = leg(dut, authority, UPSTREAM_LINK);
-            (leg(measurer, dut, CLIENT_LINK), upstream)
-        };
-        Watched::hosts(hosts, client, upstream.into_iter().collect())
+        Site {
+            measurers: vec![SiteMeasurer {
+                host: name(Role::Measurer),
+                local,
+                dut: Some((dut, port).into()),
+                self_test_local: match self {
+                    Self::TwoDevice => UPSTREAM_LINK_AUTHORITY,
+                    Self::ThreeDevice | Self::Loopback => local,
+                },
+                authority: 0,
+                self_test,
+                router: None,
+                threads: 1,
+                cpus: CpuSet::unrestricted(),
+            }],
+            dut: Some(SiteDut {
+                host: name(Role::Dut),
+                listen: dut,
+                port,
+                probe: (dut, port).into(),
+                upstreams: vec![listen],
+                cpus: CpuSet::unrestricted(),
+            }),
+            authorities: vec![SiteAuthority {
+                host: name(Role::Authority),
+                listen,
+                self_test_listen: self_test,
+                cpus: CpuSet::unrestricted(),
+            }],
+            links: match self {
+                Self::Loopback => Vec::new(),
+                Self::TwoDevice | Self::ThreeDevice => vec![
+                    link(LinkName::Client, Role::Measurer, Role::Dut),
+                    link(LinkName::Upstream, Role::Dut, Role::Authority),
+                ],
+            },
+        }
     }
 
     /// The addresses of its links.
@@ -290,9 +313,9 @@ fn plan_forwarding(plan: &mut Vec<String>) {
 /// The source addresses of the Measurer, and the ways back to them. The Measurer has to know the DUT as its neighbour: it
 /// cannot ask for it from an address that is local by a route alone.
 fn plan_sources(setup: Setup, sources: Sources) -> Vec<String> {
-    let name = |role| match setup.host(role) {
-        Host::Netns(name) => Some(name),
-        Host::Here => None,
+    let name = |role| match setup.network(role) {
+        Network::Netns(name) => Some(name),
+        Network::Own => None,
     };
     let roles = [Role::Measurer, Role::Dut, Role::Authority].map(name);
     let [Some(measurer), Some(dut), Some(authority)] = roles else {
@@ -325,7 +348,7 @@ fn show_tags() {
 }
 
 /// Turns on IPv6 forwarding on a host.
-fn forward(host: &Host) -> Result<(), LabError> {
+fn forward(host: &Network) -> Result<(), LabError> {
     // `/proc/sys/net` shows the network namespace of the thread that reads it.
     let switched = host.enter(|| std::fs::write(FORWARDING, "1"))?;
     switched.map_err(Blame::Machine.because(Message::new(|naming| {
@@ -390,7 +413,7 @@ impl Lab {
         }
         setup.router().as_ref().map_or(Ok(()), forward)?;
         for role in [Role::Measurer, Role::Dut, Role::Authority] {
-            setup.host(role).enter(show_tags)?;
+            setup.network(role).enter(show_tags)?;
         }
         Ok(lab)
     }

@@ -8,6 +8,7 @@ mod text;
 use std::fmt;
 use std::io::{self, Write};
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub(crate) use cache::{Mib, free};
@@ -19,7 +20,7 @@ use crate::namespace::{Cidr, Share};
 use crate::quantity::ValueError;
 
 /// Contents of a zone file: each name of a range with its A record, and with an AAAA record if it has one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ZoneFile {
     /// The range of names.
     pub cidr: Cidr,
@@ -30,7 +31,7 @@ pub struct ZoneFile {
 }
 
 /// How the records of a zone file are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum Form {
     /// One by one (RFC 1035 section 5), which every authority reads
     #[default]

@@ -66,14 +66,15 @@ pub struct Generator {
     tally: Tally,
 }
 
-/// Result of a shard.
-#[derive(Debug)]
+/// Result of a shard. Its ledger is transferred separately.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Finished {
     /// The shard's schedule.
     pub schedule: Schedule,
     /// Start of the schedule on the link's clock.
     pub start: Nanos,
     /// The shard's queries.
+    #[serde(skip)]
     pub ledger: Ledger,
     /// Number of queries passed to the link.
     pub offered: usize,

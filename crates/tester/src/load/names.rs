@@ -18,9 +18,10 @@ use super::repeat::{self, Repeats};
 use super::ring::Ring;
 use crate::namespace::{Cidr, Pattern, Share, Zone, own_aaaa};
 use crate::naming::{Message, NAMESPACE, Naming};
+use crate::quantity::as_text;
 
 /// The names of a trial and their expected answers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Names {
     /// The names of the range in the order of their use.
     pub ring: Ring,
@@ -35,6 +36,7 @@ pub struct Names {
     /// The zone, which determines the names with an AAAA record.
     pub zone: Zone,
     /// The prefix of synthesised AAAA records; `None` in a self-test, where every name has an AAAA record.
+    #[serde(with = "as_text::option")]
     pub pref64: Option<Pref64>,
 }
 

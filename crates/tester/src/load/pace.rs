@@ -71,7 +71,7 @@ impl FromStr for Pacing {
 ///
 /// Query `i` belongs to burst `i / burst`, and burst `g` to shard `g mod shards`: the shards are phase-shifted and
 /// together follow exactly the schedule of one sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// `per` queries are due in `span_ns`.
     per: u64,

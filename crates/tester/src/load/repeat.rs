@@ -3,10 +3,13 @@
 
 use dns64_transport::random::{INCREMENT, below, mix};
 
+use serde::{Deserialize, Serialize};
+
 use crate::namespace::{Pattern, Share};
 
 /// Determines which queries repeat a name, and which name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(from = "(Share, Pattern)", into = "(Share, Pattern)")]
 pub struct Repeats {
     share: Share,
     pattern: Pattern,
@@ -33,6 +36,18 @@ pub enum Asked {
     OfSet(u64),
     /// The one cached name.
     Cached,
+}
+
+impl From<(Share, Pattern)> for Repeats {
+    fn from((share, pattern): (Share, Pattern)) -> Self {
+        Self::new(share, pattern)
+    }
+}
+
+impl From<Repeats> for (Share, Pattern) {
+    fn from(repeats: Repeats) -> Self {
+        (repeats.share, repeats.pattern)
+    }
 }
 
 impl Repeats {

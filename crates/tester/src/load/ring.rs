@@ -2,10 +2,12 @@
 
 use std::net::Ipv4Addr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::namespace::Cidr;
 
 /// Names of a range, counted from one of them around the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ring {
     cidr: Cidr,
     names: u64,

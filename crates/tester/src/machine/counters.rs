@@ -18,8 +18,8 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use super::Machine;
-use super::host::Host;
 use super::interface::{INTERFACES_MAX, LIMIT};
+use super::network::Network;
 use super::process::{find_program, run};
 
 /// Most datagrams in one packet of a virtual link: `UDP_MAX_SEGMENTS` since Linux 6.9; before, it was 64.
@@ -157,8 +157,8 @@ mod as_pairs {
 impl Reading {
     /// Reads the counters of `host`; `None` if it does not exist or has no `/proc`. This takes well below a
     /// millisecond; with `queues` it starts `tc` and `ethtool` and takes a few.
-    pub fn of(host: &Host, queues: bool) -> Option<Self> {
-        let here = *host == Host::Here;
+    pub fn of(host: &Network, queues: bool) -> Option<Self> {
+        let here = *host == Network::Own;
         host.enter(|| Self::here(queues, here)).ok().flatten()
     }
 
@@ -266,7 +266,7 @@ impl Reading {
     }
 
     /// Adds the queue counters of another reading of the same host.
-    pub(super) fn with_queues_of(mut self, other: &Self) -> Self {
+    pub(crate) fn with_queues_of(mut self, other: &Self) -> Self {
         let queues = other.counters.iter();
         let queues = queues.filter(|(counter, _)| counter.is_of_queue());
         self.has_queues = other.has_queues;

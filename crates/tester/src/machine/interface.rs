@@ -11,7 +11,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use serde::Deserialize;
 
 use super::cpuset::CpuSet;
-use super::host::Host;
+use super::network::Network;
 use super::process::{find_program, run};
 use super::{Machine, field};
 
@@ -59,7 +59,7 @@ impl fmt::Display for Interface {
 
 /// Lists the interfaces of a host that are up, in the kernel's order, at most [`INTERFACES_MAX`]. The list is empty
 /// without `ip` or for a missing host.
-pub fn list(host: &Host) -> Vec<Interface> {
+pub fn list(host: &Network) -> Vec<Interface> {
     let Some(text) = output(host, "ip", &["-j", "-d", "link", "show"]) else {
         return Vec::new();
     };
@@ -73,7 +73,7 @@ pub fn list(host: &Host) -> Vec<Interface> {
 
 /// Returns the interface of this name in this machine's own network, if it is up.
 pub fn named(name: &str) -> Option<Interface> {
-    let here = Host::Here;
+    let here = Network::Own;
     let text = output(&here, "ip", &["-j", "-d", "link", "show", "dev", name])?;
     let mut interface = from_ip(&text).into_iter().next()?;
     complete(&here, &mut interface);
@@ -92,7 +92,7 @@ pub struct Addressed {
 }
 
 /// Returns the addresses of an interface of a host; `None` if it does not exist, or without `ip`.
-pub fn addressed(host: &Host, name: &str) -> Option<Addressed> {
+pub fn addressed(host: &Network, name: &str) -> Option<Addressed> {
     let text = output(host, "ip", &["-j", "-d", "address", "show", "dev", name])?;
     addressed_from_ip(&text)
 }
@@ -120,12 +120,12 @@ fn mac(text: &str) -> Option<[u8; 6]> {
 pub const INTERFACES_MAX: usize = 16;
 
 /// Adds the values that `ip` does not have.
-fn complete(host: &Host, interface: &mut Interface) {
+fn complete(host: &Network, interface: &mut Interface) {
     let name = interface.name.as_str();
     if interface.driver.is_none() {
         let told = output(host, "ethtool", &["-i", name]).and_then(|text| driver(&text));
         // `/sys` shows the network in which it was mounted, so this works only there.
-        let here = (*host == Host::Here).then(Machine::here);
+        let here = (*host == Network::Own).then(Machine::here);
         let shown = || {
             let link = format!("/sys/class/net/{name}/device/driver");
             let target = here.as_ref()?.path(&link).read_link().ok()?;
@@ -144,7 +144,7 @@ fn complete(host: &Host, interface: &mut Interface) {
 /// Returns the UDP flow types, by the names of `ethtool -n`, that an interface does not spread over its receive queues
 /// by port: all packets from one host to another arrive in one queue. Empty with one queue, or if it cannot be
 /// configured.
-pub fn unspread(host: &Host, interface: &Interface) -> Vec<String> {
+pub fn unspread(host: &Network, interface: &Interface) -> Vec<String> {
     if interface.queues.0 < 2 {
         return Vec::new();
     }
@@ -165,7 +165,7 @@ fn has_ports(text: &str) -> bool {
 }
 
 /// Returns the output of a program on a host; `None` if it is not installed or fails.
-pub(crate) fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<String> {
+pub(crate) fn output(host: &Network, program: &str, arguments: &[&str]) -> Option<String> {
     let path = find_program(program)?;
     let mut command = host.command(Path::new(&path), &CpuSet::unrestricted());
     let end = run(command.args(arguments), LIMIT).ok()?;
@@ -174,6 +174,19 @@ pub(crate) fn output(host: &Host, program: &str, arguments: &[&str]) -> Option<S
 
 /// `ip`, `tc` and `ethtool` answer at once; after this time they hang.
 pub(super) const LIMIT: Nanos = 5 * SECOND;
+
+/// Output of `ip -j route get`.
+#[derive(Deserialize)]
+struct Route {
+    dev: String,
+}
+
+/// Returns the outgoing interface for packets to `address`; `None` without `ip` or a route.
+pub fn toward(address: IpAddr) -> Option<String> {
+    let words = ["-j", "route", "get", &address.to_string()];
+    let routes: Vec<Route> = serde_json::from_str(&output(&Network::Own, "ip", &words)?).ok()?;
+    routes.into_iter().next().map(|route| route.dev)
+}
 
 /// An interface in the output of `ip -j -d link show`.
 #[derive(Deserialize)]
@@ -360,6 +373,6 @@ mod tests {
 
     #[test]
     fn missing_host_has_no_interfaces() {
-        assert!(list(&Host::Netns("no-such-lab".into())).is_empty());
+        assert!(list(&Network::Netns("no-such-lab".into())).is_empty());
     }
 }

@@ -10,8 +10,8 @@
 pub mod counters;
 pub mod cpuset;
 mod error;
-pub mod host;
 pub mod interface;
+pub mod network;
 pub mod process;
 pub mod usage;
 pub mod watch;

@@ -11,16 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 
-use super::equipment::{Client, OwnServer, PROBE_NS};
-use super::far::any::{AnyServer, Instruments};
-use super::probe::{ProbeError, Prober};
-use super::running::{observed_trial, watched};
+use super::equipment::{Client, PROBE_NS, StartedServer};
+use super::running::observed_trial;
+use super::servers::Servers;
 use super::spec::Load;
+use super::tester::Instruments;
 use super::{Rig, RigError};
 use crate::lab::server::{Probe, Start};
 use crate::load::names::NameSource;
 use crate::load::pace::{Pacing, Schedule};
 use crate::namespace::own_aaaa;
+use crate::post::probe::{ProbeError, Prober};
 use crate::procedure::certificate::{self, SelfTests};
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
@@ -68,7 +69,7 @@ pub struct Loopback<C, S> {
     is_subject: bool,
 }
 
-impl<C: Client, S: OwnServer> Loopback<C, S> {
+impl<C: Client, S: StartedServer> Loopback<C, S> {
     /// Creates a loopback for DUTs whose trials share this `load`.
     pub(super) fn new(
         client: C,
@@ -222,13 +223,13 @@ pub(crate) fn search_spec(
     }
 }
 
-impl<C: Client, S: OwnServer> Lengths for Loopback<C, S> {
+impl<C: Client, S: StartedServer> Lengths for Loopback<C, S> {
     fn set_length(&mut self, duration_ns: Nanos) {
         self.load.duration_ns = duration_ns;
     }
 }
 
-impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
+impl<C: Client, S: StartedServer> Trials for Loopback<C, S> {
     type Error = RigError;
 
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
@@ -244,8 +245,7 @@ impl<C: Client, S: OwnServer> Trials for Loopback<C, S> {
             }
         };
         let spec = self.load.trial(self.server, rate_qps, schedule, names);
-        self.client.watch(watched(None, self.authority.as_ref()));
-        let authority = self.authority.as_mut();
+        let authority = self.authority.as_ref();
         // A measured authority is itself responsible for its lost queries and its exit.
         let servers = match self.is_subject {
             true => (authority, None),
@@ -295,7 +295,7 @@ impl Rig {
     }
 
     /// Returns the loopback with the Tester as the subject, not the authority.
-    fn tester_alone(&self) -> Result<Option<Loopback<Instruments, AnyServer>>, RigError> {
+    fn tester_alone(&self) -> Result<Option<Loopback<Instruments, Servers>>, RigError> {
         let mut looped = self.looped_back()?;
         if let Some(looped) = &mut looped {
             looped.tests_the_tester();

@@ -4,8 +4,8 @@ use dns64_transport::socket::Segmentation;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::far::any::AnyServer;
-use super::remote::site::Reached;
+use super::hosts::Reached;
+use super::servers::Servers;
 use super::spec::{LabSpec, Subject};
 use super::{Rig, recommended, sources};
 use crate::lab::profile::with_version;
@@ -148,50 +148,35 @@ impl Rig {
 
     /// Returns the path that a self-test covers.
     pub fn self_test_path(&self) -> Option<SelfTestPath> {
-        let setup = match &self.spec.subject {
+        match &self.spec.subject {
             Subject::Server {
                 self_test_server, ..
-            } => return self_test_server.map(|_| SelfTestPath::TesterAlone),
-            Subject::Lab(lab) => lab.setup,
-        };
-        Some(match (self.reached(), setup) {
-            (Some(reached), _) => reached.self_test_path(),
-            (None, Setup::ThreeDevice) => SelfTestPath::BothLinks,
-            (None, Setup::TwoDevice) => SelfTestPath::TesterLoopback,
-            (None, Setup::Loopback) => SelfTestPath::Loopback,
-        })
+            } => self_test_server.map(|_| SelfTestPath::TesterAlone),
+            Subject::Lab(_) => self.hosts.as_ref().map(Reached::self_test_path),
+        }
     }
 
-    /// Cores of the local roles with an affinity: role and list.
+    /// Returns the cores of the roles with an affinity: role and list.
     fn cpus(&self) -> Vec<(HostOf, String)> {
-        let lab = self.spec.subject.lab();
-        if let Some(reached) = self.reached() {
-            return reached.cpus(self.spec.subject.dut());
+        match &self.hosts {
+            Some(hosts) => hosts.cpus(self.spec.subject.dut()),
+            None => {
+                let cpus = Some(&self.placement.measurer);
+                let kept = cpus.filter(|cpus| !cpus.is_unrestricted()).into_iter();
+                kept.map(|cpus| (Role::Measurer.into(), cpus.to_string()))
+                    .collect()
+            }
         }
-        let roles = [
-            (Role::Measurer, &self.placement.measurer, true),
-            (Role::Authority, &self.placement.authority, lab.is_some()),
-            (
-                Role::Dut,
-                &self.placement.dut,
-                self.spec.subject.dut().is_some(),
-            ),
-        ];
-        let kept = roles
-            .into_iter()
-            .filter(|(_, set, is_here)| *is_here && !set.is_unrestricted());
-        kept.map(|(role, set, _)| (role.into(), set.to_string()))
-            .collect()
     }
 
     fn describe_lab(&self, conditions: &mut Conditions, lab: &LabSpec) {
         let namespaces = if userns::inside() { "userns" } else { "netns" };
-        let (kind, setup) = match (lab.setup, self.reached()) {
-            (_, Some(reached)) => ("hosts", Some(reached.setup())),
-            (Setup::Loopback, _) => ("loopback", None),
-            (Setup::TwoDevice, _) => (namespaces, Some("two-device")),
-            (Setup::ThreeDevice, _) => (namespaces, Some("three-device")),
+        let kind = match (lab.setup, &lab.at) {
+            (_, Some(_)) => "hosts",
+            (Setup::Loopback, _) => "loopback",
+            (Setup::TwoDevice | Setup::ThreeDevice, _) => namespaces,
         };
+        let setup = self.hosts.as_ref().and_then(Reached::setup);
         conditions.lab = Some(kind.to_owned());
         conditions.setup = setup.map(str::to_owned);
         if self.reached().is_none() {
@@ -205,7 +190,7 @@ impl Rig {
         conditions.notes.extend(lab.authority.remark());
         if let Some(profile) = &self.profiles.dut {
             let dut = self.dut();
-            let run_by = dut.map(AnyServer::program).unwrap_or_default();
+            let run_by = dut.map(Servers::program).unwrap_or_default();
             let version = run_by.version.as_deref().unwrap_or("version unknown");
             conditions.dut = Some(with_version(&profile.name, version));
             let kept = run_by.cores.map(|how| format!("cores of the DUT {how}"));

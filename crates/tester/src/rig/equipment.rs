@@ -4,18 +4,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use super::probe::ProbeError;
-use super::pulse::{Asking, Patient, Pulse};
+use super::RigError;
+use super::pulses::Pulses;
+use super::watched::Watched;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
-use crate::lab::server::{Probe, Server, Start};
-use crate::machine::Role;
-use crate::machine::process::Resources;
-use crate::machine::watch::Watched;
+use crate::lab::server::{Probe, Start};
 use crate::namespace::Zone;
+use crate::post::State;
+use crate::post::probe::ProbeError;
+use crate::trial::TrialSpec;
 use crate::trial::result::TrialResult;
 use crate::trial::surroundings::Surroundings;
-use crate::trial::{TrialError, TrialSpec};
 
 /// Timeout of a probe.
 pub const PROBE_NS: Nanos = SECOND;
@@ -30,13 +30,10 @@ pub trait Client {
         &mut self,
         spec: &TrialSpec,
         around: impl FnOnce() -> Surroundings,
-    ) -> Result<TrialResult, TrialError>;
-
-    /// Makes the next trials observe the processes of these servers, if they are observable.
-    fn watch(&mut self, _servers: Vec<(Role, u32)>) {}
+    ) -> Result<TrialResult, RigError>;
 
     /// Returns the counters of the Tester's own authority since its start.
-    fn authority_counts(&self) -> Result<AuthorityCounts, TrialError>;
+    fn authority_counts(&self) -> Result<AuthorityCounts, LabError>;
 
     /// Returns the AAAA records of a name, at least one, within `wait_ns`.
     fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError>;
@@ -71,26 +68,15 @@ pub trait Client {
 }
 
 /// A server that was started: the DUT, or an authority other than the built-in one.
-pub trait OwnServer {
+pub trait StartedServer {
     /// Restarts it with empty caches; returns when `ready` is answered.
     fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError>;
 
-    /// Returns the process ID of its first process; `None` if it is not a process.
-    fn pid(&self) -> Option<u32> {
-        None
-    }
-
     /// Returns how it ended, if it has.
-    fn ended(&mut self) -> Option<String>;
+    fn ended(&self) -> Option<String>;
 
-    /// Returns its last log lines.
-    fn log_tail(&self) -> String;
-
-    /// Returns its current use of resources.
-    fn resources(&self) -> Resources;
-
-    /// Returns the number of datagrams that its sockets have lost at full receive buffers.
-    fn udp_drops(&self) -> u64;
+    /// Returns its state.
+    fn state(&self) -> State;
 
     /// Returns, once, how many of its last starts were silent and were repeated.
     fn take_silent_starts(&mut self) -> u32;
@@ -105,60 +91,8 @@ pub trait OwnServer {
         &self,
         _zone: &Zone,
         _name: Ipv4Addr,
-        _patience_ns: Nanos,
-    ) -> Option<Result<Box<dyn Asking>, ProbeError>> {
+        _timeout_ns: Nanos,
+    ) -> Option<Result<Pulses, ProbeError>> {
         None
-    }
-}
-
-impl OwnServer for Server {
-    fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
-        Self::restart(self, ready)
-    }
-
-    fn pid(&self) -> Option<u32> {
-        Some(Self::pid(self))
-    }
-
-    fn ended(&mut self) -> Option<String> {
-        self.exit_status().map(|status| status.to_string())
-    }
-
-    fn log_tail(&self) -> String {
-        Self::log_tail(self)
-    }
-
-    fn resources(&self) -> Resources {
-        Self::resources(self)
-    }
-
-    fn udp_drops(&self) -> u64 {
-        Self::udp_drops(self)
-    }
-
-    fn take_silent_starts(&mut self) -> u32 {
-        Self::take_silent_starts(self)
-    }
-
-    fn take_start(&mut self) -> Option<Start> {
-        Self::take_start(self)
-    }
-
-    fn pulse(
-        &self,
-        zone: &Zone,
-        name: Ipv4Addr,
-        patience_ns: Nanos,
-    ) -> Option<Result<Box<dyn Asking>, ProbeError>> {
-        let (host, settings) = self.place();
-        let pulse = Pulse::begin(Patient {
-            host: host.clone(),
-            server: (settings.listen, settings.port).into(),
-            core: settings.cpus.cpus().first().copied(),
-            zone: zone.clone(),
-            name,
-            patience_ns,
-        });
-        Some(pulse.map(|pulse| Box::new(pulse) as Box<dyn Asking>))
     }
 }

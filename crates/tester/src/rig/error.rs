@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use super::probe::ProbeError;
 use super::sample::SampleError;
 use crate::authority::behaviour::RulesError;
 use crate::lab::{Blame, LabError};
 use crate::load::names::NamespaceTooSmall;
 use crate::naming::Message;
+use crate::post::probe::ProbeError;
 use crate::trial::TrialError;
 
 /// Error while setting up or running a rig.
@@ -116,7 +116,7 @@ mod tests {
             TrialError::Host(Blame::Machine.error("no namespace")),
         ];
         let machine = trials.into_iter().map(RigError::from);
-        let machine = machine.chain(of_probe(ProbeError::Open(system())));
+        let machine = machine.chain(of_probe(ProbeError::NotSent("no socket".to_owned())));
         let requested = [
             TrialError::NoQueries {
                 rate_qps: 1,

@@ -13,19 +13,21 @@ pub mod certify;
 pub mod conditions;
 pub mod equipment;
 mod error;
-pub mod far;
+pub mod hosts;
 pub mod placement;
-pub mod probe;
+pub mod preflight;
 mod profiles;
-pub mod pulse;
+pub mod pulses;
 pub mod recommended;
-pub mod remote;
 mod running;
 pub mod sample;
+pub mod servers;
 pub mod sources;
 pub mod spec;
 pub mod target;
+pub mod tester;
 mod warm_up;
+pub mod watched;
 pub mod zones;
 
 use std::collections::BTreeMap;
@@ -38,35 +40,36 @@ use dns64_transport::Backend;
 use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
-use crate::authority::behaviour::{Delay, Rules};
-use crate::lab::LabError;
+use crate::authority::behaviour::{Behaviour, Delay, Rules};
+use crate::lab::Blame;
+use crate::lab::hosts::{SiteAuthority, SiteDut};
 use crate::lab::profile::{Family, Profile, Settings};
-use crate::lab::server::{Probe, Server, ServerSpec};
-use crate::lab::topology::{self, Lab};
+use crate::lab::server::{Probe, ServerSpec};
+use crate::lab::topology;
 use crate::load::sources::Sources;
 use crate::machine::Machine;
-use crate::machine::Role;
-use crate::machine::cpuset::CpuSet;
-use crate::machine::host::Host;
-use crate::machine::watch::Watched;
+use crate::machine::network::Network;
 use crate::namespace::Share;
+use crate::post::host::{Host, PROMPT_NS, at_once};
+use crate::post::links::Links;
+use crate::post::probe::Prober;
+use crate::post::{Request, TesterSpec};
 use crate::procedure::Trials;
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
-use crate::trial::{AuthDns, Measurer, Tester};
+use crate::trial::{AuthDns, Measurer};
 pub use error::RigError;
 pub use profiles::Profiles;
 
 use certify::Loopback;
 use equipment::PROBE_NS;
-use far::any::{AnyServer, Instruments};
+use hosts::Reached;
 use placement::Placement;
-use probe::{Prober, Way};
-use remote::crew::Crew;
-use remote::site::Reached;
 use running::{Asker, Running};
 use sample::SAMPLE_MAX;
-use spec::{AuthorityChoice, LabSpec, Load, RigSpec, Subject};
+use servers::{HostedServer, Servers};
+use spec::{AuthorityChoice, LabSpec, RigSpec, Subject};
+use tester::Instruments;
 use zones::Demand;
 
 /// A test setup. Dropping it stops its servers and removes its lab.
@@ -74,29 +77,19 @@ pub struct Rig {
     spec: RigSpec,
     profiles: Profiles,
     /// Faults that the authority injects behind the DUT.
-    rules: Option<Arc<Rules>>,
+    rules: Option<Rules>,
     placement: Placement,
     interrupted: Arc<AtomicBool>,
     /// Highest DUT rate for which the Tester has passed its self-test.
     certified_rate_qps: Option<u64>,
     /// From here the drop order matters: the Tester, the servers, then their hosts.
-    running: Option<Running<Instruments, AnyServer>>,
-    /// Held to keep it up.
-    ground: Ground,
-}
-
-/// Location of the roles.
-enum Ground {
-    /// On this machine, which queries a server that already runs.
-    None,
-    /// On virtual hosts of this machine, which stay up while it is held.
-    Lab { _up: Lab },
-    /// On connected hosts.
-    Hosts(Box<Reached>),
+    running: Option<Running<Instruments, Servers>>,
+    /// The hosts of a lab; `None` if this machine queries a server that already runs.
+    hosts: Option<Reached>,
 }
 
 impl Rig {
-    /// Creates the lab, if there is one, or connects to its hosts by `crew`. Starts nothing in it yet.
+    /// Creates the lab, if there is one, or connects to its hosts by `links`. Starts nothing in it yet.
     ///
     /// # Errors
     ///
@@ -104,7 +97,7 @@ impl Rig {
     /// are returned before anything is set up.
     pub fn open(
         spec: RigSpec,
-        crew: &Crew,
+        links: &Links,
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self, RigError> {
         spec.load.names()?;
@@ -121,27 +114,31 @@ impl Rig {
         }
         let behaviour = spec.subject.lab().map(|lab| lab.behaviour.clone());
         let behaviour = behaviour.filter(|behaviour| !behaviour.is_none());
-        let rules = behaviour.map(Rules::new).transpose()?.map(Arc::new);
         let mut rig = Self {
+            rules: behaviour.map(Rules::new).transpose()?,
             placement: Placement::of(&spec),
             spec,
             profiles,
-            rules,
             interrupted,
             certified_rate_qps: None,
             running: None,
-            ground: Ground::None,
+            hosts: None,
         };
-        rig.ground = match rig.spec.subject.lab() {
-            None => Ground::None,
-            Some(lab) => match &lab.at {
-                None => Ground::Lab {
-                    _up: Lab::up(lab.setup, rig.spec.load.local)?,
-                },
-                Some(hosts) => Ground::Hosts(Box::new(rig.reach(lab, hosts, crew)?)),
-            },
-        };
+        rig.hosts = rig
+            .spec
+            .subject
+            .lab()
+            .map(|lab| rig.reach(lab, links))
+            .transpose()?;
         Ok(rig)
+    }
+
+    fn reach(&self, lab: &LabSpec, links: &Links) -> Result<Reached, RigError> {
+        let (family, load) = (self.upstream(lab), &self.spec.load);
+        Ok(match &lab.at {
+            None => Reached::here(lab, family, load, &self.placement, &self.interrupted)?,
+            Some(hosts) => Reached::to(hosts, lab.dut_host(), family, links, load.local)?,
+        })
     }
 
     /// Returns the description of the rig.
@@ -159,7 +156,7 @@ impl Rig {
         self.certified_rate_qps = certified_rate_qps;
     }
 
-    fn started(&mut self) -> Result<&mut Running<Instruments, AnyServer>, RigError> {
+    fn started(&mut self) -> Result<&mut Running<Instruments, Servers>, RigError> {
         let running = match self.running.take() {
             Some(running) => running,
             None => {
@@ -176,12 +173,12 @@ impl Rig {
     }
 
     /// Returns the DUT, if the rig started it: its program, files and core affinity.
-    pub fn dut(&self) -> Option<&AnyServer> {
+    pub fn dut(&self) -> Option<&Servers> {
         self.running.as_ref()?.dut.as_ref()
     }
 
     /// Returns the authority behind the DUT, if the rig started it as a separate program.
-    pub fn authority(&self) -> Option<&AnyServer> {
+    pub fn authority(&self) -> Option<&Servers> {
         self.running.as_ref()?.authority.as_ref()
     }
 
@@ -208,10 +205,7 @@ impl Rig {
 
     /// Returns the connected hosts, if it runs on other hosts.
     pub fn reached(&self) -> Option<&Reached> {
-        match &self.ground {
-            Ground::Hosts(reached) => Some(reached),
-            Ground::Lab { .. } | Ground::None => None,
-        }
+        self.hosts.as_ref().filter(|hosts| hosts.is_far())
     }
 
     /// Returns the server that a self-test queries.
@@ -220,10 +214,7 @@ impl Rig {
             Subject::Server {
                 self_test_server, ..
             } => *self_test_server,
-            Subject::Lab(lab) => Some(match &self.ground {
-                Ground::Hosts(reached) => reached.server(true),
-                Ground::Lab { .. } | Ground::None => lab.setup.self_test().into(),
-            }),
+            Subject::Lab(_) => Some(self.hosts.as_ref()?.server(true)),
         }
     }
 
@@ -232,21 +223,19 @@ impl Rig {
         self.running.as_ref()?.asker.client.rows()
     }
 
-    fn begin(&self) -> Result<Running<Instruments, AnyServer>, RigError> {
-        match (&self.spec.subject, &self.ground) {
+    fn begin(&self) -> Result<Running<Instruments, Servers>, RigError> {
+        match (&self.spec.subject, &self.hosts) {
             (Subject::Server { server, .. }, _) => self.join(*server),
-            (Subject::Lab(lab), Ground::Hosts(reached)) => self.start_on(lab, reached),
-            (Subject::Lab(lab), _) => self.start_lab(lab),
+            (Subject::Lab(lab), Some(hosts)) => self.start_lab(lab, hosts),
+            // It is reached when the rig is opened.
+            (Subject::Lab(_), None) => Err(Blame::Machine.error("the lab is not up").into()),
         }
     }
 
     /// Creates a Tester for a server that already runs.
-    fn join(&self, server: SocketAddr) -> Result<Running<Instruments, AnyServer>, RigError> {
+    fn join(&self, server: SocketAddr) -> Result<Running<Instruments, Servers>, RigError> {
         let load = &self.spec.load;
-        let tester = Tester::open(self.measurer(Host::Here), None, &self.interrupted)?;
-        let prober = self.prober(Host::Here, load.local, server);
-        let client = Instruments::here(tester, prober, Watched::this_host(server));
-        let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
+        let mut asker = self.asker(self.measurer_here(server)?, server)?;
         asker.pref64 = match load.pref64 {
             Some(pref64) => pref64,
             // If every name has its own AAAA, none is synthesised.
@@ -256,66 +245,83 @@ impl Rig {
         Ok(Running::new(asker, load.clone()))
     }
 
-    fn start_lab(&self, lab: &LabSpec) -> Result<Running<Instruments, AnyServer>, RigError> {
-        let setup = lab.setup;
-        let upstream = SocketAddr::from(match self.upstream(lab) {
-            Family::Ipv4 => setup.upstream_v4(),
-            Family::Ipv6 => setup.upstream_v6(),
-        });
-        let (tester, authority) = self.start_authority(lab, upstream, false)?;
-        let server = SocketAddr::from(setup.dut());
-        let prober = self.prober(setup.host(Role::Measurer), self.spec.load.local, server);
-        let client = Instruments::here(tester, prober, setup.watched(false));
-        let mut asker = self.lab_asker(client, server)?;
-        let listen = setup.dut();
-        let dut = self.dut_spec(lab, setup.host(Role::Dut), (listen, vec![upstream]), &asker);
-        let dut = dut.map(|spec| Server::start(spec, || asker.probe_and_burst()));
-        let dut = dut.transpose()?;
-        Ok(self.running(
-            lab,
-            asker,
-            dut.map(|dut| AnyServer::Here(Box::new(dut))),
-            authority,
-        ))
-    }
-
-    /// Creates an asker for the DUT of a lab, which synthesises with the prefix chosen here.
-    fn lab_asker(
+    fn asker(
         &self,
         client: Instruments,
         server: SocketAddr,
     ) -> Result<Asker<Instruments>, RigError> {
-        let load = &self.spec.load;
-        let mut asker = Asker::new(client, server, load.names()?, &self.interrupted);
-        let (lab_prefix, lab_len) = topology::PREF64;
-        let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
-        asker.pref64 = load.pref64.unwrap_or(chosen);
-        Ok(asker)
+        let names = self.spec.load.names()?;
+        Ok(Asker::new(client, server, names, &self.interrupted))
     }
 
-    /// Returns the order for the DUT of a lab, if it has one, with its listening address and its upstreams.
+    /// Opens a Measurer on this machine for a server that already runs.
+    fn measurer_here(&self, server: SocketAddr) -> Result<Instruments, RigError> {
+        let load = &self.spec.load;
+        let measurer = Measurer {
+            network: Network::Own,
+            local: load.local,
+            threads: load.threads,
+            cores: self.placement.measurer.cpus().to_vec(),
+            backend: load.backend,
+        };
+        let zone = load.zone.clone();
+        Ok(Instruments::here(
+            measurer,
+            server,
+            zone,
+            &self.interrupted,
+        )?)
+    }
+
+    /// Starts authorities, Testers and DUT on their hosts.
+    fn start_lab(
+        &self,
+        lab: &LabSpec,
+        hosts: &Reached,
+    ) -> Result<Running<Instruments, Servers>, RigError> {
+        let (client, authority) = self.open_testers(lab, hosts, false)?;
+        let mut asker = self.asker(client, hosts.server(false))?;
+        // The DUT synthesises with the prefix chosen here.
+        let (lab_prefix, lab_len) = topology::PREF64;
+        let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
+        asker.pref64 = self.spec.load.pref64.unwrap_or(chosen);
+        let dut = hosts.site().dut.as_ref().and_then(|at| {
+            let spec = self.dut_spec(lab, at, hosts.network(&at.host), asker.pref64)?;
+            let host = hosts.host(&at.host).clone();
+            Some(HostedServer::start(host, spec, || asker.probe_and_burst()))
+        });
+        let dut = dut.transpose()?;
+        Ok(self.running(
+            lab,
+            asker,
+            Servers::new(dut.into_iter().collect()),
+            authority,
+        ))
+    }
+
+    /// Returns the specification of the DUT of a lab, if it has one.
     fn dut_spec(
         &self,
         lab: &LabSpec,
-        host: Host,
-        ((listen, port), upstreams): ((Ipv6Addr, u16), Vec<SocketAddr>),
-        asker: &Asker<Instruments>,
+        at: &SiteDut,
+        network: &Network,
+        pref64: Pref64,
     ) -> Option<ServerSpec> {
         let (choice, profile) = lab.dut.as_ref().zip(self.profiles.dut.as_ref())?;
         let load = &self.spec.load;
         Some(ServerSpec {
             profile: profile.clone(),
             program: choice.program.clone(),
-            host,
+            network: network.clone(),
             settings: Settings {
-                listen,
+                listen: at.listen,
                 listen_v4: Ipv4Addr::UNSPECIFIED,
-                port,
-                upstreams,
-                pref64: (asker.pref64.addr(), asker.pref64.prefix_len()),
+                port: at.port,
+                upstreams: at.upstreams.clone(),
+                pref64: (pref64.addr(), pref64.prefix_len()),
                 suffix: load.suffix(),
                 aaaa_share: load.zone.aaaa_share,
-                cpus: self.placement.dut.clone(),
+                cpus: choice.cpus.clone().or(at.cpus.cpus()),
                 chosen: choice.settings.clone(),
             },
             zone: None,
@@ -326,9 +332,9 @@ impl Rig {
         &self,
         lab: &LabSpec,
         asker: Asker<Instruments>,
-        dut: Option<AnyServer>,
-        authority: Option<AnyServer>,
-    ) -> Running<Instruments, AnyServer> {
+        dut: Option<Servers>,
+        authority: Option<Servers>,
+    ) -> Running<Instruments, Servers> {
         Running {
             dut,
             authority,
@@ -345,90 +351,86 @@ impl Rig {
         lab.upstream.or(needed).unwrap_or(Family::Ipv4)
     }
 
-    /// Starts the authority at `listen`, built-in or as a separate program, and the Tester.
+    /// Starts the Tester's threads on all hosts, and the authorities, for a self-test or with a DUT.
+    fn open_testers(
+        &self,
+        lab: &LabSpec,
+        hosts: &Reached,
+        self_test: bool,
+    ) -> Result<(Instruments, Option<Servers>), RigError> {
+        let site = hosts.site();
+        let programs = self.profiles.authority.as_ref().map(|profile| {
+            // In parallel: each may have a zone to load.
+            let started = at_once(site.authorities.iter().collect(), |at| {
+                self.start_authority(lab, profile, hosts, at, self_test)
+            });
+            started.into_iter().collect::<Result<Vec<_>, _>>()
+        });
+        let programs = programs.transpose()?;
+        for host in hosts.all() {
+            let spec = self.tester_spec(lab, hosts, &host, self_test);
+            host.ask(Request::Open(Box::new(spec)), PROMPT_NS)?;
+        }
+        let senders = hosts.senders(self_test);
+        let (first, network) = (&senders[0], hosts.network(&site.measurers[0].host));
+        let local = self.sources_of(hosts, 0);
+        let own = site.authorities.iter().filter(|_| programs.is_none());
+        let client = Instruments {
+            prober: self.prober(&first.host, network, local, first.server),
+            watched: hosts.watched(self_test),
+            authorities: own.map(|it| hosts.host(&it.host).clone()).collect(),
+            hosts: hosts.all(),
+            senders,
+            last: None,
+        };
+        Ok((client, programs.and_then(Servers::new)))
+    }
+
+    /// Starts an authority that is a separate program, and checks a sample of its answers.
     fn start_authority(
         &self,
         lab: &LabSpec,
-        listen: SocketAddr,
-        self_test: bool,
-    ) -> Result<(Tester, Option<AnyServer>), RigError> {
-        let setup = lab.setup;
-        let host = setup.host(Role::Authority);
-        let zone = self.spec.load.zone_config(self_test);
-        let cpus = &self.placement.authority;
-        let (built_in, program) = match &self.profiles.authority {
-            None => {
-                let built_in = AuthDns {
-                    host,
-                    listen,
-                    workers: cpus.cpus().len().max(1),
-                    cores: cpus.cpus().to_vec(),
-                    segmentation: match self_test {
-                        true => Segmentation::Off,
-                        false => self.spec.load.segmentation,
-                    },
-                    // An interface accepts one program.
-                    backend: match lab.authority.driver_mode() {
-                        Some(_) => Backend::Socket,
-                        None => self.spec.load.backend,
-                    },
-                    zone,
-                    // No injected faults in a self-test.
-                    rules: self.rules.clone().filter(|_| !self_test),
-                    driver: lab.interception(),
-                };
-                (Some(built_in), None)
-            }
-            Some(profile) => {
-                let at = (lab.setup.authority_listen(), listen);
-                let settings = self.authority_settings(lab, at, cpus, self_test);
-                let prober = self.prober(host.clone(), None, listen);
-                let spec = self.program_spec(profile, host, settings, self_test);
-                let measured = (&self.spec.load, &*self.interrupted);
-                let program = start_program(measured, &prober, self_test, |probe| {
-                    Ok(AnyServer::Here(Box::new(Server::start(spec, probe)?)))
-                })?;
-                (None, Some(program))
-            }
-        };
-        let measurer = self.measurer(setup.host(Role::Measurer));
-        let tester = Tester::open(measurer, built_in.as_ref(), &self.interrupted)?;
-        Ok((tester, program))
-    }
-
-    /// Returns the order for an authority that is a separate program.
-    fn program_spec(
-        &self,
         profile: &Profile,
-        host: Host,
-        settings: Settings,
+        hosts: &Reached,
+        at: &SiteAuthority,
         self_test: bool,
-    ) -> ServerSpec {
-        ServerSpec {
+    ) -> Result<HostedServer, RigError> {
+        let (host, network) = (hosts.host(&at.host), hosts.network(&at.host));
+        let listen = listen(at, self_test);
+        let zone = self.spec.load.zone_file(self_test);
+        let prober = self.prober(host, network, None, listen);
+        // The last name exists, with or without an AAAA, and is loaded last.
+        let last = zone.cidr.last();
+        let probe = || match prober.answers(last, PROBE_NS) {
+            _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+            Ok(()) => Probe::Answered,
+            Err(error) => error.into(),
+        };
+        let spec = ServerSpec {
             profile: profile.clone(),
             program: None,
-            host,
-            settings,
-            zone: Some(self.spec.load.zone_file(self_test)),
-        }
+            network: network.clone(),
+            settings: self.authority_settings(lab, at, self_test),
+            zone: Some(zone.clone()),
+        };
+        let server = HostedServer::start(host.clone(), spec, probe)?;
+        sample::check(&prober, &zone, SAMPLE_MAX)?;
+        Ok(server)
     }
 
-    /// Settings of an authority with its own addresses, which DUT or Measurer query at `listen`.
-    fn authority_settings(
-        &self,
-        lab: &LabSpec,
-        ((v6, v4, _), listen): ((Ipv6Addr, Ipv4Addr, u16), SocketAddr),
-        cpus: &CpuSet,
-        self_test: bool,
-    ) -> Settings {
-        // BIND accepts the wildcard address only as the sole address.
-        let (v6, v4) = match listen.ip() {
-            IpAddr::V6(address) => (address, v4),
-            IpAddr::V4(address) => (v6, address),
+    /// Settings of an authority that is a separate program, which DUT or Measurer query at its address.
+    fn authority_settings(&self, lab: &LabSpec, at: &SiteAuthority, self_test: bool) -> Settings {
+        let listen = listen(at, self_test);
+        // Nothing else can reach it on a loopback interface. BIND accepts the wildcard address only as the sole address.
+        let (listen_v6, listen_v4) = match (listen.ip(), listen.ip().is_loopback()) {
+            (IpAddr::V6(address), true) => (address, Ipv4Addr::LOCALHOST),
+            (IpAddr::V6(address), false) => (address, Ipv4Addr::UNSPECIFIED),
+            (IpAddr::V4(address), true) => (Ipv6Addr::LOCALHOST, address),
+            (IpAddr::V4(address), false) => (Ipv6Addr::UNSPECIFIED, address),
         };
         Settings {
-            listen: v6,
-            listen_v4: v4,
+            listen: listen_v6,
+            listen_v4,
             port: listen.port(),
             upstreams: vec![listen],
             pref64: topology::PREF64,
@@ -437,7 +439,7 @@ impl Rig {
                 true => Share::ALL,
                 false => self.spec.load.zone.aaaa_share,
             },
-            cpus: cpus.clone(),
+            cpus: at.cpus.clone(),
             chosen: match &lab.authority {
                 AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_) => BTreeMap::new(),
                 AuthorityChoice::Profile { settings, .. } => settings.clone(),
@@ -445,60 +447,109 @@ impl Rig {
         }
     }
 
-    /// Returns the Tester and an authority in self-test mode; `None` without a server to query.
-    pub fn looped_back(&self) -> Result<Option<Loopback<Instruments, AnyServer>>, RigError> {
-        let Some(server) = self.self_test_server() else {
-            return Ok(None);
-        };
-        let (tester, prober, authority, watched) = match (&self.spec.subject, &self.ground) {
-            (Subject::Lab(lab), Ground::Hosts(reached)) => {
-                let (client, authority) = self.open_testers(lab, reached, true)?;
-                return Ok(Some(self.loopback(client, authority, server)?));
-            }
-            (Subject::Server { .. }, _) => {
-                let prober = self.prober(Host::Here, self.spec.load.local, server);
-                certify::refuse_without_own_aaaa(&prober, self.spec.load.cidr.first())?;
-                let measurer = self.measurer(Host::Here);
-                let tester = Tester::open(measurer, None, &self.interrupted)?;
-                (tester, prober, None, Watched::this_host(server))
-            }
-            (Subject::Lab(lab), _) => {
-                let (tester, authority) = self.start_authority(lab, server, true)?;
-                let host = lab.setup.host(Role::Measurer);
-                let prober = self.prober(host, self.spec.load.local, server);
-                (tester, prober, authority, lab.setup.watched(true))
-            }
-        };
-        let client = Instruments::here(tester, prober, watched);
-        Ok(Some(self.loopback(client, authority, server)?))
-    }
-
-    fn loopback(
+    /// Returns the Tester's roles on one host.
+    fn tester_spec(
         &self,
-        client: Instruments,
-        authority: Option<AnyServer>,
-        server: SocketAddr,
-    ) -> Result<Loopback<Instruments, AnyServer>, RigError> {
-        let interrupted = Arc::clone(&self.interrupted);
-        Loopback::new(client, authority, server, &self.spec.load, interrupted)
-    }
-
-    fn measurer(&self, host: Host) -> Measurer {
-        Measurer {
-            host,
-            local: self.spec.load.local,
-            threads: self.spec.load.threads,
-            cores: self.placement.measurer.cpus().to_vec(),
-            backend: self.spec.load.backend,
+        lab: &LabSpec,
+        hosts: &Reached,
+        host: &Host,
+        self_test: bool,
+    ) -> TesterSpec {
+        let (site, load) = (hosts.site(), &self.spec.load);
+        let is_here = |name: &str| hosts.host(name).name() == host.name();
+        let mut measurers = site.measurers.iter().enumerate();
+        let measurer = measurers.find(|(_, it)| is_here(&it.host));
+        let mut authorities = site.authorities.iter();
+        let authority = authorities.find(|it| is_here(&it.host));
+        let authority = authority.filter(|_| self.profiles.authority.is_none());
+        let available = host
+            .link()
+            .map(|link| link.welcome().host.available.clone());
+        let (measurer_cores, authority_cores) = placement::on_host(
+            &available.unwrap_or_default(),
+            measurer.map(|(_, it)| it),
+            authority,
+        );
+        let ports = measurer.map(|(k, _)| sources::least_ports(load, Some(site))[k]);
+        TesterSpec {
+            measurer: measurer.map(|(k, it)| Measurer {
+                network: hosts.network(&it.host).clone(),
+                // A lab on this machine has routes for all of its addresses.
+                local: self.sources_of(hosts, k).or_else(|| {
+                    let address = match self_test {
+                        true => it.self_test_local,
+                        false => it.local,
+                    };
+                    hosts.is_far().then(|| IpAddr::from(address).into())
+                }),
+                threads: it.threads,
+                cores: measurer_cores,
+                backend: load.backend,
+            }),
+            ports: ports.unwrap_or(0),
+            authority: authority.map(|at| AuthDns {
+                network: hosts.network(&at.host).clone(),
+                listen: listen(at, self_test),
+                workers: authority_cores.len().max(1),
+                cores: authority_cores,
+                segmentation: match self_test {
+                    true => Segmentation::Off,
+                    false => load.segmentation,
+                },
+                // An interface accepts one program.
+                backend: match lab.authority.driver_mode() {
+                    Some(_) => Backend::Socket,
+                    None => load.backend,
+                },
+                zone: load.zone_config(self_test),
+                // No injected faults in a self-test.
+                behaviour: match self_test {
+                    true => Behaviour::default(),
+                    false => lab.behaviour.clone(),
+                },
+                driver: lab.interception(),
+            }),
         }
     }
 
-    /// Queries a server that already runs like the trials do; one in a namespace by sockets.
-    fn prober(&self, host: Host, local: Option<Sources>, server: SocketAddr) -> Prober {
+    /// The source addresses of Measurer `k`, if they were given.
+    fn sources_of(&self, hosts: &Reached, k: usize) -> Option<Sources> {
+        let measurers = hosts.site().measurers.len();
+        self.spec.load.local?.part(k, measurers)
+    }
+
+    /// Returns the Tester and an authority in self-test mode; `None` without a server to query.
+    pub fn looped_back(&self) -> Result<Option<Loopback<Instruments, Servers>>, RigError> {
+        let Some(server) = self.self_test_server() else {
+            return Ok(None);
+        };
+        let (client, authority) = match (&self.spec.subject, &self.hosts) {
+            (Subject::Lab(lab), Some(hosts)) => self.open_testers(lab, hosts, true)?,
+            _ => {
+                let client = self.measurer_here(server)?;
+                certify::refuse_without_own_aaaa(&client.prober, self.spec.load.cidr.first())?;
+                (client, None)
+            }
+        };
+        let interrupted = Arc::clone(&self.interrupted);
+        Loopback::new(client, authority, server, &self.spec.load, interrupted).map(Some)
+    }
+
+    /// Queries a server that already runs like the trials do; one of a lab or from another host by sockets.
+    fn prober(
+        &self,
+        host: &Host,
+        network: &Network,
+        local: Option<Sources>,
+        server: SocketAddr,
+    ) -> Prober {
+        let is_own = host.link().is_none() && *network == Network::Own;
         Prober {
-            way: match host {
-                Host::Here => Way::Here(host, self.spec.load.backend),
-                _ => host.into(),
+            host: host.clone(),
+            network: network.clone(),
+            backend: match is_own {
+                true => self.spec.load.backend,
+                false => Backend::Socket,
             },
             local: local.map(|sources| sources.address(0)),
             server,
@@ -507,24 +558,12 @@ impl Rig {
     }
 }
 
-/// Starts an authority that is a separate program, and checks a sample of its answers.
-fn start_program<T>(
-    (load, interrupted): (&Load, &AtomicBool),
-    prober: &Prober,
-    self_test: bool,
-    start: impl FnOnce(&mut dyn FnMut() -> Probe) -> Result<T, LabError>,
-) -> Result<T, RigError> {
-    let zone = load.zone_file(self_test);
-    // The last name exists, with or without an AAAA, and is loaded last.
-    let last = zone.cidr.last();
-    let mut probe = || match prober.answers(last, PROBE_NS) {
-        _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
-        Ok(()) => Probe::Answered,
-        Err(error) => error.into(),
-    };
-    let server = start(&mut probe)?;
-    sample::check(prober, &zone, SAMPLE_MAX)?;
-    Ok(server)
+/// Returns the listening address of an authority in a self-test, or behind the DUT.
+fn listen(at: &SiteAuthority, self_test: bool) -> SocketAddr {
+    match self_test {
+        true => at.self_test_listen,
+        false => at.listen,
+    }
 }
 
 impl Trials for Rig {

@@ -3,6 +3,7 @@
 use dns64_transport::cpu;
 
 use super::spec::{Load, RigSpec, Subject};
+use crate::lab::hosts::{SiteAuthority, SiteMeasurer};
 use crate::lab::{Blame, LabError};
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
@@ -72,6 +73,25 @@ pub fn check(subject: &Subject, load: &Load, machine: &Machine) -> Result<(), La
     let wished = wished.into_iter().flatten().flat_map(CpuSet::cpus);
     let refused = cpus.refuse(&wished.copied().collect());
     refused.map_or(Ok(()), |why| Err(Blame::Machine.error(why)))
+}
+
+/// Assigns the cores of a host to the Tester's roles on it, unless they are configured: the first ones to the threads of the
+/// Measurer, the next one to the authority, or one of the Measurer's.
+pub(super) fn on_host(
+    available: &[usize],
+    measurer: Option<&SiteMeasurer>,
+    authority: Option<&SiteAuthority>,
+) -> (Vec<usize>, Vec<usize>) {
+    let measurer = measurer.map_or_else(Vec::new, |it| {
+        let first = &available[..it.threads.min(available.len())];
+        it.cpus.clone().or(first).cpus().to_vec()
+    });
+    let authority = authority.map_or_else(Vec::new, |it| {
+        let free = available.iter().find(|core| !measurer.contains(core));
+        let chosen: Vec<usize> = free.or(measurer.first()).copied().into_iter().collect();
+        it.cpus.clone().or(&chosen).cpus().to_vec()
+    });
+    (measurer, authority)
 }
 
 /// Assigns separate cores to the roles as far as possible, unless they are configured: the first `threads` to the

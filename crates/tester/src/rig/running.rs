@@ -8,17 +8,17 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
 use super::RigError;
-use super::equipment::{Client, OwnServer, PROBE_NS};
-use super::probe::ProbeError;
-use super::pulse::Asking;
+use super::equipment::{Client, PROBE_NS, StartedServer};
+use super::pulses::Pulses;
 use super::spec::Load;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
-use crate::machine::Role;
 use crate::namespace::own_aaaa;
+use crate::post::State;
+use crate::post::probe::ProbeError;
+use crate::trial::TrialSpec;
 use crate::trial::result::{Outcome, TrialResult};
 use crate::trial::surroundings::Surroundings;
-use crate::trial::{TrialError, TrialSpec};
 
 /// Time for a DUT to answer a probe before it is restarted.
 const ANSWER_NS: Nanos = 5 * SECOND;
@@ -137,7 +137,7 @@ impl<C: Client> Asker<C> {
         rate_qps: u64,
     ) -> Result<TrialResult, RigError> {
         let spec = TrialSpec::preliminary(self.server, rate_qps, queries, names, PROBE_NS);
-        Ok(self.client.trial(&spec, Surroundings::default)?)
+        self.client.trial(&spec, Surroundings::default)
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) struct Running<C, S> {
     pub(super) delay_ns: Nanos,
 }
 
-impl<C: Client, S: OwnServer> Running<C, S> {
+impl<C: Client, S: StartedServer> Running<C, S> {
     /// Creates a running rig without servers of its own.
     pub(super) fn new(asker: Asker<C>, load: Load) -> Self {
         Self {
@@ -193,14 +193,10 @@ impl<C: Client, S: OwnServer> Running<C, S> {
         let spec = self.load.trial(server, rate_qps, schedule, names.clone());
         let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
         let kept_until_ns = self.kept_until_ns();
-        let (dut, authority) = (&mut self.dut, &mut self.authority);
-        self.asker
-            .client
-            .watch(watched(dut.as_ref(), authority.as_ref()));
-        let pulse = pulse(authority.as_ref(), &mut self.asker.names, spec.timeout_ns)?;
-        let servers = (dut.as_mut(), authority.as_mut());
+        let servers = (self.dut.as_ref(), self.authority.as_ref());
+        let pulse = pulse(servers.1, &mut self.asker.names, spec.timeout_ns)?;
         let result = observed_trial(&mut self.asker.client, &spec, servers, || Surroundings {
-            authority_waits_ns: pulse.map(Asking::end),
+            authority_waits_ns: pulse.map(Pulses::end),
             certified: Some(certified),
             notes,
             ..Surroundings::default()
@@ -251,7 +247,7 @@ impl<C: Client, S: OwnServer> Running<C, S> {
                 notes.push(format!("the DUT was restarted: it did not answer ({why})"));
             }
         }
-        if let Some(starts @ 1..) = self.dut.as_mut().map(OwnServer::take_silent_starts) {
+        if let Some(starts @ 1..) = self.dut.as_mut().map(StartedServer::take_silent_starts) {
             notes.push(format!(
                 "the DUT was silent after {starts} of its starts and was restarted"
             ));
@@ -310,54 +306,43 @@ impl<C: Client, S: OwnServer> Running<C, S> {
 }
 
 /// Runs a trial and adds to `around` what happened to the DUT, the authority and the links meanwhile.
-pub(super) fn observed_trial<C: Client, S: OwnServer>(
+pub(super) fn observed_trial<C: Client, S: StartedServer>(
     client: &mut C,
     spec: &TrialSpec,
-    (dut, mut authority): (Option<&mut S>, Option<&mut S>),
+    (dut, authority): (Option<&S>, Option<&S>),
     around: impl FnOnce() -> Surroundings,
-) -> Result<TrialResult, TrialError> {
-    let drops = |server: &Option<&mut S>| server.as_ref().map_or(0, |server| server.udp_drops());
-    let (dut_drops, authority_drops) = (drops(&dut), drops(&authority));
+) -> Result<TrialResult, RigError> {
+    let state = |server: Option<&S>| server.map(StartedServer::state).unwrap_or_default();
+    let lost = |before: &State, after: &State| after.udp_drops.saturating_sub(before.udp_drops);
+    let (dut_before, authority_before) = (state(dut), state(authority));
     let watched = client.watched();
     let before = watched.read();
     client.trial(spec, || {
         let around = around();
-        let around = Surroundings {
-            authority_exit: authority.as_mut().and_then(|server| server.ended()),
-            authority_drops: drops(&authority).saturating_sub(authority_drops),
+        let (dut_after, authority_after) = (state(dut), state(authority));
+        Surroundings {
+            dut_drops: lost(&dut_before, &dut_after),
+            resources: dut.map(|_| dut_after.resources),
+            dut_exit: dut_after
+                .ended
+                .map(|status| format!("{status}; last log lines: {}", dut_after.log_tail)),
+            authority_drops: lost(&authority_before, &authority_after),
+            authority_exit: authority_after.ended,
             observed: watched.since(&before),
             ..around
-        };
-        match dut {
-            None => around,
-            Some(dut) => Surroundings {
-                dut_drops: dut.udp_drops().saturating_sub(dut_drops),
-                resources: Some(dut.resources()),
-                dut_exit: dut
-                    .ended()
-                    .map(|status| format!("{status}; last log lines: {}", dut.log_tail())),
-                ..around
-            },
         }
     })
 }
 
-/// Returns the servers whose processes are observable.
-pub(super) fn watched<S: OwnServer>(dut: Option<&S>, authority: Option<&S>) -> Vec<(Role, u32)> {
-    let servers = [(Role::Dut, dut), (Role::Authority, authority)].into_iter();
-    let running = servers.filter_map(|(role, server)| Some((role, server?.pid()?)));
-    running.collect()
-}
-
 /// Starts queries to an authority that is a separate program.
-fn pulse<S: OwnServer>(
+fn pulse<S: StartedServer>(
     authority: Option<&S>,
     names: &mut NameSource,
-    patience_ns: Nanos,
-) -> Result<Option<Box<dyn Asking>>, ProbeError> {
+    timeout_ns: Nanos,
+) -> Result<Option<Pulses>, ProbeError> {
     let begin = |server: &S| {
         let (name, zone) = (names.probe(), names.zone());
-        server.pulse(zone, name, patience_ns)
+        server.pulse(zone, name, timeout_ns)
     };
     authority.and_then(begin).transpose()
 }

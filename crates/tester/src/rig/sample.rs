@@ -7,12 +7,12 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
 
-use super::probe::{ProbeError, Prober};
 use crate::authority::REPLY_LEN_MAX;
 use crate::authority::answer::{Authority, Transport};
 use crate::lab::zone::ZoneFile;
 use crate::load::query::{QUERY_BYTES, Template};
 use crate::namespace::Cidr;
+use crate::post::probe::{ProbeError, Prober};
 
 /// Maximum number of names in a sample.
 pub const SAMPLE_MAX: u64 = 64;

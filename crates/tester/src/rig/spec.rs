@@ -162,7 +162,7 @@ impl LabSpec {
             mode: self.authority.driver_mode()?,
             interface: link(),
             force: false,
-            far: Some((self.setup.host(Role::Dut), link())),
+            far: Some((self.setup.network(Role::Dut), link())),
         })
     }
 

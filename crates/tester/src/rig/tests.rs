@@ -12,21 +12,21 @@ use dns64_wire::pref64::Pref64;
 
 use super::RigError;
 use super::certify::{COARSE, Loopback, Question};
-use super::equipment::{Client, OwnServer};
-use super::probe::ProbeError;
+use super::equipment::{Client, StartedServer};
 use super::running::{Asker, Running};
 use super::spec::{Load, SelfTestPath};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::server::Probe;
 use crate::load::pace::{Pacing, SelfCorrected};
-use crate::machine::process::Resources;
+use crate::post::State;
+use crate::post::probe::ProbeError;
 use crate::procedure::simulated::{result, threshold};
 use crate::procedure::{Event, Trials as _, certificate};
+use crate::trial::TrialSpec;
 use crate::trial::fault::TesterFault;
 use crate::trial::result::{Outcome, TrialResult};
 use crate::trial::surroundings::Surroundings;
-use crate::trial::{TrialError, TrialSpec};
 
 const SERVER: &str = "[2001:2::53]:53";
 
@@ -92,7 +92,7 @@ impl Client for Fake {
         &mut self,
         spec: &TrialSpec,
         around: impl FnOnce() -> Surroundings,
-    ) -> Result<TrialResult, TrialError> {
+    ) -> Result<TrialResult, RigError> {
         let world = &self.0;
         let queries = spec.schedule.queries();
         let trial = (spec.rate_qps, queries, spec.names.first);
@@ -126,7 +126,7 @@ impl Client for Fake {
         Ok(found)
     }
 
-    fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
+    fn authority_counts(&self) -> Result<AuthorityCounts, LabError> {
         Ok(AuthorityCounts {
             aaaa: self.0.asked.get(),
             ..AuthorityCounts::default()
@@ -168,7 +168,7 @@ struct Program {
     is_dut: bool,
 }
 
-impl OwnServer for Program {
+impl StartedServer for Program {
     fn restart(&mut self, ready: &mut dyn FnMut() -> Probe) -> Result<(), LabError> {
         self.world.restarts.set(self.world.restarts.get() + 1);
         self.world.is_silent.set(false);
@@ -180,23 +180,19 @@ impl OwnServer for Program {
         Ok(())
     }
 
-    fn ended(&mut self) -> Option<String> {
+    fn ended(&self) -> Option<String> {
         match self.is_dut {
             true => self.world.ended.borrow().clone(),
             false => self.world.authority_ended.borrow().clone(),
         }
     }
 
-    fn log_tail(&self) -> String {
-        "out of memory".to_owned()
-    }
-
-    fn resources(&self) -> Resources {
-        Resources::default()
-    }
-
-    fn udp_drops(&self) -> u64 {
-        0
+    fn state(&self) -> State {
+        State {
+            ended: self.ended(),
+            log_tail: "out of memory".to_owned(),
+            ..State::default()
+        }
     }
 
     fn take_silent_starts(&mut self) -> u32 {

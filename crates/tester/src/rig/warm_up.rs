@@ -3,7 +3,7 @@
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::RigError;
-use super::equipment::{Client, OwnServer, PROBE_NS};
+use super::equipment::{Client, PROBE_NS, StartedServer};
 use super::running::{Asker, BURST_QPS, Running, answered};
 use crate::load::names::Names;
 
@@ -20,7 +20,7 @@ fn warm_up_rate_qps(names: u64, trial_rate_qps: u64) -> u64 {
     BURST_QPS.max(names / WARM_UP_S).min(trial_rate_qps)
 }
 
-impl<C: Client, S: OwnServer> Running<C, S> {
+impl<C: Client, S: StartedServer> Running<C, S> {
     /// Queries the names that the trial repeats, so that they are in the DUT's cache: the single name by a probe
     /// (Lencse et al. 2017, section 7.1), a working set by a trial that counts nowhere. Only the trial may come after
     /// it.

@@ -39,8 +39,9 @@ pub(super) fn clients(
         chosen(measurer.backend, (k, threads), udp, xdp)
     };
     allow_ports(threads * ports)?;
-    let links: Result<Vec<AnyLink>, OpenError> =
-        measurer.host.enter(|| (0..threads).map(open).collect())?;
+    let links: Result<Vec<AnyLink>, OpenError> = measurer
+        .network
+        .enter(|| (0..threads).map(open).collect())?;
     Ok(links?)
 }
 
@@ -83,7 +84,7 @@ pub(super) fn server(authority: &AuthDns, worker: usize) -> Result<AnyLink, Tria
         let xdp = |options: Options| XdpLink::server(listen, shared, &options);
         chosen(authority.backend, (worker, workers), udp, xdp)
     };
-    Ok(authority.host.enter(open)??)
+    Ok(authority.network.enter(open)??)
 }
 
 /// Opens a link of the configured kind, number `index` of `of`.

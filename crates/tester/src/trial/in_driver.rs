@@ -2,27 +2,30 @@
 
 use dns64_transport::xdp::program::{Attached, Mode, Object, XdpError};
 use dns64_transport::xdp::{STEER_OBJECT, allow, may_answer};
+use serde::{Deserialize, Serialize};
 
 use super::AuthDns;
 use super::surroundings::AuthorityReport;
 use crate::authority::driver::{Driver, DriverError, Station};
 use crate::lab::{Blame, LabError};
-use crate::machine::host::Host;
 use crate::machine::interface::{self, Addressed};
+use crate::machine::network::Network;
+use crate::quantity::as_text;
 
 /// Interface at which queries are answered in the driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interception {
     /// Interface of the authority's host at which the queries arrive.
     pub interface: String,
     /// In the driver or behind it. [`Mode::Auto`] uses the driver if it can, but on a veth device only with a known
     /// peer.
+    #[serde(with = "as_text")]
     pub mode: Mode,
     /// Whether an interface with a default route is allowed.
     pub force: bool,
-    /// Host and interface of the peer, if the interface is a veth pair of this lab. The veth driver sends nothing back
+    /// Network and interface of the peer, if the interface is a veth pair of this lab. The veth driver sends nothing back
     /// to a peer without a program of its own.
-    pub far: Option<(Host, String)>,
+    pub far: Option<(Network, String)>,
 }
 
 /// Error that prevents the authority from answering in a driver.
@@ -93,10 +96,10 @@ impl InDriver {
         let Some(asked) = &authority.driver else {
             return Ok(None);
         };
-        if authority.rules.is_some() {
+        if !authority.behaviour.is_none() {
             return Err(InDriverError::Behaviour);
         }
-        let (interface, host) = (&asked.interface, &authority.host);
+        let (interface, host) = (&asked.interface, &authority.network);
         let addressed = interface::addressed(host, interface);
         let found = addressed
             .as_ref()

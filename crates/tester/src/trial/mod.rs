@@ -1,7 +1,7 @@
 //! One trial: a rate, a duration, a timeout, and the result.
 //!
-//! A [`Tester`] owns the threads and the authority's sockets; [`Tester::trial`] opens new sockets to the server,
-//! divides the schedule into shards, and combines their results.
+//! A [`Tester`] owns the threads and the authority's sockets. For each trial it opens new sockets to the server and divides
+//! the schedule into shards ([`part`]); their data are combined to one result.
 
 pub mod achieved;
 pub(crate) mod backend;
@@ -32,12 +32,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dns64_transport::Backend;
-use dns64_transport::clock::{Clock, Nanos, SECOND};
+use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::cpu::SessionPrecedence;
 use dns64_transport::socket::{OpenError, SOCKETS_A_PORT, Segmentation};
+use serde::{Deserialize, Serialize};
 
 use crate::authority::answer::Authority;
-use crate::authority::behaviour::Rules;
+use crate::authority::behaviour::{Behaviour, Rules, RulesError};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::{self, Recorder};
 use crate::authority::tcp::TcpService;
@@ -49,21 +50,19 @@ use crate::load::ledger::Entry;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::sources::Sources;
-use crate::machine::host::Host;
+use crate::machine::network::Network;
 use crate::machine::usage::Who;
 use crate::machine::{Machine, Role};
 use crate::naming::{Naming, SOCKETS};
+use crate::quantity::as_text;
 use backend::{AnyLink, BackendClock};
 use in_driver::{InDriver, InDriverError, Interception};
-use part::{Part, Spare};
-use result::TrialResult;
-use rows::{Rows, TrialQueries};
-use surroundings::{AuthorityReport, Surroundings};
+use surroundings::AuthorityReport;
 use turns::Serving;
 use worker::Worker;
 
 /// Parameters of a trial.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialSpec {
     /// Server under test.
     pub server: SocketAddr,
@@ -83,6 +82,7 @@ pub struct TrialSpec {
     /// and one for each source address.
     pub ports: Option<usize>,
     /// Whether queries and responses may be segmented.
+    #[serde(with = "as_text")]
     pub segmentation: Segmentation,
     /// Whether the trial ends as soon as its failure is certain.
     pub stop_early: bool,
@@ -130,8 +130,8 @@ impl TrialSpec {
         }
     }
 
-    /// Refuses a trial without queries, and one with too few IDs or too little memory. [`Tester::trial`] checks this
-    /// before it sends anything; callers may check it before they set up servers.
+    /// Refuses a trial without queries, and one with too few IDs or too little memory. It is checked before anything
+    /// is sent; callers may check it before they set up servers.
     pub fn check(&self) -> Result<(), TrialError> {
         let (rate_qps, queries) = (self.rate_qps, self.schedule.queries());
         if queries == 0 {
@@ -164,10 +164,10 @@ impl TrialSpec {
 }
 
 /// Location of the Measurer's sockets and threads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measurer {
     /// Network of its sockets.
-    pub host: Host,
+    pub network: Network,
     /// Source addresses; `None` for that of the routing table.
     pub local: Option<Sources>,
     /// Number of threads; without threads there are no trials.
@@ -175,14 +175,15 @@ pub struct Measurer {
     /// Cores of the threads, in turn; empty to leave them to the scheduler.
     pub cores: Vec<usize>,
     /// Backend of its links.
+    #[serde(with = "as_text")]
     pub backend: Backend,
 }
 
 /// Location and zone of the AuthDNS subsystem.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AuthDns {
     /// Network of its sockets.
-    pub host: Host,
+    pub network: Network,
     /// Address and port, UDP and TCP.
     pub listen: SocketAddr,
     /// Number of threads, each with its own socket; at least 1.
@@ -190,23 +191,45 @@ pub struct AuthDns {
     /// Cores of the threads, in turn. A core that is also assigned to a Measurer's thread is served by that thread.
     pub cores: Vec<usize>,
     /// Whether queries and replies may be segmented.
+    #[serde(with = "as_text")]
     pub segmentation: Segmentation,
     /// Backend of its links.
+    #[serde(with = "as_text")]
     pub backend: Backend,
     /// Zone.
     pub zone: ZoneConfig,
     /// Injected faults; not together with `driver`.
-    pub rules: Option<Arc<Rules>>,
+    #[serde(with = "as_text")]
+    pub behaviour: Behaviour,
     /// Interface at which common queries are answered in the driver.
     pub driver: Option<Interception>,
+}
+
+impl Measurer {
+    /// Returns a Measurer without threads.
+    pub(crate) fn none() -> Self {
+        Self {
+            network: Network::Own,
+            local: None,
+            threads: 0,
+            cores: Vec::new(),
+            backend: Backend::Socket,
+        }
+    }
+}
+
+impl AuthDns {
+    /// Reads the delays, if its behaviour has a file of them.
+    fn rules(&self) -> Result<Option<Arc<Rules>>, RulesError> {
+        let faulty = Some(&self.behaviour).filter(|behaviour| !behaviour.is_none());
+        let rules = faulty.map(|behaviour| Rules::new(behaviour.clone()));
+        Ok(rules.transpose()?.map(Arc::new))
+    }
 }
 
 /// Default number of source ports. Enough for servers that distribute clients to threads by port, few enough to be read
 /// in one turn.
 pub const PORTS_DEFAULT: usize = 16;
-
-/// Delay of the start of a trial after its setup, so that every thread is ready.
-const LEAD_NS: Nanos = 20_000_000;
 
 /// Error that prevents a trial.
 #[derive(Debug, thiserror::Error)]
@@ -228,6 +251,9 @@ pub enum TrialError {
     /// The authority cannot answer in a driver.
     #[error(transparent)]
     InDriver(#[from] InDriverError),
+    /// The delays of the authority cannot be read.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     /// A thread cannot be started or tied to its core.
     #[error("cannot pin a thread to core {}: {reason}; see the cores that `taskset -pc $$` allows",
              core.map_or("any".into(), |c| c.to_string()))]
@@ -318,6 +344,7 @@ impl TrialError {
             | Self::Thread { .. }
             | Self::Files { .. }
             | Self::Memory { .. }
+            | Self::Rules(_)
             | Self::WorkerLost => Blame::Machine,
         }
     }
@@ -327,8 +354,6 @@ impl TrialError {
 pub struct Tester {
     measurer: Measurer,
     workers: Vec<Worker<AnyLink, BackendClock>>,
-    /// Last trial; the next one reuses the memory of all its ledgers.
-    last: Option<TrialQueries>,
     tcp: Option<TcpService>,
     /// Answers common queries before they reach the sockets of the authority.
     in_driver: Option<InDriver>,
@@ -344,14 +369,7 @@ pub struct Tester {
 impl Tester {
     /// Starts an authority without a Measurer.
     pub fn serve(authority: &AuthDns, interrupted: &Arc<AtomicBool>) -> Result<Self, TrialError> {
-        let nobody = Measurer {
-            host: Host::Here,
-            local: None,
-            threads: 0,
-            cores: Vec::new(),
-            backend: Backend::Socket,
-        };
-        Self::open(nobody, Some(authority), interrupted)
+        Self::open(Measurer::none(), Some(authority), interrupted)
     }
 
     /// Returns the authority in the driver, if there is one.
@@ -376,10 +394,11 @@ impl Tester {
         let mut tcp = None;
         let mut in_driver = None;
         if let Some(authority) = authority {
+            let rules = authority.rules()?;
             for w in 0..authority.workers.max(1) {
                 let zone = authority.zone.clone();
                 let serving = Serving::new(Authority::new(zone), backend::server(authority, w)?)
-                    .with_faults(authority.rules.clone());
+                    .with_faults(rules.clone());
                 let core = core_of(&authority.cores, w);
                 let shared = places
                     .iter_mut()
@@ -389,7 +408,7 @@ impl Tester {
                     None => places.push((core, Some(serving))),
                 }
             }
-            tcp = Some(tcp_service(authority)?);
+            tcp = Some(tcp_service(authority, rules)?);
             // Last, so that the sockets are open for the queries that it passes on.
             in_driver = InDriver::open(authority)?;
         }
@@ -411,7 +430,6 @@ impl Tester {
         Ok(Self {
             measurer,
             workers,
-            last: None,
             tcp,
             in_driver,
             serves: authority.is_some(),
@@ -433,27 +451,6 @@ impl Tester {
         let servers = self.servers.iter();
         let servers = servers.map(|&(role, pid)| (role, Who::Tree(pid)));
         threads.chain(servers).collect()
-    }
-
-    /// Returns the queries of the last trial; `None` before the first.
-    pub fn rows(&self) -> Option<Rows<'_>> {
-        self.last.as_ref().map(Rows::new)
-    }
-
-    /// Runs one trial to its end; then `around` reports what happened to the servers.
-    pub fn trial(
-        &mut self,
-        spec: &TrialSpec,
-        around: impl FnOnce() -> Surroundings,
-    ) -> Result<TrialResult, TrialError> {
-        spec.check()?;
-        let last = self.last.take().map(Spare::from).unwrap_or_default();
-        let armed = self.arm(spec, Part::whole(self.measurer.threads), last)?;
-        let armed = self.run(armed, BackendClock::default().now() + LEAD_NS)?;
-        let gathered = self.gather(armed)?;
-        let (result, course) = part::concluded(spec, gathered, around);
-        self.last = Some(course);
-        Ok(result)
     }
 
     /// Starts or stops recording queries to the authority in the ledger of a trial.
@@ -486,11 +483,11 @@ fn core_of(cores: &[usize], k: usize) -> Option<usize> {
     (!cores.is_empty()).then(|| cores[k % cores.len()])
 }
 
-fn tcp_service(authority: &AuthDns) -> Result<TcpService, TrialError> {
+fn tcp_service(authority: &AuthDns, rules: Option<Arc<Rules>>) -> Result<TcpService, TrialError> {
     let listen = authority.listen;
-    let open = || TcpService::open(listen, authority.zone.clone(), authority.rules.clone());
+    let open = || TcpService::open(listen, authority.zone.clone(), rules.clone());
     authority
-        .host
+        .network
         .enter(open)?
         .map_err(|reason| TrialError::Tcp { listen, reason })
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use dns64_transport::clock::{Clock, Nanos};
+use serde::{Deserialize, Serialize};
 
 use super::backend::{self, AnyLink, BackendClock};
 use super::result::TrialResult;
@@ -21,26 +22,17 @@ use super::{PORTS_DEFAULT, Tester, TrialError, TrialSpec, summary};
 use crate::authority::ledger;
 use crate::load::generator::Generator;
 use crate::load::ledger::Ledger;
+use crate::load::names::Names;
 use crate::machine::Machine;
 use crate::machine::usage::{Look, Usage};
 
 /// Shards of a trial that a Tester runs: one for each of its threads, from `first` of `shards` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Index of its first shard.
     pub first: u64,
     /// Number of shards of the whole trial.
     pub shards: u64,
-}
-
-impl Part {
-    /// Returns the part that covers a whole trial, on this number of threads.
-    pub fn whole(threads: usize) -> Self {
-        Self {
-            first: 0,
-            shards: threads as u64,
-        }
-    }
 }
 
 /// Memory of an earlier trial, for reuse.
@@ -81,8 +73,8 @@ pub struct Armed {
     start: Nanos,
 }
 
-/// Data of a Tester's part of a trial.
-#[derive(Debug)]
+/// Data of a Tester's part of a trial. Its ledgers are transferred separately.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Gathered {
     /// Report of each of its shards, by index.
     pub shards: Vec<ShardReport>,
@@ -94,6 +86,42 @@ pub struct Gathered {
     pub clock_source: Option<String>,
     /// Real time of the start of the schedule, in nanoseconds since 1970.
     pub started_at_ns: Nanos,
+}
+
+impl Gathered {
+    /// Encodes the ledgers: that of each shard, and that of the authority, if it has one.
+    pub fn ledgers(&self) -> Vec<Vec<u8>> {
+        let shards = self.shards.iter();
+        let shards = shards.map(|shard| shard.finished.ledger.to_octets());
+        let authority = self.authority.iter();
+        let authority = authority.filter_map(|report| Some(report.ledger.as_ref()?.to_octets()));
+        shards.chain(authority).collect()
+    }
+
+    /// Decodes the ledgers of a trial with these names from [`Self::ledgers`]; `None` if they are not those of this part.
+    pub fn restore(&mut self, names: &Names, ledgers: Vec<Vec<u8>>) -> Option<()> {
+        let mut ledgers = ledgers.into_iter();
+        for ShardReport { finished, .. } in &mut self.shards {
+            finished.ledger = Ledger::from_octets(&ledgers.next()?)?;
+            (finished.offered <= finished.ledger.entries().len()).then_some(())?;
+        }
+        if let Some(authority) = self.authority.as_mut().filter(|it| !it.in_driver) {
+            let ledger = ledger::Ledger::from_octets(names, &ledgers.next()?)?;
+            authority.ledger = Some(Arc::new(ledger));
+        }
+        ledgers.next().is_none().then_some(())
+    }
+
+    /// Moves its times to another clock.
+    pub fn on_clock(&mut self, convert: impl Fn(Nanos) -> Nanos) {
+        for ShardReport { finished, .. } in &mut self.shards {
+            finished.start = convert(finished.start);
+        }
+        let ledger = self.authority.as_mut().and_then(|it| it.ledger.as_mut());
+        if let Some(ledger) = ledger.and_then(Arc::get_mut) {
+            ledger.start_at(convert(ledger.start()));
+        }
+    }
 }
 
 impl Tester {

@@ -1,9 +1,12 @@
 //! Inputs of a trial's result in addition to its ledgers: from links, the authority, servers and hosts.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 use dns64_transport::{Carrier, Counters};
+
+use serde::{Deserialize, Serialize};
 
 use super::TrialSpec;
 use super::path::AuthorityTimes;
@@ -16,24 +19,38 @@ use crate::machine::cpuset::CpuSet;
 use crate::machine::process::Resources;
 use crate::machine::usage::Usage;
 use crate::machine::watch::{HostOf, Observed};
+use crate::quantity::as_text;
 
 /// Data of a shard and of its link.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ShardReport {
     /// Data of the shard.
     pub finished: Finished,
     /// Counters of its link.
+    #[serde(with = "LinkCounters")]
     pub counters: Counters,
     /// Change of the real-time clock relative to the monotonic one during the trial.
     pub clock_step_ns: i64,
     /// What carried its datagrams.
+    #[serde(with = "as_text")]
     pub carrier: Carrier,
     /// Error of the link, if it failed.
     pub error: Option<String>,
 }
 
-/// Activity of an authority, since its start or during one trial.
-#[derive(Clone, Debug, Default)]
+/// The fields of [`Counters`], for its JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Counters")]
+struct LinkCounters {
+    receive_drops: u64,
+    send_drops: u64,
+    unreachable: u64,
+    foreign: u64,
+    foreign_from: Option<SocketAddr>,
+}
+
+/// Activity of an authority, since its start or during one trial. Its ledger is transferred separately.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AuthorityReport {
     /// Queries and responses.
     pub counts: AuthorityCounts,
@@ -44,6 +61,7 @@ pub struct AuthorityReport {
     /// Error that stopped it, if there was one.
     pub error: Option<String>,
     /// Record of all workers for each name of a trial.
+    #[serde(skip)]
     pub ledger: Option<Arc<Ledger>>,
     /// Maximum configured delay from a query to its response.
     pub allowed_ns: Nanos,

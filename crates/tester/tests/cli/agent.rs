@@ -16,7 +16,7 @@ use dns64bench::agent::ssh::Options;
 use dns64bench::agent::trouble::Trouble;
 use dns64bench::lab::hosts::Reach;
 use dns64bench::machine::process;
-use dns64bench::rig::remote::order::{Reply, Request};
+use dns64bench::post::{Reply, Request};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

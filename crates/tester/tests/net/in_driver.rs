@@ -14,7 +14,7 @@ use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::lab::topology::{Lab, Setup, UPSTREAM_LINK};
 use dns64bench::machine::Role;
 use dns64bench::machine::cpuset::CpuSet;
-use dns64bench::machine::host::Host;
+use dns64bench::machine::network::Network;
 use dns64bench::machine::process;
 use dns64bench::namespace::{Zone, label};
 use rustix::process::Signal;
@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const MODES: [&str; 2] = ["native", "generic"];
 
-fn host(role: Role) -> Host {
-    Setup::ThreeDevice.host(role)
+fn host(role: Role) -> Network {
+    Setup::ThreeDevice.network(role)
 }
 
 /// Returns whether an XDP program is attached to this role's end of the link between DUT and authority.

@@ -1,22 +1,25 @@
 //! The lab itself: namespaces, links, servers.
 
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::lab::LabError;
 use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
-use dns64bench::lab::server::{Probe, Server, ServerSpec};
+use dns64bench::lab::server::{Probe, ServerSpec};
 use dns64bench::lab::topology::{Lab, PREF64, Setup, down, leftovers};
 use dns64bench::lab::zone::{Form, ZoneFile};
 use dns64bench::machine::Role;
 use dns64bench::machine::cpuset::CpuSet;
-use dns64bench::machine::host::Host;
+use dns64bench::machine::network::Network;
 use dns64bench::machine::process;
 use dns64bench::namespace::{DEFAULT_SUFFIX, Share, Zone};
+use dns64bench::post::host::Host;
+use dns64bench::rig::servers::HostedServer;
 
 use crate::busy::BUSY_MAX;
 use crate::machine::{IN_USE, comm, left_behind, turn, with_lab};
@@ -82,7 +85,7 @@ fn lab_carries_datagrams_and_leaves_nothing() {
 /// Number of packets received so far at an interface of a role's host.
 fn received(role: Role, interface: &str) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
-    let text = Setup::ThreeDevice.host(role).enter(read).unwrap();
+    let text = Setup::ThreeDevice.network(role).enter(read).unwrap();
     let line = text
         .lines()
         .find_map(|line| line.trim().strip_prefix(interface));
@@ -119,7 +122,7 @@ fn self_test_uses_both_links_of_the_measurement() {
 
 /// Sends a datagram from one role to the other's address and back.
 fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
-    let bind = |host: Host, address: &str| {
+    let bind = |host: Network, address: &str| {
         let socket = host.enter(|| UdpSocket::bind(address)).unwrap().unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
@@ -129,8 +132,8 @@ fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
     } else {
         "0.0.0.0:0"
     };
-    let server = bind(lab.setup().host(to), address);
-    let client = bind(lab.setup().host(from), any);
+    let server = bind(lab.setup().network(to), address);
+    let client = bind(lab.setup().network(from), any);
     client.connect(address).unwrap();
     client.send(b"there").unwrap();
     let mut buffer = [0; 16];
@@ -146,7 +149,7 @@ fn lab_that_is_kept_up_is_removed_with_its_processes() {
     up(Setup::ThreeDevice).leave_up().unwrap();
     assert_eq!(leftovers().len(), 3);
     let mut stubborn = Setup::ThreeDevice
-        .host(Role::Dut)
+        .network(Role::Dut)
         .command(Path::new("/bin/sh"), &"0".parse().unwrap())
         .args(["-c", "trap '' TERM; while :; do sleep 1; done"])
         .spawn()
@@ -166,7 +169,7 @@ fn holds_a_lab_until_killed() {
     }
     let _lab = up(Setup::ThreeDevice);
     let mut child = Setup::ThreeDevice
-        .host(Role::Dut)
+        .network(Role::Dut)
         .command(Path::new("/bin/sleep"), &CpuSet::unrestricted())
         .arg("1000")
         .spawn()
@@ -231,15 +234,17 @@ fn every_installed_server_synthesises() {
             let spec = ServerSpec {
                 profile: profile.clone(),
                 program: None,
-                host: setup.host(Role::Dut),
+                network: setup.network(Role::Dut),
                 settings,
                 zone: None,
             };
-            let mut dut = Server::start(spec, || ask(setup, 1, PROBE)).unwrap();
+            let host = Host::here(&Arc::default());
+            let mut dut = HostedServer::start(host, spec, || ask(setup, 1, PROBE)).unwrap();
             assert_eq!(ask(setup, 2, PATIENCE), Probe::Answered, "{name}");
-            assert!(!dut.version().unwrap().is_empty(), "{name}");
-            assert!(dut.resources().memory_bytes > 1 << 20, "{name}");
-            assert_eq!(dut.udp_drops(), 0, "{name}");
+            assert!(dut.program().version.is_some(), "{name}");
+            let state = dut.state().unwrap();
+            assert!(state.resources.memory_bytes > 1 << 20, "{name}");
+            assert_eq!(state.udp_drops, 0, "{name}");
             dut.restart(|| ask(setup, 3, PROBE)).unwrap();
             drop(dut);
             drop(lab);
@@ -254,10 +259,10 @@ fn every_installed_server_synthesises() {
 }
 
 fn settings(setup: Setup) -> Settings {
-    let (listen, listen_v4, port) = setup.authority_listen();
+    let (_, port) = setup.self_test();
     Settings {
-        listen,
-        listen_v4,
+        listen: Ipv6Addr::UNSPECIFIED,
+        listen_v4: Ipv4Addr::UNSPECIFIED,
         port,
         upstreams: vec![setup.upstream_v4().into()],
         pref64: PREF64,
@@ -269,11 +274,11 @@ fn settings(setup: Setup) -> Settings {
 }
 
 /// NSD with the names of 10.0.0.0/24.
-fn start_authority(setup: Setup) -> Server {
+fn start_authority(setup: Setup) -> HostedServer {
     let spec = ServerSpec {
         profile: Profile::built_in("nsd").unwrap(),
         program: None,
-        host: setup.host(Role::Authority),
+        network: setup.network(Role::Authority),
         settings: settings(setup),
         zone: Some(ZoneFile {
             cidr: "10.0.0.0/24".parse().unwrap(),
@@ -291,7 +296,7 @@ fn start_authority(setup: Setup) -> Server {
     };
     let (address, port) = setup.self_test();
     let target = format!("[{address}]:{port}");
-    Server::start(spec, || {
+    HostedServer::start(Host::here(&Arc::default()), spec, || {
         query(setup, &target, 1, A, PROBE).map_or_else(Probe::NotYet, |_| Probe::Answered)
     })
     .unwrap()
@@ -331,7 +336,7 @@ fn query(
     message.extend(qtype.to_be_bytes());
     message.extend(1_u16.to_be_bytes());
     let socket = setup
-        .host(Role::Measurer)
+        .network(Role::Measurer)
         .enter(|| UdpSocket::bind("[::]:0"))
         .unwrap()
         .unwrap();

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use imports::Sources;
 
 /// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 19] = [
+const FLOW: [&str; 20] = [
     "statistics",
     "hash",
     "quantity",
@@ -32,6 +32,7 @@ const FLOW: [&str; 19] = [
     "lab",
     "trial",
     "agent",
+    "post",
     "procedure",
     "rig",
     "campaign",

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::machine::host::Host;
 use crate::machine::interface;
+use crate::machine::network::Network;
 
 /// One network interface of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct InterfaceFacts {
 pub(super) type Packets = BTreeMap<String, u64>;
 
 /// Reads the packet counters of a host's interfaces.
-pub(super) fn packets(host: &Host) -> Packets {
+pub(super) fn packets(host: &Network) -> Packets {
     let links = links(host).into_iter();
     links
         .map(|link| (link.ifname.clone(), link.packets()))
@@ -44,7 +44,7 @@ pub(super) fn packets(host: &Host) -> Packets {
 }
 
 /// Reads all interfaces of a host, with their traffic since `before`.
-pub(super) fn interfaces(host: &Host, before: &Packets) -> Vec<InterfaceFacts> {
+pub(super) fn interfaces(host: &Network, before: &Packets) -> Vec<InterfaceFacts> {
     let known = interface::list(host);
     let fact = |link: IpLink| {
         let known = known.iter().find(|it| it.name == link.ifname);
@@ -57,7 +57,7 @@ pub(super) fn interfaces(host: &Host, before: &Packets) -> Vec<InterfaceFacts> {
     links(host).into_iter().map(fact).collect()
 }
 
-fn links(host: &Host) -> Vec<IpLink> {
+fn links(host: &Network) -> Vec<IpLink> {
     let text = interface::output(host, "ip", &["-j", "-s", "address", "show"]);
     text.map_or_else(Vec::new, |text| from_ip(&text))
 }
@@ -124,7 +124,7 @@ impl IpLink {
 }
 
 /// Interfaces of the default routes of a host, each once.
-pub(super) fn default_routes(host: &Host) -> Vec<String> {
+pub(super) fn default_routes(host: &Network) -> Vec<String> {
     let show = |family| {
         let words = ["-j", family, "route", "show", "default"];
         interface::output(host, "ip", &words).unwrap_or_default()

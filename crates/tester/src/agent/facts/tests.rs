@@ -71,6 +71,6 @@ fn facts_of_this_machine_survive_json() {
 
 #[test]
 fn missing_namespace_is_an_error() {
-    let error = HostFacts::of(&Host::Netns("no-such-lab".into())).unwrap_err();
+    let error = HostFacts::of(&Network::Netns("no-such-lab".into())).unwrap_err();
     assert!(error.to_string().contains("\"no-such-lab\""));
 }

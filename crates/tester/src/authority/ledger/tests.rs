@@ -249,10 +249,13 @@ fn first_answer_of_either_authority_counts() {
 
 #[test]
 fn queries_for_other_names_are_summed() {
-    let [one, other] = [0, 64].map(|start| Ledger::new(&names(1), start, None));
-    let octets = one.to_octets();
-    let one = Ledger::from_octets(&names(1), 0, &octets, (3, 4)).unwrap();
-    let other = Ledger::from_octets(&names(1), 64, &other.to_octets(), (5, 6)).unwrap();
+    let [one, other] = [(0, [3, 4]), (64, [5, 6])].map(|(start, others)| {
+        let mut ledger = Ledger::new(&names(1), start, None);
+        ledger.other = others.map(AtomicU64::new);
+        let read = Ledger::from_octets(&names(1), &ledger.to_octets()).unwrap();
+        assert_eq!(read.start(), start);
+        read
+    });
     one.join(&other);
     assert_eq!(one.other(), (8, 10));
 }

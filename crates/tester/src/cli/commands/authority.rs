@@ -2,18 +2,16 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 
 use super::{Failure, exit, interrupt, print};
-use crate::authority::behaviour::Rules;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::zone::ZoneConfig;
 use crate::cli::args::AuthorityArgs;
-use crate::machine::host::Host;
+use crate::machine::network::Network;
 use crate::report::text;
 use crate::trial::in_driver::{InDriver, Interception};
 use crate::trial::{AuthDns, Tester};
@@ -31,9 +29,8 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     let told = behaviour
         .as_ref()
         .map_or_else(String::new, |b| format!("; misbehaves: {b}"));
-    let rules = behaviour.map(Rules::new).transpose()?.map(Arc::new);
     let authority = AuthDns {
-        host: Host::Here,
+        network: Network::Own,
         listen,
         workers: args.workers.into(),
         cores: args.cpus.unwrap_or_default().cpus().to_vec(),
@@ -48,7 +45,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             ttl_s: args.ttl,
             negative_ttl_s: args.negative_ttl,
         },
-        rules,
+        behaviour: behaviour.unwrap_or_default(),
         driver: args.in_driver.map(|interface| Interception {
             interface,
             mode: args.xdp_mode,

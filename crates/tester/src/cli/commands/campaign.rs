@@ -24,10 +24,10 @@ use crate::doctor::hosts::ready;
 use crate::lab::LabKind;
 use crate::lab::topology::Lab;
 use crate::machine::Role;
+use crate::post::links::Links;
 use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
 use crate::report::raw;
-use crate::rig::remote::crew::Crew;
 use crate::trial::rows::Rows;
 
 /// `dns64bench run`
@@ -92,12 +92,12 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
 }
 
 /// The hosts of a plan, and the environment of its trials.
-type Held = (Crew, Environment);
+type Held = (Links, Environment);
 
 /// Runs the remaining tasks of the journal in `directory`, then writes the report.
 fn go_on(
     directory: &Path,
-    (crew, environment): Held,
+    (links, environment): Held,
     watch: &WatchArgs,
     interrupted: Arc<AtomicBool>,
 ) -> Result<u8, Failure> {
@@ -107,7 +107,7 @@ fn go_on(
     let opened = Opened {
         directory,
         lab,
-        crew,
+        links,
         environment,
         journal,
         lines,
@@ -144,22 +144,22 @@ fn held(
     push: &PushArgs,
     interrupted: &Arc<AtomicBool>,
 ) -> Result<Held, Failure> {
-    let crew = Crew::new(
+    let links = Links::new(
         &format!("plan {}", plan.name),
         push.push_binary,
         interrupted,
     );
     let Some(hosts) = &plan.hosts.at else {
-        return Ok((crew, environment(plan, lab)?));
+        return Ok((links, environment(plan, lab)?));
     };
-    let seen = ready::look(plan, hosts, crew.try_reach(hosts.iter()));
+    let seen = ready::look(plan, hosts, links.try_reach(hosts.iter()));
     if !seen.lacks.is_empty() {
         return Err(Failure::new(exit::ENVIRONMENT, not_ready(&seen.lacks)));
     }
     let mut environment = environment(plan, lab)?;
-    let links = environment::of_hosts(hosts, &seen.facts);
-    environment.interfaces.extend(links);
-    Ok((crew, environment))
+    let interfaces = environment::of_hosts(hosts, &seen.facts);
+    environment.interfaces.extend(interfaces);
+    Ok((links, environment))
 }
 
 /// Runs the campaign in a user namespace, if its lab needs one. Returns the exit code of that process.
@@ -174,7 +174,7 @@ fn environment(plan: &Plan, lab: Option<LabKind>) -> Result<Environment, Failure
         Some(_) => plan.hosts.setup,
     };
     let _lab = Lab::up(setup, None)?;
-    let hosts = [Role::Measurer, Role::Dut, Role::Authority].map(|role| setup.host(role));
+    let hosts = [Role::Measurer, Role::Dut, Role::Authority].map(|role| setup.network(role));
     Ok(environment::capture(&hosts))
 }
 
@@ -184,7 +184,7 @@ struct Opened<'a> {
     /// The kind of lab selected when it began, if it needs one.
     lab: Option<LabKind>,
     /// The hosts of the plan.
-    crew: Crew,
+    links: Links,
     environment: Environment,
     journal: Journal,
     lines: Vec<Line>,
@@ -216,7 +216,7 @@ impl Opened<'_> {
             let bench = RigBench::new(
                 plan,
                 &self.environment,
-                (lab, self.crew),
+                (lab, self.links),
                 names,
                 &mut keep,
                 interrupted,

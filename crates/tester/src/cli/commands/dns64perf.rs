@@ -26,15 +26,17 @@ use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
-use crate::machine::host::Host;
+use crate::machine::network::Network;
 use crate::namespace::{Zone, own_aaaa};
+use crate::post::probe::Prober;
 use crate::report::raw::{Header, RawError, csv};
 use crate::rig::RigError;
-use crate::rig::probe::Prober;
+use crate::rig::equipment::Client as _;
+use crate::rig::tester::Instruments;
 use crate::trial::result::Outcome;
 use crate::trial::rows::Row;
 use crate::trial::surroundings::Surroundings;
-use crate::trial::{Measurer, Tester, TrialSpec};
+use crate::trial::{Measurer, TrialSpec};
 use arguments::Test;
 use lines::Sums;
 
@@ -73,13 +75,14 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
     let judge = Judge::new(accepted, test, &spec.names.zone);
     spec.names.pref64 = judge.pref64;
     let measurer = Measurer {
-        host: Host::Here,
+        network: Network::Own,
         local: None,
         threads: test.threads,
         cores: Vec::new(),
         backend: Backend::Socket,
     };
-    let mut tester = Tester::open(measurer, None, &interrupted)?;
+    let zone = spec.names.zone.clone();
+    let mut tester = Instruments::here(measurer, spec.server, zone, &interrupted)?;
     let result = tester.trial(&spec, Surroundings::default)?;
     if interrupted.load(Ordering::Relaxed) {
         return Err(RigError::Interrupted.into());
@@ -173,12 +176,7 @@ impl Judge {
 ///
 /// Neither is the case; the text says why.
 fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
-    let prober = Prober {
-        way: Host::Here.into(),
-        local: None,
-        server: test.server,
-        zone: zone.clone(),
-    };
+    let prober = Prober::here(test.server, zone.clone());
     let names = test.subnet.names();
     let mut answers = Vec::new();
     for back in 1..=PROBES.min(names) {

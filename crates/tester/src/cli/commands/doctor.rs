@@ -7,7 +7,7 @@ use super::{Failure, exit, interrupt, print};
 use crate::campaign::plan::Plan;
 use crate::cli::args::PushArgs;
 use crate::doctor::{self, Finding, Grade};
-use crate::rig::remote::crew::Crew;
+use crate::post::links::Links;
 
 /// Prints the findings on this machine. Always succeeds, even with poor findings: they are advice.
 pub(super) fn run() -> Result<u8, Failure> {
@@ -21,10 +21,10 @@ pub(super) fn of_hosts(plan: &Path, push: &PushArgs) -> Result<u8, Failure> {
         let why = "the plan has no hosts; add [hosts.NAME] or an inventory, or omit --hosts";
         return Err(Failure::new(exit::USAGE, anyhow::anyhow!(why)));
     };
-    let crew = Crew::new("doctor", push.push_binary, &interrupt()?);
+    let links = Links::new("doctor", push.push_binary, &interrupt()?);
     let mut facts = Vec::new();
     let mut unknown = Vec::new();
-    for (name, reached) in crew.try_reach(hosts.iter()) {
+    for (name, reached) in links.try_reach(hosts.iter()) {
         match reached.and_then(|host| host.facts()) {
             Ok(found) => facts.push((name, found)),
             Err(why) => unknown.push((name, why.to_string())),

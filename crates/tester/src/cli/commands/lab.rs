@@ -12,7 +12,7 @@ use crate::lab::topology::{self, Lab, Setup};
 use crate::lab::{LabKind, userns};
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
-use crate::machine::host::Host;
+use crate::machine::network::Network;
 
 /// Creates, uses or removes the hosts.
 pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
@@ -36,9 +36,9 @@ pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
 fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
     let up = topology::leftovers();
     let host = [Setup::ThreeDevice, Setup::TwoDevice]
-        .map(|setup| setup.host(role))
+        .map(|setup| setup.network(role))
         .into_iter()
-        .find(|host| matches!(host, Host::Netns(name) if up.contains(name)))
+        .find(|host| matches!(host, Network::Netns(name) if up.contains(name)))
         .context("there is no lab; create one with `dns64bench lab up`")?;
     let mut program = host.command(Path::new(&command[0]), &CpuSet::unrestricted());
     let status = program.args(&command[1..]).status();

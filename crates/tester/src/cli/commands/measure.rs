@@ -18,6 +18,7 @@ use crate::cli::args::{MayLoadArgs, OutputArgs, SearchArgs, SelfTestArgs, TrialA
 use crate::cli::resolve::{Measurement, Needs};
 use crate::load::pace::Schedule;
 use crate::machine::Machine;
+use crate::post::links::Links;
 use crate::procedure::certificate::{Certificate, SelfTests};
 use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
 use crate::procedure::selftest::{self_test_timeout, why_uncertified};
@@ -26,7 +27,6 @@ use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, terminal, text, timeline};
 use crate::rig::certify::{self, Question};
-use crate::rig::remote::crew::Crew;
 use crate::rig::spec::{RigSpec, Subject};
 use crate::rig::target;
 use crate::rig::zones::{self, Demand};
@@ -266,8 +266,8 @@ impl Session {
 
     pub(super) fn rig(&self) -> Result<Rig, Failure> {
         let spec = self.measurement.spec.clone();
-        let crew = Crew::new("a measurement", false, &self.interrupted);
-        Ok(Rig::open(spec, &crew, Arc::clone(&self.interrupted))?)
+        let links = Links::new("a measurement", false, &self.interrupted);
+        Ok(Rig::open(spec, &links, Arc::clone(&self.interrupted))?)
     }
 
     /// The certificate of the self-tests; `None` if the user disabled them, or if there is no self-test server. A

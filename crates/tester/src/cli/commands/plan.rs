@@ -15,8 +15,8 @@ use crate::doctor::hosts::ready::{self, Readiness};
 use crate::lab::hosts::{HostSpec, Hosts};
 use crate::lab::{Blame, LabError, LabKind, userns, zone};
 use crate::machine::Machine;
+use crate::post::links::Links;
 use crate::report::campaign::dry_run;
-use crate::rig::remote::crew::Crew;
 use crate::rig::sources;
 
 /// Prints the tasks of a plan and their duration, then everything that prevents its run here: the user may inspect a
@@ -62,8 +62,8 @@ fn seen(plan: &Plan, args: &RunArgs) -> Result<Readiness, Failure> {
         return Ok(Readiness::default());
     };
     let purpose = format!("dry run of plan {}", plan.name);
-    let crew = Crew::new(&purpose, args.push.push_binary, &interrupt()?);
-    Ok(ready::look(plan, hosts, crew.try_reach(hosts.iter())))
+    let links = Links::new(&purpose, args.push.push_binary, &interrupt()?);
+    Ok(ready::look(plan, hosts, links.try_reach(hosts.iter())))
 }
 
 /// Prints the hosts and their programs.

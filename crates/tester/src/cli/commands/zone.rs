@@ -11,8 +11,7 @@ use super::{Failure, exit, print};
 use crate::authority::zone::ZoneConfig;
 use crate::cli::args::ZoneArgs;
 use crate::lab::zone::ZoneFile;
-use crate::machine::host::Host;
-use crate::rig::probe::Prober;
+use crate::post::probe::Prober;
 use crate::rig::sample::{self, SAMPLE_MAX};
 
 /// Writes the zone, or compares a sample of it with the answers of a server.
@@ -45,12 +44,7 @@ pub(super) fn run(args: ZoneArgs) -> Result<u8, Failure> {
 }
 
 fn check(zone: &ZoneFile, server: SocketAddr) -> Result<u8, Failure> {
-    let prober = Prober {
-        way: Host::Here.into(),
-        local: None,
-        server,
-        zone: zone.config.zone.clone(),
-    };
+    let prober = Prober::here(server, zone.config.zone.clone());
     let checked = sample::check(&prober, zone, SAMPLE_MAX)?;
     let cidr = zone.cidr;
     print(|out| {

@@ -9,8 +9,8 @@ use crate::campaign::plan::Plan;
 use crate::doctor::{Finding, Grade};
 use crate::lab::LabError;
 use crate::lab::hosts::Hosts;
-use crate::rig::far::preflight::{self, Installed};
-use crate::rig::remote::host::Remote;
+use crate::post::host::Host;
+use crate::rig::preflight::{self, Installed};
 
 /// Result of the check of a plan's hosts.
 #[derive(Debug, Default)]
@@ -27,11 +27,7 @@ pub struct Readiness {
 
 /// Checks the hosts of a plan, each of which is connected or has an error. It starts nothing on them except programs
 /// that print their version.
-pub fn look(
-    plan: &Plan,
-    hosts: &Hosts,
-    tried: Vec<(String, Result<Remote, LabError>)>,
-) -> Readiness {
+pub fn look(plan: &Plan, hosts: &Hosts, tried: Vec<(String, Result<Host, LabError>)>) -> Readiness {
     let mut seen = Readiness::default();
     let mut reached = BTreeMap::new();
     let mut lacks = BTreeSet::new();

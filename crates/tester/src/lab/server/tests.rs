@@ -2,7 +2,7 @@ use super::*;
 use crate::namespace::Share;
 
 /// A server that is a shell script.
-fn spec(script: &str, port: u16) -> ServerSpec {
+pub(crate) fn spec(script: &str, port: u16) -> ServerSpec {
     let text = format!(
         "name = 'script'\nrole = 'dut'\nprograms = ['sh']\ncaches = false\n\
          command = ['{{program}}', '{{workdir}}/script']\n\
@@ -12,7 +12,7 @@ fn spec(script: &str, port: u16) -> ServerSpec {
     ServerSpec {
         profile: Profile::parse("script", &text).unwrap(),
         program: None,
-        host: Host::Here,
+        network: Network::Own,
         settings: Settings {
             listen: "::1".parse().unwrap(),
             listen_v4: "127.0.0.1".parse().unwrap(),
@@ -28,17 +28,15 @@ fn spec(script: &str, port: u16) -> ServerSpec {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let socket = UdpSocket::bind("[::1]:0").unwrap();
     socket.local_addr().unwrap().port()
 }
 
 #[test]
 fn server_runs_is_measured_and_is_removed() {
-    let mut server = Server::start(spec("echo hello; sleep 100 & wait", free_port()), || {
-        Probe::Answered
-    })
-    .unwrap();
+    let spec = spec("echo hello; sleep 100 & wait", free_port());
+    let mut server = Server::launch(spec).unwrap();
     let workdir = server.workdir.path.clone();
     assert!(process::wait_until(10 * SECOND, || server.log_tail() == "hello"));
     assert!(process::wait_until(10 * SECOND, || process::tree(
@@ -58,21 +56,10 @@ fn server_runs_is_measured_and_is_removed() {
 }
 
 #[test]
-fn error_of_a_server_that_ends_has_its_last_log_lines() {
-    let silent = || Probe::NotYet("no answer".into());
-    let error = Server::start(spec("echo cannot do that >&2; exit 7", free_port()), silent);
-    let text = error.unwrap_err().to_string();
-    assert_eq!(
-        text,
-        "script ended before it answered (exit status: 7); last log lines:\ncannot do that"
-    );
-}
-
-#[test]
 fn address_in_use_is_detected() {
     let stranger = UdpSocket::bind("[::1]:0").unwrap();
     let port = stranger.local_addr().unwrap().port();
-    let error = Server::start(spec("sleep 100", port), || Probe::Answered).unwrap_err();
+    let error = Server::launch(spec("sleep 100", port)).unwrap_err();
     let expected = format!("cannot listen on [::1]:{port} on this host");
     assert!(error.to_string().starts_with(&expected), "{error}");
 }
@@ -80,11 +67,11 @@ fn address_in_use_is_detected() {
 #[test]
 fn restart_begins_with_an_empty_directory() {
     let script = "ls; touch cache; sleep 100";
-    let mut server = Server::start(spec(script, free_port()), || Probe::Answered).unwrap();
+    let mut server = Server::launch(spec(script, free_port())).unwrap();
     let cache = server.workdir.path.join("cache");
     assert!(process::wait_until(10 * SECOND, || cache.exists()));
     let first = server.pid();
-    server.restart(|| Probe::Answered).unwrap();
+    server.relaunch().unwrap();
     assert_ne!(server.pid(), first);
     assert!(process::wait_until(10 * SECOND, || cache.exists()));
     assert!(
@@ -99,7 +86,7 @@ fn server_is_restricted_to_its_cpus_by_either_method() {
     let mut spec = spec("sleep 100 & wait", free_port());
     let core = dns64_transport::cpu::available()[0];
     spec.settings.cpus = [core].into_iter().collect();
-    let mut server = Server::start(spec, || Probe::Answered).unwrap();
+    let mut server = Server::launch(spec).unwrap();
     assert!(process::wait_until(10 * SECOND, || process::tree(
         server.pid()
     )
@@ -114,17 +101,15 @@ fn server_is_restricted_to_its_cpus_by_either_method() {
     let cgroup = std::fs::read_to_string(format!("/proc/{}/cgroup", server.pid())).unwrap();
     let by_cgroup = cgroup.contains("/dns64bench.");
     assert_eq!(note == "by cgroup cpuset", by_cgroup, "{note}");
-    server.restart(|| Probe::Answered).unwrap();
+    server.relaunch().unwrap();
     let again = || std::fs::read_to_string(format!("/proc/{}/cgroup", server.pid())).unwrap();
     assert!(process::wait_until(10 * SECOND, || again() == cgroup));
 }
 
 #[test]
 fn rendered_files_do_not_have_the_directory_of_this_start() {
-    let server = Server::start(spec("cd {workdir}; sleep 100", free_port()), || {
-        Probe::Answered
-    });
-    let server = server.unwrap();
+    let spec = spec("cd {workdir}; sleep 100", free_port());
+    let server = Server::launch(spec).unwrap();
     let expected = ("script".to_owned(), "cd {workdir}; sleep 100\n".to_owned());
     assert_eq!(server.rendered().unwrap().files, [expected]);
     assert!(server.program().ends_with("sh"), "{:?}", server.program());

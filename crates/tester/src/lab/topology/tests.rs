@@ -1,8 +1,6 @@
 use super::*;
 use expect_test::expect;
 
-use crate::machine::watch::Observed;
-
 #[test]
 fn three_devices_have_two_links_and_a_path_over_both() {
     expect![[r#"
@@ -34,8 +32,11 @@ fn three_devices_have_two_links_and_a_path_over_both() {
 #[test]
 fn two_devices_share_the_tester() {
     let setup = Setup::TwoDevice;
-    assert_eq!(setup.host(Role::Measurer), setup.host(Role::Authority));
-    assert_ne!(setup.host(Role::Measurer), setup.host(Role::Dut));
+    assert_eq!(
+        setup.network(Role::Measurer),
+        setup.network(Role::Authority)
+    );
+    assert_ne!(setup.network(Role::Measurer), setup.network(Role::Dut));
     let plan = setup.plan().join("\n");
     assert!(plan.contains("-n dns64bench-tester link add client"));
     assert!(plan.contains("netns dns64bench-tester"));
@@ -63,7 +64,7 @@ fn all_addresses_are_reserved_for_benchmarking() {
 #[test]
 fn loopback_setup_creates_nothing() {
     assert_eq!(Setup::Loopback.plan(), Vec::<String>::new());
-    assert_eq!(Setup::Loopback.host(Role::Dut), Host::Here);
+    assert_eq!(Setup::Loopback.network(Role::Dut), Network::Own);
     Lab::up(Setup::Loopback, None).unwrap();
     let sources = "2001:2:0:78::/116".parse().unwrap();
     assert_eq!(plan_sources(Setup::Loopback, sources), Vec::<String>::new());
@@ -96,55 +97,4 @@ fn lock_in_use_names_its_holder() {
     assert!(error.contains(&process), "{error}");
     drop(held);
     lock(&path).unwrap();
-}
-
-/// The hosts and links of a lab that is not up: their counters cannot be read.
-fn observed(setup: Setup, self_test: bool) -> Observed {
-    let watched = setup.watched(self_test);
-    watched.since(&watched.read())
-}
-
-fn hosts(observed: &Observed) -> Vec<HostOf> {
-    observed.hosts.iter().map(|host| host.of.clone()).collect()
-}
-
-fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
-    Some(Leg {
-        near,
-        far: Some(far),
-        link: Some(link.to_owned()),
-    })
-}
-
-#[test]
-fn each_host_is_watched_once() {
-    let three = observed(Setup::ThreeDevice, false);
-    assert_eq!(hosts(&three), Role::ALL.map(HostOf::from));
-    assert_eq!(three.client, leg(0, 1, "client"));
-    assert_eq!(three.upstreams.first(), leg(1, 2, "upstream").as_ref());
-    let two = observed(Setup::TwoDevice, false);
-    assert_eq!(hosts(&two), [HostOf::Tester, Role::Dut.into()]);
-    assert_eq!(
-        (two.client.clone(), two.upstreams.first().cloned()),
-        (leg(0, 1, "client"), leg(1, 0, "upstream"))
-    );
-    let shared = observed(Setup::Loopback, false);
-    assert_eq!(hosts(&shared), [HostOf::Machine]);
-    assert_eq!(
-        (shared.client.clone(), shared.upstreams.first().cloned()),
-        (leg(0, 0, "lo"), leg(0, 0, "lo"))
-    );
-}
-
-#[test]
-fn self_test_uses_the_legs_of_the_measurement_or_the_loopback_interface() {
-    let three = observed(Setup::ThreeDevice, true);
-    let of_trials = observed(Setup::ThreeDevice, false);
-    assert_eq!(hosts(&three), hosts(&of_trials));
-    assert_eq!(
-        (three.client, three.upstreams),
-        (of_trials.client, of_trials.upstreams)
-    );
-    let two = observed(Setup::TwoDevice, true);
-    assert_eq!((two.client, two.upstreams), (leg(0, 0, "lo"), Vec::new()));
 }

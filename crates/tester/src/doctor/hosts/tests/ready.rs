@@ -15,8 +15,8 @@ use crate::agent::ssh::Options;
 use crate::campaign::plan::Plan;
 use crate::doctor::hosts::ready::{Readiness, look};
 use crate::lab::{Blame, LabError};
-use crate::rig::remote::host::Remote;
-use crate::rig::remote::order::{Refusal, Reply, Request};
+use crate::post::host::Host;
+use crate::post::{Reply, Request};
 
 const PLAN: &str = r#"
 [hosts.gen]
@@ -57,13 +57,12 @@ impl Work for Scripted {
         let request: Request = serde_json::from_value(request).map_err(|why| why.to_string())?;
         let (told, reply) = match request {
             Request::Facts => ("facts", Reply::Facts(Box::new(self.facts.clone()))),
-            Request::Find(order) if order.profile().unwrap().name == "unbound" => {
+            Request::Find(wanted) if wanted.profile.name == "unbound" => {
                 ("unbound", Reply::Version(Some("1.17.1".to_owned())))
             }
             Request::Find(_) => {
                 let what = "found none of named; install the Debian package bind9".to_owned();
-                let blame = Some(Blame::Machine);
-                ("bind", Reply::Refused(Refusal { blame, what }))
+                ("bind", Reply::Refused(Blame::Machine, what))
             }
             _ => ("something else", Reply::Done),
         };
@@ -76,7 +75,7 @@ impl Work for Scripted {
     }
 }
 
-fn host(name: &str, facts: HostFacts, asked: &Asked) -> (Remote, JoinHandle<()>) {
+fn host(name: &str, facts: HostFacts, asked: &Asked) -> (Host, JoinHandle<()>) {
     let ((answers, out), (input, calls)) = (pipe().unwrap(), pipe().unwrap());
     let mut work = Scripted {
         name: name.to_owned(),
@@ -88,7 +87,7 @@ fn host(name: &str, facts: HostFacts, asked: &Asked) -> (Remote, JoinHandle<()>)
         serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut work).unwrap();
     });
     let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
-    (Remote::new(name, link), agent)
+    (Host::at(name, link), agent)
 }
 
 /// Returns the result for a plan whose facts `spoil` has changed and whose hosts `away` cannot be reached, and the

@@ -1,6 +1,5 @@
 //! Queries to an authority during a trial, to measure the response times of an authority without a ledger.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -9,41 +8,9 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::{Segmentation, UdpLink};
 use dns64_transport::{Link as _, cpu};
 
-use super::probe::ProbeError;
-use crate::lab::Blame;
+use super::Question;
+use crate::lab::{Blame, LabError};
 use crate::load::query::Template;
-use crate::machine::host::Host;
-use crate::namespace::Zone;
-
-/// Target of the queries.
-#[derive(Clone, Debug)]
-pub struct Patient {
-    /// Host of the authority, from which the queries are sent, so that they cross no link.
-    pub host: Host,
-    /// Its address.
-    pub server: SocketAddr,
-    /// The core of the sender, one of the authority's; `None` for any.
-    pub core: Option<usize>,
-    /// The zone.
-    pub zone: Zone,
-    /// The address whose name is queried repeatedly.
-    pub name: Ipv4Addr,
-    /// Timeout of a query.
-    pub patience_ns: Nanos,
-}
-
-/// Queries to an authority during a trial, from this or another host.
-pub trait Asking {
-    /// Stops and returns the response times. An unanswered query counts as its waiting time, including the one that is
-    /// still open.
-    fn end(self: Box<Self>) -> Vec<Nanos>;
-}
-
-impl Asking for Pulse {
-    fn end(self: Box<Self>) -> Vec<Nanos> {
-        Self::end(*self)
-    }
-}
 
 /// Sends a query every [`PERIOD_NS`] at most, one at a time, until it is stopped.
 #[derive(Debug)]
@@ -54,20 +21,22 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Starts to send queries.
+    /// Starts to send a query, from a core, one of the authority's, or from any.
     ///
     /// # Errors
     ///
     /// The host cannot be entered, a socket cannot be opened, a thread cannot be started.
-    pub fn begin(patient: Patient) -> Result<Self, ProbeError> {
-        let open = || UdpLink::client(patient.server, &[], 1, Segmentation::Off);
-        let link = patient.host.enter(open)??;
+    pub fn begin(question: Question, core: Option<usize>) -> Result<Self, LabError> {
+        let open = || UdpLink::client(question.server, &[], 1, Segmentation::Off);
+        let no_socket = "the authority cannot be asked beside a trial";
+        let link = question.network.enter(open)?;
+        let link = link.map_err(Blame::Machine.because(no_socket))?;
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let asking = Builder::new().name("pulse".into()).spawn(move || {
             // On another core it would take a little time from the Measurer or the DUT.
-            let _ = patient.core.map(cpu::pin);
-            ask(&patient, link, &over)
+            let _ = core.map(cpu::pin);
+            ask(&question, link, &over)
         });
         let no_thread = "no thread can be started that asks the authority beside a trial; raise the limit of threads \
                          (ulimit -u, pids.max)";
@@ -97,21 +66,21 @@ impl Drop for Pulse {
     }
 }
 
-fn ask(patient: &Patient, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos> {
-    let template = Template::new(&patient.zone.suffix);
+fn ask(question: &Question, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos> {
+    let template = Template::new(&question.suffix);
     let mut waits = Vec::new();
     for id in (0..=u16::MAX).cycle() {
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        let sent = link.send(0, 1, |_, frame| template.write(id, patient.name, frame));
+        let sent = link.send(0, 1, |_, frame| template.write(id, question.address, frame));
         // Read after the call: a delay of this thread must not count as a slow authority.
         let asked_at = MonotonicClock.now();
         if !sent.is_ok_and(|sent| sent == 1) {
             MonotonicClock.sleep(PERIOD_NS);
             continue;
         }
-        let until = asked_at + patient.patience_ns;
+        let until = asked_at + question.wait_ns;
         let answered_at = answer(&mut link, id, until, is_over);
         waits.push(answered_at.saturating_sub(asked_at));
         MonotonicClock.sleep((asked_at + PERIOD_NS).saturating_sub(MonotonicClock.now()));
@@ -149,27 +118,32 @@ const BATCH: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespace::{DEFAULT_SUFFIX, Share};
-    use std::net::UdpSocket;
+    use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-    fn patient(server: SocketAddr) -> Patient {
-        Patient {
-            host: Host::Here,
+    use dns64_transport::Backend;
+    use dns64_wire::codes::Rtype;
+
+    use crate::machine::network::Network;
+    use crate::namespace::DEFAULT_SUFFIX;
+
+    fn begin(server: SocketAddr) -> Pulse {
+        let question = Question {
+            network: Network::Own,
+            backend: Backend::Socket,
+            local: None,
             server,
-            core: None,
-            zone: Zone {
-                suffix: DEFAULT_SUFFIX.parse().unwrap(),
-                aaaa_share: Share::NONE,
-            },
-            name: Ipv4Addr::new(10, 0, 0, 1),
-            patience_ns: 10 * SECOND,
-        }
+            suffix: DEFAULT_SUFFIX.parse().unwrap(),
+            address: Ipv4Addr::new(10, 0, 0, 1),
+            rtype: Rtype::AAAA.0,
+            wait_ns: 10 * SECOND,
+        };
+        Pulse::begin(question, None).unwrap()
     }
 
     #[test]
     fn delayed_response_counts_with_its_delay() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let pulse = Pulse::begin(patient(server.local_addr().unwrap())).unwrap();
+        let pulse = begin(server.local_addr().unwrap());
         let held_ns = 120_000_000;
         let mut answered = 0;
         while answered < 3 {
@@ -189,7 +163,7 @@ mod tests {
     #[test]
     fn open_query_at_end_counts() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let pulse = Pulse::begin(patient(silent.local_addr().unwrap())).unwrap();
+        let pulse = begin(silent.local_addr().unwrap());
         silent.recv_from(&mut [0; 512]).unwrap();
         MonotonicClock.sleep(60_000_000);
         let waits = pulse.end();

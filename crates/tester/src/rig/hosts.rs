@@ -1,42 +1,84 @@
-//! The connected hosts of a measurement, with their roles.
+//! The hosts of a rig, with their roles: networks of this machine, or connected hosts.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use super::crew::Crew;
-use super::host::{PROMPT_NS, Remote};
-use super::order::Request;
+use super::placement::Placement;
+use super::spec::{DutChoice, LabSpec, Load, SelfTestPath};
+use super::tester::Sender;
+use super::watched::{Counted, Watched};
 use crate::agent::handshake::Welcome;
 use crate::lab::hosts::{HostSpec, Hosts, LinkName, Site, SiteEnd, SiteMeasurer};
 use crate::lab::profile::Family;
+use crate::lab::topology::{Lab, Setup};
 use crate::lab::{Blame, LabError};
 use crate::load::sources::Sources;
 use crate::machine::Role;
-use crate::machine::counters::Reading;
-use crate::machine::watch::{Counting, HostOf, Leg, Watched};
-use crate::rig::spec::{DutChoice, SelfTestPath};
+use crate::machine::network::Network;
+use crate::machine::watch::{HostOf, LOOPBACK, Leg};
+use crate::post::Request;
+use crate::post::host::{Host, PROMPT_NS};
+use crate::post::links::Links;
 
-/// A host with Measurer threads.
-pub struct Sender {
-    /// The host.
-    pub host: Remote,
-    /// Number of its threads, and thus of its shards.
-    pub threads: usize,
-    /// Address of the server as seen from this host.
-    pub server: SocketAddr,
-}
-
-/// Connected hosts of a measurement with at most one DUT.
+/// The hosts of a measurement with at most one DUT.
 #[derive(Debug)]
 pub struct Reached {
     site: Site,
-    hosts: BTreeMap<String, Remote>,
+    /// By name, each with the network of its role. On this machine several names have one host.
+    hosts: BTreeMap<String, (Host, Network)>,
     /// Hosts that were given routes to source addresses, those of `hosts` and others between them.
-    routing: Vec<Remote>,
+    routing: Vec<Host>,
+    /// Setup of a lab on this machine.
+    here: Option<Setup>,
+    /// Its networks, which stay up while it is held.
+    _up: Option<Lab>,
 }
 
+/// Names of hosts by their role.
+type Named<'a> = Vec<(HostOf, Vec<&'a str>)>;
+
 impl Reached {
+    /// Creates the networks of a lab on this machine.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be created.
+    pub fn here(
+        lab: &LabSpec,
+        upstream: Family,
+        load: &Load,
+        placement: &Placement,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Self, LabError> {
+        let setup = lab.setup;
+        let up = Lab::up(setup, load.local)?;
+        let mut site = setup.site(upstream);
+        for measurer in &mut site.measurers {
+            measurer.threads = load.threads;
+            measurer.cpus = placement.measurer.clone();
+        }
+        for authority in &mut site.authorities {
+            authority.cpus = placement.authority.clone();
+        }
+        if let Some(dut) = &mut site.dut {
+            dut.cpus = placement.dut.clone();
+        }
+        let host = Host::here(interrupted);
+        let hosts = Role::ALL.map(|role| {
+            let network = setup.network(role);
+            (setup.host_of(role).to_string(), (host.clone(), network))
+        });
+        Ok(Self {
+            site,
+            hosts: hosts.into(),
+            routing: Vec::new(),
+            here: Some(setup),
+            _up: Some(up),
+        })
+    }
+
     /// Reaches the hosts that a measurement needs, and gives them the routes to the source addresses.
     ///
     /// # Errors
@@ -46,7 +88,8 @@ impl Reached {
         hosts: &Hosts,
         dut: Option<&str>,
         upstream: Family,
-        (crew, local): (&Crew, Option<Sources>),
+        links: &Links,
+        local: Option<Sources>,
     ) -> Result<Self, LabError> {
         let site = hosts.site(dut, upstream);
         let site = site.map_err(|error| Blame::Request.error(error.to_string()))?;
@@ -55,19 +98,24 @@ impl Reached {
         let is_needed = |host: &&HostSpec| {
             site.hosts().contains(&host.name.as_str()) || routes.contains_key(&host.name)
         };
-        let mut all = crew.reach(hosts.iter().filter(is_needed))?;
+        let mut all = links.reach(hosts.iter().filter(is_needed))?;
         let mut reached = Self {
             routing: Vec::new(),
             hosts: BTreeMap::new(),
             site,
+            here: None,
+            _up: None,
         };
         for (name, routes) in routes {
             // Noted first: whatever is there then is removed.
             reached.routing.push(all[&name].clone());
-            all[&name].ask(&Request::Routes(routes), PROMPT_NS)?;
+            all[&name].ask(Request::Routes(routes), PROMPT_NS)?;
         }
         all.retain(|name, _| reached.site.hosts().contains(&name.as_str()));
-        reached.hosts = all;
+        let own = all
+            .into_iter()
+            .map(|(name, host)| (name, (host, Network::Own)));
+        reached.hosts = own.collect();
         Ok(reached)
     }
 
@@ -77,19 +125,31 @@ impl Reached {
     }
 
     /// Returns a host of the site.
-    pub fn host(&self, name: &str) -> Remote {
-        self.hosts[name].clone()
+    pub fn host(&self, name: &str) -> &Host {
+        &self.hosts[name].0
     }
 
-    /// Returns all hosts.
-    pub fn all(&self) -> Vec<Remote> {
-        self.hosts.values().cloned().collect()
+    /// Returns the network of a role's host there.
+    pub fn network(&self, name: &str) -> &Network {
+        &self.hosts[name].1
+    }
+
+    /// Returns whether they are connected hosts, not networks of this machine.
+    pub fn is_far(&self) -> bool {
+        self.here.is_none()
+    }
+
+    /// Returns all hosts, each once.
+    pub fn all(&self) -> Vec<Host> {
+        let mut all: Vec<Host> = self.hosts.values().map(|(host, _)| host.clone()).collect();
+        all.dedup_by(|a, b| a.name() == b.name());
+        all
     }
 
     /// Returns the hosts that send, with the server of each.
     pub fn senders(&self, self_test: bool) -> Vec<Sender> {
         let sender = |it: &SiteMeasurer| Sender {
-            host: self.host(&it.host),
+            host: self.host(&it.host).clone(),
             threads: it.threads,
             server: it.dut.filter(|_| !self_test).unwrap_or(it.self_test),
         };
@@ -110,27 +170,29 @@ impl Reached {
         !has_own(LinkName::SelfTest) && !is_own
     }
 
-    /// Returns "three-device", or "two-device" if Measurer and authority share a host.
-    pub fn setup(&self) -> &'static str {
+    /// Returns "three-device", or "two-device" if Measurer and authority share a host; `None` if all roles do.
+    pub fn setup(&self) -> Option<&'static str> {
         match self.site.is_two_device() {
-            true => "two-device",
-            false => "three-device",
+            _ if self.here == Some(Setup::Loopback) => None,
+            true => Some("two-device"),
+            false => Some("three-device"),
         }
     }
 
     /// Returns the path that a self-test covers.
     pub fn self_test_path(&self) -> SelfTestPath {
-        match self.site.is_two_device() {
+        match self.setup() {
             _ if self.self_test_is_forwarded() => SelfTestPath::BothLinks,
-            true => SelfTestPath::TesterLoopback,
-            false => SelfTestPath::DirectLink,
+            None => SelfTestPath::Loopback,
+            Some("two-device") => SelfTestPath::TesterLoopback,
+            Some(_) => SelfTestPath::DirectLink,
         }
     }
 
-    /// Cores of the roles with an affinity, each with its host: role and list.
+    /// Returns the cores of the roles with an affinity: role, with its host if they are connected hosts, and list.
     pub fn cpus(&self, dut: Option<&DutChoice>) -> Vec<(HostOf, String)> {
+        let on = |role, host: &str| HostOf::Role(role, self.is_far().then(|| host.to_owned()));
         let measurers = self.site.measurers.iter();
-        let on = |role, host: &str| HostOf::Role(role, Some(host.to_owned()));
         let measurers = measurers.map(|it| (on(Role::Measurer, &it.host), &it.cpus));
         let authorities = self.site.authorities.iter();
         let authorities = authorities.map(|it| (on(Role::Authority, &it.host), &it.cpus));
@@ -147,38 +209,52 @@ impl Reached {
         kept.map(|(of, cpus)| (of, cpus.to_string())).collect()
     }
 
-    /// Returns each host by name, with its roles and its greeting.
+    /// Returns each connected host by name, with its roles and its greeting.
     pub fn welcomes(&self) -> Vec<(String, Vec<Role>, Welcome)> {
-        let told = self.hosts.values().map(|host| {
-            let welcome = host.link().welcome().clone();
-            let roles = self.site.roles_of(host.name());
-            (host.name().to_owned(), roles, welcome)
+        let welcomes = self.hosts.iter().filter_map(|(name, (host, _))| {
+            let welcome = host.link()?.welcome().clone();
+            Some((name.clone(), self.site.roles_of(name), welcome))
         });
-        told.collect()
+        welcomes.collect()
     }
 
     /// Returns the identity of each host, by its name, to which a certificate of the Tester is tied: the boot of its
     /// machine, and its kernel.
     pub fn identities(&self) -> BTreeMap<String, String> {
-        let identity = |host: &Remote| {
-            let link = host.link();
-            let welcome = link.welcome();
-            let program = welcome.sha256.clone().unwrap_or_default();
-            let about = &welcome.host;
-            let told = format!("{}, {}, program {program}", about.boot_id, about.kernel);
-            (format!("host {}", host.name()), told)
-        };
-        self.hosts.values().map(identity).collect()
+        let welcomes = self.welcomes().into_iter();
+        let identities = welcomes.map(|(name, _, Welcome { sha256, host, .. })| {
+            let program = sha256.unwrap_or_default();
+            let identity = format!("{}, {}, program {program}", host.boot_id, host.kernel);
+            (format!("host {name}"), identity)
+        });
+        identities.collect()
     }
 
-    /// Returns their counters. Interfaces have the names of their links. Several Measurers count as one, and so do
-    /// several authorities at the link to the Measurers; each of them is also listed individually.
+    /// Returns their counters. Interfaces have the names of their links. On a network that others use too, all count.
     pub fn watched(&self, self_test: bool) -> Watched {
+        let (hosts, client, upstreams) = self.legs(self_test);
+        let is_shared = self.setup().is_none();
+        let hosts = hosts.into_iter().map(|(role, names)| {
+            let counted = names.into_iter().map(|name| Counted {
+                host: self.host(name).clone(),
+                network: self.network(name).clone(),
+                links: (!is_shared).then(|| self.links_of(name)),
+            });
+            (role, counted.collect())
+        });
+        Watched::new(hosts.collect(), client, upstreams)
+    }
+
+    /// Returns the hosts by role, and the links between them. Several Measurers count as one, and so do several
+    /// authorities at the link to the Measurers; each of them is also listed individually.
+    fn legs(&self, self_test: bool) -> (Named<'_>, Option<Leg>, Vec<Leg>) {
         let site = &self.site;
         let measurers: Vec<&str> = site.measurers.iter().map(|it| it.host.as_str()).collect();
         let authorities: Vec<&str> = site.authorities.iter().map(|it| it.host.as_str()).collect();
         let is_tester = measurers == authorities;
+        let is_one = self.setup().is_none();
         let tester = match is_tester {
+            _ if is_one => HostOf::Machine,
             true => HostOf::Tester,
             false => Role::Measurer.into(),
         };
@@ -200,6 +276,10 @@ impl Reached {
             .as_ref()
             .filter(|_| !self_test || self.self_test_is_forwarded());
         let (client, upstreams) = match dut {
+            Some(_) if is_one => (
+                leg(0, 0, LOOPBACK),
+                leg(0, 0, LOOPBACK).into_iter().collect(),
+            ),
             Some(dut) => {
                 let dut = at(Role::Dut.into(), vec![&dut.host]);
                 let upstreams = authorities.iter().filter_map(|host| {
@@ -225,16 +305,7 @@ impl Reached {
                 (leg(0, authority, LinkName::SelfTest.name()), Vec::new())
             }
         };
-        let counting = hosts.into_iter().map(|(of, hosts)| {
-            let counted = Counted(
-                hosts
-                    .into_iter()
-                    .map(|host| (self.host(host), self.links_of(host)))
-                    .collect(),
-            );
-            (of, Arc::new(counted) as Arc<dyn Counting>)
-        });
-        Watched::hosts(counting.collect(), client, upstreams)
+        (hosts, client, upstreams)
     }
 
     /// Returns the test links, by their ends.
@@ -278,32 +349,10 @@ impl Drop for Reached {
     fn drop(&mut self) {
         for host in &self.routing {
             // A destructor has nobody to tell; the end of the connection removes them too.
-            let _ = host.ask(&Request::Routes(Vec::new()), PROMPT_NS);
+            let _ = host.ask(Request::Routes(Vec::new()), PROMPT_NS);
         }
     }
 }
 
-const LOOPBACK: &str = "lo";
-
-/// Hosts whose counters are added up, each with the links of its interfaces.
-#[derive(Debug)]
-struct Counted(Vec<(Remote, BTreeMap<String, String>)>);
-
-impl Counting for Counted {
-    fn reading(&self, queues: bool) -> Option<Reading> {
-        let mut sum: Option<Reading> = None;
-        for (host, links) in &self.0 {
-            let reading = host.reading(queues)?.of_links(links);
-            sum = Some(match sum {
-                Some(sum) => sum.with(reading),
-                None => reading,
-            });
-        }
-        sum
-    }
-
-    /// A host of a laboratory has no other load, and only its test links are observed.
-    fn is_private(&self) -> bool {
-        true
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dns64_transport::clock::Nanos;
 
-use super::host::{Remote, unanswered};
+use super::host::{Host, unanswered};
 use crate::agent::clock::{Drift, Exchange, Offset};
 use crate::lab::{Blame, LabError};
 use crate::trial::result::HostClock;
@@ -13,24 +13,23 @@ use crate::trial::result::HostClock;
 const EXCHANGES: usize = 16;
 
 /// Offset of the clock of each host from the controller's.
-pub(in crate::rig) struct Clocks(BTreeMap<String, HostTime>);
+pub(crate) struct Clocks(BTreeMap<String, HostTime>);
 
 struct HostTime {
-    host: Remote,
+    host: Host,
     before: Offset,
     after: Option<Offset>,
 }
 
 impl Clocks {
-    /// Measures the offset of each host, one after the other.
+    /// Measures the offset of each host with a clock of its own, one after the other.
     ///
     /// # Errors
     ///
     /// A host does not answer.
-    pub(in crate::rig) fn of<'a>(
-        hosts: impl Iterator<Item = &'a Remote>,
-    ) -> Result<Self, LabError> {
-        let looked = hosts.map(|host| {
+    pub(crate) fn of<'a>(hosts: impl Iterator<Item = &'a Host>) -> Result<Self, LabError> {
+        let far = hosts.filter(|host| host.link().is_some());
+        let looked = far.map(|host| {
             let time = HostTime {
                 host: host.clone(),
                 before: look(host)?,
@@ -41,12 +40,17 @@ impl Clocks {
         looked.collect::<Result<_, LabError>>().map(Self)
     }
 
+    /// Returns whether all hosts have the clock of the controller.
+    pub(crate) fn are_one(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Measures the offsets again, after the trial.
     ///
     /// # Errors
     ///
     /// A host does not answer.
-    pub(in crate::rig) fn look_again(&mut self) -> Result<(), LabError> {
+    pub(crate) fn look_again(&mut self) -> Result<(), LabError> {
         for time in self.0.values_mut() {
             time.after = Some(look(&time.host)?);
         }
@@ -54,12 +58,12 @@ impl Clocks {
     }
 
     /// Converts a future time to the clock of a host.
-    pub(in crate::rig) fn to_host(&self, host: &str, at: Nanos) -> Nanos {
+    pub(crate) fn to_host(&self, host: &str, at: Nanos) -> Nanos {
         self.0.get(host).map_or(at, |time| time.before.to_host(at))
     }
 
     /// Converts a time during the trial from a host's clock to the controller's.
-    pub(in crate::rig) fn to_controller(&self, host: &str, at: Nanos) -> Nanos {
+    pub(crate) fn to_controller(&self, host: &str, at: Nanos) -> Nanos {
         let Some(time) = self.0.get(host) else {
             return at;
         };
@@ -71,18 +75,18 @@ impl Clocks {
     }
 
     /// Returns the clocks for the result of a trial that began at `start`, with the late starts of hosts.
-    pub(in crate::rig) fn told(&self, start: Nanos, late: &[(String, Nanos)]) -> Vec<HostClock> {
-        let told = self.0.iter().map(|(name, time)| {
+    pub(crate) fn of_trial(&self, start: Nanos, late: &[(String, Nanos)]) -> Vec<HostClock> {
+        let clocks = self.0.iter().map(|(name, time)| {
             let drift = time
                 .after
                 .and_then(|after| Drift::between(time.before, after));
             let at_start = drift.map(|drift| drift.at(start));
             // The start of the host was based on the first offset.
-            let told = time.before.offset_ns;
-            let bound_ns = at_start.map(|at| at.bound_ns + at.offset_ns.abs_diff(told));
+            let first_ns = time.before.offset_ns;
+            let bound_ns = at_start.map(|at| at.bound_ns + at.offset_ns.abs_diff(first_ns));
             HostClock {
                 host: name.clone(),
-                offset_ns: told,
+                offset_ns: first_ns,
                 // A change beyond any clock discipline means that the clock was set, or that the host was rebooted.
                 bound_ns: bound_ns.unwrap_or(Nanos::MAX),
                 drift_ppm: drift.map_or(0.0, Drift::ppm),
@@ -93,15 +97,17 @@ impl Clocks {
                     .map_or(0, |(_, ns)| *ns),
             }
         });
-        told.collect()
+        clocks.collect()
     }
 }
 
-fn look(host: &Remote) -> Result<Offset, LabError> {
+fn look(host: &Host) -> Result<Offset, LabError> {
     let mut exchanges = Vec::with_capacity(EXCHANGES);
     for _ in 0..EXCHANGES {
-        let stamps = host.link().clock_exchange();
-        let [t0_ns, t1_ns, t2_ns, t3_ns] = stamps.map_err(unanswered)?;
+        let stamps = host.link().map(|mut link| link.clock_exchange());
+        let Some([t0_ns, t1_ns, t2_ns, t3_ns]) = stamps.transpose().map_err(unanswered)? else {
+            break;
+        };
         exchanges.push(Exchange {
             t0_ns,
             t1_ns,

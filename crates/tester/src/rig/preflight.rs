@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::agent::facts::HostFacts;
 use crate::lab::LabError;
 use crate::lab::hosts::Hosts;
-use crate::rig::remote::at_once;
-use crate::rig::remote::host::Remote;
+use crate::post::host::{Host, at_once};
 use crate::rig::spec::Subject;
 use crate::rig::{Profiles, RigError};
 
 /// Returns the facts of each host, or its error, queried in parallel; takes a second.
-pub fn facts(hosts: &BTreeMap<String, Remote>) -> Vec<(String, Result<HostFacts, LabError>)> {
+pub fn facts(hosts: &BTreeMap<String, Host>) -> Vec<(String, Result<HostFacts, LabError>)> {
     at_once(hosts.values().collect(), |host| {
         (host.name().to_owned(), host.facts())
     })
@@ -33,7 +32,7 @@ pub struct Installed {
 pub fn programs<'a>(
     subjects: impl Iterator<Item = &'a Subject>,
     hosts: &Hosts,
-    reached: &BTreeMap<String, Remote>,
+    reached: &BTreeMap<String, Host>,
 ) -> Vec<Result<Installed, RigError>> {
     let mut asked = BTreeSet::new();
     let mut found = Vec::new();

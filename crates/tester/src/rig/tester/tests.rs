@@ -1,48 +1,40 @@
 use std::io::pipe;
-use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::net::UdpSocket;
 use std::thread::JoinHandle;
 
 use dns64_transport::Backend;
-use dns64_transport::clock::SECOND;
 use dns64_transport::socket::Segmentation;
 
-use super::any::{AnyTester, Instruments};
-use super::post::Post;
-use super::tester::FarTester;
+use super::*;
 use crate::agent::frame::{self, Kind};
 use crate::agent::handshake::{Answer, Welcome};
 use crate::agent::link::Link;
 use crate::agent::serve::serve;
 use crate::agent::ssh::Options;
+use crate::authority::behaviour::Behaviour;
 use crate::lab::Blame;
 use crate::lab::server::Probe;
 use crate::load::ledger::Fate;
 use crate::machine::Role;
-use crate::machine::watch::Watched;
+use crate::machine::network::Network;
 use crate::namespace::Share;
-use crate::rig::equipment::Client as _;
-use crate::rig::probe::{ProbeError, Prober, Way};
-use crate::rig::remote::host::{PROMPT_NS, Remote};
-use crate::rig::remote::order::{AuthorityOrder, MeasurerOrder, Request, TesterOrder, ZoneOrder};
-use crate::rig::remote::site::Sender;
+use crate::post::work::{Agent, Post};
 use crate::rig::spec::Load;
+use crate::trial::AuthDns;
 use crate::trial::result::Outcome;
-use crate::trial::surroundings::Surroundings;
 
 mod authorities;
 
 /// Starts a host whose agent is a thread of the test.
-fn host(name: &str) -> (Remote, JoinHandle<()>) {
+pub(crate) fn host(name: &str) -> (Host, JoinHandle<()>) {
     let ((answers, out), (input, calls)) = (pipe().unwrap(), pipe().unwrap());
     let agent = std::thread::spawn(move || {
         let interrupted = Arc::new(AtomicBool::new(false));
-        let mut post = Post::new(Arc::clone(&interrupted));
-        serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut post).unwrap();
+        let mut agent = Agent::new(Post::new(Arc::clone(&interrupted)));
+        serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut agent).unwrap();
     });
     let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
-    (Remote::new(name, link), agent)
+    (Host::at(name, link), agent)
 }
 
 fn free_port() -> SocketAddr {
@@ -61,55 +53,94 @@ fn load() -> Load {
     load
 }
 
-/// Two hosts that send, with one thread and with two; the second also runs the authority.
-fn two_hosts(load: &Load) -> (Instruments, Remote, Vec<JoinHandle<()>>) {
-    let server = free_port();
-    let ((one, first), (two, second)) = (host("one"), host("two"));
-    for (host, threads) in [(&one, 1), (&two, 2)] {
-        let authority = (threads == 2).then(|| AuthorityOrder {
-            listen: server,
-            cpus: String::new(),
-            segmentation: Segmentation::Off,
-            backend: Backend::Socket,
-            zone: ZoneOrder::new(load.cidr, &load.zone_config(true)),
-            behaviour: None,
-        });
-        let measurer = Some(MeasurerOrder {
-            ports: 16,
-            local: None,
-            threads,
-            cpus: String::new(),
-            backend: Backend::Socket,
-        });
-        let order = TesterOrder {
-            measurer,
-            authority,
-        };
-        host.ask(&Request::Open(Box::new(order)), PROMPT_NS)
-            .unwrap();
+fn authority(load: &Load, listen: SocketAddr) -> AuthDns {
+    AuthDns {
+        network: Network::Own,
+        listen,
+        workers: 1,
+        cores: Vec::new(),
+        segmentation: Segmentation::Off,
+        backend: Backend::Socket,
+        zone: load.zone_config(true),
+        behaviour: Behaviour::default(),
+        driver: None,
     }
-    let sender = |host: &Remote, threads| Sender {
-        host: host.clone(),
+}
+
+fn measurer(threads: usize) -> Measurer {
+    Measurer {
         threads,
+        ..Measurer::none()
+    }
+}
+
+/// Opens the Tester of these hosts, each with its number of Measurer threads and its authority; each thread queries
+/// `server`.
+fn opened(
+    load: &Load,
+    hosts: &[(&Host, usize, Option<AuthDns>)],
+    server: SocketAddr,
+) -> Instruments {
+    for (host, threads, authority) in hosts {
+        let spec = TesterSpec {
+            measurer: Some(measurer(*threads)),
+            ports: 16,
+            authority: authority.clone(),
+        };
+        host.ask(Request::Open(Box::new(spec)), PROMPT_NS).unwrap();
+    }
+    let senders = hosts.iter().filter(|(_, threads, _)| *threads > 0);
+    let senders = senders.map(|(host, threads, _)| Sender {
+        host: (*host).clone(),
+        threads: *threads,
         server,
-    };
-    let tester = FarTester {
-        senders: vec![sender(&one, 1), sender(&two, 2)],
-        authorities: vec![two.clone()],
-        hosts: vec![one.clone(), two],
-        last: None,
-    };
-    let testers = Instruments {
-        tester: AnyTester::Far(Box::new(tester)),
+    });
+    let own = hosts.iter().filter(|(_, _, authority)| authority.is_some());
+    Instruments {
+        senders: senders.collect(),
+        authorities: own.map(|(host, ..)| (*host).clone()).collect(),
+        hosts: hosts.iter().map(|(host, ..)| (*host).clone()).collect(),
         prober: Prober {
-            way: Way::Far(one.clone()),
-            local: None,
-            server,
-            zone: load.zone.clone(),
+            host: hosts[0].0.clone(),
+            ..Prober::here(server, load.zone.clone())
         },
         watched: Watched::default(),
-    };
+        last: None,
+    }
+}
+
+/// Two hosts that send, with one thread and with two; the second also runs the authority.
+fn two_hosts(load: &Load) -> (Instruments, Host, Vec<JoinHandle<()>>) {
+    let server = free_port();
+    let ((one, first), (two, second)) = (host("one"), host("two"));
+    let own = authority(load, server);
+    let testers = opened(load, &[(&one, 1, None), (&two, 2, Some(own))], server);
     (testers, one, vec![first, second])
+}
+
+#[test]
+fn this_machine_runs_all_parts_in_this_process() {
+    let (load, server) = (load(), free_port());
+    let here = Host::here(&Arc::default());
+    let own = authority(&load, server);
+    let mut testers = opened(&load, &[(&here, 2, Some(own))], server);
+    for _ in 0..2 {
+        let schedule = load.schedule(1000);
+        let names = load.names().unwrap().take(schedule.queries(), None);
+        let spec = load.trial(server, 1000, schedule, names.unwrap());
+        let result = testers.trial(&spec, Surroundings::default).unwrap();
+        assert_eq!(result.queries_due, 500);
+        assert_eq!(result.clocks, [], "there is one clock");
+        let usage = result.machine;
+        assert!(usage.roles.iter().all(|row| row.host.is_none()));
+        let asked = result.authority.unwrap().aaaa;
+        assert!((result.answers.valid..=500).contains(&asked), "{asked}");
+        let rows = testers.rows().unwrap().map(|row| row.index);
+        assert!(rows.eq(0..500), "none missing, none twice");
+    }
+    drop(testers);
+    let closed = here.ask(Request::Counts, PROMPT_NS).unwrap_err();
+    assert_eq!(closed.blame, Blame::Machine, "no Tester is open");
 }
 
 #[test]
@@ -172,7 +203,7 @@ fn several_hosts_share_one_schedule() {
 }
 
 /// Starts a host whose agent exits right after its greeting.
-fn lost_host(name: &str) -> Remote {
+fn lost_host(name: &str) -> Host {
     let ((answers, mut out), (mut input, calls)) = (pipe().unwrap(), pipe().unwrap());
     std::thread::spawn(move || {
         frame::read(&mut input).unwrap();
@@ -180,17 +211,17 @@ fn lost_host(name: &str) -> Remote {
         frame::write(&mut out, Kind::Message, &welcome).unwrap();
     });
     let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
-    Remote::new(name, link)
+    Host::at(name, link)
 }
 
 #[test]
 fn lost_host_is_named_in_error() {
     let host = lost_host("one");
-    assert!(host.link().lost().is_none());
-    let error = host.ask(&Request::Facts, PROMPT_NS).unwrap_err();
+    assert!(host.link().unwrap().lost().is_none());
+    let error = host.ask(Request::Facts, PROMPT_NS).unwrap_err();
     assert_eq!(error.blame, Blame::Machine);
     assert!(error.to_string().starts_with("host one: "), "{error}");
-    assert!(host.link().lost().is_some());
+    assert!(host.link().unwrap().lost().is_some());
     // Waiting stops for a server that only this host could query.
     let probe = Probe::from(ProbeError::Host(error));
     assert_eq!(probe, Probe::Abandoned);
@@ -202,21 +233,21 @@ fn late_start_of_host_makes_trial_invalid() {
     let (testers, one, agents) = two_hosts(&load);
     let names = load.names().unwrap().take(1000, None).unwrap();
     let spec = load.trial(testers.prober.server, 2000, load.schedule(2000), names);
-    let order = crate::rig::remote::order::TrialOrder::new(
-        &spec,
-        crate::trial::part::Part {
+    let order = Request::Arm {
+        spec: Box::new(spec.clone()),
+        part: Part {
             first: 0,
             shards: 3,
         },
-        testers.prober.server,
-    );
-    one.ask(&Request::Arm(Box::new(order)), PROMPT_NS).unwrap();
-    let late = match one.ask(&Request::Run(1), 20 * SECOND).unwrap() {
-        crate::rig::remote::order::Reply::Ran(late_ns) => late_ns,
+        spare: Spare::default(),
+    };
+    one.ask(order, PROMPT_NS).unwrap();
+    let late = match one.ask(Request::Run(1), 20 * SECOND).unwrap() {
+        Reply::Ran(late_ns) => late_ns,
         other => panic!("{other:?}"),
     };
     assert!(late > 0);
-    let clock = crate::trial::result::HostClock {
+    let clock = HostClock {
         host: "one".to_owned(),
         offset_ns: 0,
         bound_ns: 1,

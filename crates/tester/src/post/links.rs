@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::at_once;
-use super::host::Remote;
+use super::host::{Host, at_once};
 use crate::agent::link::Link;
 use crate::agent::ssh::Options;
 use crate::agent::trouble::LinkError;
@@ -17,24 +16,24 @@ use crate::lab::{Blame, LabError};
 
 /// Connected hosts. Each stays connected, so that no other controller can use it between two measurements; a lost
 /// connection is reopened when the host is next needed.
-pub struct Crew {
+pub struct Links {
     purpose: String,
     /// Copy this program to each host first, and run the copy.
     push: bool,
     interrupted: Arc<AtomicBool>,
     /// Set when the first host is connected.
     options: OnceLock<Options>,
-    hosts: Mutex<BTreeMap<String, Remote>>,
+    hosts: Mutex<BTreeMap<String, Host>>,
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "crew of {}", self.purpose)
+        write!(f, "links of {}", self.purpose)
     }
 }
 
-impl Crew {
-    /// Creates a crew for a controller with this purpose, such as "plan x.toml", without connections. With `push` this
+impl Links {
+    /// Creates links for a controller with this purpose, such as "plan x.toml", without connections. With `push` this
     /// program is copied to the hosts over ssh first, and run there. Waiting for hosts ends when `interrupted` is true.
     pub fn new(purpose: &str, push: bool, interrupted: &Arc<AtomicBool>) -> Self {
         Self {
@@ -54,7 +53,7 @@ impl Crew {
     pub fn reach<'a>(
         &self,
         hosts: impl Iterator<Item = &'a HostSpec>,
-    ) -> Result<BTreeMap<String, Remote>, LabError> {
+    ) -> Result<BTreeMap<String, Host>, LabError> {
         let tried = self.try_reach(hosts).into_iter();
         tried.map(|(name, host)| Ok((name, host?))).collect()
     }
@@ -63,9 +62,9 @@ impl Crew {
     pub fn try_reach<'a>(
         &self,
         hosts: impl Iterator<Item = &'a HostSpec>,
-    ) -> Vec<(String, Result<Remote, LabError>)> {
+    ) -> Vec<(String, Result<Host, LabError>)> {
         let mut held = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        held.retain(|_, host| host.link().alive());
+        held.retain(|_, host| host.link().is_none_or(|mut link| link.alive()));
         let options = self.options.get_or_init(|| {
             let mut options = Options::new(&self.purpose);
             options.interrupted = Arc::clone(&self.interrupted);
@@ -76,7 +75,7 @@ impl Crew {
                 Some(held) => Ok(held.clone()),
                 None => self.open(host, options).map_or_else(
                     |error| Err(Blame::Machine.error(error.to_string())),
-                    |link| Ok(Remote::new(&host.name, link)),
+                    |link| Ok(Host::at(&host.name, link)),
                 ),
             };
             (host.name.clone(), reached)
@@ -92,7 +91,10 @@ impl Crew {
     /// Returns why a connected host no longer answers, if there is one: measurements in the meantime are void.
     pub fn lost(&self) -> Option<LinkError> {
         let held = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        held.values().find_map(|host| host.link().lost().cloned())
+        let mut lost = held
+            .values()
+            .filter_map(|host| host.link()?.lost().cloned());
+        lost.next()
     }
 
     fn open(&self, host: &HostSpec, options: &Options) -> Result<Link, LinkError> {

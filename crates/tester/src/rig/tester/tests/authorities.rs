@@ -4,39 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::*;
-use crate::rig::remote::order::Program;
 use crate::trial::result::{AuthorityShare, TrialResult};
-
-/// Returns the order for a host with an authority.
-fn authority(load: &Load, listen: SocketAddr) -> TesterOrder {
-    let authority = Some(AuthorityOrder {
-        listen,
-        cpus: String::new(),
-        segmentation: Segmentation::Off,
-        backend: Backend::Socket,
-        zone: ZoneOrder::new(load.cidr, &load.zone_config(true)),
-        behaviour: None,
-    });
-    TesterOrder {
-        measurer: None,
-        authority,
-    }
-}
-
-/// Returns the order for a host that sends.
-fn measurer() -> TesterOrder {
-    let measurer = Some(MeasurerOrder {
-        ports: 16,
-        local: None,
-        threads: 1,
-        cpus: String::new(),
-        backend: Backend::Socket,
-    });
-    TesterOrder {
-        measurer,
-        authority: None,
-    }
-}
 
 /// Measurers on hosts with one thread each, and authorities on other hosts.
 struct Lab {
@@ -52,44 +20,22 @@ impl Lab {
         authorities: &[SocketAddr],
         dut: Option<SocketAddr>,
     ) -> Self {
-        let mut agents = Vec::new();
-        let mut all = Vec::new();
-        let mut open = |name: &str, order: TesterOrder| {
-            let (host, agent) = host(name);
-            host.ask(&Request::Open(Box::new(order)), PROMPT_NS)
-                .unwrap();
-            agents.push(agent);
-            all.push(host.clone());
-            host
-        };
-        let serving = (1..)
-            .zip(authorities)
-            .map(|(k, &listen)| open(&format!("auth{k}"), authority(load, listen)));
-        let serving: Vec<Remote> = serving.collect();
-        let senders = measurers.iter().zip(authorities.iter().cycle());
-        let senders = senders.map(|(name, &server)| Sender {
-            host: open(name, measurer()),
-            threads: 1,
-            server: dut.unwrap_or(server),
-        });
-        let senders: Vec<Sender> = senders.collect();
-        let prober = Prober {
-            way: Way::Far(senders[0].host.clone()),
-            local: None,
-            server: senders[0].server,
-            zone: load.zone.clone(),
-        };
-        let tester = FarTester {
-            senders,
-            authorities: serving,
-            hosts: all,
-            last: None,
-        };
-        let testers = Instruments {
-            tester: AnyTester::Far(Box::new(tester)),
-            prober,
-            watched: Watched::default(),
-        };
+        let named = |k: usize| format!("auth{k}");
+        let serving: Vec<_> = (1..=authorities.len()).map(|k| host(&named(k))).collect();
+        let sending: Vec<_> = measurers.iter().map(|name| host(name)).collect();
+        let specs = serving.iter().zip(authorities);
+        let specs = specs.map(|((host, _), &listen)| (host, 0, Some(authority(load, listen))));
+        let senders = sending.iter().map(|(host, _)| (host, 1, None));
+        let all: Vec<_> = specs.chain(senders).collect();
+        let mut testers = opened(load, &all, dut.unwrap_or(authorities[0]));
+        testers.prober.host = sending[0].0.clone();
+        let servers = authorities.iter().cycle();
+        for (sender, &server) in testers.senders.iter_mut().zip(servers) {
+            sender.server = dut.unwrap_or(server);
+        }
+        drop(all);
+        let agents = serving.into_iter().chain(sending);
+        let agents = agents.map(|(_, agent)| agent).collect();
         Self { testers, agents }
     }
 
@@ -222,46 +168,12 @@ fn lost_host_of_authority_is_named() {
     let load = load();
     let authorities = [free_port(), free_port()];
     let mut lab = Lab::new(&load, &["gen1", "gen2"], &authorities, None);
-    let AnyTester::Far(tester) = &mut lab.testers.tester else {
-        panic!("its threads are on other hosts");
-    };
     let lost = lost_host("auth2");
-    tester.authorities[1] = lost.clone();
-    tester.hosts[1] = lost;
+    lab.testers.authorities[1] = lost.clone();
+    lab.testers.hosts[1] = lost;
     let names = load.names().unwrap().take(600, None).unwrap();
     let spec = load.trial(authorities[0], 1200, load.schedule(1200), names);
     let error = lab.testers.trial(&spec, Surroundings::default).unwrap_err();
     assert!(error.to_string().starts_with("host auth2: "), "{error}");
     drop(lab);
-}
-
-#[test]
-fn programs_of_one_profile_are_combined() {
-    let program = |version: &str, sha256: &str, address: &str| Program {
-        version: Some(version.to_owned()),
-        sha256: Some(sha256.to_owned()),
-        command: vec!["nsd".to_owned()],
-        files: [("nsd.conf".to_owned(), address.to_owned())].into(),
-        ..Program::default()
-    };
-    let one = Program::united(vec![("auth1", program("NSD 4.6.1", "aa", "::1"))]);
-    assert_eq!(
-        one.files.keys().map(String::as_str).collect::<Vec<_>>(),
-        ["nsd.conf"]
-    );
-    let both = Program::united(vec![
-        ("auth1", program("NSD 4.6.1", "aa", "::1")),
-        ("auth2", program("NSD 4.6.1", "bb", "::2")),
-    ]);
-    assert_eq!(both.version.as_deref(), Some("NSD 4.6.1"));
-    assert_eq!(both.sha256.as_deref(), Some("aa on auth1, bb on auth2"));
-    assert_eq!((both.command, both.cores), (vec!["nsd".to_owned()], None));
-    let files: Vec<_> = both.files.into_iter().collect();
-    assert_eq!(
-        files,
-        [
-            ("nsd.conf on auth1".to_owned(), "::1".to_owned()),
-            ("nsd.conf on auth2".to_owned(), "::2".to_owned())
-        ]
-    );
 }

@@ -1,27 +1,29 @@
 //! Single queries before a trial: whether the server responds, from which address, and with which pref64.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
-use dns64_transport::socket::OpenError;
-use dns64_transport::{Backend, Link, LinkError};
+use dns64_transport::Backend;
+use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
 
-use super::remote::host::Remote;
-use super::remote::order::{NoAnswer, Question};
+use super::host::Host;
+use super::{NoAnswer, Question};
 use crate::lab::server::Probe;
 use crate::lab::{Blame, LabError};
-use crate::load::query::Template;
-use crate::machine::host::Host;
+use crate::machine::network::Network;
 use crate::namespace::Zone;
-use crate::trial::backend;
 
 /// Source and destination of probes.
 #[derive(Clone, Debug)]
 pub struct Prober {
-    /// Location of the sender.
-    pub way: Way,
+    /// Host of the sender.
+    pub host: Host,
+    /// Network of the sender there.
+    pub network: Network,
+    /// Kind of its links.
+    pub backend: Backend,
     /// Source address; `None` for that of the routing table.
     pub local: Option<IpAddr>,
     /// The server.
@@ -30,33 +32,15 @@ pub struct Prober {
     pub zone: Zone,
 }
 
-/// Location of the sender of probes.
-#[derive(Clone, Debug)]
-pub enum Way {
-    /// A network of this machine, over links of this kind: an authority in the driver may only answer on one kind.
-    Here(Host, Backend),
-    /// Another host.
-    Far(Remote),
-}
-
-impl From<Host> for Way {
-    fn from(host: Host) -> Self {
-        Self::Here(host, Backend::Socket)
-    }
-}
-
 /// Reason why a probe has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// The Measurer's host cannot be entered.
+    /// The Measurer's host does not answer.
     #[error(transparent)]
     Host(#[from] LabError),
-    /// A socket cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// A socket call failed.
-    #[error(transparent)]
-    Link(#[from] LinkError),
+    /// A socket cannot be opened, or a call of it failed.
+    #[error("{0}")]
+    NotSent(String),
     /// ICMP port unreachable.
     #[error("nothing listens at {server}; start the server or correct --server and --port")]
     Refused {
@@ -114,7 +98,7 @@ impl ProbeError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Host(error) => error.blame,
-            Self::Open(_) | Self::Link(_) => Blame::Machine,
+            Self::NotSent(_) => Blame::Machine,
             Self::Refused { .. }
             | Self::Silent { .. }
             | Self::OtherAddress { .. }
@@ -138,10 +122,19 @@ impl From<ProbeError> for Probe {
     }
 }
 
-/// ID of all probes: "64".
-const PROBE_ID: u16 = 0x3634;
-
 impl Prober {
+    /// Queries a server from this machine, over ordinary sockets.
+    pub fn here(server: SocketAddr, zone: Zone) -> Self {
+        Self {
+            host: Host::here(&Arc::default()),
+            network: Network::Own,
+            backend: Backend::Socket,
+            local: None,
+            server,
+            zone,
+        }
+    }
+
     /// Checks whether an authority responds for the name of `address`, with or without an AAAA.
     pub fn answers(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
         self.records(address, wait_ns).map(drop)
@@ -159,26 +152,21 @@ impl Prober {
     }
 
     /// Returns the response to a query of this type for the name of `address`, whatever it contains.
-    pub(super) fn reply(
+    pub(crate) fn reply(
         &self,
         address: Ipv4Addr,
         rtype: Rtype,
         wait_ns: Nanos,
     ) -> Result<Vec<u8>, ProbeError> {
-        match &self.way {
-            Way::Here(host, backend) => {
-                host.enter(|| self.exchange(*backend, address, rtype, wait_ns))?
-            }
-            Way::Far(host) => {
-                let answer = host.answer(&self.question(address, rtype, wait_ns))?;
-                answer.map_err(|why| self.no_answer(address, wait_ns, why))
-            }
-        }
+        let answer = self.host.answer(self.question(address, rtype, wait_ns))?;
+        answer.map_err(|why| self.no_answer(address, wait_ns, why))
     }
 
-    /// Returns the same query as an order for another host.
-    pub(super) fn question(&self, address: Ipv4Addr, rtype: Rtype, wait_ns: Nanos) -> Question {
+    /// Returns the same query as a request.
+    pub(crate) fn question(&self, address: Ipv4Addr, rtype: Rtype, wait_ns: Nanos) -> Question {
         Question {
+            network: self.network.clone(),
+            backend: self.backend,
             local: self.local,
             server: self.server,
             suffix: self.zone.suffix.clone(),
@@ -192,18 +180,14 @@ impl Prober {
         let server = self.server;
         match why {
             NoAnswer::Unreachable => ProbeError::Refused { server },
-            NoAnswer::Silence => self.silent(address, wait_ns),
+            NoAnswer::Silence => ProbeError::Silent {
+                server,
+                name: self.name(address),
+                wait_ms: wait_ns / 1_000_000,
+            },
             NoAnswer::Foreign(from) => ProbeError::OtherAddress { server, from },
             NoAnswer::Garbage => self.garbage(address),
-            NoAnswer::Failed(what) => ProbeError::Host(Blame::Server.error(what)),
-        }
-    }
-
-    fn silent(&self, address: Ipv4Addr, wait_ns: Nanos) -> ProbeError {
-        ProbeError::Silent {
-            server: self.server,
-            name: self.name(address),
-            wait_ms: wait_ns / 1_000_000,
+            NoAnswer::Failed(what) => ProbeError::NotSent(what),
         }
     }
 
@@ -244,54 +228,8 @@ impl Prober {
         }
     }
 
-    pub(super) fn name(&self, address: Ipv4Addr) -> String {
+    pub(crate) fn name(&self, address: Ipv4Addr) -> String {
         let label = crate::namespace::label(address);
         format!("{}.{}", String::from_utf8_lossy(&label), self.zone.suffix)
     }
-
-    /// Sends one query and waits for its response. Distinguishes responses from another address, unrelated datagrams
-    /// and no response.
-    fn exchange(
-        &self,
-        backend: Backend,
-        asked: Ipv4Addr,
-        rtype: Rtype,
-        wait_ns: Nanos,
-    ) -> Result<Vec<u8>, ProbeError> {
-        let template = Template::of_type(&self.zone.suffix, rtype);
-        let mut link = backend::client(backend, self.server, self.local)?;
-        link.send(0, 1, |_, frame| template.write(PROBE_ID, asked, frame))?;
-        let until = MonotonicClock.now() + wait_ns;
-        let mut reply = None;
-        let mut strays = 0;
-        while reply.is_none() && MonotonicClock.now() < until {
-            link.wait(WAIT_STEP_NS)?;
-            link.receive(1, |datagram| {
-                if datagram.payload.starts_with(&PROBE_ID.to_be_bytes()) {
-                    reply = Some(datagram.payload.to_vec());
-                } else {
-                    strays += 1;
-                }
-            })?;
-            let counters = link.counters()?;
-            if let Some(from) = counters.foreign_from {
-                return Err(ProbeError::OtherAddress {
-                    server: self.server,
-                    from,
-                });
-            }
-            if counters.unreachable > 0 {
-                return Err(ProbeError::Refused {
-                    server: self.server,
-                });
-            }
-        }
-        reply.ok_or_else(|| match strays {
-            0 => self.silent(asked, wait_ns),
-            _ => self.garbage(asked),
-        })
-    }
 }
-
-/// Maximum wait between two checks for the response.
-const WAIT_STEP_NS: Nanos = 5_000_000;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
 
 use super::cpuset::CpuSet;
 use super::process::find_program;
@@ -15,16 +16,16 @@ use super::{Blame, LabError};
 /// Directory of the namespaces of `ip netns` (ip-netns(8)).
 pub(crate) const NETNS_DIR: &str = "/run/netns";
 
-/// A host: a place with its own network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
+/// A network of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
     /// The network in which this process was started.
-    Here,
+    Own,
     /// The network namespace of this name, as listed by `ip netns`.
     Netns(String),
 }
 
-impl Host {
+impl Network {
     /// Builds a command that runs `program` on this host, pinned to `cpus`.
     ///
     /// Every wrapper (`ip netns exec`, `taskset`, `setpriv`) replaces itself with the next program, so the child's
@@ -87,10 +88,10 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Here => f.write_str("this host"),
+            Self::Own => f.write_str("this host"),
             Self::Netns(name) => write!(f, "namespace {name}"),
         }
     }
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn command_enters_the_namespace_before_it_sets_the_affinity() {
-        let host = Host::Netns("lab-x".into());
+        let host = Network::Netns("lab-x".into());
         let cpus: CpuSet = "1".parse().unwrap();
         let command = host.command(Path::new("/bin/true"), &cpus);
         let words: Vec<_> = std::iter::once(command.get_program())
@@ -118,7 +119,9 @@ mod tests {
 
     #[test]
     fn missing_namespace_is_named() {
-        let error = Host::Netns("no-such-lab".into()).enter(|| ()).unwrap_err();
+        let error = Network::Netns("no-such-lab".into())
+            .enter(|| ())
+            .unwrap_err();
         assert!(error.to_string().contains("\"no-such-lab\""));
     }
 }

@@ -1,0 +1,216 @@
+//! A host of a measurement, from the controller's view.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dns64_transport::clock::{Nanos, SECOND};
+
+use super::work::Post;
+use super::{NoAnswer, Question, Reply, Request, Wanted};
+use crate::agent::facts::HostFacts;
+use crate::agent::link::Link;
+use crate::agent::trouble::LinkError;
+use crate::lab::profile::Profile;
+use crate::lab::{Blame, LabError};
+use crate::load::names::Names;
+use crate::machine::counters::Reading;
+use crate::machine::network::Network;
+use crate::trial::part::Gathered;
+
+/// Timeout of requests that a host completes at once.
+pub const PROMPT_NS: Nanos = 20 * SECOND;
+
+/// Time to transfer the ledgers of a trial, for any connection to the controller: 16 octets for each of 10^8 queries
+/// take 13 s at 1 Gbit/s.
+pub const TRANSFER_NS: Nanos = 600 * SECOND;
+
+/// A host. When its last clone is dropped, everything that it started ends.
+#[derive(Clone)]
+pub struct Host {
+    name: Arc<str>,
+    way: Way,
+}
+
+/// The way to its post.
+#[derive(Clone)]
+enum Way {
+    /// In this process.
+    Here(Arc<Mutex<Post>>),
+    /// At the other end of a connection.
+    Link(Arc<Mutex<Link>>),
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host {}", self.name)
+    }
+}
+
+impl Host {
+    /// This machine. Its trials end early when `interrupted` becomes true.
+    pub fn here(interrupted: &Arc<AtomicBool>) -> Self {
+        let post = Post::new(Arc::clone(interrupted));
+        Self {
+            name: "here".into(),
+            way: Way::Here(Arc::new(Mutex::new(post))),
+        }
+    }
+
+    /// A host at the other end of a connection.
+    pub fn at(name: &str, link: Link) -> Self {
+        Self {
+            name: name.into(),
+            way: Way::Link(Arc::new(Mutex::new(link))),
+        }
+    }
+
+    /// Returns its name in the plan.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the connection, locked; `None` for this machine.
+    pub(crate) fn link(&self) -> Option<MutexGuard<'_, Link>> {
+        match &self.way {
+            Way::Here(_) => None,
+            Way::Link(link) => Some(locked(link)),
+        }
+    }
+
+    /// Sends a request that the host completes within `limit_ns`. This machine takes the time that it needs.
+    ///
+    /// # Errors
+    ///
+    /// The host does not answer, or refuses; the error names it.
+    pub fn ask(&self, request: Request, limit_ns: Nanos) -> Result<Reply, LabError> {
+        self.ask_all(request, limit_ns).map(|(reply, _)| reply)
+    }
+
+    /// Returns the binary data that follows the reply as well; none from this machine.
+    fn ask_all(
+        &self,
+        request: Request,
+        limit_ns: Nanos,
+    ) -> Result<(Reply, Vec<Vec<u8>>), LabError> {
+        match &self.way {
+            Way::Here(post) => Ok((locked(post).handle(request)?, Vec::new())),
+            Way::Link(link) => match locked(link).ask(&request, limit_ns).map_err(unanswered)? {
+                (Reply::Refused(blame, what), _) => {
+                    Err(blame.error(format!("host {}: {what}", self.name)))
+                }
+                answered => Ok(answered),
+            },
+        }
+    }
+
+    /// Returns the facts of the host.
+    ///
+    /// # Errors
+    ///
+    /// It does not answer.
+    pub fn facts(&self) -> Result<HostFacts, LabError> {
+        match self.ask(Request::Facts, PROMPT_NS)? {
+            Reply::Facts(facts) => Ok(*facts),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Returns the version of its program of a profile, if the program prints one.
+    ///
+    /// # Errors
+    ///
+    /// It has no such program, or does not answer.
+    pub fn find(
+        &self,
+        profile: &Profile,
+        program: Option<&Path>,
+    ) -> Result<Option<String>, LabError> {
+        let wanted = Wanted {
+            profile: profile.clone(),
+            program: program.map(Path::to_path_buf),
+        };
+        match self.ask(Request::Find(Box::new(wanted)), PROMPT_NS)? {
+            Reply::Version(version) => Ok(version),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Makes it send a query.
+    pub(super) fn answer(&self, question: Question) -> Result<Result<Vec<u8>, NoAnswer>, LabError> {
+        let limit_ns = PROMPT_NS + question.wait_ns;
+        match self.ask(Request::Ask(question), limit_ns)? {
+            Reply::Answer(answer) => Ok(answer),
+            other => Err(self.strange(&other)),
+        }
+    }
+
+    /// Returns the counters of a network, with or without those of its queues; `None` if they cannot be read.
+    pub fn reading(&self, network: &Network, queues: bool) -> Option<Reading> {
+        match self.ask(Request::Read(network.clone(), queues), PROMPT_NS) {
+            Ok(Reply::Reading(reading)) => reading,
+            _ => None,
+        }
+    }
+
+    /// Returns the data of its part of a trial with these names.
+    pub(crate) fn gather(&self, names: &Names) -> Result<Gathered, LabError> {
+        match self.ask_all(Request::Gather, TRANSFER_NS)? {
+            (Reply::Gathered(mut gathered), ledgers) => {
+                let is_whole = match &self.way {
+                    Way::Here(_) => Some(()),
+                    Way::Link(_) => gathered.restore(names, ledgers),
+                };
+                match is_whole {
+                    Some(()) => Ok(*gathered),
+                    None => Err(self.strange(&Reply::Gathered(gathered))),
+                }
+            }
+            (other, _) => Err(self.strange(&other)),
+        }
+    }
+
+    /// Returns the error for a reply to something else.
+    pub(crate) fn strange(&self, reply: &Reply) -> LabError {
+        let told = format!("{reply:?}");
+        Blame::Machine.error(format!(
+            "host {} answers a request with {told:.40}; this is a bug",
+            self.name
+        ))
+    }
+}
+
+/// Converts the error of a request. A lost connection prevents all measurements; a single failed request concerns only
+/// its target.
+pub(super) fn unanswered(error: LinkError) -> LabError {
+    let blame = match error.trouble.is_passing() {
+        true => Blame::Server,
+        false => Blame::Machine,
+    };
+    blame.error(error.to_string())
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Applies `work` to all items in parallel, to a single one on this thread: a server that is started here ends with the
+/// thread.
+pub fn at_once<A: Send, B: Send>(all: Vec<A>, work: impl Fn(A) -> B + Sync) -> Vec<B> {
+    if all.len() == 1 {
+        return all.into_iter().map(work).collect();
+    }
+    let work = &work;
+    std::thread::scope(|scope| {
+        let begun: Vec<_> = all
+            .into_iter()
+            .map(|one| scope.spawn(move || work(one)))
+            .collect();
+        let ended = begun.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect()
+    })
+}
