@@ -139,7 +139,7 @@ fn a_file_of_a_figure_says_what_the_page_does() {
         "≥ 59,000",
         "dns64d cores=1-2",
         "un_bound &amp; &lt;co&gt;",
-        "n = 20;",
+        "n = 19 to 20;",
         "timeout",
     ] {
         assert!(plain.contains(said), "{said}: {plain}");
