@@ -69,7 +69,7 @@ use crate::machine::process::find_program;
 use crate::namespace::Share;
 use crate::naming::{BINARY, Message, Naming};
 use crate::quantity::is_near;
-use template::{is_plain, substitute, unknown};
+use template::{check_placeholders, is_plain, substitute};
 
 pub use upstreams::Upstreams;
 pub use zone_use::ZoneUse;
@@ -384,11 +384,10 @@ impl Profile {
 
     /// Returns how to install the server's program.
     pub fn remedy(&self, naming: Naming) -> String {
+        let own = "build it and put it into a directory of PATH";
         match &self.package {
             Some(package) => format!("install the Debian package {package}"),
-            None if self.role == ProfileRole::Authority => {
-                "build it and put it into a directory of PATH".to_owned()
-            }
+            None if self.role == ProfileRole::Authority => own.to_owned(),
             None => format!("build it and use {}", naming.value(BINARY, "PATH")),
         }
     }
@@ -586,23 +585,6 @@ const BUILT_IN: [(&str, &str); 15] = [
     ("yadifa", include_str!("../../profiles/yadifa.toml")),
     ("fakedns", include_str!("../../profiles/fakedns.toml")),
 ];
-
-/// Checks that every placeholder of `template`, which is a part of `text`, is known.
-fn check_placeholders(
-    text: &str,
-    template: &Spanned<String>,
-    own: &[&str],
-) -> Result<(), (usize, String)> {
-    let is_known = |name: &str| PLACEHOLDERS.contains(&name) || own.contains(&name);
-    let Some(unknown) = unknown(template.get_ref(), is_known) else {
-        return Ok(());
-    };
-    let span = template.span();
-    let within = text[span.clone()].find(&format!("{{{unknown}}}"));
-    let known = [&PLACEHOLDERS, own].concat().join(", ");
-    let message = format!("unknown placeholder {{{unknown}}}; there are {known}");
-    Err((span.start + within.unwrap_or(0), message))
-}
 
 /// Returns line and column, from 1, of a byte offset.
 pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {

@@ -19,9 +19,11 @@
 //! Each host is a network namespace, each link a veth pair. The third setup has no hosts of its own: all roles share
 //! the loopback interface of this machine.
 
+mod site;
+
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
 
@@ -32,12 +34,9 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::hosts::{LinkName, Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer};
-use super::profile::Family;
 use super::routes::{IP_LIMIT, Route};
 use super::{Blame, LabError, server};
 use crate::load::sources::Sources;
-use crate::machine::cpuset::CpuSet;
 use crate::machine::network::{NETNS_DIR, Network};
 use crate::machine::watch::HostOf;
 use crate::machine::{Machine, Role, process};
@@ -141,67 +140,6 @@ impl Setup {
             writeln!(out, "{role:<10} {}: {at}", self.network(host))?;
         }
         Ok(())
-    }
-
-    /// The roles and their addresses, with DUT and authority connected by `upstream`. Its hosts have their names in
-    /// results.
-    pub fn site(self, upstream: Family) -> Site {
-        let name = |role| self.host_of(role).to_string();
-        let (local, _) = self.pick(CLIENT_LINK_MEASURER, LOOPBACK_AUTHORITY);
-        let listen = SocketAddr::from(match upstream {
-            Family::Ipv4 => self.upstream_v4(),
-            Family::Ipv6 => self.upstream_v6(),
-        });
-        let (dut, port) = self.dut();
-        let self_test = SocketAddr::from(self.self_test());
-        let link = |name: LinkName, near, far| {
-            let end = |role| SiteEnd {
-                host: self.host_of(role).to_string(),
-                interface: name.name().to_owned(),
-            };
-            SiteLink {
-                name,
-                near: end(near),
-                far: end(far),
-            }
-        };
-        Site {
-            measurers: vec![SiteMeasurer {
-                host: name(Role::Measurer),
-                local,
-                dut: Some((dut, port).into()),
-                self_test_local: match self {
-                    Self::TwoDevice => UPSTREAM_LINK_AUTHORITY,
-                    Self::ThreeDevice | Self::Loopback => local,
-                },
-                authority: 0,
-                self_test,
-                router: None,
-                threads: 1,
-                cpus: CpuSet::unrestricted(),
-            }],
-            dut: Some(SiteDut {
-                host: name(Role::Dut),
-                listen: dut,
-                port,
-                probe: (dut, port).into(),
-                upstreams: vec![listen],
-                cpus: CpuSet::unrestricted(),
-            }),
-            authorities: vec![SiteAuthority {
-                host: name(Role::Authority),
-                listen,
-                self_test_listen: self_test,
-                cpus: CpuSet::unrestricted(),
-            }],
-            links: match self {
-                Self::Loopback => Vec::new(),
-                Self::TwoDevice | Self::ThreeDevice => vec![
-                    link(LinkName::Client, Role::Measurer, Role::Dut),
-                    link(LinkName::Upstream, Role::Dut, Role::Authority),
-                ],
-            },
-        }
     }
 
     /// The addresses of its links.

@@ -1,5 +1,9 @@
 //! Texts with placeholders in braces.
 
+use toml::Spanned;
+
+use super::PLACEHOLDERS;
+
 /// A piece of a template.
 enum Piece<'a> {
     Text(&'a str),
@@ -60,4 +64,21 @@ pub(super) fn substitute(template: &str, value: impl Fn(&str) -> String) -> Stri
             Piece::Placeholder(name) => value(name),
         })
         .collect()
+}
+
+/// Checks that every placeholder of `template`, which is a part of `text`, is known.
+pub(super) fn check_placeholders(
+    text: &str,
+    template: &Spanned<String>,
+    own: &[&str],
+) -> Result<(), (usize, String)> {
+    let is_known = |name: &str| PLACEHOLDERS.contains(&name) || own.contains(&name);
+    let Some(unknown) = unknown(template.get_ref(), is_known) else {
+        return Ok(());
+    };
+    let span = template.span();
+    let within = text[span.clone()].find(&format!("{{{unknown}}}"));
+    let known = [&PLACEHOLDERS, own].concat().join(", ");
+    let message = format!("unknown placeholder {{{unknown}}}; there are {known}");
+    Err((span.start + within.unwrap_or(0), message))
 }

@@ -1,3 +1,4 @@
+use super::template::unknown;
 use super::*;
 use expect_test::{Expect, expect};
 
