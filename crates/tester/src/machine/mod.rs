@@ -2,7 +2,7 @@
 //!
 //! [`Machine`] has its processors, frequencies, memory and limits, [`interface`] its links, [`counters`] the packets that
 //! its kernel counted, and [`usage`] who used its cores. [`watch`] reads these counters before and after a trial.
-//! A [`host::Host`] is a network on it, a [`process`] a program that was started.
+//! A [`network::Network`] is a network on it, a [`process`] a program that was started.
 //!
 //! Properties are read from files below [`Machine::here`]'s root; nothing is changed. Missing and unparsable values are
 //! `None`: virtual machines and containers lack most of them.

@@ -1,6 +1,6 @@
 //! The verdict on a trial, from the figures in its result: a pure function for a fresh trial and for a recorded one.
 //!
-//! A rule is a function from the figures to the fault that they show. A new fault is a new rule, listed in [`RULES`].
+//! A rule is a function from the figures to the fault that they show. A new fault is a new rule, listed in `RULES`.
 
 use dns64_transport::clock::{Nanos, SECOND};
 
