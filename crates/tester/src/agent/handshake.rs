@@ -194,7 +194,7 @@ mod tests {
         for (call, form) in [
             (
                 hello,
-                json!({"hello": {"version": VERSION, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
+                json!({"hello": {"version": 3, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
             ),
             (Call::Clock { id: 3 }, json!({"clock": {"id": 3}})),
             (

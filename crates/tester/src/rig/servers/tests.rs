@@ -10,7 +10,7 @@ use crate::rig::tester::tests::host;
 fn server_that_is_silent_is_restarted_and_its_starts_are_counted() {
     let here = Host::here(&Arc::default());
     let mut probes = 0;
-    let server = HostedServer::start(here.clone(), spec("sleep 100", free_port()), || {
+    let server = HostedServer::start(here.clone(), spec("exec sleep 100", free_port()), || {
         probes += 1;
         match probes {
             1 => Probe::FellSilent("none".to_owned()),
@@ -24,7 +24,7 @@ fn server_that_is_silent_is_restarted_and_its_starts_are_counted() {
     assert!(servers.take_start().is_none());
     assert_eq!(servers.ended(), None);
     assert_eq!(servers.program().version.as_deref(), Some("script 1.2"));
-    assert!(servers.state().resources.threads >= 1);
+    assert_eq!(servers.state().resources.threads, 1);
     servers.restart(&mut || Probe::Answered).unwrap();
     drop(servers);
     let stopped = here.ask(Request::State(Role::Dut), PROMPT_NS);
