@@ -151,19 +151,8 @@ impl Group {
     }
 }
 
-impl Disturbance for Group {
-    /// Whether the limit of the memory was reached, if it has one.
-    fn has_happened(&self) -> bool {
-        let read = |file: &str| fs::read_to_string(self.0.join(file)).ok();
-        let events = read("memory.events");
-        let high = events.and_then(|text| {
-            let count = text.lines().find_map(|line| line.strip_prefix("high "));
-            count.map(str::to_owned)
-        });
-        let reached = high.or_else(|| read("memory.failcnt"));
-        reached.is_none_or(|count| count.trim() != "0")
-    }
-}
+/// The lateness of the sender shows its effect.
+impl Disturbance for Group {}
 
 impl Drop for Group {
     fn drop(&mut self) {
@@ -186,6 +175,23 @@ pub(crate) fn quota(underway: &Underway, period_us: u64) -> Guard {
     Box::new(group)
 }
 
+/// A cgroup with a limit of the memory.
+struct LittleMemory(Group);
+
+impl Disturbance for LittleMemory {
+    /// Whether the limit was reached.
+    fn has_happened(&self) -> bool {
+        let read = |file: &str| fs::read_to_string(self.0.0.join(file)).ok();
+        let events = read("memory.events");
+        let high = events.and_then(|text| {
+            let count = text.lines().find_map(|line| line.strip_prefix("high "));
+            count.map(str::to_owned)
+        });
+        let reached = high.or_else(|| read("memory.failcnt"));
+        reached.is_some_and(|count| count.trim() != "0")
+    }
+}
+
 /// Limits the memory of the Tester to little more than it newly touches.
 pub(crate) fn little_memory(underway: &Underway) -> Guard {
     let (group, is_old) = Group::with("memory");
@@ -196,7 +202,7 @@ pub(crate) fn little_memory(underway: &Underway) -> Guard {
     };
     group.set(file, "4194304");
     group.set("cgroup.procs", &underway.pid().to_string());
-    Box::new(group)
+    Box::new(LittleMemory(group))
 }
 
 /// Sets the smallest receive buffer that the kernel allows on every UDP socket of the Tester.
