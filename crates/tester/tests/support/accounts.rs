@@ -5,6 +5,7 @@
 //! time: `tests/system`.
 
 use dns64bench::trial::fault::TesterFault;
+use dns64bench::trial::place::Source;
 use serde_json::Value;
 
 /// Classes of a query; duplicates and strays are additional datagrams.
@@ -35,12 +36,14 @@ pub(crate) fn fault(measurement: &Value) -> Option<TesterFault> {
 }
 
 /// Returns whether a trial or a search is void because of other programs: the Tester or the authority was delayed, a
-/// buffer overflowed, or the clock was set.
+/// buffer or the queue of a link overflowed, or the clock was set. They cause no loss inside a host.
 pub(crate) fn is_disturbed(measurement: &Value) -> bool {
     fault(measurement).is_some_and(|fault| {
         !matches!(
             fault,
-            TesterFault::AuthorityOverflow { .. }
+            TesterFault::NetworkLoss(Source { link: None, .. })
+                | TesterFault::NetworkDelay(Source { link: None, .. })
+                | TesterFault::AuthorityOverflow { .. }
                 | TesterFault::AuthorityDied { .. }
                 | TesterFault::HostLate { .. }
                 | TesterFault::HostClock { .. }
