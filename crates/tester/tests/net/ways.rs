@@ -18,7 +18,7 @@ enum Expected {
     Invalid(&'static [&'static str]),
     /// Passed or invalid: the DUT, or the Tester, may have compensated for it.
     NoFailure,
-    /// An experiment and not a measurement. Its effect on the DUT is the result.
+    /// Marked as an experiment and not a measurement. Its effect on the DUT is the result.
     Experiment,
 }
 
@@ -134,7 +134,11 @@ impl Way {
     fn is_expected(&self, run: &Run) -> bool {
         match self.expected {
             Invalid(faults) => fault(&run.json).is_some_and(|it| faults.contains(&it.code())),
-            NoFailure | Experiment => true,
+            NoFailure => true,
+            Experiment => {
+                let marks = &run.json["conditions"]["not_a_measurement"];
+                marks.as_array().is_some_and(|marks| !marks.is_empty())
+            }
         }
     }
 }
