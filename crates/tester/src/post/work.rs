@@ -132,6 +132,8 @@ impl Post {
     }
 
     fn arm(&mut self, spec: &TrialSpec, part: Part, spare: Spare) -> Result<Reply, LabError> {
+        // A trial that another host could not arm: its memory and its ports are free for this one.
+        self.armed = None;
         spec.check().map_err(of_tester)?;
         let servers = [(Role::Dut, &self.dut), (Role::Authority, &self.authority)];
         let servers = servers
