@@ -170,10 +170,15 @@ impl Reached {
         !has_own(LinkName::SelfTest) && !is_own
     }
 
+    /// Returns whether all roles share the loopback interface of this machine.
+    fn is_loopback(&self) -> bool {
+        self.here == Some(Setup::Loopback)
+    }
+
     /// Returns "three-device", or "two-device" if Measurer and authority share a host; `None` if all roles do.
     pub fn setup(&self) -> Option<&'static str> {
         match self.site.is_two_device() {
-            _ if self.here == Some(Setup::Loopback) => None,
+            _ if self.is_loopback() => None,
             true => Some("two-device"),
             false => Some("three-device"),
         }
@@ -181,11 +186,11 @@ impl Reached {
 
     /// Returns the path that a self-test covers.
     pub fn self_test_path(&self) -> SelfTestPath {
-        match self.setup() {
+        match self.site.is_two_device() {
             _ if self.self_test_is_forwarded() => SelfTestPath::BothLinks,
-            None => SelfTestPath::Loopback,
-            Some("two-device") => SelfTestPath::TesterLoopback,
-            Some(_) => SelfTestPath::DirectLink,
+            _ if self.is_loopback() => SelfTestPath::Loopback,
+            true => SelfTestPath::TesterLoopback,
+            false => SelfTestPath::DirectLink,
         }
     }
 
@@ -233,12 +238,11 @@ impl Reached {
     /// Returns their counters. Interfaces have the names of their links. On a network that others use too, all count.
     pub fn watched(&self, self_test: bool) -> Watched {
         let (hosts, client, upstreams) = self.legs(self_test);
-        let is_shared = self.setup().is_none();
         let hosts = hosts.into_iter().map(|(role, names)| {
             let counted = names.into_iter().map(|name| Counted {
                 host: self.host(name).clone(),
                 network: self.network(name).clone(),
-                links: (!is_shared).then(|| self.links_of(name)),
+                links: (!self.is_loopback()).then(|| self.links_of(name)),
             });
             (role, counted.collect())
         });
@@ -252,7 +256,7 @@ impl Reached {
         let measurers: Vec<&str> = site.measurers.iter().map(|it| it.host.as_str()).collect();
         let authorities: Vec<&str> = site.authorities.iter().map(|it| it.host.as_str()).collect();
         let is_tester = measurers == authorities;
-        let is_one = self.setup().is_none();
+        let is_one = self.is_loopback();
         let tester = match is_tester {
             _ if is_one => HostOf::Machine,
             true => HostOf::Tester,
