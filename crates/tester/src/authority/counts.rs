@@ -3,19 +3,11 @@
 use std::net::Ipv4Addr;
 
 use dns64_wire::codes::Rtype;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Queries that the authority received, since its start or during a trial.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    schemars::JsonSchema,
-    serde::Serialize,
-    serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct AuthorityCounts {
     /// Queries for AAAA.
     pub aaaa: u64,
@@ -41,17 +33,7 @@ pub struct AuthorityCounts {
 }
 
 /// Replies that an authority delayed, dropped or altered on purpose.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    schemars::JsonSchema,
-    serde::Serialize,
-    serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FaultCounts {
     /// Delayed by any time.
     pub delayed: u64,
