@@ -1,7 +1,7 @@
 //! The places in which the roles of a benchmark run, and the servers that are started for them.
 //!
-//! A *role* (Measurer, DUT, AuthDNS) runs on a [`Host`](crate::machine::network::Network): this machine's
-//! own network or a network namespace. A [`topology::Lab`] creates the namespaces and the links of a
+//! A *role* (Measurer, DUT, AuthDNS) runs in a [`Network`](crate::machine::network::Network): this machine's
+//! own or a network namespace. A [`topology::Lab`] creates the namespaces and the links of a
 //! [`topology::Setup`] and removes them again; [`userns`] does the same for users who are not
 //! root. A [`profile::Profile`] describes how a server is configured and started; a [`server::Server`]
 //! starts, monitors and stops it. [`hosts`] has the hosts of a plan over several machines.

@@ -1,7 +1,7 @@
 //! A Linux machine: what its kernel and its programs tell of it, and its processes.
 //!
 //! [`Machine`] has its processors, frequencies, memory and limits, [`interface`] its links, [`counters`] the packets that
-//! its kernel counted, and [`usage`] who used its cores. [`watch`] reads these counters before and after a trial.
+//! its kernel counted, [`watch`] their increase during a trial, and [`usage`] who used its cores.
 //! A [`network::Network`] is a network on it, a [`process`] a program that was started.
 //!
 //! Properties are read from files below [`Machine::here`]'s root; nothing is changed. Missing and unparsable values are

@@ -150,7 +150,7 @@ pub enum LossKind {
 pub struct Evidence {
     /// Location of the loss.
     pub place: Place,
-    /// LossKind of the loss.
+    /// Kind of the loss.
     pub kind: LossKind,
     /// Counter that shows it.
     pub source: Source,
