@@ -53,6 +53,8 @@ pub enum Probe {
     Answered,
     /// Not ready yet; the text is the outcome: "no answer", "SERVFAIL".
     NotYet(String),
+    /// This machine could not send the query, or could not open a socket for it: no fault of the server.
+    NotAsked(String),
     /// The server will not answer in this start, for this reason. It is restarted at once.
     FellSilent(String),
     /// The wait was cancelled, or probes are no longer possible.

@@ -117,6 +117,7 @@ impl From<ProbeError> for Probe {
                 blame: Blame::Machine,
                 ..
             }) => Self::Abandoned,
+            error if error.blame() == Blame::Machine => Self::NotAsked(error.to_string()),
             error => Self::NotYet(error.to_string()),
         }
     }

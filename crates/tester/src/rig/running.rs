@@ -11,6 +11,7 @@ use super::RigError;
 use super::equipment::{Client, PROBE_NS, StartedServer};
 use super::pulses::Pulses;
 use super::spec::Load;
+use crate::lab::Blame;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
 use crate::namespace::own_aaaa;
@@ -116,7 +117,7 @@ impl<C: Client> Asker<C> {
         }
         let (names, queries) = (self.names.burst(self.pref64), self.names.burst_len());
         match self.once(names, queries, BURST_QPS) {
-            Ok(result) if result.queries_sent == 0 => Probe::NotYet("nothing was sent".into()),
+            Ok(result) if result.queries_sent == 0 => Probe::NotAsked("nothing was sent".into()),
             Ok(result) if result.answers.missing == result.queries_sent => {
                 let sent = result.queries_sent;
                 Probe::FellSilent(format!("none of {sent} queries at once was answered"))
@@ -125,6 +126,9 @@ impl<C: Client> Asker<C> {
                 Probe::NotYet(why) => Probe::FellSilent(format!("after a burst: {why}")),
                 answered => answered,
             },
+            Err(error) if error.blame() == Some(Blame::Machine) => {
+                Probe::NotAsked(error.to_string())
+            }
             Err(error) => Probe::NotYet(error.to_string()),
         }
     }
@@ -242,7 +246,7 @@ impl<C: Client, S: StartedServer> Running<C, S> {
         match self.answer_of_dut() {
             Probe::Answered => {}
             Probe::Abandoned => return Err(RigError::Interrupted),
-            Probe::NotYet(why) | Probe::FellSilent(why) => {
+            Probe::NotYet(why) | Probe::FellSilent(why) | Probe::NotAsked(why) => {
                 self.restart_dut()?;
                 notes.push(format!("the DUT was restarted: it did not answer ({why})"));
             }
@@ -265,7 +269,7 @@ impl<C: Client, S: StartedServer> Running<C, S> {
             let ended = dut.ended().is_some();
             let probe = self.asker.probe();
             let over = ended || self.asker.client.now() >= deadline;
-            if over || !matches!(probe, Probe::NotYet(_)) {
+            if over || !matches!(probe, Probe::NotYet(_) | Probe::NotAsked(_)) {
                 return probe;
             }
             self.asker.client.pause(PROMPT_NS / 10);

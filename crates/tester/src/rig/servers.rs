@@ -95,7 +95,8 @@ impl HostedServer {
             let mut last = Probe::Abandoned;
             wait_until(limit_ns, || {
                 last = probe();
-                !matches!(last, Probe::NotYet(_)) || !matches!(self.ended(), Ok(None))
+                let waits = matches!(last, Probe::NotYet(_) | Probe::NotAsked(_));
+                !waits || !matches!(self.ended(), Ok(None))
             });
             // Another program may have answered at its address: the server must run as well.
             if let Some(status) = self.ended()? {
@@ -107,6 +108,9 @@ impl HostedServer {
             let last = match last {
                 Probe::Answered => return self.answered(starts - 1),
                 Probe::NotYet(why) | Probe::FellSilent(why) => why,
+                Probe::NotAsked(why) => {
+                    return Err(Blame::Machine.error(format!("cannot query {name}: {why}")));
+                }
                 Probe::Abandoned => break,
             };
             if starts == STARTS_MAX {

@@ -228,6 +228,13 @@ fn lost_host_is_named_in_error() {
 }
 
 #[test]
+fn query_that_could_not_be_sent_is_no_missing_answer() {
+    let why = "socket failed: Too many open files (os error 24)".to_owned();
+    let probe = Probe::from(ProbeError::NotSent(why.clone()));
+    assert_eq!(probe, Probe::NotAsked(why));
+}
+
+#[test]
 fn late_start_of_host_makes_trial_invalid() {
     let load = load();
     let (testers, one, agents) = two_hosts(&load);
