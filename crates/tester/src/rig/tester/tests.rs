@@ -15,6 +15,7 @@ use crate::authority::behaviour::Behaviour;
 use crate::lab::Blame;
 use crate::lab::server::Probe;
 use crate::load::ledger::Fate;
+use crate::load::pace::Schedule;
 use crate::machine::Role;
 use crate::machine::network::Network;
 use crate::namespace::Share;
@@ -141,6 +142,36 @@ fn this_machine_runs_all_parts_in_this_process() {
     drop(testers);
     let closed = here.ask(Request::Counts, PROMPT_NS).unwrap_err();
     assert_eq!(closed.blame, Blame::Machine, "no Tester is open");
+}
+
+#[test]
+fn trial_that_cannot_be_prepared_replaces_the_one_before() {
+    let (load, server) = (load(), free_port());
+    let here = Host::here(&Arc::default());
+    let own = authority(&load, server);
+    let testers = opened(&load, &[(&here, 1, Some(own))], server);
+    let names = load.names().unwrap().take(500, None).unwrap();
+    let spec = load.trial(server, 1000, load.schedule(1000), names);
+    let arm = |spec: &TrialSpec| {
+        let order = Request::Arm {
+            spec: Box::new(spec.clone()),
+            part: Part {
+                first: 0,
+                shards: 1,
+            },
+            spare: Spare::default(),
+        };
+        here.ask(order, PROMPT_NS)
+    };
+    arm(&spec).unwrap();
+    let without_queries = TrialSpec {
+        schedule: Schedule::new(1000, 1),
+        ..spec
+    };
+    assert_eq!(arm(&without_queries).unwrap_err().blame, Blame::Request);
+    let error = here.ask(Request::Run(1), PROMPT_NS).unwrap_err();
+    assert_eq!(error.to_string(), "no trial is ready here");
+    drop(testers);
 }
 
 #[test]
