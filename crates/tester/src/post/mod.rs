@@ -90,7 +90,7 @@ pub enum Request {
     Pulse(Question, Option<usize>),
     /// Stops these queries: [`Reply::Waits`].
     EndPulse,
-    /// Has these routes to source addresses, in place of those that it was given before, until the agent ends:
+    /// Sets these routes to source addresses, which replace earlier ones and are removed when the agent ends:
     /// [`Reply::Done`].
     Routes(Vec<Route>),
 }

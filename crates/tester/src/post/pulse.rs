@@ -28,7 +28,7 @@ impl Pulse {
     /// The host cannot be entered, a socket cannot be opened, a thread cannot be started.
     pub fn begin(question: Question, core: Option<usize>) -> Result<Self, LabError> {
         let open = || UdpLink::client(question.server, &[], 1, Segmentation::Off);
-        let no_socket = "the authority cannot be asked beside a trial";
+        let no_socket = "cannot open a socket for queries to the authority during a trial";
         let link = question.network.enter(open)?;
         let link = link.map_err(Blame::Machine.because(no_socket))?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -38,8 +38,8 @@ impl Pulse {
             let _ = core.map(cpu::pin);
             ask(&question, link, &over)
         });
-        let no_thread = "no thread can be started that asks the authority beside a trial; raise the limit of threads \
-                         (ulimit -u, pids.max)";
+        let no_thread = "cannot start the thread for queries to the authority during a trial; raise the limit of \
+                         threads (ulimit -u, pids.max)";
         let asking = asking.map_err(Blame::Machine.because(no_thread))?;
         Ok(Self {
             asking: Some(asking),

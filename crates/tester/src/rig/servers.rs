@@ -121,7 +121,7 @@ impl HostedServer {
             }
             self.relaunch()?;
         }
-        Err(Blame::Server.error(format!("{name} was not waited for")))
+        Err(Blame::Server.error(format!("the wait for {name} was cancelled")))
     }
 
     fn answered(&mut self, silent_starts: u32) -> Result<(), LabError> {

@@ -30,8 +30,8 @@ const RULES: [Rule; 12] = [
     disturbed,
 ];
 
-/// Returns the outcome that follows from the figures of a trial, whatever its `outcome` is. A rule finds nothing if an
-/// older result lacks its figures: see [`is_complete`].
+/// Returns the outcome that follows from the figures of a trial, whatever its `outcome` is. If an older result lacks
+/// figures, the rules judge by the others, so that it may have a fault that none finds: see [`is_complete`].
 pub fn judge(trial: &TrialResult) -> Outcome {
     let fault = RULES.iter().find_map(|rule| rule(trial));
     let shortfall = trial.unanswered();
@@ -92,7 +92,8 @@ fn host_not_in_time(trial: &TrialResult) -> Option<TesterFault> {
 /// larger uncertainty do not keep a common schedule.
 pub const CLOCK_BOUND_MAX_NS: Nanos = 1_000_000;
 
-/// The kernel refused queries, or a queue did whose drops it reports.
+/// The kernel refused queries, or a queue did whose drops it reports. In an older result, all queries that were due and
+/// not sent were refused, unless the trial ended early.
 fn not_sent(trial: &TrialResult) -> Option<TesterFault> {
     let evidence = trial.losses.evidence.as_ref();
     let unsent = trial.queries_due.saturating_sub(trial.queries_sent);
