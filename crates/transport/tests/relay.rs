@@ -140,7 +140,7 @@ fn out_of_order_answers_go_to_their_clients() {
 }
 
 #[test]
-fn origin_fits_64_octets() {
+fn origin_fits_68_octets() {
     assert!(size_of::<Origin>() <= 68);
 }
 
