@@ -135,7 +135,6 @@ pub(super) fn dns64() -> Dns64 {
         ptr: Ptr::Cname,
         // RFC 8880 section 7.1: MUST.
         ipv4only: true,
-        // RFC 9460 section 4.2.1: SHOULD.
         // Few clients read extended errors, and all receive the additional octets.
         mark_synthesised: false,
     }

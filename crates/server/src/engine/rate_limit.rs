@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn networks_do_not_share_a_limit() {
-        // A million networks with one response a second each, at a limit of 100 with a burst of 2: each fourth response
-        // of a network may be early.
+        // A thousand other networks have two responses each within the next 10 ms: one of them that shared the cell of
+        // the network would be beyond the burst.
         let (limiter, limit) = (RateLimiter::new(42), limit(100, 2, 0));
         let networks: u64 = 100_000;
         for i in 0..networks {
