@@ -10,39 +10,45 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::message::HEADER_LEN;
 
 use super::{Key, lock, seconds};
-use crate::answer::stored::{Age, Aged, Stored};
+use crate::answer::stored::{Aged, Stored};
 use crate::settings::CacheSettings;
 
 /// A response from the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Learnt {
     pub(crate) stored: Arc<Stored>,
-    pub(crate) age: Age,
+    /// When it was stored, in seconds on the engine's clock; `None` if it is expired.
+    pub(crate) stored_s: Option<u32>,
     /// Time until which the cache returns this response unchanged except for its age, in seconds on
     /// the engine's clock. 0: for this use only; if it is not expired, it should be refreshed.
     pub(crate) until_s: u32,
 }
 
 impl Learnt {
-    /// The response and its age.
-    pub(crate) fn aged(&self) -> Aged<'_> {
-        Aged {
-            stored: &self.stored,
-            age: self.age,
+    /// The response and its age at this time: a query can wait for seconds after it got the response.
+    pub(crate) fn aged(&self, now_s: u32) -> Aged<'_> {
+        match self.stored_s {
+            Some(stored_s) => Aged::fresh(&self.stored, now_s.saturating_sub(stored_s)),
+            None => Aged::stale(&self.stored),
         }
+    }
+
+    /// Whether it is expired (RFC 8767).
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stored_s.is_none()
     }
 
     /// Whether it is neither a failure nor stale.
     pub(crate) fn is_current(&self) -> bool {
-        self.age != Age::Stale && !self.stored.is_failure()
+        !self.is_stale() && !self.stored.is_failure()
     }
 
     /// A response that was combined now from this one and others, which the cache returns until
     /// `until_s`.
-    pub(crate) fn remade(&self, stored: Stored, until_s: u32) -> Self {
+    pub(crate) fn remade(&self, stored: Stored, until_s: u32, now_s: u32) -> Self {
         Self {
             stored: Arc::new(stored),
-            age: Age::Seconds(0),
+            stored_s: Some(now_s),
             until_s: self.until_s.min(until_s),
         }
     }
@@ -221,7 +227,7 @@ impl Answers {
             return learnt;
         }
         Learnt {
-            age: Age::Seconds(0),
+            stored_s: Some(now_s),
             until_s: 0,
             ..learnt
         }
@@ -285,15 +291,10 @@ impl Entry {
     }
 
     fn learnt(&self, settings: &CacheSettings, now_s: u32) -> Learnt {
-        let age = if now_s < self.expires_s {
-            Age::Seconds(now_s.saturating_sub(self.stored_s))
-        } else {
-            Age::Stale
-        };
         let until_s = self.ends_soon_s(settings);
         Learnt {
             stored: self.stored.clone(),
-            age,
+            stored_s: (now_s < self.expires_s).then_some(self.stored_s),
             until_s: if now_s < until_s { until_s } else { 0 },
         }
     }
@@ -334,7 +335,7 @@ mod tests {
     use super::super::tests::SETTINGS;
     use super::super::{Key, KeyBuf, name_hash};
     use super::*;
-    use crate::answer::stored::{Asked, TtlBounds};
+    use crate::answer::stored::{Age, Asked, TtlBounds};
     use dns64_transport::clock::SECOND;
     use dns64_wire::build::{Builder, Owner};
     use dns64_wire::codes::{Class, Rcode, Rtype};
@@ -350,7 +351,8 @@ mod tests {
         }
 
         fn keep(&self, key: &Key<'_>, stored: &Arc<Stored>, now: Nanos) -> Age {
-            self.0.keep(&self.1, key, stored.clone(), now).age
+            let learnt = self.0.keep(&self.1, key, stored.clone(), now);
+            learnt.aged(seconds(now)).age
         }
     }
 
@@ -402,7 +404,8 @@ mod tests {
     fn found(cache: &Cache, name: &str, at_s: u64) -> String {
         match cache.find(&key(name).as_key(), at_s * SECOND) {
             Found::Fresh(learnt) => {
-                let Age::Seconds(age_s) = learnt.age else {
+                let now_s = seconds(at_s * SECOND);
+                let Age::Seconds(age_s) = learnt.aged(now_s).age else {
                     panic!("{learnt:?}");
                 };
                 format!("{age_s}{}", if learnt.until_s == 0 { "!" } else { "" })

@@ -153,7 +153,7 @@ impl Outcome {
         Arc::new(Self {
             key,
             learnt: learnt.map(|learnt| Learnt {
-                // Its age is measured on the clock of the worker that sent the query. Responses
+                // It was stored at a time of the clock of the worker that sent the query. Responses
                 // that other workers build from it are not cached, so that no client sees a TTL
                 // increase by a second.
                 until_s: 0,

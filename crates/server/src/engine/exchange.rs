@@ -13,7 +13,7 @@ use super::exchanges::{Opening, Way};
 use super::habits::Form;
 use super::lookups::Waiter;
 use super::resolve::Part;
-use crate::answer::stored::{Age, Stored};
+use crate::answer::stored::Stored;
 use crate::cache::Learnt;
 use crate::counts::Fault;
 
@@ -447,10 +447,10 @@ impl Engine {
         self.release(slot, Some(learnt), actions);
         self.orphan(slot, !learnt.stored.is_failure());
         let waiters = self.lookups.remove(slot);
-        if learnt.age == Age::Stale {
+        if learnt.is_stale() {
             self.counts.cache_stale.tick();
         }
-        self.tell(waiters, learnt);
+        self.tell(waiters, learnt, now);
         self.wake(now, actions);
     }
 

@@ -10,7 +10,7 @@ use dns64_wire::message::Message;
 use super::queries::Query;
 use super::resolve::{Known, Made, Part, Plan, Step};
 use crate::answer::asker::Asker;
-use crate::answer::stored::{Age, Aged, Asked, Kind, Stored, TtlBounds};
+use crate::answer::stored::{Aged, Asked, Kind, Stored, TtlBounds};
 use crate::answer::{local_zones, rendered, reply, special};
 use crate::cache::{Cache, Entry, Found, Key, KeyBuf, MESSAGE_MAX as RENDERED_MAX, Policy};
 use crate::cache::{Learnt, Rendered, RenderedKey, TTLS_MAX, seconds};
@@ -102,7 +102,7 @@ impl Maker {
         if self.rendered.is_some() && query.may_be_kept(seconds(now)) {
             // Rendered for the client that gets most, or not cached.
             let fullest = rendered::fullest(&query.asker, MESSAGE_MAX);
-            match self.step_as(&fullest, query) {
+            match self.step_as(&fullest, query, now) {
                 Step::Need(part) => return Step::Need(part),
                 Step::Answer(len, made) => {
                     if let Some(len) = self.keep(query, len, made, now) {
@@ -111,14 +111,15 @@ impl Maker {
                 }
             }
         }
-        self.step_as(&query.asker, query)
+        self.step_as(&query.asker, query, now)
     }
 
     /// Runs one step for a query as if it came from this asker.
-    fn step_as(&mut self, asker: &Asker, query: &Query) -> Step {
+    fn step_as(&mut self, asker: &Asker, query: &Query, now: Nanos) -> Step {
         let dns64 = self.settings.views[query.view].dns64.as_ref();
         let plan = &query.plan;
-        plan.step(asker, dns64, &query.known(), &mut self.frame)
+        let known = query.known(seconds(now));
+        plan.step(asker, dns64, &known, &mut self.frame)
     }
 
     /// Caches the response in the frame, of `len` octets, if possible, and converts it to the
@@ -187,14 +188,14 @@ impl Maker {
 
     /// The response to the current question of a query's part, if aliases or a synthesised address
     /// lead to a special-use name. Overwrites the frame.
-    fn special_target(&mut self, query: &Query, part: Part) -> Option<Learnt> {
+    fn special_target(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
         let asker = query.target(part)?;
         let len = self.answer_special(&asker, query.view)?;
         let message = Message::parse(&self.frame[..len]).ok()?;
         let stored = Stored::accept(&message, &TtlBounds::NONE).ok()?;
         Some(Learnt {
             stored: Arc::new(stored),
-            age: Age::Seconds(0),
+            stored_s: Some(seconds(now)),
             // Its TTLs do not count down: no response with it is cached as rendered.
             until_s: 0,
         })
@@ -229,7 +230,7 @@ impl Maker {
         let none = Stored::failure(&asked, Rcode::SERVFAIL, None);
         let known = Known {
             first: Some(Aged::fresh(&none, 0)),
-            ..query.known()
+            ..query.known(seconds(now))
         };
         let has_records = |a: &Aged<'_>| a.stored.kind() == Kind::Positive;
         if !known.second.as_ref().is_some_and(has_records) {
@@ -245,11 +246,11 @@ impl Maker {
     /// separately or are special-use names. Returns whether it is complete. Overwrites the frame.
     pub(super) fn recall(&mut self, query: &mut Query, part: Part, now: Nanos) -> bool {
         while query.known[part as usize].is_none() {
-            let special = self.special_target(query, part);
+            let special = self.special_target(query, part, now);
             let Some(learnt) = special.or_else(|| self.recall_link(query, part, now)) else {
                 return false;
             };
-            query.learn(part, learnt);
+            query.learn(part, learnt, now);
         }
         true
     }

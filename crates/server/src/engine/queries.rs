@@ -112,10 +112,12 @@ impl Query {
         }
     }
 
-    pub(super) fn known(&self) -> Known<'_> {
+    /// The known responses, with their age at this time.
+    pub(super) fn known(&self, now_s: u32) -> Known<'_> {
+        let aged = |part: Part| Some(self.known[part as usize].as_ref()?.aged(now_s));
         Known {
-            first: self.known[0].as_ref().map(Learnt::aged),
-            second: self.known[1].as_ref().map(Learnt::aged),
+            first: aged(Part::First),
+            second: aged(Part::Second),
         }
     }
 
@@ -143,16 +145,16 @@ impl Query {
         all.min().unwrap_or(0)
     }
 
-    /// Whether its response may be cached as rendered: the known responses are in the cache, and
-    /// their age is exact to the second. Responses with many records are not cached as rendered,
-    /// and neither are failures, which expire within seconds and may be replaced at any time.
+    /// Whether its response may be cached as rendered: the known responses are in the cache.
+    /// Responses with many records are not cached as rendered, and neither are failures, which
+    /// expire within seconds and may be replaced at any time.
     pub(super) fn may_be_kept(&self, now_s: u32) -> bool {
         let lasts = |learnt: &Learnt| {
             learnt.until_s > now_s
                 && learnt.stored.bytes().len() <= RENDERED_MAX
                 && !learnt.stored.is_failure()
         };
-        self.generation.is_some() && now_s == seconds(self.arrived) && self.learnt().all(lasts)
+        self.generation.is_some() && self.learnt().all(lasts)
     }
 
     /// Whether all TTLs of its response decrease by one each second. The fixed TTL of synthesised
@@ -197,8 +199,9 @@ impl Query {
     /// Adds the response to the current question of a part. If it ends with an alias, the part is
     /// not known until its target is (RFC 6147 section 5.1.5). Loops and chains of too many aliases
     /// are an error (RFC 1034 section 3.6.2).
-    pub(super) fn learn(&mut self, part: Part, learnt: Learnt) {
+    pub(super) fn learn(&mut self, part: Part, learnt: Learnt, now: Nanos) {
         self.responses += 1;
+        let now_s = seconds(now);
         // Records after too many aliases are not in the combined response.
         let has_records = learnt.stored.kind() == Kind::Positive;
         let exceeds = |link: &Learnt| link.stored.required_len() > self.asker.limit;
@@ -208,8 +211,8 @@ impl Query {
                 learnt
             }
             Some(chain) => {
-                let whole = chain.learnt.aged().continued(&learnt.aged());
-                learnt.remade(whole, chain.learnt.until_s)
+                let whole = chain.learnt.aged(now_s).continued(&learnt.aged(now_s));
+                learnt.remade(whole, chain.learnt.until_s, now_s)
             }
             None => learnt,
         };
@@ -226,7 +229,7 @@ impl Query {
             }
             Some(_) => {
                 let failed = whole.stored.failed(Rcode::SERVFAIL, None);
-                whole.remade(failed, 0)
+                whole.remade(failed, 0, now_s)
             }
             None => whole,
         };

@@ -76,12 +76,12 @@ impl Engine {
         }
     }
 
-    /// Frees a slot for a query of this network, if possible; returns whether it did.
     fn network_of(&self, client: Client) -> ClientNetwork {
         let prefixes = self.maker.settings.client_prefixes;
         prefixes.network(client.address().ip())
     }
 
+    /// Frees a slot for a query of this network, if possible; returns whether it did.
     fn make_way(&mut self, network: ClientNetwork, now: Nanos, actions: &mut Actions) -> bool {
         let Some(candidate) = self.shares.candidate(network) else {
             return false;
@@ -236,11 +236,11 @@ impl Engine {
 
     /// Passes the response of a lookup to all waiting queries; they continue in this iteration or
     /// in the next.
-    pub(super) fn tell(&mut self, mut next: Waiter, learnt: &Learnt) {
+    pub(super) fn tell(&mut self, mut next: Waiter, learnt: &Learnt, now: Nanos) {
         while next != Waiter::NOBODY {
             let (query, part) = next.parts();
             let held = &mut self.queries[query as usize];
-            held.learn(part, learnt.clone());
+            held.learn(part, learnt.clone(), now);
             let wait = held.waiting[part as usize].take();
             next = wait.map_or(Waiter::NOBODY, |wait| wait.after);
             self.woken.push_back(query);

@@ -378,7 +378,7 @@ pub struct Aged<'a> {
 /// Age of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// Seconds since it was stored, less than its TTL. All TTLs are reduced by them.
+    /// Seconds since it was stored. All TTLs are reduced by them, at most to 0.
     Seconds(u32),
     /// Expired: all TTLs are [`STALE_TTL_S`].
     Stale,
