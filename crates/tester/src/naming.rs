@@ -1,7 +1,9 @@
 //! Settings in messages: flags on the command line, keys in a plan. An error that names settings is printed by `{}` with
 //! flags and by `{:#}` with keys.
 
+use std::error::Error;
 use std::fmt::{self, Display};
+use std::iter;
 
 /// How a message names settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +54,21 @@ impl Naming {
             true => Self::Keys,
             false => Self::Flags,
         }
+    }
+
+    /// Formats an error that may name settings.
+    pub fn text(self, error: &(impl Display + ?Sized)) -> String {
+        match self {
+            Self::Flags => format!("{error}"),
+            Self::Keys => format!("{error:#}"),
+        }
+    }
+
+    /// Formats an error and its causes in one line.
+    pub fn with_causes(self, error: &dyn Error) -> String {
+        let sources = iter::successors(Some(error), |&error| error.source());
+        let texts: Vec<_> = sources.map(|error| self.text(error)).collect();
+        texts.join(": ")
     }
 
     /// Names a setting.
@@ -106,7 +123,7 @@ impl Display for Message {
     }
 }
 
-impl std::error::Error for Message {}
+impl Error for Message {}
 
 #[cfg(test)]
 mod tests {

@@ -27,6 +27,7 @@ use crate::machine::network::Network;
 use crate::machine::watch::HostOf;
 use crate::machine::{Machine, Role, process};
 use crate::namespace::Zone;
+use crate::naming::Naming;
 use crate::post::links::Links;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
@@ -382,10 +383,11 @@ fn program_facts(server: &Servers) -> ProgramFacts {
 /// A server that does not start or respond is a fault of its variant; what the machine lacks affects all variants.
 impl From<RigError> for BenchError {
     fn from(error: RigError) -> Self {
+        let text = Naming::Keys.with_causes(&error);
         match error.blame() {
             None => Self::Interrupted,
-            Some(Blame::Machine) => Self::Bench(error.to_string()),
-            Some(Blame::Request | Blame::Server) => Self::Variant(error.to_string()),
+            Some(Blame::Machine) => Self::Bench(text),
+            Some(Blame::Request | Blame::Server) => Self::Variant(text),
         }
     }
 }
@@ -420,4 +422,23 @@ fn place_names(used: &UsedNames, spec: &mut RigSpec, needed: Option<u64>) {
         load.cidr = used.room(server, load.cidr, room);
     }
     load.begin = used.begin(server, load.cidr);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::naming::{Message, NAMESPACE};
+
+    #[test]
+    fn error_of_a_rig_names_keys_and_has_its_cause() {
+        let what =
+            Message::new(|naming| format!("cannot use {}", naming.value(NAMESPACE, "10.0.0.0/8")));
+        let error = Blame::Machine.because(what)(io::Error::other("no space"));
+        assert_eq!(
+            BenchError::from(RigError::from(error)).to_string(),
+            "cannot use namespace = \"10.0.0.0/8\": no space"
+        );
+    }
 }

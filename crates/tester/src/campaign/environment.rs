@@ -108,7 +108,7 @@ fn machine(machine: &Machine) -> Environment {
 }
 
 fn details(machine: &Machine) -> BTreeMap<String, String> {
-    let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
+    let switch = |on: bool| if on { ON } else { "off" }.to_owned();
     let policies = machine.frequency_policies();
     let driver = |policy: &FrequencyPolicy| policy.driver.clone();
     let mut found = vec![
@@ -224,10 +224,10 @@ pub fn warnings(environment: &Environment) -> Vec<Warning> {
             GOVERNOR_REMEDY,
         );
     }
-    if detail(SMT) == Some("on") {
+    if detail(SMT) == Some(ON) {
         warn("SMT is on".to_owned(), SMT_REMEDY);
     }
-    if detail(TURBO) == Some("on") {
+    if detail(TURBO) == Some(ON) {
         warn(
             "turbo is on: the speed of the processors depends on their temperature and load"
                 .to_owned(),
@@ -255,6 +255,9 @@ pub fn warnings(environment: &Environment) -> Vec<Warning> {
     }
     warnings
 }
+
+/// Value of a detail that is a switch.
+const ON: &str = "on";
 
 const SMT: &str = "SMT";
 const GOVERNOR: &str = "frequency governor";

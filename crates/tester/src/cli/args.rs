@@ -237,7 +237,7 @@ pub struct TimingArgs {
 /// `dns64bench lab`
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Create the hosts and their links; an earlier lab is removed first
+    /// Create the hosts and their links, and remove what a crash left of a lab
     Up {
         /// Setup of the lab.
         #[command(flatten)]

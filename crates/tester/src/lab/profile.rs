@@ -325,7 +325,7 @@ impl Profile {
         let Some((origin, text)) = all.find(|(built_in, _)| *built_in == name) else {
             let known = built_in_names().collect::<Vec<_>>().join(", ");
             let near = built_in_names().find(|known| is_near(name, known));
-            let near = near.map_or_else(String::new, |near| format!(", did you mean {near:?}?"));
+            let near = near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"));
             return Err(Blame::Request.error(format!(
                 "no profile {name:?}{near}; built-in profiles are {known}, or give the path of a .toml file"
             )));

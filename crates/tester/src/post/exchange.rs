@@ -4,8 +4,9 @@ use dns64_transport::Link;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use dns64_wire::codes::Rtype;
 
-use super::{NoAnswer, Question, with_causes};
+use super::{NoAnswer, Question};
 use crate::load::query::Template;
+use crate::naming::Naming;
 use crate::trial::backend;
 
 /// ID of all queries: "64".
@@ -57,7 +58,7 @@ fn exchange_here(question: &Question) -> Result<Vec<u8>, NoAnswer> {
 }
 
 fn failed(error: impl std::error::Error) -> NoAnswer {
-    NoAnswer::Failed(with_causes(&error))
+    NoAnswer::Failed(Naming::Flags.with_causes(&error))
 }
 
 /// Maximum wait between two checks for the response.

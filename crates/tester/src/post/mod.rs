@@ -36,6 +36,7 @@ use crate::machine::Role;
 use crate::machine::counters::Reading;
 use crate::machine::network::Network;
 use crate::machine::process::Resources;
+use crate::naming::Naming;
 use crate::quantity::as_text;
 use crate::trial::part::{Gathered, Part, Spare};
 use crate::trial::{AuthDns, Measurer, TrialSpec};
@@ -131,15 +132,9 @@ pub enum Reply {
 
 impl From<LabError> for Reply {
     fn from(error: LabError) -> Self {
-        Self::Refused(error.blame, with_causes(&error))
+        // Only plans have other hosts.
+        Self::Refused(error.blame, Naming::Keys.with_causes(&error))
     }
-}
-
-/// Formats an error and its causes in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(Some(error), |error| error.source());
-    let texts: Vec<String> = sources.map(ToString::to_string).collect();
-    texts.join(": ")
 }
 
 /// Roles of the Tester on a host; none on the host of a DUT, which is only observed.

@@ -18,7 +18,7 @@ use crate::lab::zone;
 use crate::lab::{Blame, LabError};
 use crate::machine::counters::Reading;
 use crate::machine::{Machine, Role};
-use crate::naming::{Message, Naming};
+use crate::naming::Message;
 use crate::trial::backend::allow_ports;
 use crate::trial::part::{Armed, Part, Spare};
 use crate::trial::{Measurer, Tester, TrialError, TrialSpec};
@@ -223,10 +223,9 @@ impl Work for Agent {
 fn of_tester(error: TrialError) -> LabError {
     match error {
         TrialError::Host(error) => error,
-        error => error.blame().error(Message::new(|naming| match naming {
-            Naming::Flags => format!("{error}"),
-            Naming::Keys => format!("{error:#}"),
-        })),
+        error => error
+            .blame()
+            .error(Message::new(|naming| naming.text(&error))),
     }
 }
 

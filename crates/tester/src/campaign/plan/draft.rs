@@ -1,7 +1,6 @@
 //! What flags or keys have set so far, before it becomes a measurement.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -130,14 +129,6 @@ impl Draft {
     /// The pacing of a trial.
     pub fn pacing(&self) -> Pacing {
         self.dut.pacings.first().copied().unwrap_or_default()
-    }
-
-    /// An error in its naming.
-    pub(super) fn told(&self, error: &impl Display) -> String {
-        match self.naming {
-            Naming::Flags => format!("{error}"),
-            Naming::Keys => format!("{error:#}"),
-        }
     }
 
     /// Whether a key of a table is given.

@@ -27,12 +27,13 @@ impl Setting {
             .more
             .as_ref()
             .map_or_else(String::new, |more| format!(". {more}"));
-        let list = if self.many {
+        let help = self.key_help.as_ref().unwrap_or(&self.help);
+        let list = if self.many && !self.named {
             "; one value or a list"
         } else {
             ""
         };
-        format!("{}{list}{more}", self.help)
+        format!("{help}{list}{more}")
     }
 
     /// Its values, if they can be listed, or their bounds.

@@ -189,7 +189,7 @@ fn check_driver(draft: &Draft, plan: &Plan, faults: &mut Faults) {
             true => behind,
             false => Place::of(&["dut"]).item(0),
         };
-        faults.add(&place, draft.told(&error));
+        faults.add(&place, draft.naming.text(&error));
     }
 }
 
@@ -220,7 +220,7 @@ fn check_sources(draft: &Draft, plan: &Plan, faults: &mut Faults) {
     };
     let subjects = plan.variants.iter().map(|variant| &variant.subject);
     let refused = subjects.filter_map(|subject| sources::check(subject, local).err());
-    let messages: BTreeSet<_> = refused.map(|error| draft.told(&error)).collect();
+    let messages: BTreeSet<_> = refused.map(|error| draft.naming.text(&error)).collect();
     for message in messages {
         faults.add(&Place::of(&["tester", "local"]), message);
     }
@@ -278,7 +278,7 @@ fn check_range(
 ) {
     for cell in &plan.cells {
         if let Err(error) = cell.pattern.fits(namespace) {
-            faults.add(&Place::of(&["cells", "pattern"]), draft.told(&error));
+            faults.add(&Place::of(&["cells", "pattern"]), draft.naming.text(&error));
         }
     }
     let queries = Schedule::new(first_qps, length_ns).queries();

@@ -182,10 +182,12 @@ impl Reader<'_> {
         let items = item.get_ref().as_array().filter(|_| setting.many);
         let items = items.map_or(std::slice::from_ref(item), |items| items);
         if items.is_empty() {
-            let message = format!(
-                "`{}` is []: give at least one value, or omit the key",
-                place.name()
-            );
+            let remedy = match setting.by_default().is_empty() {
+                true => "",
+                false => ", or omit the key",
+            };
+            let (name, one) = (place.name(), setting.one());
+            let message = format!("`{name}` is []: give at least one {one}{remedy}");
             self.faults.add(place, message);
         }
         let mut is_set = false;

@@ -64,6 +64,8 @@ pub struct Setting {
     pub named: bool,
     /// One line of help.
     pub help: String,
+    /// That of its key, if it differs from that of the flag.
+    pub key_help: Option<String>,
     /// More help.
     pub more: Option<String>,
     /// A flag without which this one is an error.
@@ -211,6 +213,19 @@ impl Setting {
         }
     }
 
+    /// The values that it can have, if they can be listed.
+    fn names(&self) -> Vec<&str> {
+        self.choices.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// What to give for it, at least, where nothing is: "value", or "of a, b or c".
+    pub(super) fn one(&self) -> String {
+        match self.names().as_slice() {
+            [] => "value".to_owned(),
+            names => format!("of {}", or(names)),
+        }
+    }
+
     /// Checks a value, as [`Self::set`] does.
     ///
     /// # Errors
@@ -221,7 +236,7 @@ impl Setting {
     }
 
     fn check_listed(&self, text: &str) -> Result<(), ValueError> {
-        let names: Vec<_> = self.choices.iter().map(|(name, _)| name.as_str()).collect();
+        let names = self.names();
         if !names.is_empty() && !names.contains(&text) {
             let near = names.iter().find(|name| quantity::is_near(text, name));
             let near = near.map_or_else(String::new, |name| format!("; did you mean {name}?"));

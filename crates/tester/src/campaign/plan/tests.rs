@@ -480,7 +480,7 @@ fn profiles_are_looked_up_when_a_plan_is_loaded() {
         (
             "[[dut]]\nprofile = \"unbund\"",
             expect![[
-                r#"2:11: no profile "unbund", did you mean "unbound"?; built-in profiles are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file"#
+                r#"2:11: no profile "unbund" (did you mean "unbound"?); built-in profiles are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file"#
             ]],
         ),
         (

@@ -382,7 +382,7 @@ fn missing_program_names_its_package() {
     let error = profile.program(Some(Path::new("/etc/passwd"))).unwrap_err();
     assert!(error.to_string().contains("not an executable file"));
     assert!(Profile::load("bnid").unwrap_err().to_string().starts_with(
-        "no profile \"bnid\", did you mean \"bind\"?; built-in profiles are dns64d, bind, unbound,"
+        "no profile \"bnid\" (did you mean \"bind\"?); built-in profiles are dns64d, bind, unbound,"
     ));
 }
 

@@ -146,7 +146,7 @@ fn profile_setting_and_pattern_faults_are_reported_with_the_others() {
     expect![[r#"
         2:11: `timeout` is "1h": a timeout must be at most 60s
         4:11: pattern has no effect because cached-share is 0; omit it, or add for example cached-share = "80%"
-        6:11: no profile "unbund", did you mean "unbound"?; built-in profiles are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file
+        6:11: no profile "unbund" (did you mean "unbound"?); built-in profiles are dns64d, bind, unbound, pdns-recursor, knot-resolver, coredns, mtd64-ng, totd, nsd, bind-authority, knot, knot-xdp, pdns-authoritative, yadifa, fakedns, or give the path of a .toml file
         9:19: setting threads of profile unbound is "0": it must be a whole number from 1 to 1024; write such as threads=1
         9:31: profile unbound has no setting "thread"; it has msg_cache_size, rrset_cache_size, threads"#]].assert_eq(&load_error(text));
 }

@@ -54,9 +54,9 @@ fn faults_of_several_hosts_are_reported_together() {
             9:7: host gen2: it is the same machine as host gen1; give one host both roles, or correct ssh, netns or local of one
             12:1: host Gen_3: invalid name "Gen_3"; use 1 to 32 of a-z, 0-9 and -, not starting with -
             13:9: host Gen_3: netns = "../x" is not the name of a network namespace; write one that `ip netns` lists
-            14:9: `roles` is []: give at least one value, or omit the key
+            14:9: `roles` is []: give at least one of measurer, dut or authority
             19:11: host dut: threads = 4 is for a Measurer; omit it, or add the role "measurer"
-            23:40: `addresses` is []: give at least one value, or omit the key
+            23:40: `addresses` is []: give at least one value
             26:13: host dut: link self-test is between measurer and authority; omit the link, or add the role
             30:51: host auth: 2001:2:0:2::2/56 of link upstream and 2001:2:0:1::1/64 of host gen1 of link client are in one prefix; give each link a prefix of its own"#]],
     );

@@ -174,7 +174,7 @@ fn invalid_hosts_are_refused_with_place() {
     spoilt(
         "roles = [\"dut\"]",
         "roles = []",
-        &expect![["12:9: `roles` is []: give at least one value, or omit the key"]],
+        &expect![["12:9: `roles` is []: give at least one of measurer, dut or authority"]],
     );
 }
 
