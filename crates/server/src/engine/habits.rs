@@ -90,9 +90,13 @@ impl Absence {
         self.until > now
     }
 
-    /// Another name shows it; returns whether it is assumed from now on.
-    fn shown(&mut self, name: u64, now: Nanos) -> bool {
-        if now < self.next_at || self.holds(now) || self.names[..self.count].contains(&name) {
+    /// Another name shows it, given by its hash; returns whether it is assumed from now on.
+    fn shown(&mut self, name: impl FnOnce() -> u64, now: Nanos) -> bool {
+        if now < self.next_at || self.holds(now) {
+            return false;
+        }
+        let name = name();
+        if self.names[..self.count].contains(&name) {
             return false;
         }
         self.next_at = now + BETWEEN_NS;
@@ -249,11 +253,11 @@ impl Habits {
         let usual = self.form(now);
         if usual.edns && !form.edns {
             let missing = !shown.edns && !self.has_edns(now);
-            return (missing && self.no_edns.shown(name(), now)).then_some(Capability::Edns);
+            return (missing && self.no_edns.shown(name, now)).then_some(Capability::Edns);
         }
         // A response without an OPT record has no place for a cookie.
         let missing = usual.cookie && !shown.cookie && (shown.edns || !form.cookie);
-        if missing && self.no_cookies.shown(name(), now) {
+        if missing && self.no_cookies.shown(name, now) {
             self.server_cookie = None;
             // Many servers ignore cookies.
             return (!form.cookie).then_some(Capability::Cookies);
@@ -269,7 +273,7 @@ impl Habits {
     /// A response in another case was confirmed. Returns the capability that the upstream is assumed not to have from
     /// now on.
     pub(super) fn other_case(&mut self, name: u64, now: Nanos) -> Option<Capability> {
-        self.no_case.shown(name, now).then_some(Capability::Case)
+        self.no_case.shown(|| name, now).then_some(Capability::Case)
     }
 }
 
