@@ -27,6 +27,8 @@ fn commit() -> Option<String> {
         "../wire/src",
         "../transport/src",
         "../transport/bpf",
+        "../measure/src",
+        "../measure/bpf",
     ] {
         println!("cargo::rerun-if-changed={changed}");
     }

@@ -6,6 +6,7 @@ mod own;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCompleter;
 use dns64_transport::xdp::program::Mode;
@@ -15,6 +16,7 @@ use super::completion;
 use super::flags::Flags;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::authority::behaviour::Behaviour;
+use crate::campaign::plan::settings::choice;
 use crate::lab::zone::Form;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
@@ -250,12 +252,24 @@ pub enum LabCommand {
     /// Run a program on a host of the lab
     Exec {
         /// Role of the host; with two devices, measurer and authority are the same host
+        #[arg(value_parser = roles())]
         host: Role,
 
         /// Program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
+}
+
+/// The roles by name.
+fn roles() -> impl TypedValueParser<Value = Role> {
+    let roles = [
+        ("measurer", "Sends the queries and judges the answers"),
+        ("dut", "The device under test"),
+        ("authority", "Answers the queries of the DUT"),
+    ];
+    let names = roles.map(|(name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(names).try_map(|name| choice(&name))
 }
 
 /// `dns64bench verify`

@@ -2,7 +2,7 @@
 
 use std::fs::read_to_string;
 
-use super::{root, rust_files};
+use super::{root, rust_files, tester_file};
 
 /// A row of a table, column by column.
 struct Row(Vec<String>);
@@ -36,15 +36,10 @@ fn texts(folder: &str) -> Vec<String> {
 #[test]
 fn clauses_of_rfc_8219_name_existing_code_and_tests() {
     let texts = texts("crates");
-    let source = root().join("crates/tester/src");
     let mut named = 0;
     for row in Row::all("rfc8219.md", "| B-") {
         for code in row.quoted(4).iter().filter(|code| code.ends_with(".rs")) {
-            assert!(
-                source.join(code).is_file(),
-                "no {code}, named in: {:?}",
-                row.0
-            );
+            tester_file(code);
         }
         for test in row.quoted(5) {
             assert!(

@@ -1,11 +1,9 @@
 //! Checks that no decision of the Tester reads a text that the Tester writes for people.
 
-use std::path::Path;
-
 use super::messages::code;
-use super::{root, source_files};
+use super::{tester_file, tester_files};
 
-/// Files of `crates/tester/src` that read what other programs, libraries and users write.
+/// Files of the Tester that read what other programs, libraries and users write.
 const READERS: [&str; 7] = [
     "agent/trouble.rs",
     "campaign/plan/reader.rs",
@@ -68,16 +66,15 @@ fn compared(code: &str) -> Vec<&'static str> {
 
 #[test]
 fn no_decision_reads_a_sentence_or_the_name_of_a_value() {
-    let source = root().join("crates/tester/src");
     let mut found = Vec::new();
-    for path in source_files("crates/tester/src") {
-        let file = path.strip_prefix(&source).unwrap();
-        if READERS.iter().any(|reader| file == Path::new(reader)) {
+    let readers = READERS.map(tester_file);
+    for path in tester_files() {
+        if readers.contains(&path) {
             continue;
         }
         let code = code(&path);
         let texts = sentences(&code).into_iter().chain(compared(&code));
-        found.extend(texts.map(|text| format!("{}: {text:?}", file.display())));
+        found.extend(texts.map(|text| format!("{}: {text:?}", path.display())));
     }
     assert_eq!(found, Vec::<String>::new(), "decide by values instead");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::read_to_string;
 
 use super::messages::{code, literals};
-use super::{root, source_files};
+use super::{root, tester_file, tester_files};
 
 /// Generated from the command line.
 const PAGE: &str = "docs/cli-dns64bench.md";
@@ -28,7 +28,7 @@ const FOREIGN: [&str; 15] = [
     "user",
 ];
 
-/// Files of `crates/tester/src` with the texts of faults.
+/// Files of the Tester with the texts of faults.
 const FAULTS: [&str; 2] = ["trial/fault.rs", "trial/cause.rs"];
 
 /// Commands that report faults; campaigns do too, and have keys instead.
@@ -59,7 +59,7 @@ fn every_flag_in_a_text_exists() {
     let page = read_to_string(root().join(PAGE)).unwrap();
     let known = flags(&page);
     let mut seen = 0;
-    for file in source_files("crates/tester/src") {
+    for file in tester_files() {
         for text in literals(&code(&file)) {
             for flag in flags(&text) {
                 let is_known = known.contains(flag) || FOREIGN.contains(&flag);
@@ -75,8 +75,7 @@ fn every_flag_in_a_text_exists() {
 fn flags_of_remedies_exist_where_faults_occur() {
     let page = read_to_string(root().join(PAGE)).unwrap();
     let keys = read_to_string(root().join("docs/plan.md")).unwrap();
-    let source = root().join("crates/tester/src");
-    let texts: String = FAULTS.iter().map(|file| code(&source.join(file))).collect();
+    let texts: String = FAULTS.iter().map(|file| code(&tester_file(file))).collect();
     let literals = literals(&texts).join("\n");
     let flags_of_faults = flags(&literals);
     for flag in &flags_of_faults {

@@ -17,28 +17,38 @@ use std::path::{Path, PathBuf};
 
 use imports::Sources;
 
-/// The modules of the Tester in the order of `ARCHITECTURE.md`: each uses only those before it.
-const FLOW: [&str; 20] = [
-    "statistics",
-    "hash",
-    "quantity",
-    "naming",
-    "warning",
-    "namespace",
-    "load",
-    "connections",
-    "authority",
-    "machine",
-    "lab",
-    "trial",
-    "agent",
-    "post",
-    "procedure",
-    "rig",
-    "campaign",
-    "report",
-    "doctor",
-    "cli",
+/// The crates of the Tester with their modules in the order of `ARCHITECTURE.md`: each uses only those before it.
+const TESTER: [(&str, &[&str]); 2] = [
+    (
+        "measure",
+        &[
+            "statistics",
+            "quantity",
+            "naming",
+            "namespace",
+            "load",
+            "connections",
+            "authority",
+            "machine",
+            "trial",
+        ],
+    ),
+    (
+        "tester",
+        &[
+            "hash",
+            "warning",
+            "lab",
+            "agent",
+            "post",
+            "procedure",
+            "rig",
+            "campaign",
+            "report",
+            "doctor",
+            "cli",
+        ],
+    ),
 ];
 
 /// Maximum number of lines of a file; longer files should be divided.
@@ -61,6 +71,19 @@ fn source_files(folder: &str) -> Vec<PathBuf> {
         !path.ends_with("tests.rs") && !path.contains("/tests/")
     });
     files
+}
+
+/// Returns the Rust files of the Tester, without tests.
+fn tester_files() -> Vec<PathBuf> {
+    let sources = TESTER.map(|(name, _)| source_files(&format!("crates/{name}/src")));
+    sources.concat()
+}
+
+/// Returns a file of the Tester, by its path in the `src` of its crate.
+fn tester_file(name: &str) -> PathBuf {
+    let places = TESTER.map(|(of, _)| root().join("crates").join(of).join("src").join(name));
+    let found = places.into_iter().find(|place| place.exists());
+    found.unwrap_or_else(|| panic!("no {name} in the Tester"))
 }
 
 /// Returns all files below a folder of the repository with one of these extensions.
@@ -97,10 +120,10 @@ fn flow_of_dns64d() -> Vec<String> {
 
 #[test]
 fn modules_use_only_earlier_modules() {
-    for (name, flow) in [
-        ("tester", FLOW.map(str::to_owned).to_vec()),
-        ("server", flow_of_dns64d()),
-    ] {
+    let owned = |flow: &[&str]| flow.iter().copied().map(str::to_owned).collect();
+    let mut crates = TESTER.map(|(name, flow)| (name, owned(flow))).to_vec();
+    crates.push(("server", flow_of_dns64d()));
+    for (name, flow) in crates {
         let sources = Sources::read(name);
         let (mut listed, rooms) = (flow.clone(), sources.rooms());
         listed.sort();
@@ -119,10 +142,12 @@ fn modules_use_only_earlier_modules() {
 
 #[test]
 fn sibling_modules_have_no_cycles() {
-    let found = ["server", "tester"].into_iter().flat_map(|name| {
-        let circles = Sources::read(name).circles();
-        circles.into_iter().map(move |c| format!("{name}, {c}"))
-    });
+    let found = ["server", "measure", "tester"]
+        .into_iter()
+        .flat_map(|name| {
+            let circles = Sources::read(name).circles();
+            circles.into_iter().map(move |c| format!("{name}, {c}"))
+        });
     let found: Vec<_> = found.collect();
     assert!(
         found.is_empty(),
@@ -133,14 +158,14 @@ fn sibling_modules_have_no_cycles() {
 #[test]
 fn dns64d_and_its_libraries_do_not_use_tester() {
     for (folder, strangers) in [
-        ("server", &["dns64bench", "tester"][..]),
+        ("server", &["dns64bench", "dns64-measure"][..]),
         (
             "transport",
-            &["dns64bench", "tester", "dns64d", "dns64-wire"],
+            &["dns64bench", "dns64-measure", "dns64d", "dns64-wire"],
         ),
         (
             "wire",
-            &["dns64bench", "tester", "dns64d", "dns64-transport"],
+            &["dns64bench", "dns64-measure", "dns64d", "dns64-transport"],
         ),
     ] {
         let manifest = root().join("crates").join(folder).join("Cargo.toml");
@@ -168,7 +193,7 @@ fn every_file_has_at_most_600_lines() {
 #[test]
 fn architecture_page_lists_every_module() {
     let map = read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    for module in FLOW {
+    for module in TESTER.iter().flat_map(|(_, flow)| *flow) {
         let room = format!("\n    {module}");
         assert!(
             map.contains(&room),

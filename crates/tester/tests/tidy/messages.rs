@@ -6,11 +6,11 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-use super::{root, source_files};
+use super::{root, source_files, tester_file};
 
 const PAGE: &str = "docs/troubleshooting.md";
 
-/// Files of `crates/tester/src` with explained messages, each from a line with this prefix to the tests or to the end
+/// Files of the Tester with explained messages, each from a line with this prefix to the tests or to the end
 /// of that item.
 const PLACES: [(&str, &str); 15] = [
     ("trial/fault.rs", ""),
@@ -108,9 +108,8 @@ fn explained(messages: impl IntoIterator<Item = String>) -> usize {
 
 #[test]
 fn every_fault_warning_and_finding_of_tester_is_explained() {
-    let source = root().join("crates/tester/src");
     let messages = PLACES.into_iter().flat_map(|(file, from)| {
-        let code = code(&source.join(file));
+        let code = code(&tester_file(file));
         let at = code
             .find(from)
             .unwrap_or_else(|| panic!("{file}: no {from:?}"));
@@ -131,7 +130,7 @@ fn every_fault_warning_and_finding_of_tester_is_explained() {
 
 #[test]
 fn every_kind_of_fault_has_heading() {
-    let fault = code(&root().join("crates/tester/src/trial/fault.rs"));
+    let fault = code(&tester_file("trial/fault.rs"));
     let (_, kinds) = fault.split_once("pub enum TesterFault {\n").unwrap();
     let (kinds, _) = kinds.split_once("\n}\n").unwrap();
     let names = kinds.lines().filter_map(|line| {

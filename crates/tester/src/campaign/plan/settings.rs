@@ -468,7 +468,7 @@ fn named(text: &str) -> Result<(String, String), ValueError> {
 }
 
 /// One of the choices of a row, by its name in serde.
-fn choice<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+pub(crate) fn choice<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let text: StrDeserializer<'_, Error> = text.into_deserializer();
     T::deserialize(text)
 }

@@ -22,7 +22,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,25 +44,15 @@ pub const CLOCK_REMEDY: &str = "reading the time takes a system call: boot with 
 
 /// What a host is for.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    ValueEnum,
-    JsonSchema,
-    Serialize,
-    Deserialize,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Sends the queries and judges the answers
+    /// Sends the queries and judges the answers.
     Measurer,
-    /// The device under test
+    /// The device under test.
     Dut,
-    /// Answers the queries of the DUT
+    /// Answers the queries of the DUT.
     Authority,
 }
 
@@ -402,7 +391,7 @@ impl Machine {
 const READ_MAX: u64 = 4 << 20;
 
 /// Returns the trimmed value of the first line "KEY: VALUE", the format of most files of `/proc` and of `ethtool`.
-pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
         (found.trim() == key).then_some(value.trim())
@@ -410,7 +399,7 @@ pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// The same as a number, without a unit that may follow.
-pub(crate) fn number(text: &str, key: &str) -> Option<u64> {
+pub fn number(text: &str, key: &str) -> Option<u64> {
     let value = field(text, key)?.split_whitespace().next()?;
     value.parse().ok()
 }

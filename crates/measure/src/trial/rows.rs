@@ -15,14 +15,15 @@ use crate::load::pace::Schedule;
 
 /// Data of the last trial of a [`Tester`](super::Tester).
 #[derive(Debug)]
-pub(crate) struct TrialQueries {
-    pub(crate) spec: TrialSpec,
+pub struct TrialQueries {
+    /// What was asked for.
+    pub spec: TrialSpec,
     /// Real time of the start of the schedule.
-    pub(crate) started_at_ns: Nanos,
+    pub started_at_ns: Nanos,
     /// Data of each shard.
-    pub(crate) shards: Vec<Finished>,
+    pub shards: Vec<Finished>,
     /// Ledger of the authority, if it is the built-in one.
-    pub(crate) asked: Option<Arc<Ledger>>,
+    pub asked: Option<Arc<Ledger>>,
 }
 
 /// One query that was sent.
@@ -71,29 +72,30 @@ impl Row {
 /// the network did not accept them, are skipped.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
-    course: &'a TrialQueries,
+    trial: &'a TrialQueries,
     /// The schedule with its shards.
     schedule: Schedule,
     next: u64,
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(course: &'a TrialQueries) -> Self {
+    /// The queries from the first on.
+    pub fn new(trial: &'a TrialQueries) -> Self {
         Self {
-            course,
-            schedule: course.spec.schedule.shard(0, course.shards.len() as u64),
+            trial,
+            schedule: trial.spec.schedule.shard(0, trial.shards.len() as u64),
             next: 0,
         }
     }
 
     /// Returns the real time of the start of the schedule, in nanoseconds since 1970.
     pub fn started_at_ns(&self) -> Nanos {
-        self.course.started_at_ns
+        self.trial.started_at_ns
     }
 
     /// Returns the server under test.
     pub fn server(&self) -> SocketAddr {
-        self.course.spec.server
+        self.trial.spec.server
     }
 
     /// Returns the schedule of the whole trial.
@@ -103,7 +105,7 @@ impl<'a> Rows<'a> {
 
     /// Returns the names.
     pub fn names(&self) -> &'a Names {
-        &self.course.spec.names
+        &self.trial.spec.names
     }
 
     /// Returns query `index`, if it was sent.
@@ -111,8 +113,8 @@ impl<'a> Rows<'a> {
         let (shard, local) = self.schedule.place(index);
         let shard = usize::try_from(shard).ok()?;
         let local = usize::try_from(local).ok()?;
-        let course = self.course;
-        let finished = course.shards.get(shard)?;
+        let trial = self.trial;
+        let finished = trial.shards.get(shard)?;
         let entry = finished.ledger.entries()[..finished.offered].get(local)?;
         if entry.fate == Fate::Unsent {
             return None;
@@ -120,22 +122,22 @@ impl<'a> Rows<'a> {
         let sent_ns = self.schedule.due_ns(index) + Nanos::from(entry.lateness_ns);
         Some(Row {
             index,
-            address: course.spec.names.asked(index),
+            address: trial.spec.names.asked(index),
             shard,
             sent_ns,
             lateness_ns: entry.lateness_ns,
             rtt_ns: entry.rtt_ns,
             fate: entry.fate,
-            expired: sent_ns + course.spec.timeout_ns < finished.emptied_until_ns,
+            expired: sent_ns + trial.spec.timeout_ns < finished.emptied_until_ns,
         })
     }
 
     /// Returns the messages of query `index`, if it was sent.
     pub fn timeline(&self, index: u64) -> Option<Timeline> {
         let row = self.row(index)?;
-        let start = self.course.shards.get(row.shard)?.start;
+        let start = self.trial.shards.get(row.shard)?.start;
         let number = self.names().repeats.fresh(index);
-        let asked = self.course.asked.as_ref().zip(number);
+        let asked = self.trial.asked.as_ref().zip(number);
         let questions = asked.map(|(ledger, n)| ledger.questions(n));
         let sent_at = start + row.sent_ns;
         Some(Timeline {

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::AuthDns;
 use super::surroundings::AuthorityReport;
 use crate::authority::driver::{Driver, DriverError, Station};
-use crate::lab::{Blame, LabError};
 use crate::machine::interface::{self, Addressed};
 use crate::machine::network::Network;
+use crate::machine::{Blame, LabError};
 use crate::quantity::as_text;
 
 /// Interface at which queries are answered in the driver.

@@ -111,7 +111,7 @@ impl Ledger {
     }
 
     /// Records that query `i` left this long after it was due, and whether in or shortly after a catch-up burst.
-    pub(crate) fn sent(&mut self, i: usize, lateness_ns: Nanos, in_burst: bool) {
+    pub fn sent(&mut self, i: usize, lateness_ns: Nanos, in_burst: bool) {
         let lateness_ns = u32::try_from(lateness_ns).unwrap_or(u32::MAX);
         self.0[i] = Entry {
             rtt_ns: 0,
@@ -122,7 +122,7 @@ impl Ledger {
     }
 
     /// Records the first response to query `i`.
-    pub(crate) fn answered(&mut self, i: usize, rtt_ns: Nanos, fate: Fate) {
+    pub fn answered(&mut self, i: usize, rtt_ns: Nanos, fate: Fate) {
         let entry = &mut self.0[i];
         entry.rtt_ns = rtt_ns;
         entry.fate = fate;

@@ -165,7 +165,7 @@ fn has_ports(text: &str) -> bool {
 }
 
 /// Returns the output of a program on a host; `None` if it is not installed or fails.
-pub(crate) fn output(host: &Network, program: &str, arguments: &[&str]) -> Option<String> {
+pub fn output(host: &Network, program: &str, arguments: &[&str]) -> Option<String> {
     let path = find_program(program)?;
     let mut command = host.command(Path::new(&path), &CpuSet::unrestricted());
     let end = run(command.args(arguments), LIMIT).ok()?;

@@ -43,7 +43,7 @@ pub enum Blame {
 
 impl Blame {
     /// Creates an error without a cause.
-    pub(crate) fn error(self, what: impl Into<Message>) -> LabError {
+    pub fn error(self, what: impl Into<Message>) -> LabError {
         LabError {
             blame: self,
             what: what.into(),
@@ -52,7 +52,7 @@ impl Blame {
     }
 
     /// Converts a cause, mostly a kernel error, for `map_err`.
-    pub(crate) fn because<E>(self, what: impl Into<Message>) -> impl FnOnce(E) -> LabError
+    pub fn because<E>(self, what: impl Into<Message>) -> impl FnOnce(E) -> LabError
     where
         E: Into<Box<dyn Error + Send + Sync>>,
     {

@@ -12,8 +12,10 @@ use dns64_transport::{Backend, Carrier, Counters, Datagram, Departure, Link, Lin
 use super::{AuthDns, Measurer, TrialError};
 
 /// The selected implementation of [`Link`]. Each call dispatches once, for as many datagrams as it moves.
-pub(crate) enum AnyLink {
+pub enum AnyLink {
+    /// Sockets.
     Udp(Box<UdpLink>),
+    /// AF_XDP.
     Xdp(Box<XdpLink>),
 }
 
@@ -50,7 +52,7 @@ pub(super) fn clients(
 /// # Errors
 ///
 /// It cannot be raised so far.
-pub(crate) fn allow_ports(ports: usize) -> Result<(), TrialError> {
+pub fn allow_ports(ports: usize) -> Result<(), TrialError> {
     let needed = SOCKETS_A_PORT * ports;
     let allowed = allow_descriptors(needed)?;
     match allowed < needed {
@@ -64,7 +66,7 @@ pub(crate) fn allow_ports(ports: usize) -> Result<(), TrialError> {
 }
 
 /// Opens a link to `server` with one port, for single queries.
-pub(crate) fn client(
+pub fn client(
     backend: Backend,
     server: SocketAddr,
     local: Option<IpAddr>,

@@ -469,7 +469,7 @@ fn core_times(text: &str) -> BTreeMap<usize, CoreTimes> {
 }
 
 /// "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345", in microseconds (Documentation/accounting/psi.rst).
-pub(crate) fn pressure_ns(text: &str) -> Option<Nanos> {
+pub fn pressure_ns(text: &str) -> Option<Nanos> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let (_, total) = some.split_once("total=")?;
     Some(total.trim().parse::<Nanos>().ok()? * 1000)

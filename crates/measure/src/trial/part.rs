@@ -240,7 +240,7 @@ fn ports_of_shard(
 }
 
 /// Returns the result and the queries of a trial that one Tester has run.
-pub(crate) fn concluded(
+pub fn concluded(
     spec: &TrialSpec,
     gathered: Gathered,
     around: impl FnOnce() -> Surroundings,

@@ -14,7 +14,7 @@ use super::process::find_program;
 use super::{Blame, LabError};
 
 /// Directory of the namespaces of `ip netns` (ip-netns(8)).
-pub(crate) const NETNS_DIR: &str = "/run/netns";
+pub const NETNS_DIR: &str = "/run/netns";
 
 /// A network of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl Network {
     /// Every wrapper (`ip netns exec`, `taskset`, `setpriv`) replaces itself with the next program, so the child's
     /// process ID is that of `program`. If `setpriv` of util-linux is installed, the program is killed when the
     /// *thread* that started it ends: start it from a thread that outlives it. A program that daemonises escapes this;
-    /// the next [`Lab::up`](crate::lab::topology::Lab::up) or [`down`](crate::lab::topology::down) ends it.
+    /// whoever removes its namespace ends it.
     pub fn command(&self, program: &Path, cpus: &CpuSet) -> Command {
         let mut words: Vec<PathBuf> = Vec::new();
         if let Self::Netns(name) = self {

@@ -74,7 +74,7 @@ pub struct AuthorityReport {
 impl AuthorityReport {
     /// Combines the reports of authorities on several hosts for one trial, each with the name of its host and its
     /// ledger on a common clock. `None` without any.
-    pub(crate) fn united(mut reports: Vec<(String, Self)>) -> Option<Self> {
+    pub fn united(mut reports: Vec<(String, Self)>) -> Option<Self> {
         let start = |report: &Self| report.ledger.as_ref().map(|ledger| ledger.start());
         reports.sort_by_key(|(_, report)| start(report));
         let is_one = reports.len() == 1;

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@ pub const QUANTUM_NS: Nanos = 10_000;
 pub const BURST_MAX: u64 = 64;
 
 /// Pacing method.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
     /// Absolute schedule: a late query does not delay the next
@@ -61,8 +60,8 @@ impl FromStr for Pacing {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = Self::value_variants().iter();
-        let named = all.copied().find(|pacing| pacing.to_string() == text);
+        let all = [Self::Absolute, Self::SelfCorrecting];
+        let named = all.into_iter().find(|pacing| pacing.to_string() == text);
         named.ok_or_else(|| format!("{text:?} is not a pacing; write absolute or self-correcting"))
     }
 }
@@ -338,8 +337,6 @@ mod tests {
     fn pacing_is_parsed_as_printed() {
         for pacing in [Pacing::Absolute, Pacing::SelfCorrecting] {
             assert_eq!(pacing.to_string().parse(), Ok(pacing));
-            let value = pacing.to_possible_value().unwrap();
-            assert_eq!(value.get_name(), pacing.to_string());
         }
         assert!("Absolute".parse::<Pacing>().is_err());
     }

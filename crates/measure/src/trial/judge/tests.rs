@@ -4,24 +4,66 @@ use crate::authority::counts::{AuthorityCounts, FaultCounts};
 use crate::load::catch_up::Limits;
 use crate::machine::Role;
 use crate::machine::usage::{RoleUsage, Usage};
-use crate::procedure::simulated;
 use crate::trial::fault::RateError;
 use crate::trial::path::AuthorityTimes;
-use crate::trial::place::{Evidence, LossEvidence, Source};
+use crate::trial::place::{Evidence, LossEvidence, Losses, Source};
+use crate::trial::result::{Answers, CatchUp, Rtt, Timing};
 
-/// A trial with this number of queries without an answer, and every figure that decides.
+/// A trial of a second with this number of queries without an answer, and every figure that decides.
 fn trial(missing: u64) -> TrialResult {
-    let mut trial = simulated::result(1_000, Outcome::Failed { shortfall: missing });
-    trial.certified = Some(true);
-    trial.timing.limits = Limits::default();
-    trial.timing.catch_up.lost_beyond_bursts = Some(0);
+    let queries = 1_000;
     let (sent, due, allowed) = (101, 100, 1);
-    trial.timing.rate_error = Some(RateError { sent, due, allowed });
-    trial.losses.evidence = Some(LossEvidence {
-        is_watched: true,
-        ..LossEvidence::default()
-    });
-    trial
+    TrialResult {
+        outcome: Outcome::Failed { shortfall: missing },
+        rate_qps: queries,
+        duration_ns: SECOND,
+        timeout_ns: SECOND,
+        queries_due: queries,
+        queries_sent: queries,
+        undecided: 0,
+        ended_early: false,
+        answers: Answers {
+            valid: queries - missing,
+            missing,
+            ..Answers::default()
+        },
+        rtt: Rtt::default(),
+        rtt_percentiles: Vec::new(),
+        timing: Timing {
+            limits: Limits::default(),
+            catch_up: CatchUp {
+                lost_beyond_bursts: Some(0),
+                ..CatchUp::default()
+            },
+            rate_error: Some(RateError { sent, due, allowed }),
+            ..Timing::default()
+        },
+        machine: Usage::default(),
+        tester_drops: 0,
+        losses: Losses {
+            evidence: Some(LossEvidence {
+                is_watched: true,
+                ..LossEvidence::default()
+            }),
+            ..Losses::default()
+        },
+        authority_exit: None,
+        error: None,
+        authority: None,
+        authorities: Vec::new(),
+        authority_sampled: None,
+        names: None,
+        certified: Some(true),
+        achieved: None,
+        service: None,
+        path: None,
+        resources: None,
+        dut_exit: None,
+        segmentation: true,
+        clocks: Vec::new(),
+        backend: "simulated".to_owned(),
+        notes: Vec::new(),
+    }
 }
 
 fn evidence(trial: &mut TrialResult) -> &mut LossEvidence {

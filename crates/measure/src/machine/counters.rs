@@ -266,7 +266,7 @@ impl Reading {
     }
 
     /// Adds the queue counters of another reading of the same host.
-    pub(crate) fn with_queues_of(mut self, other: &Self) -> Self {
+    pub fn with_queues_of(mut self, other: &Self) -> Self {
         let queues = other.counters.iter();
         let queues = queues.filter(|(counter, _)| counter.is_of_queue());
         self.has_queues = other.has_queues;

@@ -6,18 +6,18 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use dns64_measure::authority::answer::{Authority, Transport};
+use dns64_measure::authority::zone::ZoneConfig;
+use dns64_measure::load::generator::Generator;
+use dns64_measure::load::ledger::{Fate, Ledger};
+use dns64_measure::load::names::{NameSource, Names};
+use dns64_measure::load::query::Template;
+use dns64_measure::namespace::{DEFAULT_NAMESPACE, Pattern, Share, Zone};
+use dns64_measure::trial::TrialSpec;
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
 use dns64_transport::{
     Carrier, Counters, Datagram, Departure, FRAME_BYTES, Link, LinkError, Origin,
 };
-use dns64bench::authority::answer::{Authority, Transport};
-use dns64bench::authority::zone::ZoneConfig;
-use dns64bench::load::generator::Generator;
-use dns64bench::load::ledger::{Fate, Ledger};
-use dns64bench::load::names::{NameSource, Names};
-use dns64bench::load::query::Template;
-use dns64bench::namespace::{DEFAULT_NAMESPACE, Pattern, Share, Zone};
-use dns64bench::trial::TrialSpec;
 use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};

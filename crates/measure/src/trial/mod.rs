@@ -4,7 +4,7 @@
 //! the schedule into shards ([`part`]); their data are combined to one result.
 
 pub mod achieved;
-pub(crate) mod backend;
+pub mod backend;
 pub mod cause;
 mod distribution;
 pub mod disturbance;
@@ -43,7 +43,6 @@ use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::{self, Recorder};
 use crate::authority::tcp::TcpService;
 use crate::authority::zone::ZoneConfig;
-use crate::lab::{Blame, LabError};
 use crate::load::catch_up::Limits;
 use crate::load::generator::{Generator, Shard};
 use crate::load::ledger::Entry;
@@ -52,6 +51,7 @@ use crate::load::pace::{Pacing, Schedule};
 use crate::load::sources::Sources;
 use crate::machine::network::Network;
 use crate::machine::usage::Who;
+use crate::machine::{Blame, LabError};
 use crate::machine::{Machine, Role};
 use crate::naming::{Naming, SOCKETS};
 use crate::quantity::as_text;
@@ -207,7 +207,7 @@ pub struct AuthDns {
 
 impl Measurer {
     /// Returns a Measurer without threads.
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self {
             network: Network::Own,
             local: None,
