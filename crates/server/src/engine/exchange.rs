@@ -487,6 +487,7 @@ impl Engine {
             let lookup = self.lookups.get(slot);
             lookup.exchanges = None;
             lookup.asked = super::upstreams::Asked::default();
+            lookup.failed_by = 0;
         }
         for slot in self.lookups.all() {
             // A lookup that fails at once can end others.
