@@ -248,7 +248,7 @@ impl Run {
                     let message = self.actions.message(message);
                     self.model.sent_connection(*server, *exchange, message);
                 }
-                Action::Renew { server, port } => self.model.renewed(*server, *port),
+                Action::ClosePort { server, port } => self.model.closed_port(*server, *port),
                 // It only reports a response.
                 Action::Servfail { .. } => {}
                 Action::Tell { worker, .. } => panic!("there is no worker {worker}"),

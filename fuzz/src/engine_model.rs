@@ -218,7 +218,7 @@ impl Model {
         assert!(counts.queries_waiting.get() <= young, "a slot is not free");
     }
 
-    pub(crate) fn renewed(&mut self, server: usize, port: usize) {
+    pub(crate) fn closed_port(&mut self, server: usize, port: usize) {
         assert!(server < self.servers && port < self.ports);
     }
 

@@ -54,7 +54,7 @@ const QUERIES_PER_TURN: usize = 64;
 /// Messages of other threads read in one turn. Each can lead to a response of 64 KiB.
 const LETTERS_PER_TURN: usize = 64;
 
-/// Longest sleep of a worker without a deadline: it also renews its ports, and reads the loss counters of its sockets.
+/// Longest sleep of a worker without a deadline: it also reads the loss counters of its sockets.
 const SLEEP_NS: Nanos = SECOND;
 
 /// Time for queries in flight to finish when the server stops: none is held longer.
@@ -89,7 +89,7 @@ pub fn spawn(
     renew: impl Fn(&Settings) -> Engine + Send + 'static,
 ) -> io::Result<JoinHandle<Result<(), WorkerError>>> {
     let run = move || {
-        set_servers(relay.upstreams(), &in_force.settings)?;
+        set_servers(relay.upstreams(), &in_force.settings);
         let clock = MonotonicClock;
         let engine = renew(&in_force.settings);
         let mut worker = Worker::new(
@@ -255,7 +255,9 @@ impl<R: Relay> Worker<R> {
                     // The engine's pending actions refer to the old upstreams.
                     self.act(actions)?;
                     actions.clear();
-                    set_servers(self.relay.upstreams(), &settings)?;
+                    if !self.engine.settings().queries_like(&settings) {
+                        set_servers(self.relay.upstreams(), &settings);
+                    }
                     self.engine.reload(&settings, now, actions);
                     self.health = health;
                     self.publish();
@@ -313,8 +315,8 @@ impl<R: Relay> Worker<R> {
                     let message = actions.message(message).to_vec();
                     self.ask_connection(*server, *exchange, message);
                 }
-                Action::Renew { server, port } => {
-                    self.relay.upstreams().renew(*server, *port)?;
+                Action::ClosePort { server, port } => {
+                    self.relay.upstreams().close(*server, *port)?;
                 }
                 Action::Tell { worker, outcome } => {
                     if let Some(other) = self.workers.get(*worker) {
@@ -385,14 +387,11 @@ impl<R: Relay> Worker<R> {
     }
 }
 
-/// Sets the upstreams of a relay to those of these settings.
-///
-/// # Errors
-///
-/// An error of the relay.
-pub fn set_servers(relay: &mut impl UpstreamSide, settings: &Settings) -> Result<(), LinkError> {
+/// Sets the upstreams of a relay to those of these settings, without open ports.
+pub fn set_servers(relay: &mut impl UpstreamSide, settings: &Settings) {
     let addresses: Vec<_> = settings.upstreams.iter().map(|u| u.address).collect();
-    relay.set_servers(&addresses, settings.ports_per_upstream())
+    let avoided = [&settings.avoid_ports[..], &settings.reserved_ports].concat();
+    relay.set_servers(&addresses, settings.ports_per_upstream(), &avoided);
 }
 
 /// Copies a message to the start of a frame; returns its length. A message that does not fit has length 0: the relay

@@ -8,6 +8,7 @@ mod upstreams;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use crate::clock::Nanos;
 use crate::{Counters, LinkError, LocalAddr};
@@ -129,9 +130,14 @@ pub trait ClientSide {
 
 /// A pool of connected sockets at random local ports for each upstream. Never blocks.
 pub trait UpstreamSide {
-    /// Replaces the list of upstreams, each with up to `ports` local ports. Pools of upstreams that
-    /// remain in the list are kept; their indices are those of the new list.
-    fn set_servers(&mut self, servers: &[SocketAddr], ports: usize) -> Result<(), LinkError>;
+    /// Closes all ports, and sets the list of upstreams, each with up to `ports` local ports. Ports in
+    /// `avoided` are not opened.
+    fn set_servers(
+        &mut self,
+        servers: &[SocketAddr],
+        ports: usize,
+        avoided: &[RangeInclusive<u16>],
+    );
 
     /// Passes the waiting responses and the queries that could not be delivered to `each`. Returns
     /// the number of responses.
@@ -142,9 +148,9 @@ pub trait UpstreamSide {
     /// with a random number.
     fn ask(&mut self, server: usize, port: usize, fill: impl FnOnce(&mut [u8]) -> usize);
 
-    /// Closes a port of an upstream's pool if it is open, and reopens it with a new random number.
-    /// Datagrams in flight to the old port are lost.
-    fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError>;
+    /// Closes a port of an upstream's pool if it is open. Datagrams in flight to it are lost; the next
+    /// query from it opens another one.
+    fn close(&mut self, server: usize, port: usize) -> Result<(), LinkError>;
 
     /// Sends all queued queries. Their order may change.
     fn flush(&mut self);

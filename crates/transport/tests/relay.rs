@@ -40,7 +40,7 @@ fn ask(relay: &mut UdpRelay, server: usize, port: usize, payload: &[u8]) {
 }
 
 fn set_servers(relay: &mut UdpRelay, servers: &[SocketAddr]) {
-    relay.upstreams().set_servers(servers, PORTS).unwrap();
+    relay.upstreams().set_servers(servers, PORTS, &[]);
 }
 
 fn flush(relay: &mut UdpRelay) {
@@ -231,7 +231,7 @@ fn ports(relay: &mut UdpRelay, server: &UdpSocket) -> Vec<SocketAddr> {
 }
 
 #[test]
-fn ports_are_distinct_and_random_and_only_the_renewed_port_changes() {
+fn ports_are_distinct_and_random_and_only_the_closed_port_changes() {
     let server = peer("127.0.0.1:0");
     let mut relay = relay(&[]);
     let address = server.local_addr().unwrap();
@@ -244,10 +244,8 @@ fn ports_are_distinct_and_random_and_only_the_renewed_port_changes() {
         .map(|w| w[1].port().wrapping_sub(w[0].port()))
         .collect();
     assert!(steps.len() > PORTS / 2, "{before:?}");
-    relay.upstreams().renew(0, 9).unwrap();
+    relay.upstreams().close(0, 9).unwrap();
     server.send_to(b"late", before[9]).unwrap();
-    // The server keeps its ports when its index changes in a new list.
-    set_servers(&mut relay, &[address, "127.0.0.1:9".parse().unwrap()]);
     let after = ports(&mut relay, &server);
     for (port, (old, new)) in before.iter().zip(&after).enumerate() {
         assert_eq!(old != new, port == 9, "port {port}");
@@ -256,7 +254,26 @@ fn ports_are_distinct_and_random_and_only_the_renewed_port_changes() {
 }
 
 #[test]
-fn retained_server_is_received_under_its_new_index() {
+fn avoided_ports_are_not_opened() {
+    let server = peer("127.0.0.1:0");
+    let mut relay = relay(&[]);
+    let avoided = [1024..=20_000, 30_000..=59_999];
+    let servers = [server.local_addr().unwrap()];
+    relay.upstreams().set_servers(&servers, PORTS, &avoided);
+    let opened = ports(&mut relay, &server);
+    let is_avoided = |port| avoided.iter().any(|range| range.contains(&port));
+    assert!(!opened.iter().any(|at| is_avoided(at.port())), "{opened:?}");
+    // Without a port that may be opened, questions are lost.
+    relay
+        .upstreams()
+        .set_servers(&servers, PORTS, &[1024..=65_535]);
+    ask(&mut relay, 0, 3, b"?");
+    flush(&mut relay);
+    assert_eq!(relay.upstreams().counters().unwrap().send_drops, 1);
+}
+
+#[test]
+fn new_list_of_servers_closes_all_ports() {
     let servers = [peer("127.0.0.1:0"), peer("127.0.0.1:0")];
     let mut relay = relay(&[]);
     let [gone, stays] = servers.each_ref().map(|s| s.local_addr().unwrap());
@@ -268,9 +285,14 @@ fn retained_server_is_received_under_its_new_index() {
     set_servers(&mut relay, &[stays]);
     for server in &servers {
         let (_, from) = read(server);
-        server.send_to(b"!", from).unwrap();
+        server.send_to(b"late", from).unwrap();
     }
-    let got = receive(&mut relay, 2, SILENCE_NS);
+    assert_eq!(receive(&mut relay, 1, SILENCE_NS).total(), 0);
+    ask(&mut relay, 0, 3, b"?");
+    flush(&mut relay);
+    let (_, from) = read(&servers[1]);
+    servers[1].send_to(b"!", from).unwrap();
+    let got = receive(&mut relay, 1, LIMIT_NS);
     assert_eq!(got.replies, [(0, 3, b"!".to_vec())]);
 }
 
@@ -412,7 +434,7 @@ fn server_without_a_route_loses_only_its_own_queries() {
         ask(&mut relay, 0, port, b"lost");
         ask(&mut relay, 1, port, b"?");
     }
-    relay.upstreams().renew(0, 0).unwrap();
+    relay.upstreams().close(0, 0).unwrap();
     flush(&mut relay);
     for _ in 0..3 {
         assert_eq!(read(&server).0, b"?");

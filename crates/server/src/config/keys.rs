@@ -49,6 +49,7 @@ pub(super) const UPSTREAM: Keys = Keys {
         "cookies",
         "randomise-case",
         "tcp",
+        "avoid-ports",
         "order",
         "delay",
     ],

@@ -134,6 +134,7 @@ pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.metrics = running.metrics;
     new.log = running.log;
     new.source_ports = running.source_ports;
+    new.reserved_ports.clone_from(&running.reserved_ports);
 }
 
 /// Settings that are allowed but rarely intended.

@@ -263,6 +263,8 @@ impl Given {
             rate_limit: None,
             tcp: defaults::TCP,
             queries_max: defaults::QUERIES_MAX,
+            avoid_ports: Vec::new(),
+            reserved_ports: Vec::new(),
             source_ports: SOURCE_PORTS,
             control: Some(defaults::CONTROL.into()),
             metrics: None,

@@ -1,6 +1,7 @@
 //! All tables except `[dns64]` and `[[view]]`.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
@@ -16,7 +17,8 @@ use crate::answer::local_zones;
 use crate::settings::nets::{ClientPrefixes, NetSet};
 use crate::settings::{
     AnyPolicy, Attachment, CacheSettings, DenyAction, Features, LogLevel, LogSettings, LogTarget,
-    LookupOrder, RateLimit, SOURCE_PORTS, Selection, Settings, TcpSettings, Upstream, XdpMode,
+    LookupOrder, PORTS_LEFT_MIN, RateLimit, SOURCE_PORTS, Selection, Settings, TcpSettings,
+    Upstream, XdpMode, ports_left,
 };
 
 /// Reads a whole document. Invalid values are added to the faults and replaced by their defaults.
@@ -59,6 +61,8 @@ pub(super) fn read(
             .collect(),
         selection: upstream.selection,
         order: upstream.order,
+        avoid_ports: upstream.avoid_ports,
+        reserved_ports: Vec::new(),
         views: dns64::views(&top, faults),
         forward_special: forward_special(&top, faults),
         cache: cache(&top, faults),
@@ -269,6 +273,7 @@ struct UpstreamTable {
     servers: Vec<Spanned<Upstream>>,
     selection: Selection,
     order: LookupOrder,
+    avoid_ports: Vec<RangeInclusive<u16>>,
 }
 
 fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
@@ -276,6 +281,7 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         servers: Vec::new(),
         selection: defaults::SELECTION,
         order: defaults::ORDER,
+        avoid_ports: Vec::new(),
     };
     let Some(section) = top.section("upstream", &keys::UPSTREAM, faults) else {
         if top.value("upstream").is_none() {
@@ -302,6 +308,7 @@ fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
         table.selection = selection;
     }
     table.order = order(&section, faults);
+    table.avoid_ports = avoid_ports(&section, faults);
     table
 }
 
@@ -366,6 +373,32 @@ fn server(value: Value<'_, '_>, others: Manner, faults: &mut Faults) -> Option<U
     }
     let address = section.read("address", faults, read_address)?;
     Some(manner.upstream(address))
+}
+
+fn avoid_ports(section: &Section<'_, '_>, faults: &mut Faults) -> Vec<RangeInclusive<u16>> {
+    let example = "[5353, \"6000-6100\"]";
+    let list = section.list("avoid-ports", example, faults, |v, faults| {
+        let range = match v.is_text() {
+            true => v.text(example, values::ports),
+            false => v.number(1..=u16::MAX).map(|port| port..=port),
+        };
+        faults.keep(range)
+    });
+    let list: Vec<_> = list
+        .unwrap_or_default()
+        .into_iter()
+        .map(Spanned::into_inner)
+        .collect();
+    let left = ports_left(&list);
+    if let Some(value) = section.value("avoid-ports")
+        && left < PORTS_LEFT_MIN
+    {
+        let fault = value.fault(format_args!(
+            "leaves {left} ports above 1023: must leave {PORTS_LEFT_MIN}; list fewer"
+        ));
+        faults.add(fault.span, fault.text);
+    }
+    list
 }
 
 fn order(section: &Section<'_, '_>, faults: &mut Faults) -> LookupOrder {

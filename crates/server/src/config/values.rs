@@ -354,6 +354,16 @@ pub(super) fn domain(text: &str) -> Result<NameBuf, String> {
     text.parse().map_err(|error| format!("{text:?}: {error}"))
 }
 
+/// A range of ports, `FIRST-LAST`.
+pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let range = text.split_once('-').and_then(|(first, last)| {
+        let [first, last] = [first, last].map(|port| port.trim().parse::<u16>().ok());
+        Some(first?..=last?)
+    });
+    let range = range.filter(|range| !range.is_empty());
+    range.ok_or_else(|| format!("{text:?} is not a range of ports; write it like \"6000-6100\""))
+}
+
 /// Parses one of some words.
 pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::ops::RangeInclusive;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +34,7 @@ use crate::gateway::{self, Bound, Mode};
 use crate::health::InForce;
 use crate::mailbox::{GatewayHandle, GatewayMailbox, ToWorker, WorkerHandle};
 use crate::metrics::{self, Page};
-use crate::settings::Settings;
+use crate::settings::{PORTS_LEFT_MIN, Settings, ports_left};
 use crate::stats::Stats;
 use crate::worker::THREAD;
 use crate::worker::supervise::WorkerError;
@@ -58,6 +59,7 @@ impl Opened {
     /// The first socket that is not available, or the user.
     pub(super) fn open(source: &Source, settings: &mut Settings) -> Result<Self, DaemonError> {
         allow_source_ports(settings)?;
+        settings.reserved_ports = reserved_ports(RESERVED_PORTS, &settings.avoid_ports);
         let user = settings.user.as_deref().map(privileges::find).transpose()?;
         // TCP first: unlike UDP it reports that another server uses the address.
         let tcp = Bound::open(settings)?;
@@ -249,6 +251,28 @@ fn allow_source_ports(settings: &mut Settings) -> Result<(), DaemonError> {
     Ok(())
 }
 
+/// The kernel's list of ports that it gives to no program without request.
+const RESERVED_PORTS: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
+
+/// Reads a list of ports and ranges of ports, as `5353,6000-6100`. A file that cannot be read is an empty list: it depends
+/// on the mounted file systems. So is one that leaves too few ports beside `avoided`.
+fn reserved_ports(path: &str, avoided: &[RangeInclusive<u16>]) -> Vec<RangeInclusive<u16>> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let ranges = text.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    let ranges: Vec<RangeInclusive<u16>> = ranges.collect();
+    let left = ports_left(&[avoided, &ranges].concat());
+    if left < PORTS_LEFT_MIN {
+        tracing::warn!(
+            "{path} and avoid-ports leave {left} ports above 1023, so that {path} is not honoured: must leave {PORTS_LEFT_MIN}"
+        );
+        return Vec::new();
+    }
+    ranges
+}
+
 fn open_metrics(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {
     gateway::listen(address).map_err(|reason| DaemonError::Metrics { address, reason })
 }
@@ -382,4 +406,30 @@ impl Network {
 fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<(), DaemonError> {
     let thread = Builder::new().name(name.into()).spawn(body);
     thread.map(drop).map_err(started("a thread"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_ports_are_read_as_the_kernel_writes_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("reserved");
+        let path = path.to_str().unwrap();
+        assert_eq!(reserved_ports(path, &[]), []);
+        let half = 1024..=33_791;
+        for (text, avoided, expected) in [
+            ("\n", vec![], vec![]),
+            ("5353,6000-6100\n", vec![], vec![5353..=5353, 6000..=6100]),
+            // Too few are left.
+            ("1024-33791\n", vec![], vec![]),
+            ("53,1024-32767\n", vec![32_768..=32_768], vec![]),
+            ("1024-32766\n", vec![32_767..=32_767], vec![1024..=32_766]),
+            ("5353\n", vec![half], vec![]),
+        ] {
+            std::fs::write(path, text).unwrap();
+            assert_eq!(reserved_ports(path, &avoided), expected, "{text}");
+        }
+    }
 }

@@ -65,8 +65,8 @@ pub enum Action {
         /// The message.
         message: Range<usize>,
     },
-    /// Replace a local port by another one.
-    Renew {
+    /// Close a local port if it is open; the next query from it opens another one.
+    ClosePort {
         /// Number of the upstream.
         server: usize,
         /// Number of the port.
@@ -154,8 +154,8 @@ impl Actions {
         });
     }
 
-    pub(super) fn renew(&mut self, server: usize, port: usize) {
-        self.list.push(Action::Renew { server, port });
+    pub(super) fn close_port(&mut self, server: usize, port: usize) {
+        self.list.push(Action::ClosePort { server, port });
     }
 
     pub(super) fn tell(&mut self, worker: usize, outcome: Arc<Outcome>) {

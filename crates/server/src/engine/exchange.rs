@@ -193,7 +193,7 @@ impl Engine {
         if self.lookups.get(slot).connections_only {
             return self.ask_connection(slot, server, form, now, actions);
         }
-        let port = self.ports.take(server, now, actions);
+        let port = self.ports.take(server, &mut self.random, now, actions);
         let id = self.unused_id(server, port);
         let mut frame = [0; ask::QUESTION_MAX];
         let len = self.write(slot, server, form, id, &mut frame);

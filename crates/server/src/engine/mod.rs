@@ -341,7 +341,7 @@ impl Engine {
 
     /// Starts a new iteration and handles the deadlines that have passed.
     pub fn on_timer(&mut self, now: Nanos, actions: &mut Actions) {
-        self.ports.turn();
+        self.ports.turn(now, actions);
         self.wake(now, actions);
         self.ask_again(now, actions);
         self.on_moments(now, actions);
@@ -360,7 +360,9 @@ impl Engine {
         let timers = [&self.query_timers, &self.exchanges.timers];
         let next = timers.into_iter().filter_map(Heap::first);
         let next = next.map(|(deadline, _)| deadline);
-        next.chain(self.lookups.next_elsewhere()).min()
+        next.chain(self.lookups.next_elsewhere())
+            .chain(self.ports.next_deadline())
+            .min()
     }
 
     /// Whether no client waits for an answer.
@@ -368,8 +370,8 @@ impl Engine {
         self.queries.is_empty()
     }
 
-    /// Changes the settings. Cache and queries remain; queries in flight are sent again if the
-    /// upstreams have changed.
+    /// Changes the settings. Cache and queries remain; queries in flight are sent again if upstreams
+    /// are queried otherwise now ([`Settings::queries_like`]), and all ports are closed by then.
     pub fn reload(&mut self, settings: &Settings, now: Nanos, actions: &mut Actions) {
         let old = self.maker.reload(settings);
         for (_, query) in &mut self.queries {
@@ -377,7 +379,7 @@ impl Engine {
             // Its plan depends on the old settings.
             query.generation = None;
         }
-        if old.upstreams != settings.upstreams || old.selection != settings.selection {
+        if !old.queries_like(settings) {
             self.upstreams = upstreams(settings, &mut self.random);
             self.ports = Ports::new(settings.upstreams.len(), settings.ports_per_upstream());
             self.counts.forget_upstreams();

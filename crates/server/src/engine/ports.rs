@@ -1,14 +1,18 @@
 //! Selects the local port of a query to an upstream.
 //!
-//! Each query uses the next port of its upstream's pool, so that thousands of queries use as many
-//! ports before one is used again. By then its socket is replaced by one at another random port,
-//! unless it is new.
+//! Each query uses a random port of its upstream's pool, so that the ports before do not tell the next one. A port is
+//! opened, at a random number, for the first query that uses it, and closed when it is old and has no query in flight: up
+//! to some hundred queries per second, nearly every query has a new port, and an idle server has none open.
 //!
 //! If the iterations of the worker are so full that queries wait for the next one, the queries of
 //! an iteration share four ports and are sent together. An attacker must guess the port of a query
 //! among those of the pool, whether or not another query uses the same one.
 
+use std::collections::VecDeque;
+
 use dns64_transport::clock::{Nanos, SECOND};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
 
 use super::actions::Actions;
 
@@ -18,8 +22,8 @@ pub(super) struct Ports(Vec<Pool>);
 /// The local ports of one upstream.
 struct Pool {
     ports: Box<[Port]>,
-    /// The next port.
-    next: usize,
+    /// Open ports, by the time at which they are old. One that was replaced meanwhile has another entry.
+    ageing: VecDeque<(Nanos, usize)>,
     /// Shared ports of this iteration, and number of its queries.
     shared: [usize; PORTS_SHARED],
     asked: usize,
@@ -47,13 +51,14 @@ const QUIET_TURN: usize = 16;
 /// they fit into its receive buffer.
 const PORTS_SHARED: usize = 4;
 
-/// Age up to which a port is used again. Up to some hundred queries per second, every query has its
-/// own port; above that, a socket serves several.
+/// Age up to which a port is used again. It stays open for as long again if it has queries in flight by then.
 const LIFE_NS: Nanos = 10 * SECOND;
 
-/// Largest number of old ports with queries in flight that a search skips, so that they can be
-/// replaced later.
-const PASSED_MAX: usize = 16;
+/// Number of ports with queries in flight that a search skips.
+const PASSED_MAX: usize = 15;
+
+/// Number of old ports of each upstream that an iteration looks at: closing one takes some microseconds.
+const CLOSED_PER_TURN: usize = 16;
 
 impl Ports {
     /// Creates pools of this many ports for each upstream.
@@ -62,14 +67,24 @@ impl Ports {
     }
 
     /// Selects the port of a query to `server`, and counts the query there.
-    pub(super) fn take(&mut self, server: usize, now: Nanos, actions: &mut Actions) -> usize {
+    pub(super) fn take(
+        &mut self,
+        server: usize,
+        random: &mut StdRng,
+        now: Nanos,
+        actions: &mut Actions,
+    ) -> usize {
         let pool = &mut self.0[server];
         let place = pool.asked % PORTS_SHARED;
         if pool.asked % FULL_TURN < PORTS_SHARED || !pool.is_full {
-            let number = pool.next(now);
+            let number = pool.any(random);
             pool.shared[place] = number;
-            if pool.ports[number].renew(now) {
-                actions.renew(server, number);
+            let port = &mut pool.ports[number];
+            if port.in_flight == 0 && port.is_old(now) {
+                if port.opened_at.replace(now).is_some() {
+                    actions.close_port(server, number);
+                }
+                pool.ageing.push_back((now + LIFE_NS, number));
             }
         }
         pool.asked += 1;
@@ -85,12 +100,31 @@ impl Ports {
         port.in_flight = port.in_flight.saturating_sub(1);
     }
 
-    /// Starts a new iteration, with other ports.
-    pub(super) fn turn(&mut self) {
-        for pool in &mut self.0 {
+    /// Time at which the next port is old.
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        let next = self.0.iter().filter_map(|pool| pool.ageing.front());
+        next.map(|(old_at, _)| *old_at).min()
+    }
+
+    /// Starts a new iteration, with other ports, and closes old ones.
+    pub(super) fn turn(&mut self, now: Nanos, actions: &mut Actions) {
+        for (server, pool) in self.0.iter_mut().enumerate() {
             let least = if pool.is_full { QUIET_TURN } else { FULL_TURN };
             pool.is_full = pool.asked >= least;
             pool.asked = 0;
+            for _ in 0..CLOSED_PER_TURN {
+                let Some(&(_, number)) = pool.ageing.front().filter(|(old_at, _)| *old_at <= now)
+                else {
+                    break;
+                };
+                pool.ageing.pop_front();
+                let port = &mut pool.ports[number];
+                if port.in_flight > 0 {
+                    pool.ageing.push_back((now + LIFE_NS, number));
+                } else if port.is_old(now) && port.opened_at.take().is_some() {
+                    actions.close_port(server, number);
+                }
+            }
         }
     }
 }
@@ -99,21 +133,19 @@ impl Pool {
     fn new(ports: usize) -> Self {
         Self {
             ports: vec![Port::default(); ports].into(),
-            next: 0,
+            ageing: VecDeque::with_capacity(2 * ports),
             shared: [0; PORTS_SHARED],
             asked: 0,
             is_full: false,
         }
     }
 
-    /// The next port that is not both old and in use, if there is one nearby.
-    fn next(&mut self, now: Nanos) -> usize {
-        let mut number = self.next;
-        for _ in 0..PASSED_MAX {
-            number = self.next;
-            self.next = (number + 1) % self.ports.len();
-            let port = &self.ports[number];
-            if port.in_flight == 0 || !port.is_old(now) {
+    /// A random port without queries in flight, unless most have some.
+    fn any(&self, random: &mut StdRng) -> usize {
+        let mut number = 0;
+        for _ in 0..=PASSED_MAX {
+            number = random.random_range(0..self.ports.len());
+            if self.ports[number].in_flight == 0 {
                 break;
             }
         }
@@ -122,58 +154,103 @@ impl Pool {
 }
 
 impl Port {
+    /// Whether it is closed or to be closed: it has not been opened within its lifetime.
     fn is_old(&self, now: Nanos) -> bool {
         self.opened_at.is_none_or(|at| now - at >= LIFE_NS)
-    }
-
-    /// Whether the port must be replaced now: it is old and has no queries in flight.
-    fn renew(&mut self, now: Nanos) -> bool {
-        let renews = self.in_flight == 0 && self.is_old(now);
-        if renews {
-            self.opened_at = Some(now);
-        }
-        renews
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::SeedableRng as _;
+
     use super::super::actions::Action;
     use super::*;
 
-    /// The ports of the queries of one iteration, and those that are replaced before.
-    fn turn(ports: &mut Ports, questions: usize, now: Nanos) -> (Vec<usize>, Vec<usize>) {
-        let mut actions = Actions::default();
-        ports.turn();
-        let taken = (0..questions).map(|_| ports.take(0, now, &mut actions));
-        let taken = taken.collect();
-        let renewed = actions.list().iter().map(|action| match action {
-            Action::Renew { server: 0, port } => *port,
-            other => panic!("{other:?}"),
-        });
-        (taken, renewed.collect())
+    struct World {
+        ports: Ports,
+        random: StdRng,
+    }
+
+    impl World {
+        fn new(ports: usize) -> Self {
+            Self {
+                ports: Ports::new(1, ports),
+                random: StdRng::from_seed([3; 32]),
+            }
+        }
+
+        /// The ports of the queries of one iteration, and those that are closed before.
+        fn turn(&mut self, questions: usize, now: Nanos) -> (Vec<usize>, Vec<usize>) {
+            let mut actions = Actions::default();
+            self.ports.turn(now, &mut actions);
+            let mut take = || self.ports.take(0, &mut self.random, now, &mut actions);
+            let taken = (0..questions).map(|_| take()).collect();
+            let closed = actions.list().iter().map(|action| match action {
+                Action::ClosePort { server: 0, port } => *port,
+                other => panic!("{other:?}"),
+            });
+            (taken, closed.collect())
+        }
     }
 
     #[test]
-    fn every_query_has_its_own_port_until_the_pool_is_used_up() {
-        let mut ports = Ports::new(1, 100);
-        for number in 0..100 {
-            let now = number as Nanos;
-            assert_eq!(turn(&mut ports, 1, now), (vec![number], vec![number]));
-            ports.release(0, number);
+    fn query_uses_a_random_port_that_is_new_or_young() {
+        let mut world = World::new(100);
+        let mut seen = BTreeSet::new();
+        let mut order = Vec::new();
+        for now in 1..1000 {
+            let (taken, closed) = world.turn(1, now);
+            seen.insert(taken[0]);
+            assert_eq!(closed, [0; 0], "it is young");
+            world.ports.release(0, taken[0]);
+            order.push(taken[0]);
         }
-        assert_eq!(turn(&mut ports, 1, 200), (vec![0], vec![]), "it is young");
-        ports.release(0, 0);
-        assert_eq!(turn(&mut ports, 2, LIFE_NS + 50), (vec![1, 2], vec![1, 2]));
+        assert_eq!(seen.len(), 100);
+        // What follows a port says nothing: nearly each occurrence has another successor.
+        let successors: BTreeSet<_> = order.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        assert!(successors.len() > 900, "{}", successors.len());
+    }
+
+    #[test]
+    fn old_port_is_replaced_when_it_is_used_before_it_is_closed() {
+        let mut world = World::new(1);
+        world.turn(1, 1);
+        world.ports.release(0, 0);
+        let mut actions = Actions::default();
+        world
+            .ports
+            .take(0, &mut world.random, 2 * LIFE_NS, &mut actions);
+        assert_eq!(actions.list().len(), 1, "closed, and opened by the query");
+        world.ports.release(0, 0);
+        assert_eq!(world.turn(0, 2 * LIFE_NS).1, [0; 0], "it is young");
+        assert_eq!(world.turn(0, 3 * LIFE_NS).1, [0]);
+    }
+
+    #[test]
+    fn idle_port_is_closed_and_one_with_a_query_in_flight_is_not() {
+        let mut world = World::new(100);
+        let (taken, _) = world.turn(2, 1);
+        let [held, idle] = taken[..] else {
+            panic!("{taken:?}");
+        };
+        world.ports.release(0, idle);
+        assert_eq!(world.turn(0, LIFE_NS).1, [0; 0]);
+        assert_eq!(world.turn(0, LIFE_NS + 1).1, [idle]);
+        assert_eq!(world.ports.next_deadline(), Some(2 * LIFE_NS + 1));
+        assert_eq!(world.turn(0, 3 * LIFE_NS).1, [0; 0]);
+        world.ports.release(0, held);
+        assert_eq!(world.turn(0, 4 * LIFE_NS).1, [held]);
+        assert_eq!(world.ports.next_deadline(), None);
+        assert_eq!(world.turn(0, 9 * LIFE_NS).1, [0; 0]);
     }
 
     #[test]
     fn queries_share_four_ports_while_iterations_are_full() {
-        let mut ports = Ports::new(1, 600);
-        let distinct = |taken: &[usize]| {
-            let distinct: std::collections::BTreeSet<_> = taken.iter().collect();
-            distinct.len()
-        };
+        let mut world = World::new(60_000);
+        let distinct = |taken: &[usize]| taken.iter().collect::<BTreeSet<_>>().len();
         let turns = [
             (63, 63),
             (64, 64),
@@ -185,37 +262,18 @@ mod tests {
             (200, 16),
         ];
         for (questions, expected) in turns {
-            let (taken, renewed) = turn(&mut ports, questions, 0);
-            assert_eq!(distinct(&taken), expected);
-            assert_eq!(distinct(&renewed), expected, "all of them are new");
+            let (taken, closed) = world.turn(questions, 1);
+            // A port can be drawn twice.
+            assert!((expected - 1..=expected).contains(&distinct(&taken)));
+            assert_eq!(closed, [0; 0], "all of them are new");
         }
-    }
-
-    #[test]
-    fn port_with_query_in_flight_is_not_renewed() {
-        let mut ports = Ports::new(1, 64);
-        let (held, _) = turn(&mut ports, 3, 0);
-        for round in 1..4 {
-            let now = round * LIFE_NS;
-            for _ in 3..64 {
-                let (taken, renewed) = turn(&mut ports, 1, now);
-                assert_eq!(taken, renewed);
-                assert!(!held.contains(&taken[0]), "it is to end first");
-                ports.release(0, taken[0]);
-            }
-        }
-        ports.release(0, held[1]);
-        let (taken, renewed) = turn(&mut ports, 2, 4 * LIFE_NS);
-        assert_eq!((taken, renewed), (vec![1, 3], vec![1, 3]));
     }
 
     #[test]
     fn old_ports_in_use_are_reused_if_no_others_are_left() {
-        let mut ports = Ports::new(1, 64);
-        for _ in 0..8 {
-            turn(&mut ports, 8, 0);
-        }
-        let (taken, renewed) = turn(&mut ports, 3, LIFE_NS);
-        assert_eq!((taken.len(), renewed), (3, vec![]));
+        let mut world = World::new(4);
+        world.turn(60, 1);
+        let (taken, closed) = world.turn(3, 2 * LIFE_NS);
+        assert_eq!((taken.len(), closed), (3, vec![]));
     }
 }

@@ -8,6 +8,7 @@ pub mod dns64;
 pub mod nets;
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
@@ -62,6 +63,10 @@ pub struct Settings {
     pub tcp: TcpSettings,
     /// Maximum number of pending client queries of one worker.
     pub queries_max: usize,
+    /// Local ports from which upstreams are not queried.
+    pub avoid_ports: Vec<RangeInclusive<u16>>,
+    /// The same, by `net.ipv4.ip_local_reserved_ports` at the start.
+    pub reserved_ports: Vec<RangeInclusive<u16>>,
     /// Source ports of all workers to all upstreams together: [`SOURCE_PORTS`], or fewer if the limit on open files
     /// requires it.
     pub source_ports: usize,
@@ -98,24 +103,39 @@ impl Settings {
         }
     }
 
-    /// Source ports of one worker to one upstream: an equal share, 64 to 4096.
+    /// Whether upstreams are queried as by these settings: the same ones, chosen alike, from the same ports.
+    pub fn queries_like(&self, other: &Self) -> bool {
+        self.upstreams == other.upstreams
+            && self.selection == other.selection
+            && self.avoid_ports == other.avoid_ports
+    }
+
+    /// Source ports of one worker to one upstream: an equal share, at most 4096.
     pub fn ports_per_upstream(&self) -> usize {
         let pools = self.workers * self.upstreams.len();
-        let (least, most) = (*PORTS_PER_UPSTREAM.start(), *PORTS_PER_UPSTREAM.end());
-        (self.source_ports / pools.max(1)).clamp(least, most)
+        (self.source_ports / pools.max(1)).clamp(1, PORTS_PER_UPSTREAM_MAX)
     }
 }
 
 /// Maximum number of upstreams.
 pub const UPSTREAMS_MAX: usize = 16;
 
-/// Source ports of all workers to all upstreams together, unless the limit on open files is lower: half of all ports.
-/// Each open port takes about 3 KiB of kernel memory.
-pub const SOURCE_PORTS: usize = 32_768;
+/// Source ports of all workers to all upstreams together, unless the limit on open files is lower: a quarter of all
+/// ports, so that other programs find free ones. Each open port takes about 3 KiB of kernel memory.
+pub const SOURCE_PORTS: usize = 16_384;
 
-/// Minimum and maximum number of source ports of one worker to one upstream. RFC 5452 section 9.2 requires as many as
-/// practicable; beyond 4096, only few more of some thousand queries have their own port.
-const PORTS_PER_UPSTREAM: std::ops::RangeInclusive<usize> = 64..=4096;
+/// Number of ports above 1023 that may be opened at least, without those to avoid: twice as many as are open at a time.
+pub const PORTS_LEFT_MIN: usize = 2 * SOURCE_PORTS;
+
+/// Number of ports above 1023 that are not in `avoided`.
+pub fn ports_left(avoided: &[RangeInclusive<u16>]) -> usize {
+    let is_left = |port: &u16| !avoided.iter().any(|range| range.contains(port));
+    (1024..=u16::MAX).filter(is_left).count()
+}
+
+/// Maximum number of source ports of one worker to one upstream. RFC 5452 section 9.2 requires as many as practicable;
+/// beyond 4096, only few more of some thousand queries have their own port.
+const PORTS_PER_UPSTREAM_MAX: usize = 4096;
 
 /// Maximum number of views in addition to the default view, so that the index of a view fits an octet.
 pub const VIEWS_MAX: usize = 255;
@@ -291,11 +311,12 @@ mod tests {
         let upstream = settings.upstreams[0];
         for (workers, upstreams, source_ports, expected) in [
             (1, 1, SOURCE_PORTS, 4096),
-            (2, 8, SOURCE_PORTS, 2048),
-            (16, 16, SOURCE_PORTS, 128),
-            (64, 16, SOURCE_PORTS, 64),
+            (2, 8, SOURCE_PORTS, 1024),
+            (16, 16, SOURCE_PORTS, 64),
+            (64, 16, SOURCE_PORTS, 16),
+            (1024, 16, SOURCE_PORTS, 1),
             (2, 1, 1000, 500),
-            (4, 16, 1000, 64),
+            (4, 16, 10, 1),
         ] {
             settings.workers = workers;
             settings.upstreams = vec![upstream; upstreams];

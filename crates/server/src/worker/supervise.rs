@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use dns64_transport::clock::{Clock, Nanos, SECOND};
 use dns64_transport::{LinkError, Relay};
 
-use super::{Stage, Worker};
+use super::{Stage, Worker, set_servers};
 use crate::engine::Engine;
 use crate::settings::Settings;
 
@@ -30,7 +30,7 @@ pub enum WorkerError {
 }
 
 /// Runs a worker until it has drained. After a panic it continues with a new engine from `renew`: pending queries are
-/// lost, but its sockets and mailbox and the shared cache remain. Clients over UDP retry, and connections that wait for
+/// lost, but its listening sockets and mailbox and the shared cache remain. Clients over UDP retry, and connections that wait for
 /// a response are closed after 20 s.
 ///
 /// # Errors
@@ -64,6 +64,7 @@ pub fn run<R: Relay>(
             worker.index
         );
         worker.engine = renew(worker.engine.settings());
+        set_servers(worker.relay.upstreams(), worker.engine.settings());
         worker.unsent.clear();
     }
 }

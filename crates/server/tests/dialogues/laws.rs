@@ -29,7 +29,12 @@ fn upstream_ports_and_ids_are_spread() {
             Way::Connection(_) => panic!("unexpected TCP query"),
         };
         let asked: HashSet<usize> = stage.in_flight().iter().map(port).collect();
-        assert_eq!(asked.len(), ports, "{at_once} at once");
+        // A random port without queries in flight is not always found.
+        let found = asked.len();
+        assert!(
+            (ports - ports / 20..=ports).contains(&found),
+            "{at_once} at once: {found}"
+        );
         // 67 of 3000 IDs twice are expected (birthdays among 65,536).
         let ids: HashSet<u16> = stage.in_flight().iter().map(|asked| asked.id).collect();
         assert!(ids.len() > 2800, "{} IDs", ids.len());

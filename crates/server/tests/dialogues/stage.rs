@@ -359,7 +359,7 @@ impl Stage {
                     Turn::Lacks(capability) => format!("{server} lacks {capability}"),
                 }),
                 // The time of a port renewal is random.
-                Action::Renew { .. } | Action::Reply { .. } => {}
+                Action::ClosePort { .. } | Action::Reply { .. } => {}
                 Action::Tell { worker, .. } => panic!("there is no worker {worker}"),
             }
         }

@@ -319,7 +319,7 @@ impl World {
                     Turn::Up { .. } => self.turns.push(format!("up {server}")),
                     Turn::Lacks(_) => {}
                 },
-                Action::Renew { .. } | Action::Servfail { .. } | Action::Tell { .. } => {}
+                Action::ClosePort { .. } | Action::Servfail { .. } | Action::Tell { .. } => {}
             }
         }
     }

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{connect, sockopt};
@@ -18,6 +20,8 @@ pub(super) struct Pool {
     server: SocketAddr,
     source: IpAddr,
     ports: Vec<Option<OwnedFd>>,
+    /// Ports that are not opened.
+    avoided: Arc<[RangeInclusive<u16>]>,
     /// Closed ports are not retried before this time.
     retry_at: Nanos,
 }
@@ -28,18 +32,19 @@ const RETRY_NS: Nanos = SECOND;
 
 impl Pool {
     /// Creates a pool of closed ports to `server`, from the address `source`.
-    pub(super) fn new(server: SocketAddr, source: IpAddr, ports: usize) -> Self {
+    pub(super) fn new(
+        server: SocketAddr,
+        source: IpAddr,
+        avoided: Arc<[RangeInclusive<u16>]>,
+        ports: usize,
+    ) -> Self {
         Self {
             server,
             source,
             ports: (0..ports).map(|_| None).collect(),
+            avoided,
             retry_at: 0,
         }
-    }
-
-    /// Sets the number of ports; excess ports are closed.
-    pub(super) fn resize(&mut self, ports: usize) {
-        self.ports.resize_with(ports, || None);
     }
 
     /// Number of ports, open and closed.
@@ -60,7 +65,8 @@ impl Pool {
     ) -> Option<&OwnedFd> {
         let place = self.ports.get_mut(port)?;
         if place.is_none() && MonotonicClock.now() >= self.retry_at {
-            match open_port(self.server, self.source, epoll, token(number, port)) {
+            let token = token(number, port);
+            match open_port(self.server, self.source, &self.avoided, epoll, token) {
                 Ok(socket) => *place = Some(socket),
                 Err(_) => self.retry_at = MonotonicClock.now() + RETRY_NS,
             }
@@ -73,28 +79,9 @@ impl Pool {
         self.ports.get(port)?.as_ref()
     }
 
-    /// Replaces the socket of a port by one at a new port, and returns the old one. The old one is still open
-    /// meanwhile, so the same port number cannot be drawn again.
-    pub(super) fn renew(&mut self, port: usize, epoll: &OwnedFd, number: usize) -> Option<OwnedFd> {
-        let old = self.ports.get_mut(port)?.take();
-        self.retry_at = 0;
-        self.socket(port, epoll, number);
-        old
-    }
-
-    /// Registers the sockets under another index.
-    pub(super) fn renumber(&self, epoll: &OwnedFd, number: usize) -> Result<(), LinkError> {
-        for (port, socket) in self.ports.iter().enumerate() {
-            if let Some(socket) = socket {
-                epoll::modify(epoll, socket, token(number, port), EventFlags::IN).map_err(|e| {
-                    LinkError {
-                        call: "epoll_ctl",
-                        reason: e.into(),
-                    }
-                })?;
-            }
-        }
-        Ok(())
+    /// Takes the socket of a port, which is closed from then on.
+    pub(super) fn close(&mut self, port: usize) -> Option<OwnedFd> {
+        self.ports.get_mut(port)?.take()
     }
 }
 
@@ -168,8 +155,8 @@ impl Ready {
     }
 }
 
-/// A random port is almost always free: with nine in ten ports in use, 256 attempts would still fail only once in
-/// 10^11.
+/// A random port is almost always free: with nine in ten ports in use or avoided, 256 attempts would still fail only once
+/// in 10^11.
 const BIND_TRIES: usize = 256;
 
 /// The buffers have the kernel's default size (`net.core.rmem_default`, about 100 responses): queries are spread over
@@ -177,6 +164,7 @@ const BIND_TRIES: usize = 256;
 fn open_port(
     server: SocketAddr,
     source: IpAddr,
+    avoided: &[RangeInclusive<u16>],
     epoll: &OwnedFd,
     token: EventData,
 ) -> Result<OwnedFd, OpenError> {
@@ -185,7 +173,7 @@ fn open_port(
         option("IPV6_V6ONLY", sockopt::set_ipv6_v6only(&socket, true))?;
     }
     gather(&socket)?;
-    bind_at_random(&socket, source)?;
+    bind_at_random(&socket, source, avoided)?;
     connect(&socket, &server).map_err(|e| OpenError::Connect {
         server,
         reason: e.into(),
@@ -196,12 +184,23 @@ fn open_port(
 }
 
 /// Without `SO_REUSEADDR`: no other socket of this machine can share the port, now or later.
-fn bind_at_random(socket: &OwnedFd, source: IpAddr) -> Result<(), OpenError> {
+fn bind_at_random(
+    socket: &OwnedFd,
+    source: IpAddr,
+    avoided: &[RangeInclusive<u16>],
+) -> Result<(), OpenError> {
     let mut tries = 0;
     loop {
         let port = option("getrandom", random_port())?;
         tries += 1;
-        match bind_to(socket, SocketAddr::new(source, port)) {
+        let address = SocketAddr::new(source, port);
+        let bound = if avoided.iter().any(|range| range.contains(&port)) {
+            let reason = io::ErrorKind::AddrInUse.into();
+            Err(OpenError::Bind { address, reason })
+        } else {
+            bind_to(socket, address)
+        };
+        match bound {
             Err(OpenError::Bind { reason, .. })
                 if reason.kind() == io::ErrorKind::AddrInUse && tries < BIND_TRIES => {}
             result => return result,

@@ -1,6 +1,7 @@
 //! [`UpstreamSide`] over connected kernel sockets.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -125,23 +126,17 @@ impl UdpUpstreams {
 impl UpstreamSide for UdpUpstreams {
     /// An unreachable upstream is not an error: queries to it are dropped and counted, and its ports are retried at
     /// most once per second, when a query is sent.
-    fn set_servers(&mut self, servers: &[SocketAddr], ports: usize) -> Result<(), LinkError> {
+    fn set_servers(
+        &mut self,
+        servers: &[SocketAddr],
+        ports: usize,
+        avoided: &[RangeInclusive<u16>],
+    ) {
         self.flush();
         self.returned.clear();
-        let mut old = std::mem::take(&mut self.pools);
-        for (number, &server) in servers.iter().enumerate() {
-            let pool = match old.iter().position(|pool| pool.server() == server) {
-                Some(i) => {
-                    let mut pool = old.swap_remove(i);
-                    pool.resize(ports);
-                    pool.renumber(&self.epoll, number)?;
-                    pool
-                }
-                None => Pool::new(server, self.source(server), ports),
-            };
-            self.pools.push(pool);
-        }
-        Ok(())
+        let avoided: Arc<[_]> = avoided.into();
+        let pool = |server| Pool::new(server, self.source(server), Arc::clone(&avoided), ports);
+        self.pools = servers.iter().copied().map(pool).collect();
     }
 
     fn receive(&mut self, mut each: impl FnMut(Arrival<'_>)) -> Result<usize, LinkError> {
@@ -172,11 +167,9 @@ impl UpstreamSide for UdpUpstreams {
         }
     }
 
-    /// If no new port is available now, the port stays closed until a later query opens it.
-    fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
-        if let Some(pool) = self.pools.get_mut(server)
-            && let Some(old) = pool.renew(port, &self.epoll, server)
-        {
+    fn close(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
+        let pool = self.pools.get_mut(server);
+        if let Some(old) = pool.and_then(|pool| pool.close(port)) {
             self.counted.receive_drops += drops(&old)?;
         }
         Ok(())
@@ -209,7 +202,7 @@ impl UpstreamSide for UdpUpstreams {
         self.asks.clear();
     }
 
-    /// Datagrams dropped at a full port are counted only when the port is renewed: reading the counters of thousands of
+    /// Datagrams dropped at a full port are counted only when the port is closed: reading the counters of thousands of
     /// sockets takes milliseconds.
     fn counters(&mut self) -> Result<Counters, LinkError> {
         Ok(self.counted)

@@ -16,7 +16,7 @@ const UNDER_WAY: u32 = 64;
 /// its ports from time to time.
 fn forward(mut relay: XdpRelay, upstream: SocketAddr, over: &AtomicBool) -> XdpRelay {
     const PORTS: usize = 8;
-    relay.upstreams().set_servers(&[upstream], PORTS).unwrap();
+    relay.upstreams().set_servers(&[upstream], PORTS, &[]);
     let mut waiting: BTreeMap<u32, (Origin, Vec<u8>)> = BTreeMap::new();
     let mut turns = 0;
     while !over.load(Ordering::Relaxed) {
@@ -51,7 +51,7 @@ fn forward(mut relay: XdpRelay, upstream: SocketAddr, over: &AtomicBool) -> XdpR
         ClientSide::flush(relay.clients());
         UpstreamSide::flush(relay.upstreams());
         if waiting.is_empty() {
-            UpstreamSide::renew(relay.upstreams(), 0, turns % PORTS).unwrap();
+            UpstreamSide::close(relay.upstreams(), 0, turns % PORTS).unwrap();
         }
         relay.wait(1_000_000).unwrap();
     }
@@ -169,7 +169,7 @@ impl Asked {
         }];
         let open = || {
             let mut relay = told(XdpRelay::open(&[], &[], &attachments, Part::WHOLE));
-            relay.upstreams().set_servers(&[upstream], 1).unwrap();
+            relay.upstreams().set_servers(&[upstream], 1, &[]);
             relay
         };
         let relay = pair.enter(1, open);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::settings::nets::ClientPrefixes;
+use crate::settings::{PORTS_LEFT_MIN, ports_left};
 
 #[test]
 fn keys_of_a_server_override_the_common_ones() {
@@ -60,4 +61,13 @@ fn client_networks_have_their_own_prefix_lengths() {
         let text = format!("{text}\nupstream.servers = [\"192.0.2.1\"]");
         assert!(parse(&text, "dns64d.toml").is_err(), "{text}");
     }
+}
+
+#[test]
+fn ports_to_avoid_are_numbers_and_ranges() {
+    let settings = read("upstream.avoid-ports = [5353, \"6000 - 6100\"]");
+    assert_eq!(settings.avoid_ports, [5353..=5353, 6000..=6100]);
+    assert_eq!(read("").avoid_ports, []);
+    let half = read("upstream.avoid-ports = [\"1024-32767\"]");
+    assert_eq!(ports_left(&half.avoid_ports), PORTS_LEFT_MIN);
 }

@@ -112,7 +112,7 @@ impl Workers {
                 Action::Tell { worker, outcome } => {
                     self.letters.push((*worker, Arc::clone(outcome)));
                 }
-                Action::Renew { .. } | Action::Servfail { .. } | Action::Turn { .. } => {}
+                Action::ClosePort { .. } | Action::Servfail { .. } | Action::Turn { .. } => {}
                 // Responses to queries of the previous engine look like guesses; TCP does not
                 // respond.
                 Action::AskConnection { .. } => {}
@@ -193,10 +193,11 @@ fn equal_queries_of_several_workers_share_one_upstream_query() {
     workers.deliver(5 * MILLISECOND);
     let all = [0, 1, 2].map(|worker| (worker, 0, Some(60)));
     assert_eq!(workers.answers(), all);
-    for engine in workers.engines.iter().flatten() {
-        assert!(engine.is_idle());
-        assert_eq!(engine.next_deadline(), None);
-    }
+    let engines: Vec<_> = workers.engines.iter().flatten().collect();
+    assert!(engines.iter().all(|engine| engine.is_idle()));
+    let deadlines: Vec<_> = engines.iter().map(|e| e.next_deadline()).collect();
+    let port_is_old = Some(10 * SECOND);
+    assert_eq!(deadlines, [port_is_old, None, None]);
     assert!(workers.query(1, b'a', SECOND));
 }
 

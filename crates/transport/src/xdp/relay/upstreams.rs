@@ -1,6 +1,7 @@
 //! The upstream side.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 
 use super::{BATCH, FIRST_LOOK_NS, HELD_MAX, Numbers, Server, Side, TRUST_NS, Way, XdpRelay, side};
 use crate::clock::{Clock, MonotonicClock, Nanos};
@@ -174,13 +175,18 @@ fn way(netlink: &mut Netlink, queues: &[Queue], to: SocketAddr, from: IpAddr) ->
 }
 
 impl UpstreamSide for XdpRelay {
-    fn set_servers(&mut self, servers: &[SocketAddr], ports: usize) -> Result<(), LinkError> {
+    fn set_servers(
+        &mut self,
+        servers: &[SocketAddr],
+        ports: usize,
+        avoided: &[RangeInclusive<u16>],
+    ) {
         self.flush_rings();
         self.replies.clear();
         self.numbers = Numbers::new();
         let new = servers.iter().map(|server| Server::new(*server, ports));
         self.asking = new.collect();
-        self.udp.upstreams.set_servers(servers, ports)
+        self.udp.upstreams.set_servers(servers, ports, avoided);
     }
 
     fn receive(&mut self, mut each: impl FnMut(Arrival<'_>)) -> Result<usize, LinkError> {
@@ -225,9 +231,9 @@ impl UpstreamSide for XdpRelay {
         }
     }
 
-    fn renew(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
+    fn close(&mut self, server: usize, port: usize) -> Result<(), LinkError> {
         self.forget(server, port);
-        self.udp.upstreams.renew(server, port)
+        self.udp.upstreams.close(server, port)
     }
 
     fn flush(&mut self) {
