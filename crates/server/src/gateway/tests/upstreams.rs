@@ -1,5 +1,7 @@
 //! Upstreams on the loopback interface.
 
+use std::cell::Cell;
+
 use super::*;
 use crate::gateway::upstream::queue::ASKS_MAX;
 
@@ -100,6 +102,8 @@ enum Temper {
     OneAtATime,
     /// Answers one query and closes.
     Closing,
+    /// Answers one query and ignores the others.
+    IgnoringOthers,
 }
 
 /// An upstream that echoes queries, over any number of concurrent connections.
@@ -118,8 +122,13 @@ fn echo(temper: Temper) -> SocketAddr {
                         }
                     }
                 }
-                if matches!(temper, Temper::Closing) {
-                    return;
+                match temper {
+                    Temper::Pipelining | Temper::OneAtATime => {}
+                    Temper::Closing => return,
+                    Temper::IgnoringOthers => {
+                        while try_read(&mut stream).is_some() {}
+                        return;
+                    }
                 }
             }
         });
@@ -173,14 +182,19 @@ fn ask_many(rig: &Rig, server: SocketAddr, questions: u16) {
 
 #[test]
 fn six_hundred_concurrent_queries_lose_none() {
-    for temper in [Temper::Pipelining, Temper::OneAtATime, Temper::Closing] {
+    for temper in [
+        Temper::Pipelining,
+        Temper::OneAtATime,
+        Temper::Closing,
+        Temper::IgnoringOthers,
+    ] {
         let rig = Rig::new(TCP);
         ask_many(&rig, echo(temper), 600);
         let counts = &rig.counts;
         let opened = counts.upstream_opened.get();
         let expected = match temper {
             Temper::Pipelining | Temper::OneAtATime => 1..=16,
-            Temper::Closing => 600..=u64::MAX,
+            Temper::Closing | Temper::IgnoringOthers => 600..=u64::MAX,
         };
         assert!(expected.contains(&opened), "{temper:?}: {counts:?}");
         assert_eq!(counts.upstream_answered.get(), 600);
@@ -224,6 +238,28 @@ fn silent_upstream_fails_within_the_timeout_and_delays_no_other() {
 }
 
 #[test]
+fn queries_on_a_connection_that_stalls_are_answered_on_others() {
+    let rig = Rig::new(TCP);
+    let connections = Cell::new(0);
+    let server = upstream(move |mut stream| {
+        connections.set(connections.get() + 1);
+        if connections.get() == 1 {
+            thread::spawn(move || while try_read(&mut stream).is_some() {});
+            return;
+        }
+        thread::spawn(move || {
+            while let Some(question) = try_read(&mut stream) {
+                write(&mut stream, &question);
+            }
+        });
+    });
+    // They would fail with the first deadline on the connection.
+    ask_many(&rig, server, 8);
+    assert_eq!(rig.counts.upstream_failed.get(), 0);
+    assert!(rig.counts.upstream_opened.get() > 1);
+}
+
+#[test]
 fn late_response_is_dropped_and_its_connection_continues() {
     let rig = Rig::new(TCP);
     let server = upstream(|mut stream| {
@@ -244,7 +280,8 @@ fn late_response_is_dropped_and_its_connection_continues() {
             message: question(exchange),
         }));
     };
-    ask(1, 2 * SECOND);
+    // Before the connection stalls.
+    ask(1, SECOND * 9 / 10);
     ask(2, 15 * SECOND);
     let mut first = [rig.answer(), rig.answer()];
     // If the machine stalls, the second response may be as late as the timeout of the first.

@@ -90,6 +90,7 @@ pub(super) fn ask(shared: &Rc<Shared>, wanted: Wanted) {
         deadline: MonotonicClock.now().saturating_add(wanted.timeout_ns),
         framed,
         fruitless: 0,
+        moved: false,
         place,
     });
     find_connections(shared, &server);
@@ -177,24 +178,35 @@ fn next_deadline(shared: &Rc<Shared>, server: &Server) -> Option<Nanos> {
 /// Sends waiting queries over a connection until it is broken or has been idle for too long.
 async fn converse(
     shared: &Rc<Shared>,
-    server: &Server,
+    server: &Rc<Server>,
     stream: &TcpStream,
     pipe: &mut Pipe,
 ) -> Result<(), Broken> {
     let mut idle_since = MonotonicClock.now();
+    let mut slow = None;
     loop {
-        while let Some(ask) = pipe.expired(MonotonicClock.now())? {
+        let now = MonotonicClock.now();
+        while let Some(ask) = pipe.expired(now)? {
             fail(shared, ask);
         }
+        if pipe.has_stalled(now) {
+            return Err(Broken::Stalled);
+        }
         let waiting = next_deadline(shared, server);
-        take_questions(shared, server, pipe);
-        let now = MonotonicClock.now();
+        if !pipe.is_slow(now) {
+            slow = None;
+            take_questions(shared, server, pipe, now);
+        } else if slow.is_none() {
+            slow = Some(server.queue.borrow().slow());
+            find_connections(shared, server);
+        }
         if pipe.in_flight() > 0 {
             idle_since = now;
-        } else if now >= idle_since + KEPT_NS {
+        } else if now >= idle_since + KEPT_NS || server.queue.borrow().is_used_up(pipe.questions())
+        {
             return Ok(());
         }
-        let deadlines = [pipe.deadline(), waiting, Some(idle_since + KEPT_NS)];
+        let deadlines = [pipe.deadline(now), waiting, Some(idle_since + KEPT_NS)];
         let deadline = deadlines.into_iter().flatten().min().unwrap_or(now);
         let moved = tokio::select! {
             ready = stream.readable() => ready.and_then(|()| read(stream, pipe)),
@@ -205,7 +217,7 @@ async fn converse(
             () = tokio::time::sleep(until(deadline, now)) => Ok(()),
         };
         // Responses before the end count.
-        while let Some((ask, message)) = pipe.answer()? {
+        while let Some((ask, message)) = pipe.answer(MonotonicClock.now())? {
             shared.counts.upstream_answered.tick();
             server.queue.borrow_mut().answered(pipe.answers());
             deliver(shared, ask, Ok(message));
@@ -215,12 +227,16 @@ async fn converse(
 }
 
 /// Takes as many of the waiting queries as a connection may have in flight.
-fn take_questions(shared: &Shared, server: &Server, pipe: &mut Pipe) {
-    while let Some(ask) = server.queue.borrow_mut().pop(pipe.in_flight()) {
-        if pipe.questions() > 0 {
+fn take_questions(shared: &Shared, server: &Server, pipe: &mut Pipe, now: Nanos) {
+    loop {
+        let (in_flight, questions) = (pipe.in_flight(), pipe.questions());
+        let Some(ask) = server.queue.borrow_mut().pop(in_flight, questions) else {
+            return;
+        };
+        if questions > 0 {
             shared.counts.upstream_reused.tick();
         }
-        pipe.ask(ask, rand::random);
+        pipe.ask(ask, now, rand::random);
     }
 }
 
@@ -233,7 +249,15 @@ fn give_back(shared: &Rc<Shared>, server: &Rc<Server>, pipe: Pipe, ended: Result
     let asks = pipe.into_asks().into_iter();
     let (left, mut failed): (Vec<_>, Vec<_>) = asks.partition(|ask| ask.deadline > now);
     let asked = left.len();
-    let fruitless = server.queue.borrow_mut().unanswered(left, answers);
+    let mut queue = server.queue.borrow_mut();
+    let fruitless = match ended {
+        Err(Broken::Stalled) => {
+            queue.stalled(left, answers);
+            Vec::new()
+        }
+        _ => queue.unanswered(left, answers),
+    };
+    drop(queue);
     let again = asked - fruitless.len();
     shared.counts.upstream_retried.add(again as u64);
     failed.extend(fruitless);

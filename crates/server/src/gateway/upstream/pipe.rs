@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use dns64_transport::clock::Nanos;
+use dns64_transport::clock::{Nanos, SECOND};
 
 use super::queue::Ask;
 use crate::gateway::LENGTH_LEN;
@@ -23,7 +23,17 @@ pub(super) enum Broken {
     Ended,
     /// A response has an ID that no query has.
     WrongId,
+    /// It has not answered for [`STALL_NS`], although it could.
+    Stalled,
 }
+
+/// Time without a response after which a connection gets no more queries: its minimum before TCP sends a lost segment
+/// again on Linux, and longer than most recursions take. A server may answer one query after the other.
+const SLOW_NS: Nanos = SECOND / 5;
+
+/// Time without a response after which a connection is given up: its queries have another second or two on the next
+/// one before clients give up. RFC 6298 section 2 takes as long for a lost SYN.
+const STALL_NS: Nanos = SECOND;
 
 /// The state of one connection.
 #[derive(Debug, Default)]
@@ -39,6 +49,8 @@ pub(super) struct Pipe {
     answers: usize,
     /// Number of queries so far.
     questions: usize,
+    /// Time of the last response, or of the first query that has been sent since all were answered.
+    waits_since: Nanos,
 }
 
 #[derive(Debug)]
@@ -50,7 +62,10 @@ struct Asked {
 
 impl Pipe {
     /// Adds a query. If its ID is in use on the connection, it is replaced by one of `ids`.
-    pub(super) fn ask(&mut self, ask: Ask, mut ids: impl FnMut() -> u16) {
+    pub(super) fn ask(&mut self, ask: Ask, now: Nanos, mut ids: impl FnMut() -> u16) {
+        if self.in_flight() == 0 {
+            self.waits_since = now;
+        }
         let own = id(&ask.framed[LENGTH_LEN..]);
         let mut wire = own;
         while self.asked.contains_key(&wire) {
@@ -100,12 +115,13 @@ impl Pipe {
     }
 
     /// The next complete response, with its query and the original ID of the query.
-    pub(super) fn answer(&mut self) -> Result<Option<(Ask, Vec<u8>)>, Broken> {
+    pub(super) fn answer(&mut self, now: Nanos) -> Result<Option<(Ask, Vec<u8>)>, Broken> {
         while let Some(mut message) = self.message()? {
             let Entry::Occupied(asked) = self.asked.entry(id(&message)) else {
                 return Err(Broken::WrongId);
             };
             self.answers += 1;
+            self.waits_since = now;
             let Some(Asked { ask, .. }) = asked.remove() else {
                 self.late -= 1;
                 continue;
@@ -132,10 +148,35 @@ impl Pipe {
         Ok(Some(message))
     }
 
-    /// The earliest deadline of a query.
-    pub(super) fn deadline(&self) -> Option<Nanos> {
+    /// The time at which a query expires, or the connection becomes slow or stalls.
+    pub(super) fn deadline(&self, now: Nanos) -> Option<Nanos> {
         let asked = self.asked.values().flatten();
-        asked.map(|asked| asked.ask.deadline).min()
+        let slow_at = self.waits_since + SLOW_NS;
+        let slow_at = Some(slow_at).filter(|at| self.in_flight() > 0 && *at > now);
+        asked
+            .map(|asked| asked.ask.deadline)
+            .chain(slow_at)
+            .chain(self.stalls_at())
+            .min()
+    }
+
+    /// Whether it has not answered for a while, so that other queries would have to wait.
+    pub(super) fn is_slow(&self, now: Nanos) -> bool {
+        self.in_flight() > 0 && now >= self.waits_since + SLOW_NS
+    }
+
+    /// The time at which it stalls, if others may answer its queries sooner: it has had a response, or several queries
+    /// wait for each other; and some of them have not been given back by another connection before.
+    fn stalls_at(&self) -> Option<Nanos> {
+        let may_be_at_fault = self.answers > 0 || self.in_flight() > 1;
+        let mut waiting = self.asked.values().flatten();
+        let stalls = may_be_at_fault && waiting.any(|asked| !asked.ask.moved);
+        stalls.then(|| self.waits_since + STALL_NS)
+    }
+
+    /// Whether it has stalled.
+    pub(super) fn has_stalled(&self, now: Nanos) -> bool {
+        self.stalls_at().is_some_and(|at| at <= now)
     }
 
     /// A query whose deadline has passed.
@@ -188,6 +229,7 @@ mod tests {
             deadline,
             framed: framed(&message).unwrap(),
             fruitless: 0,
+            moved: false,
             place: queue.place().unwrap(),
         }
     }
@@ -207,17 +249,17 @@ mod tests {
         let queue = Queue::new();
         let mut pipe = Pipe::default();
         let mut ids = [7, 9].into_iter();
-        pipe.ask(ask(&queue, 1, 7, 10), || unreachable!());
-        pipe.ask(ask(&queue, 2, 7, 10), || ids.next().unwrap());
+        pipe.ask(ask(&queue, 1, 7, 10), 0, || unreachable!());
+        pipe.ask(ask(&queue, 2, 7, 10), 0, || ids.next().unwrap());
         let questions = sent(&mut pipe);
         assert_eq!([id(&questions[0][2..]), id(&questions[1][2..])], [7, 9]);
         pipe.inbox().extend_from_slice(&questions[1]);
         pipe.inbox().extend_from_slice(&questions[0]);
         for exchange in [2, 1] {
-            let (ask, message) = pipe.answer().unwrap().unwrap();
+            let (ask, message) = pipe.answer(0).unwrap().unwrap();
             assert_eq!((ask.exchange, id(&message)), (exchange, 7));
         }
-        assert!(pipe.answer().unwrap().is_none());
+        assert!(pipe.answer(0).unwrap().is_none());
         assert_eq!((pipe.in_flight(), pipe.answers()), (0, 2));
     }
 
@@ -225,38 +267,99 @@ mod tests {
     fn unexpected_response_breaks_the_connection() {
         let queue = Queue::new();
         let mut pipe = Pipe::default();
-        pipe.ask(ask(&queue, 1, 7, 10), || 0);
+        pipe.ask(ask(&queue, 1, 7, 10), 0, || 0);
         let question = sent(&mut pipe).remove(0);
         pipe.inbox().extend_from_slice(&question);
         pipe.inbox().extend_from_slice(&question);
-        assert!(pipe.answer().unwrap().is_some());
-        assert_eq!(pipe.answer().unwrap_err(), Broken::WrongId);
+        assert!(pipe.answer(0).unwrap().is_some());
+        assert_eq!(pipe.answer(0).unwrap_err(), Broken::WrongId);
         let mut short = Pipe::default();
         short.inbox().extend_from_slice(&[0, 11]);
-        assert_eq!(short.answer().unwrap_err(), Broken::Ended);
+        assert_eq!(short.answer(0).unwrap_err(), Broken::Ended);
     }
 
     #[test]
     fn late_response_is_ignored_and_silence_ends_the_connection() {
         let queue = Queue::new();
         let mut pipe = Pipe::default();
-        pipe.ask(ask(&queue, 1, 1, 10), || 0);
-        pipe.ask(ask(&queue, 2, 2, 20), || 0);
-        pipe.ask(ask(&queue, 3, 3, 30), || 0);
+        pipe.ask(ask(&queue, 1, 1, 10), 0, || 0);
+        pipe.ask(ask(&queue, 2, 2, 20), 0, || 0);
+        pipe.ask(ask(&queue, 3, 3, 30), 0, || 0);
         let questions = sent(&mut pipe);
         pipe.inbox().extend_from_slice(&questions[1]);
-        assert_eq!(pipe.answer().unwrap().unwrap().0.exchange, 2);
+        assert_eq!(pipe.answer(0).unwrap().unwrap().0.exchange, 2);
         assert!(pipe.expired(9).unwrap().is_none());
         assert_eq!(pipe.expired(10).unwrap().unwrap().exchange, 1);
-        assert_eq!((pipe.in_flight(), pipe.deadline()), (1, Some(30)));
+        assert_eq!((pipe.in_flight(), pipe.deadline(SECOND)), (1, Some(30)));
         // The late response to the first query shows the third that the connection is alive.
         pipe.inbox().extend_from_slice(&questions[0]);
-        assert!(pipe.answer().unwrap().is_none());
+        assert!(pipe.answer(0).unwrap().is_none());
         assert_eq!(pipe.expired(30).unwrap().unwrap().exchange, 3);
-        pipe.ask(ask(&queue, 4, 4, 40), || 0);
+        pipe.ask(ask(&queue, 4, 4, 40), 0, || 0);
         assert_eq!(pipe.expired(40).unwrap_err(), Broken::Ended);
         let left = pipe.into_asks();
         assert_eq!(left.iter().map(|a| a.exchange).collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn connection_that_ignores_all_but_the_first_query_stalls() {
+        let queue = Queue::new();
+        let mut pipe = Pipe::default();
+        let deadline = 9 * SECOND;
+        pipe.ask(ask(&queue, 1, 1, deadline), 0, || 0);
+        let question = sent(&mut pipe).remove(0);
+        assert_eq!(pipe.deadline(0), Some(SLOW_NS));
+        assert!(pipe.is_slow(SLOW_NS) && !pipe.is_slow(SLOW_NS - 1));
+        assert!(
+            !pipe.has_stalled(deadline),
+            "a slow recursion, not the connection"
+        );
+        pipe.inbox().extend_from_slice(&question);
+        assert!(pipe.answer(SECOND).unwrap().is_some());
+        assert!(!pipe.is_slow(deadline), "nothing is in flight");
+        pipe.ask(ask(&queue, 2, 2, deadline), 2 * SECOND, || 0);
+        assert!(!pipe.is_slow(2 * SECOND));
+        let stalls_at = 2 * SECOND + STALL_NS;
+        assert_eq!(pipe.deadline(2 * SECOND + SLOW_NS), Some(stalls_at));
+        assert!(pipe.has_stalled(stalls_at) && !pipe.has_stalled(stalls_at - 1));
+    }
+
+    #[test]
+    fn queries_that_wait_for_each_other_stall_once() {
+        let queue = Queue::new();
+        let mut pipe = Pipe::default();
+        pipe.ask(ask(&queue, 1, 1, 9 * SECOND), 0, || 0);
+        pipe.ask(ask(&queue, 2, 2, 9 * SECOND), SECOND / 10, || 0);
+        assert!(pipe.has_stalled(STALL_NS) && !pipe.has_stalled(STALL_NS - 1));
+        let mut next = Pipe::default();
+        for ask in pipe.into_asks() {
+            next.ask(Ask { moved: true, ..ask }, STALL_NS, || 0);
+        }
+        assert!(
+            !next.has_stalled(9 * SECOND),
+            "they wait until their deadline"
+        );
+    }
+
+    #[test]
+    fn queries_that_time_out_do_not_use_up_the_ids() {
+        let queue = Queue::new();
+        let mut pipe = Pipe::default();
+        let mut failed = 0;
+        let broken = loop {
+            let now = failed;
+            pipe.ask(ask(&queue, 1, 1, now), now, rand::random);
+            pipe.ask(ask(&queue, 2, 2, now + 1), now, rand::random);
+            let questions = sent(&mut pipe);
+            pipe.inbox().extend_from_slice(&questions[1]);
+            assert!(pipe.answer(now).unwrap().is_some());
+            match pipe.expired(now) {
+                Ok(Some(_)) => failed += 1,
+                Ok(None) => panic!("the first has a deadline"),
+                Err(broken) => break broken,
+            }
+        };
+        assert_eq!((broken, failed), (Broken::Ended, LATE_MAX as u64));
     }
 
     proptest! {
@@ -272,7 +375,7 @@ mod tests {
             // Each ID once, in an order that depends on the seed.
             let mut random = (0..).map(|n: u16| n ^ seed);
             for (&id, exchange) in ids.iter().zip(0..) {
-                pipe.ask(ask(&queue, exchange, id, 10), || random.next().unwrap());
+                pipe.ask(ask(&queue, exchange, id, 10), 0, || random.next().unwrap());
             }
             let mut answers: Vec<_> = sent(&mut pipe).into_iter().zip(0_u64..).collect();
             answers.sort_by_key(|(_, exchange)| exchange.wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ u64::from(seed) << 1));
@@ -280,7 +383,7 @@ mod tests {
             let octets = answers.iter().flat_map(|(answer, _)| answer.clone()).collect::<Vec<_>>();
             for piece in octets.chunks(cut) {
                 pipe.inbox().extend_from_slice(piece);
-                while let Some((ask, message)) = pipe.answer().unwrap() {
+                while let Some((ask, message)) = pipe.answer(0).unwrap() {
                     prop_assert_eq!(id(&message), ids[usize::try_from(ask.exchange).unwrap()]);
                     got.push(ask.exchange);
                 }

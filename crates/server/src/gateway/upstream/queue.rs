@@ -39,13 +39,22 @@ pub(super) struct Ask {
     pub framed: Vec<u8>,
     /// Number of connections that closed without any response while it was in flight on them.
     pub fruitless: u8,
+    /// Whether a connection stalled while it was in flight on it.
+    pub moved: bool,
     /// Its share of [`ASKS_MAX`].
     pub place: Place,
 }
 
-/// One of the [`ASKS_MAX`] places, until it is dropped.
+/// One of the [`ASKS_MAX`] places, or a slow connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place(Rc<Cell<usize>>);
+
+impl Place {
+    fn of(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -63,7 +72,15 @@ pub(super) struct Queue {
     /// Number of queries that the upstream answers on one connection before it closes it.
     window: usize,
     connections: usize,
+    /// How many of them are slow, and get no queries for now.
+    slow: Rc<Cell<usize>>,
+    /// Number of connections in a row that stalled after their first response, and had no other.
+    single: usize,
 }
+
+/// Number of such connections from which on each connection gets one query: the server ignores others. One can also
+/// stall because of a name.
+const SINGLE_MAX: usize = 2;
 
 impl Queue {
     pub(super) fn new() -> Self {
@@ -73,15 +90,19 @@ impl Queue {
             next: 0,
             window: WINDOW_MAX,
             connections: 0,
+            slow: Rc::default(),
+            single: 0,
         }
     }
 
     /// Reserves a place for another query, if one is free.
     pub(super) fn place(&self) -> Option<Place> {
-        (self.asks.get() < ASKS_MAX).then(|| {
-            self.asks.set(self.asks.get() + 1);
-            Place(Rc::clone(&self.asks))
-        })
+        (self.asks.get() < ASKS_MAX).then(|| Place::of(&self.asks))
+    }
+
+    /// Counts a connection as slow.
+    pub(super) fn slow(&self) -> Place {
+        Place::of(&self.slow)
     }
 
     /// Enqueues a query.
@@ -90,10 +111,10 @@ impl Queue {
         self.next += 1;
     }
 
-    /// The next query for a connection that already has `in_flight` queries.
-    pub(super) fn pop(&mut self, in_flight: usize) -> Option<Ask> {
+    /// The next query for a connection that has had `questions` queries, of which `in_flight` are not answered.
+    pub(super) fn pop(&mut self, in_flight: usize, questions: usize) -> Option<Ask> {
         let share = SHARE.max(self.asks.get().div_ceil(CONNECTIONS_MAX));
-        if in_flight >= share.min(self.window) {
+        if in_flight >= share.min(self.window) || self.is_used_up(questions) {
             return None;
         }
         self.waiting.pop_first().map(|(_, ask)| ask)
@@ -110,10 +131,16 @@ impl Queue {
         self.waiting.first_key_value().map(|((at, _), _)| *at)
     }
 
+    /// Whether a connection that has had this number of queries gets no more.
+    pub(super) fn is_used_up(&self, questions: usize) -> bool {
+        self.single >= SINGLE_MAX && questions > 0
+    }
+
     /// Counts one more connection, if the queries need it.
     pub(super) fn open(&mut self) -> bool {
-        let needed = self.asks.get() > self.connections * SHARE.min(self.window);
-        let open = needed && self.connections < CONNECTIONS_MAX;
+        let fast = self.connections - self.slow.get();
+        let needed = self.asks.get() > fast * SHARE.min(self.window);
+        let open = needed && !self.waiting.is_empty() && self.connections < CONNECTIONS_MAX;
         self.connections += usize::from(open);
         open
     }
@@ -127,8 +154,21 @@ impl Queue {
     /// Adjusts the window to the number of responses of a connection so far: a connection that
     /// answers gets more queries.
     pub(super) fn answered(&mut self, answers: usize) {
+        if answers > 1 {
+            self.single = 0;
+        }
         if answers >= 2 * self.window {
             self.window = WINDOW_MAX.min(2 * self.window);
+        }
+    }
+
+    /// Takes back the queries of a connection that stalled after this number of responses. Each waits for a connection
+    /// of its own, so that none waits for another that takes long.
+    pub(super) fn stalled(&mut self, left: Vec<Ask>, answers: usize) {
+        self.window = 1;
+        self.single += usize::from(answers == 1);
+        for ask in left {
+            self.push(Ask { moved: true, ..ask });
         }
     }
 
@@ -168,6 +208,7 @@ mod tests {
             deadline,
             framed: vec![0; 14],
             fruitless: 0,
+            moved: false,
             place: queue.place().unwrap(),
         };
         queue.push(ask);
@@ -186,8 +227,8 @@ mod tests {
         assert_eq!(queue.deadline(), Some(10));
         assert!(queue.expired(9).is_none());
         assert_eq!(queue.expired(10).unwrap().exchange, 2);
-        assert_eq!(queue.pop(0).unwrap().exchange, 4);
-        assert!(queue.pop(SHARE).is_none(), "its share is used up");
+        assert_eq!(queue.pop(0, 0).unwrap().exchange, 4);
+        assert!(queue.pop(SHARE, 0).is_none(), "its share is used up");
         assert_eq!(numbers(&queue.fail_all()), [3, 1]);
         assert_eq!(queue.deadline(), None);
     }
@@ -205,7 +246,7 @@ mod tests {
         assert!(queue.place().is_none(), "the queue is full");
         assert_eq!(opened[..3], [1, SHARE + 1, 2 * SHARE + 1]);
         assert_eq!(opened.len(), CONNECTIONS_MAX);
-        let taken = (0..ASKS_MAX).map_while(|in_flight| queue.pop(in_flight));
+        let taken = (0..ASKS_MAX).map_while(|in_flight| queue.pop(in_flight, 0));
         let taken: Vec<_> = taken.collect();
         assert_eq!(taken.len(), WINDOW_MAX);
         drop(taken);
@@ -221,12 +262,12 @@ mod tests {
         let mut queue = Queue::new();
         push(&mut queue, 1, 10);
         for _ in 0..5 {
-            let ask = queue.pop(0).unwrap();
+            let ask = queue.pop(0, 0).unwrap();
             assert!(queue.unanswered(vec![ask], 3).is_empty(), "others replied");
         }
-        let ask = queue.pop(0).unwrap();
+        let ask = queue.pop(0, 0).unwrap();
         assert!(queue.unanswered(vec![ask], 0).is_empty());
-        let ask = queue.pop(0).unwrap();
+        let ask = queue.pop(0, 0).unwrap();
         assert_eq!(numbers(&queue.unanswered(vec![ask], 0)), [1]);
     }
 
@@ -238,7 +279,7 @@ mod tests {
         }
         let mut close_after = |answers| {
             let mut asked = Vec::new();
-            while let Some(ask) = queue.pop(asked.len()) {
+            while let Some(ask) = queue.pop(asked.len(), 0) {
                 asked.push(ask);
             }
             let left = asked.split_off(answers);
@@ -254,5 +295,50 @@ mod tests {
             queue.answered(answers);
             assert_eq!(queue.window, window);
         }
+    }
+
+    #[test]
+    fn slow_connection_takes_no_queries_and_another_is_opened() {
+        let mut queue = Queue::new();
+        push(&mut queue, 1, 10);
+        assert!(queue.open() && !queue.open());
+        let held = queue.pop(0, 0).unwrap();
+        let slow = queue.slow();
+        assert!(!queue.open(), "no query waits");
+        push(&mut queue, 2, 10);
+        assert!(queue.open(), "the slow one does not count");
+        drop((slow, held));
+        assert!(!queue.open());
+    }
+
+    #[test]
+    fn queries_of_a_stalled_connection_get_one_each() {
+        let mut queue = Queue::new();
+        for exchange in [1, 2, 3] {
+            push(&mut queue, exchange, 10);
+        }
+        let left = (0..3).filter_map(|in_flight| queue.pop(in_flight, 0));
+        let left: Vec<_> = left.collect();
+        queue.stalled(left, 1);
+        let ask = queue.pop(0, 0).unwrap();
+        assert!(ask.moved && queue.pop(1, 1).is_none());
+        assert!(queue.pop(0, 1).is_some(), "a name can take long");
+        queue.answered(2);
+        queue.stalled(vec![ask], 1);
+        assert!(queue.pop(0, 1).is_some(), "another was answered");
+    }
+
+    #[test]
+    fn connection_gets_one_query_if_two_have_ignored_the_second() {
+        let mut queue = Queue::new();
+        push(&mut queue, 1, 10);
+        for _ in 0..SINGLE_MAX {
+            assert!(!queue.is_used_up(1));
+            let ask = queue.pop(0, 1).unwrap();
+            queue.answered(1);
+            queue.stalled(vec![ask], 1);
+        }
+        assert!(queue.pop(0, 1).is_none() && queue.is_used_up(1));
+        assert!(queue.pop(0, 0).is_some());
     }
 }
