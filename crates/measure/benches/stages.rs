@@ -11,7 +11,7 @@ use dns64_measure::authority::zone::ZoneConfig;
 use dns64_measure::load::generator::Generator;
 use dns64_measure::load::ledger::{Fate, Ledger};
 use dns64_measure::load::names::{NameSource, Names};
-use dns64_measure::load::query::Template;
+use dns64_measure::load::query::QueryTemplate;
 use dns64_measure::namespace::{DEFAULT_NAMESPACE, Pattern, Share, Zone};
 use dns64_measure::trial::TrialSpec;
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
@@ -51,7 +51,7 @@ fn built_in(self_test: bool) -> Authority {
 
 /// AAAA queries for names without AAAA records.
 fn authority(count: u64) {
-    let (mut authority, template) = (built_in(false), Template::new(&Zone::default().suffix));
+    let (mut authority, template) = (built_in(false), QueryTemplate::new(&Zone::default().suffix));
     let (mut query, mut reply) = (vec![0; FRAME_BYTES], vec![0; FRAME_BYTES]);
     for i in 0..count {
         let len = template.write(0, DEFAULT_NAMESPACE.address(i), &mut query);
@@ -199,7 +199,7 @@ impl Link for Loop {
 struct Server {
     engine: Engine,
     authority: Authority,
-    template: Template,
+    template: QueryTemplate,
     /// Actions of the engine, current and previous.
     actions: [Actions; 2],
     client: Origin,
@@ -228,7 +228,7 @@ impl Server {
         Self {
             engine: Engine::new(&settings, cache, Arc::new(Counts::default()), &seeds),
             authority: built_in(false),
-            template: Template::new(&Zone::default().suffix),
+            template: QueryTemplate::new(&Zone::default().suffix),
             actions: Default::default(),
             client: Origin::new("[2001:db8::1]:4000".parse().expect("an address")),
             query: vec![0; FRAME_BYTES],

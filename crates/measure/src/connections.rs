@@ -32,14 +32,14 @@ pub enum Next {
 
 /// A listener and its connections. Dropping it closes them all.
 #[derive(Debug)]
-pub struct Service {
+pub struct ConnectionService {
     address: SocketAddr,
     /// Closing it ends the thread.
     stop: UnixStream,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Service {
+impl ConnectionService {
     /// Serves clients of `listener` on a thread called `name`, at most `most` at the same time; further clients wait in
     /// the kernel's queue.
     ///
@@ -77,7 +77,7 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for ConnectionService {
     fn drop(&mut self) {
         // If the thread has ended, its end is already closed, and the join returns at once.
         let _ = self.stop.shutdown(Shutdown::Both);

@@ -9,9 +9,9 @@ use dns64_wire::message::{Flags, HEADER_LEN, Header, Message, Opt, Question, Sec
 use dns64_wire::name::Name;
 
 use super::UDP_SIZE;
-use super::counts::{Asked, AuthorityCounts, Kind};
+use super::counts::{AnswerKind, AskedName, AuthorityCounts};
 use super::fast::Fast;
-use super::zone::{Found, Place, ZoneConfig, ns_rdata, soa_rdata};
+use super::zone::{Lookup, Position, ZoneConfig, ns_rdata, soa_rdata};
 
 /// Transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Answered {
     /// Octets of the reply; 0 means no reply.
     pub len: usize,
     /// The queried address and type, if the name encodes an address.
-    pub asked: Option<Asked>,
+    pub asked: Option<AskedName>,
 }
 
 /// Default TTL of records: longer than any trial, so that the cached name of a trial stays cached.
@@ -99,26 +99,26 @@ impl Authority {
         Answered {
             // No reply if the buffer has no room for a header.
             len: self.write(&reply, out).unwrap_or(0),
-            asked: reply.host.map(|address| Asked { address, rtype }),
+            asked: reply.host.map(|address| AskedName { address, rtype }),
         }
     }
 
     /// Applies the rules in order; the first match decides. `None` means no reply.
-    fn decide<'q>(&self, query: &'q [u8]) -> Option<Reply<'q>> {
+    fn decide<'q>(&self, query: &'q [u8]) -> Option<Response<'q>> {
         let header = Header::parse(query).ok()?;
         if header.qr() {
             // A reply to a reply could start an endless loop between two servers.
             return None;
         }
-        let mut reply = Reply {
+        let mut reply = Response {
             header,
             question: None,
             host: None,
             opt: None,
-            verdict: Verdict::Error(Rcode::FORMERR),
+            verdict: Decision::Error(Rcode::FORMERR),
         };
         if header.opcode() != Opcode::QUERY {
-            return Some(reply.with(Verdict::Error(Rcode::NOTIMP)));
+            return Some(reply.with(Decision::Error(Rcode::NOTIMP)));
         }
         let Ok(message) = Message::parse(query) else {
             return Some(reply);
@@ -132,22 +132,22 @@ impl Authority {
         };
         reply.opt = opt;
         if opt.is_some_and(|opt| opt.version > 0) {
-            return Some(reply.with(Verdict::BadVersion));
+            return Some(reply.with(Decision::BadVersion));
         }
         if question.class != Class::IN || matches!(question.rtype, Rtype::AXFR | Rtype::IXFR) {
-            return Some(reply.with(Verdict::Error(Rcode::REFUSED)));
+            return Some(reply.with(Decision::Error(Rcode::REFUSED)));
         }
-        let Some(place) = Place::of(&question.name, &self.config.zone.suffix.as_name()) else {
-            return Some(reply.with(Verdict::Error(Rcode::REFUSED)));
+        let Some(place) = Position::of(&question.name, &self.config.zone.suffix.as_name()) else {
+            return Some(reply.with(Decision::Error(Rcode::REFUSED)));
         };
-        if let Place::Host(address) = place {
+        if let Position::Host(address) = place {
             reply.host = Some(address);
         }
         let found = self.config.look_up(place, question.rtype);
-        Some(reply.with(Verdict::Found(found)))
+        Some(reply.with(Decision::Found(found)))
     }
 
-    fn write(&self, reply: &Reply<'_>, out: &mut [u8]) -> Result<usize, Truncated> {
+    fn write(&self, reply: &Response<'_>, out: &mut [u8]) -> Result<usize, Truncated> {
         let limit = out.len();
         let mut builder = Builder::new(out, limit)?;
         builder.header(reply.header.id(), reply.flags());
@@ -160,7 +160,7 @@ impl Authority {
 
     fn write_sections(
         &self,
-        reply: &Reply<'_>,
+        reply: &Response<'_>,
         builder: &mut Builder<'_>,
     ) -> Result<(), Truncated> {
         let Some(question) = reply.question else {
@@ -170,7 +170,7 @@ impl Authority {
         if let Some(opt) = reply.opt {
             builder.opt(reply.answer_to(&opt))?;
         }
-        let Verdict::Found(found) = reply.verdict else {
+        let Decision::Found(found) = reply.verdict else {
             return Ok(());
         };
         let suffix_at = self.suffix_at(&question);
@@ -183,11 +183,11 @@ impl Authority {
         let answer = (Section::Answer, Owner::Question);
         let denial = (Section::Authority, Owner::At(suffix_at));
         let ((section, owner), rtype, ttl_s, rdata): (_, _, _, &[u8]) = match &found {
-            Found::A(ipv4) => (answer, Rtype::A, ttl_s, &ipv4.octets()),
-            Found::Aaaa(ipv6) => (answer, Rtype::AAAA, ttl_s, &ipv6.octets()),
-            Found::Ns => (answer, Rtype::NS, ttl_s, &ns_rdata(suffix_at)),
-            Found::Soa => (answer, Rtype::SOA, negative_ttl_s, &soa),
-            Found::NoData | Found::NxDomain => (denial, Rtype::SOA, negative_ttl_s, &soa),
+            Lookup::A(ipv4) => (answer, Rtype::A, ttl_s, &ipv4.octets()),
+            Lookup::Aaaa(ipv6) => (answer, Rtype::AAAA, ttl_s, &ipv6.octets()),
+            Lookup::Ns => (answer, Rtype::NS, ttl_s, &ns_rdata(suffix_at)),
+            Lookup::Soa => (answer, Rtype::SOA, negative_ttl_s, &soa),
+            Lookup::NoData | Lookup::NxDomain => (denial, Rtype::SOA, negative_ttl_s, &soa),
         };
         builder.record(section, owner, rtype, Class::IN, ttl_s, rdata)
     }
@@ -199,7 +199,7 @@ impl Authority {
         u16::try_from(at).unwrap_or_default()
     }
 
-    fn count(&mut self, rtype: Rtype, kind: Kind) {
+    fn count(&mut self, rtype: Rtype, kind: AnswerKind) {
         let counts = &mut self.counts;
         let asked = match rtype {
             Rtype::AAAA => &mut counts.aaaa,
@@ -208,17 +208,17 @@ impl Authority {
         };
         *asked += 1;
         let answered = match kind {
-            Kind::Answered => &mut counts.answered,
-            Kind::NoData => &mut counts.nodata,
-            Kind::NxDomain => &mut counts.nxdomain,
-            Kind::Refused => &mut counts.refused,
+            AnswerKind::Answered => &mut counts.answered,
+            AnswerKind::NoData => &mut counts.nodata,
+            AnswerKind::NxDomain => &mut counts.nxdomain,
+            AnswerKind::Refused => &mut counts.refused,
         };
         *answered += 1;
     }
 }
 
 /// A reply before it is written.
-struct Reply<'q> {
+struct Response<'q> {
     header: Header,
     /// The question to repeat, if it could be parsed.
     question: Option<Question<'q>>,
@@ -226,11 +226,11 @@ struct Reply<'q> {
     host: Option<Ipv4Addr>,
     /// The OPT record of the query, if present.
     opt: Option<Opt<'q>>,
-    verdict: Verdict,
+    verdict: Decision,
 }
 
-impl Reply<'_> {
-    fn with(self, verdict: Verdict) -> Self {
+impl Response<'_> {
+    fn with(self, verdict: Decision) -> Self {
         Self { verdict, ..self }
     }
 
@@ -238,14 +238,14 @@ impl Reply<'_> {
     /// only on data of the zone.
     fn flags(&self) -> Flags {
         let rcode = match self.verdict {
-            Verdict::Error(rcode) => rcode,
-            Verdict::Found(Found::NxDomain) => Rcode::NXDOMAIN,
-            Verdict::Found(_) | Verdict::BadVersion => Rcode::NOERROR,
+            Decision::Error(rcode) => rcode,
+            Decision::Found(Lookup::NxDomain) => Rcode::NXDOMAIN,
+            Decision::Found(_) | Decision::BadVersion => Rcode::NOERROR,
         };
         Flags::default()
             .with_qr(true)
             .with_opcode(self.header.opcode())
-            .with_aa(matches!(self.verdict, Verdict::Found(_)))
+            .with_aa(matches!(self.verdict, Decision::Found(_)))
             .with_rd(self.header.rd())
             .with_cd(self.header.cd())
             .with_rcode(rcode)
@@ -254,8 +254,8 @@ impl Reply<'_> {
     /// The OPT record of the reply (RFC 6891 section 6.1.1; DO is copied, RFC 3225 section 3).
     fn answer_to(&self, opt: &Opt<'_>) -> Opt<'static> {
         let ext_rcode = match self.verdict {
-            Verdict::BadVersion => BADVERS.to_be_bytes()[1] >> 4,
-            Verdict::Error(_) | Verdict::Found(_) => 0,
+            Decision::BadVersion => BADVERS.to_be_bytes()[1] >> 4,
+            Decision::Error(_) | Decision::Found(_) => 0,
         };
         Opt {
             udp_size: UDP_SIZE,
@@ -267,20 +267,20 @@ impl Reply<'_> {
     }
 }
 
-enum Verdict {
+enum Decision {
     Error(Rcode),
     /// Unsupported EDNS version (RFC 6891 section 6.1.3).
     BadVersion,
-    Found(Found),
+    Found(Lookup),
 }
 
-impl Verdict {
-    fn kind(&self) -> Kind {
+impl Decision {
+    fn kind(&self) -> AnswerKind {
         match self {
-            Self::Error(_) | Self::BadVersion => Kind::Refused,
-            Self::Found(Found::NoData) => Kind::NoData,
-            Self::Found(Found::NxDomain) => Kind::NxDomain,
-            Self::Found(_) => Kind::Answered,
+            Self::Error(_) | Self::BadVersion => AnswerKind::Refused,
+            Self::Found(Lookup::NoData) => AnswerKind::NoData,
+            Self::Found(Lookup::NxDomain) => AnswerKind::NxDomain,
+            Self::Found(_) => AnswerKind::Answered,
         }
     }
 }

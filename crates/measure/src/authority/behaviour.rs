@@ -20,13 +20,13 @@ use crate::quantity::{self, ValueError};
 
 /// Deliberate faults of an authority. The default is none.
 ///
-/// Its text form is a list such as `delay=5ms+-1ms,loss=0.1%,servfail=1%`, or `none`: keys of [`Fault::KEYS`] with
+/// Its text form is a list such as `delay=5ms+-1ms,loss=0.1%,servfail=1%`, or `none`: keys of [`ReplyFault::KEYS`] with
 /// shares of the names, `delay`, and a `seed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour {
     /// Delay of each reply over UDP.
     pub delay: Delay,
-    /// Share of the names for each fault, in the order of [`Fault::KEYS`]. The shares are [`dealt`] in this order, so
+    /// Share of the names for each fault, in the order of [`ReplyFault::KEYS`]. The shares are [`dealt`] in this order, so
     /// each query meets at most one fault.
     shares: [Share; FAULTS],
     /// Additional delay of a reordered reply.
@@ -59,7 +59,7 @@ impl Default for Delay {
 
 /// A fault of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ReplyFault {
     /// It is not sent (UDP only).
     Lost,
     /// Its RCODE is SERVFAIL.
@@ -75,9 +75,9 @@ pub enum Fault {
 }
 
 /// Number of fault types.
-const FAULTS: usize = Fault::KEYS.len();
+const FAULTS: usize = ReplyFault::KEYS.len();
 
-impl Fault {
+impl ReplyFault {
     /// All faults with their keys, in the order in which the shares are dealt.
     pub const KEYS: [(Self, &'static str); 6] = [
         (Self::Lost, "loss"),
@@ -96,7 +96,7 @@ impl Behaviour {
     }
 
     /// Share of the names that meets a fault.
-    pub fn share(&self, fault: Fault) -> Share {
+    pub fn share(&self, fault: ReplyFault) -> Share {
         self.shares[fault as usize]
     }
 
@@ -124,14 +124,14 @@ impl FromStr for Behaviour {
                 return Err(ValueError(format!("{key} is given twice; give it once")));
             }
             known.push(key);
-            let fault = Fault::KEYS.iter().find(|(_, name)| *name == key);
+            let fault = ReplyFault::KEYS.iter().find(|(_, name)| *name == key);
             match (key, fault) {
                 ("delay", _) => behaviour.delay = value.parse()?,
                 ("seed", _) => behaviour.seed = value.parse().map_err(|_| unreadable(part))?,
-                (_, Some((Fault::Reordered, _))) => {
+                (_, Some((ReplyFault::Reordered, _))) => {
                     let (share, hold) = value.split_once(':').ok_or_else(|| unreadable(part))?;
                     behaviour.hold_ns = quantity::delay(hold)?;
-                    behaviour.shares[Fault::Reordered as usize] = share.parse()?;
+                    behaviour.shares[ReplyFault::Reordered as usize] = share.parse()?;
                 }
                 (_, Some((fault, _))) => behaviour.shares[*fault as usize] = value.parse()?,
                 (_, None) => return Err(unreadable(part)),
@@ -201,11 +201,11 @@ impl fmt::Display for Behaviour {
         if self.delay != Delay::default() {
             parts.push(format!("delay={}", self.delay));
         }
-        for (fault, key) in Fault::KEYS {
+        for (fault, key) in ReplyFault::KEYS {
             let share = self.share(fault);
             if share != Share::NONE {
                 parts.push(match fault {
-                    Fault::Reordered => {
+                    ReplyFault::Reordered => {
                         format!("{key}={share}:{}", quantity::written(self.hold_ns))
                     }
                     _ => format!("{key}={share}"),
@@ -232,7 +232,7 @@ pub struct Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act {
     /// Its fault.
-    pub fault: Option<Fault>,
+    pub fault: Option<ReplyFault>,
     /// Its delay over UDP; for a reordered reply this includes the time for others to overtake it.
     pub delay_ns: Nanos,
 }
@@ -290,10 +290,10 @@ impl Rules {
         let place = mix(seed ^ u64::from(rtype.0).wrapping_mul(INCREMENT));
         let number = u64::from(n.unwrap_or(0));
         let at = n.and_then(|_| dealt(shares, number + place % PLACES));
-        let fault = at.map(|at| Fault::KEYS[at].0);
+        let fault = at.map(|at| ReplyFault::KEYS[at].0);
         let delay_ns = self.delay_ns(mix(place ^ (number + 1).wrapping_mul(INCREMENT)));
         let hold_ns = match fault {
-            Some(Fault::Reordered) => self.behaviour.hold_ns,
+            Some(ReplyFault::Reordered) => self.behaviour.hold_ns,
             _ => 0,
         };
         Act {

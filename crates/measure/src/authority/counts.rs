@@ -106,7 +106,7 @@ impl AuthorityCounts {
 
 /// Name and type of a common query: a name that encodes an address, class IN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct AskedName {
     /// The address encoded in the name.
     pub address: Ipv4Addr,
     /// The type.
@@ -115,7 +115,7 @@ pub struct Asked {
 
 /// The counter for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AnswerKind {
     Answered,
     NoData,
     NxDomain,

@@ -9,7 +9,7 @@ use dns64_wire::codes::Rtype;
 use dns64_wire::name::NAME_LEN_MAX;
 
 use super::UDP_SIZE;
-use super::counts::{Asked, Kind};
+use super::counts::{AnswerKind, AskedName};
 use super::zone::{SOA_RDATA_LEN, ZoneConfig, soa_rdata};
 use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
 
@@ -30,8 +30,8 @@ pub(super) struct Fast {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FastReply {
     pub(super) len: usize,
-    pub(super) asked: Asked,
-    pub(super) kind: Kind,
+    pub(super) asked: AskedName,
+    pub(super) kind: AnswerKind,
 }
 
 impl Fast {
@@ -72,19 +72,19 @@ impl Fast {
         let edns = Edns::of(query.get(self.query_len..)?)?;
         let (address, rtype) = self.asked(config, query, edns)?;
         let out = out.first_chunk_mut::<ROOM>()?;
-        let mut reply = Writer { out, len: 0 };
+        let mut reply = ReplyWriter { out, len: 0 };
         reply.put(&query[..self.query_len]);
         let (kind, counts) = if rtype == Rtype::A {
             reply.put(&self.a);
             reply.put(&address.octets());
-            (Kind::Answered, ANSWER_COUNTS)
+            (AnswerKind::Answered, ANSWER_COUNTS)
         } else if config.has_aaaa(address) {
             reply.put(&self.aaaa);
             reply.put(&own_aaaa(address).octets());
-            (Kind::Answered, ANSWER_COUNTS)
+            (AnswerKind::Answered, ANSWER_COUNTS)
         } else {
             reply.put(&self.soa);
-            (Kind::NoData, NEGATIVE_COUNTS)
+            (AnswerKind::NoData, NEGATIVE_COUNTS)
         };
         // QR and AA set, RD copied; CD copied.
         reply.out[2] = 0x84 | query[2] & 0x01;
@@ -97,7 +97,7 @@ impl Fast {
         }
         Some(FastReply {
             len: reply.len,
-            asked: Asked { address, rtype },
+            asked: AskedName { address, rtype },
             kind,
         })
     }
@@ -152,12 +152,12 @@ impl Edns {
 }
 
 /// Appends to a reply; the caller has checked the size of the buffer.
-struct Writer<'a> {
+struct ReplyWriter<'a> {
     out: &'a mut [u8; ROOM],
     len: usize,
 }
 
-impl Writer<'_> {
+impl ReplyWriter<'_> {
     #[inline]
     fn put(&mut self, part: &[u8]) {
         self.out[self.len..self.len + part.len()].copy_from_slice(part);

@@ -9,20 +9,20 @@ use dns64_wire::message::{HEADER_LEN, Message};
 use dns64_wire::name::Name;
 
 use super::answer::{Answered, Authority, Transport};
-use super::behaviour::{Act, Fault, Rules};
+use super::behaviour::{Act, ReplyFault, Rules};
 use super::counts::FaultCounts;
 use super::ledger::{Mark, Recorder};
 use super::pending::{PENDING_MAX, Pending};
-use super::zone::Place;
+use super::zone::Position;
 
 /// Applies the faults of one worker, or of the TCP connections.
 #[derive(Debug)]
-pub struct Faults {
+pub struct ContentFaults {
     rules: Arc<Rules>,
     counts: FaultCounts,
 }
 
-impl Faults {
+impl ContentFaults {
     /// Creates the faults for these rules.
     pub fn new(rules: Arc<Rules>) -> Self {
         let counts = FaultCounts::default();
@@ -48,15 +48,15 @@ impl Faults {
         let act = self.rules.act(n, rtype);
         let counts = &mut self.counts;
         let len = match act.fault {
-            Some(Fault::ServFail) => {
+            Some(ReplyFault::ServFail) => {
                 counts.servfail += 1;
                 without_records(reply, len, 0, Rcode::SERVFAIL)
             }
-            Some(Fault::Refused) => {
+            Some(ReplyFault::Refused) => {
                 counts.refused += 1;
                 without_records(reply, len, 0, Rcode::REFUSED)
             }
-            Some(Fault::Truncated) if transport == Transport::Udp => {
+            Some(ReplyFault::Truncated) if transport == Transport::Udp => {
                 counts.truncated += 1;
                 without_records(reply, len, AA_AND_TC, Rcode::NOERROR)
             }
@@ -69,7 +69,7 @@ impl Faults {
 /// The authority of a worker with faults. A delayed reply is sent in a later turn.
 #[derive(Debug)]
 pub struct Faulty {
-    faults: Faults,
+    faults: ContentFaults,
     pending: Pending,
 }
 
@@ -81,7 +81,7 @@ impl Faulty {
 
     fn with_room(rules: Arc<Rules>, replies: usize) -> Self {
         Self {
-            faults: Faults::new(rules),
+            faults: ContentFaults::new(rules),
             pending: Pending::new(replies),
         }
     }
@@ -166,11 +166,11 @@ impl Faulty {
         let (len, Act { fault, delay_ns }) = spoiled;
         let counts = &mut self.faults.counts;
         let copies = match fault {
-            Some(Fault::Lost) => {
+            Some(ReplyFault::Lost) => {
                 counts.lost += 1;
                 return 0;
             }
-            Some(Fault::Duplicated) => 2,
+            Some(ReplyFault::Duplicated) => 2,
             _ => 1,
         };
         if delay_ns == 0 && copies == 1 {
@@ -190,8 +190,8 @@ impl Faulty {
             }
         }
         counts.delayed += u64::from(delay_ns > 0);
-        counts.reordered += u64::from(fault == Some(Fault::Reordered));
-        counts.duplicated += u64::from(fault == Some(Fault::Duplicated));
+        counts.reordered += u64::from(fault == Some(ReplyFault::Reordered));
+        counts.duplicated += u64::from(fault == Some(ReplyFault::Duplicated));
         0
     }
 }
@@ -207,8 +207,8 @@ fn asked(query: &[u8], suffix: &Name<'_>) -> (Option<u32>, Rtype) {
     let Some(question) = question else {
         return (None, Rtype(0));
     };
-    match Place::of(&question.name, suffix) {
-        Some(Place::Host(address)) => (Some(address.into()), question.rtype),
+    match Position::of(&question.name, suffix) {
+        Some(Position::Host(address)) => (Some(address.into()), question.rtype),
         _ => (None, question.rtype),
     }
 }

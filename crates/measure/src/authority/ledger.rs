@@ -1,7 +1,7 @@
 //! Records when the queries for each name of a trial arrived at the authority and when it answered them: 16 bytes per
 //! name, allocated and touched before the trial.
 //!
-//! All workers of the authority write into one [`Ledger`], each through its own [`Recorder`]. A worker records a query
+//! All workers of the authority write into one [`NameLedger`], each through its own [`Recorder`]. A worker records a query
 //! with one load and one store, without a lock. Query and answer take 130 instructions and 20 ns, compared with 2.4 us
 //! for answering. If two workers record queries for the same name and type at the same instant, one of the counts or
 //! one of the answers may be lost.
@@ -14,7 +14,7 @@ use dns64_transport::Departure;
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rtype;
 
-use super::counts::Asked;
+use super::counts::AskedName;
 use crate::load::names::Names;
 
 /// Resolution of the timestamps.
@@ -60,7 +60,7 @@ pub struct Questions {
 
 /// Record of one trial of the authority.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct NameLedger {
     names: Names,
     start: Nanos,
     /// Indexed by the number of the fresh name; queries for AAAA, for A.
@@ -75,7 +75,7 @@ type Slot = [AtomicU64; 2];
 /// Octets for a name.
 pub const NAME_BYTES: usize = size_of::<Slot>();
 
-impl Ledger {
+impl NameLedger {
     /// Creates an empty ledger for the fresh names of a trial that begins at `start` or a little later, on the link's
     /// clock. Touches all of its memory. Reuses the memory of `earlier` if it has no other owner.
     pub fn new(names: &Names, start: Nanos, earlier: Option<Arc<Self>>) -> Self {
@@ -162,7 +162,7 @@ impl Ledger {
 
     /// Records a query that arrived at `at`; returns where its answer is to be recorded.
     #[inline]
-    fn arrived(&self, asked: Asked, at: Nanos) -> Mark {
+    fn arrived(&self, asked: AskedName, at: Nanos) -> Mark {
         let kind = match asked.rtype {
             Rtype::AAAA => 0,
             Rtype::A => 1,
@@ -218,7 +218,7 @@ impl Mark {
 /// Writes the records of one worker into the ledger of a trial.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    ledger: Arc<Ledger>,
+    ledger: Arc<NameLedger>,
     /// Replies that are written and not yet sent, in order.
     leaving: Vec<Mark>,
 }
@@ -230,7 +230,7 @@ const LEAVING_MAX: usize = 4096;
 
 impl Recorder {
     /// Creates the recorder of one worker.
-    pub fn new(ledger: Arc<Ledger>) -> Self {
+    pub fn new(ledger: Arc<NameLedger>) -> Self {
         Self {
             ledger,
             leaving: Vec::with_capacity(LEAVING_MAX),
@@ -239,7 +239,7 @@ impl Recorder {
 
     /// Records a query that arrived at `at`, if it asks for a fresh name.
     #[inline]
-    pub fn arrived(&self, asked: Option<Asked>, at: Nanos) -> Mark {
+    pub fn arrived(&self, asked: Option<AskedName>, at: Nanos) -> Mark {
         asked.map_or(Mark::NOWHERE, |asked| self.ledger.arrived(asked, at))
     }
 

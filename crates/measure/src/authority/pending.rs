@@ -15,7 +15,7 @@ pub(super) const PENDING_MAX: usize = 65_536;
 /// Delayed replies, ordered by the time at which they are due, then by arrival. All memory is allocated at the start.
 #[derive(Debug)]
 pub(super) struct Pending {
-    slots: Box<[Option<Reply>]>,
+    slots: Box<[Option<DelayedReply>]>,
     free: Vec<usize>,
     /// Due time, sequence number of the reply, and its slot.
     due: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
@@ -25,7 +25,7 @@ pub(super) struct Pending {
 
 /// One reply.
 #[derive(Clone, Copy, Debug)]
-struct Reply {
+struct DelayedReply {
     to: Origin,
     mark: Mark,
     len: usize,
@@ -51,7 +51,7 @@ impl Pending {
         let mut octets = [0; REPLY_LEN_MAX];
         let len = reply.len().min(REPLY_LEN_MAX);
         octets[..len].copy_from_slice(&reply[..len]);
-        self.slots[slot] = Some(Reply {
+        self.slots[slot] = Some(DelayedReply {
             to,
             mark,
             len,
@@ -80,7 +80,7 @@ impl Pending {
         self.next_due().filter(|due| *due <= now)?;
         let Reverse((_, _, slot)) = self.due.pop()?;
         self.free.push(slot);
-        let Reply {
+        let DelayedReply {
             to,
             mark,
             len,

@@ -11,10 +11,10 @@ use super::REPLY_LEN_MAX;
 use super::answer::{Authority, Transport};
 use super::behaviour::Rules;
 use super::counts::AuthorityCounts;
-use super::faulty::Faults;
+use super::faulty::ContentFaults;
 use super::ledger::Recorder;
 use super::zone::ZoneConfig;
-use crate::connections::{Next, Service};
+use crate::connections::{ConnectionService, Next};
 
 /// Largest number of concurrent connections.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -22,7 +22,7 @@ pub const CONNECTIONS_MAX: usize = 64;
 /// An authority that listens for TCP connections. Dropping it closes them all.
 #[derive(Debug)]
 pub struct TcpService {
-    service: Service,
+    service: ConnectionService,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -31,7 +31,7 @@ pub struct TcpService {
 struct Shared {
     authority: Authority,
     /// Only the faults of content apply: over a connection nothing is lost, delayed or reordered.
-    faults: Option<Faults>,
+    faults: Option<ContentFaults>,
     /// Recorder of the current trial.
     recorder: Option<Recorder>,
 }
@@ -47,7 +47,7 @@ impl TcpService {
         let listener = TcpListener::bind(listen)?;
         let shared = Arc::new(Mutex::new(Shared {
             authority: Authority::new(config),
-            faults: rules.map(Faults::new),
+            faults: rules.map(ContentFaults::new),
             recorder: None,
         }));
         let of_all = Arc::clone(&shared);
@@ -57,7 +57,7 @@ impl TcpService {
             }
         };
         Ok(Self {
-            service: Service::start(listener, "tcp", CONNECTIONS_MAX, begin)?,
+            service: ConnectionService::start(listener, "tcp", CONNECTIONS_MAX, begin)?,
             shared,
         })
     }
@@ -71,7 +71,7 @@ impl TcpService {
     pub fn counts(&self) -> AuthorityCounts {
         let shared = locked(&self.shared);
         AuthorityCounts {
-            misbehaviour: shared.faults.as_ref().map(Faults::counts),
+            misbehaviour: shared.faults.as_ref().map(ContentFaults::counts),
             ..shared.authority.counts()
         }
     }

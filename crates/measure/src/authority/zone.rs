@@ -24,7 +24,7 @@ pub struct ZoneConfig {
 /// Position of a name in the zone. There are no names between these, so a name that does not exist has no names below
 /// it either (RFC 8020 section 2), and there are no empty non-terminals (RFC 4592 section 2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Position {
     /// The suffix itself.
     Apex,
     /// `ns` below the suffix: it exists, because the NS record names it, but the zone has no address for it.
@@ -37,7 +37,7 @@ pub(super) enum Place {
 
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Lookup {
     A(Ipv4Addr),
     Aaaa(Ipv6Addr),
     Soa,
@@ -48,7 +48,7 @@ pub(super) enum Found {
     NxDomain,
 }
 
-impl Place {
+impl Position {
     /// Returns the position of a name in the zone; `None` outside it.
     pub(super) fn of(name: &Name<'_>, suffix: &Name<'_>) -> Option<Self> {
         if !name.is_within(suffix) {
@@ -76,16 +76,16 @@ impl Place {
 impl ZoneConfig {
     /// Looks up the records of a type at `place`. A query for ANY returns one of the record sets (RFC 8482 section
     /// 4.1).
-    pub(super) fn look_up(&self, place: Place, rtype: Rtype) -> Found {
+    pub(super) fn look_up(&self, place: Position, rtype: Rtype) -> Lookup {
         match (place, rtype) {
-            (Place::Host(address), Rtype::A | Rtype::ANY) => Found::A(address),
-            (Place::Host(address), Rtype::AAAA) if self.has_aaaa(address) => {
-                Found::Aaaa(own_aaaa(address))
+            (Position::Host(address), Rtype::A | Rtype::ANY) => Lookup::A(address),
+            (Position::Host(address), Rtype::AAAA) if self.has_aaaa(address) => {
+                Lookup::Aaaa(own_aaaa(address))
             }
-            (Place::Apex, Rtype::SOA | Rtype::ANY) => Found::Soa,
-            (Place::Apex, Rtype::NS) => Found::Ns,
-            (Place::Nowhere, _) => Found::NxDomain,
-            _ => Found::NoData,
+            (Position::Apex, Rtype::SOA | Rtype::ANY) => Lookup::Soa,
+            (Position::Apex, Rtype::NS) => Lookup::Ns,
+            (Position::Nowhere, _) => Lookup::NxDomain,
+            _ => Lookup::NoData,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Catching up after a stall of the sender, and the queries that this affects.
 //!
 //! The schedule is absolute: queries that a stall has held up are still sent. They leave faster than they were due, and
-//! a server with a short queue may lose some that it would not lose at the offered rate. So [`Spread`] limits the rate
+//! a server with a short queue may lose some that it would not lose at the offered rate. So [`CatchUpTimer`] limits the rate
 //! of catching up. [`Backlog`] determines the affected queries: online for the generator, and afterwards from the
 //! ledgers for the verdict.
 
@@ -58,7 +58,7 @@ impl Default for Limits {
 /// but would fill the queue of every DUT. Queries that are late by more than half of the longest allowed stall leave at
 /// once, so that the delays of several stalls do not add up.
 #[derive(Clone, Copy, Debug)]
-pub struct Spread {
+pub struct CatchUpTimer {
     /// Lateness whose backlog is the allowed burst.
     burst_ns: Nanos,
     /// Largest lateness; later queries leave at once.
@@ -75,7 +75,7 @@ const SPREAD: (Nanos, Nanos) = (4, 5);
 /// than the allowed burst, 320 k/s, spreading 100 queries would gain nothing.
 const SPREAD_FROM_NS: Nanos = 100_000;
 
-impl Spread {
+impl CatchUpTimer {
     /// Creates it for a sender with this schedule that has no backlog.
     pub fn new(schedule: &Schedule, limits: &Limits) -> Self {
         Self {
@@ -181,12 +181,12 @@ impl Episode {
 /// backlog is the allowed burst.
 pub fn episodes(schedule: &Schedule, entries: &[Entry], limit_ns: Nanos) -> Vec<Episode> {
     let mut found = Vec::new();
-    let mut open: Option<Open> = None;
+    let mut open: Option<OpenEpisode> = None;
     let mut backlog = Backlog::new(limit_ns);
     let mut before = Sent::default();
     for sent in sendings(schedule, entries) {
         if backlog.sent(sent.at_ns, sent.lateness_ns) {
-            let open = open.get_or_insert_with(|| Open::new(before.at_ns));
+            let open = open.get_or_insert_with(|| OpenEpisode::new(before.at_ns));
             open.add(before, sent, limit_ns);
         } else if let Some(open) = open.take() {
             found.push(open.close(schedule));
@@ -236,13 +236,13 @@ impl Default for Sent {
 }
 
 /// An episode that has not ended.
-struct Open {
+struct OpenEpisode {
     episode: Episode,
     peak_ns: Nanos,
     held_up_ns: Nanos,
 }
 
-impl Open {
+impl OpenEpisode {
     fn new(from_ns: Nanos) -> Self {
         Self {
             episode: Episode {
@@ -408,7 +408,7 @@ mod tests {
 
     /// Due times and times of sending for stalls at these moments with these durations.
     fn sent(schedule: &Schedule, stalls: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
-        let mut spread = Spread::new(schedule, &Limits::default());
+        let mut spread = CatchUpTimer::new(schedule, &Limits::default());
         let mut stalls = stalls.iter().peekable();
         let mut now_ns = 0;
         let mut sent = Vec::new();

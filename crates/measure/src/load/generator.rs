@@ -7,11 +7,11 @@ use dns64_transport::clock::{Clock, Nanos};
 use dns64_transport::{Datagram, Link, LinkError};
 use serde::{Deserialize, Serialize};
 
-use super::catch_up::{Backlog, Limits, Spread};
+use super::catch_up::{Backlog, CatchUpTimer, Limits};
 use super::ledger::{Entry, Fate, Ledger};
 use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
-use super::query::{QUESTION_BYTES, Template};
+use super::query::{QUESTION_BYTES, QueryTemplate};
 use super::verdict::judge;
 
 /// Task of a generator: one shard of a trial.
@@ -35,7 +35,7 @@ pub struct Shard {
 /// The engine of one shard.
 pub struct Generator {
     shard: Shard,
-    template: Template,
+    template: QueryTemplate,
     ledger: Ledger,
     start: Nanos,
     ports: u64,
@@ -48,7 +48,7 @@ pub struct Generator {
     /// Timer that moves the next burst; `None` with the absolute schedule.
     timer: Option<SelfCorrecting>,
     /// Moves the next burst after a stall, with the absolute schedule.
-    spread: Spread,
+    spread: CatchUpTimer,
     /// Queue that the stalls so far may have caused.
     backlog: Backlog,
     /// Index of the first query that is not known to be decided.
@@ -132,11 +132,11 @@ impl Generator {
         let queries = usize::try_from(shard.schedule.shard_queries()).unwrap_or(usize::MAX);
         ledger.reset(queries);
         Self {
-            template: Template::new(&shard.names.zone.suffix),
+            template: QueryTemplate::new(&shard.names.zone.suffix),
             next: shard.schedule.burst_of_shard(0),
             timer: (shard.pacing == Pacing::SelfCorrecting)
                 .then(|| SelfCorrecting::new(&shard.schedule)),
-            spread: Spread::new(&shard.schedule, &shard.limits),
+            spread: CatchUpTimer::new(&shard.schedule, &shard.limits),
             backlog: Backlog::new(shard.limits.burst_ns(&shard.schedule)),
             shard,
             ledger,

@@ -15,9 +15,9 @@ const HEADER_BYTES: usize = 12;
 /// A query for AAAA, with RD, of class IN, without EDNS, like those of dns64perf++. All queries of a trial have the
 /// same length.
 #[derive(Clone, Debug)]
-pub struct Template(Vec<u8>);
+pub struct QueryTemplate(Vec<u8>);
 
-impl Template {
+impl QueryTemplate {
     /// Creates the template of queries below `suffix`.
     pub fn new(suffix: &NameBuf) -> Self {
         Self::of_type(suffix, Rtype::AAAA)
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn query_has_the_expected_octets() {
-        let template = Template::new(&namespace::DEFAULT_SUFFIX.parse().unwrap());
+        let template = QueryTemplate::new(&namespace::DEFAULT_SUFFIX.parse().unwrap());
         let mut frame = [0xff; 64];
         let len = template.write(0xabcd, Ipv4Addr::new(10, 0, 7, 255), &mut frame);
         let expected = b"\xab\xcd\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\

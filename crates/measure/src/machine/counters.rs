@@ -127,7 +127,7 @@ impl fmt::Display for Counter {
 
 /// All counters of a host at one moment, or their increase between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reading {
+pub struct CounterReading {
     #[serde(with = "as_pairs")]
     counters: BTreeMap<Counter, u64>,
     /// Whether the queues were read.
@@ -154,7 +154,7 @@ mod as_pairs {
     }
 }
 
-impl Reading {
+impl CounterReading {
     /// Reads the counters of `host`; `None` if it does not exist or has no `/proc`. This takes well below a
     /// millisecond; with `queues` it starts `tc` and `ethtool` and takes a few.
     pub fn of(host: &Network, queues: bool) -> Option<Self> {
@@ -390,7 +390,7 @@ impl Reading {
     }
 }
 
-impl FromIterator<(Counter, u64)> for Reading {
+impl FromIterator<(Counter, u64)> for CounterReading {
     fn from_iter<I: IntoIterator<Item = (Counter, u64)>>(counters: I) -> Self {
         Self {
             counters: counters.into_iter().collect(),

@@ -108,12 +108,12 @@ pub enum Who {
 
 /// Counters at one moment.
 #[derive(Debug)]
-pub struct Look {
+pub struct UsageSnapshot {
     at_ns: Nanos,
     cores: BTreeMap<usize, CoreTimes>,
     pressure_ns: Option<Nanos>,
     processes: HashMap<u32, Process>,
-    roles: Vec<RoleLook>,
+    roles: Vec<RoleSnapshot>,
 }
 
 /// CPU time of a core since boot (`/proc/stat`).
@@ -147,7 +147,7 @@ struct Process {
 }
 
 #[derive(Debug)]
-struct RoleLook {
+struct RoleSnapshot {
     role: Role,
     pids: Vec<u32>,
     threads: HashMap<u32, ThreadTimes>,
@@ -166,7 +166,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 /// Limit of the number of processes: reading more would take over a tenth of a second.
 const PROCESSES_MAX: usize = 4096;
 
-impl Look {
+impl UsageSnapshot {
     /// Reads the counters of the machine and of these roles.
     pub fn at(machine: &Machine, roles: &[(Role, Who)]) -> Self {
         let text = |path: &str| machine.read(path).unwrap_or_default();
@@ -184,7 +184,7 @@ impl Look {
 
     /// Returns the use since an earlier look at the same roles.
     pub fn since(&self, before: &Self) -> Usage {
-        let difference = Difference {
+        let difference = Interval {
             before,
             after: self,
             span_ns: self.at_ns.saturating_sub(before.at_ns),
@@ -199,7 +199,7 @@ impl Look {
 
     /// Returns the use by all other processes since an earlier look.
     pub fn others_since(&self, before: &Self) -> Others {
-        let difference = Difference {
+        let difference = Interval {
             before,
             after: self,
             span_ns: self.at_ns.saturating_sub(before.at_ns),
@@ -227,14 +227,14 @@ pub struct Others {
 }
 
 /// The difference between two looks.
-struct Difference<'a> {
-    before: &'a Look,
-    after: &'a Look,
+struct Interval<'a> {
+    before: &'a UsageSnapshot,
+    after: &'a UsageSnapshot,
     span_ns: Nanos,
 }
 
-impl Difference<'_> {
-    fn role(&self, role: &RoleLook) -> RoleUsage {
+impl Interval<'_> {
+    fn role(&self, role: &RoleSnapshot) -> RoleUsage {
         let before = self.before.roles.iter().find(|old| old.role == role.role);
         let empty = HashMap::new();
         let old = before.map_or(&empty, |before| &before.threads);
@@ -276,7 +276,7 @@ impl Difference<'_> {
     }
 
     fn core(&self, core: usize, of: fn(&CoreTimes) -> Nanos) -> Nanos {
-        let at = |look: &Look| look.cores.get(&core).map_or(0, of);
+        let at = |look: &UsageSnapshot| look.cores.get(&core).map_or(0, of);
         at(self.after).saturating_sub(at(self.before))
     }
 
@@ -320,7 +320,7 @@ impl Difference<'_> {
     }
 
     /// CPU time of the processes of a role, in units of 10 ms each, with threads and children that have ended.
-    fn of_processes_ns(&self, role: &RoleLook) -> Nanos {
+    fn of_processes_ns(&self, role: &RoleSnapshot) -> Nanos {
         let all = role.pids.iter().filter_map(|pid| {
             let now = self.after.processes.get(pid)?;
             let old = self
@@ -372,14 +372,14 @@ fn less(after: Option<u64>, before: Option<u64>) -> Option<u64> {
 }
 
 /// Returns the cores to which the threads of a role are pinned; `None` if one of them may use the whole machine.
-fn own_cores(role: &RoleLook, online: usize) -> Option<CpuSet> {
+fn own_cores(role: &RoleSnapshot, online: usize) -> Option<CpuSet> {
     let sets = || role.threads.values().map(|thread| &thread.cores);
     let kept = |set: &CpuSet| !set.is_unrestricted() && set.cpus().len() < online;
     (!role.threads.is_empty() && sets().all(kept))
         .then(|| sets().flat_map(|set| set.cpus().iter().copied()).collect())
 }
 
-fn role_look(machine: &Machine, role: Role, who: &Who) -> RoleLook {
+fn role_look(machine: &Machine, role: Role, who: &Who) -> RoleSnapshot {
     let (pids, tasks) = match who {
         Who::Threads(tids) => {
             let of = |tid: &u32| (*tid, format!("/proc/self/task/{tid}"));
@@ -405,7 +405,7 @@ fn role_look(machine: &Machine, role: Role, who: &Who) -> RoleLook {
     let throttled = folders
         .iter()
         .filter_map(|f| throttled_ns(&file(f, "cpu.stat")?));
-    let mut look = RoleLook {
+    let mut look = RoleSnapshot {
         role,
         pids,
         threads,

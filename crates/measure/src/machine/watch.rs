@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Role;
-use super::counters::Reading;
+use super::counters::CounterReading;
 
 /// A link that carries queries in one direction and their responses in the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl TryFrom<String> for HostOf {
 
 /// Increase of the counters of one host during a trial.
 #[derive(Clone, Debug, Default)]
-pub struct Change {
+pub struct CounterChange {
     /// The host.
     pub of: HostOf,
     /// Whether others use the host's network too, so that its counters may include their packets.
@@ -85,16 +85,16 @@ pub struct Change {
     /// Whether its counters could not be read.
     pub is_unread: bool,
     /// Lower bound of the increase of each counter.
-    pub least: Reading,
+    pub least: CounterReading,
     /// Upper bound of the increase of each counter.
-    pub most: Reading,
+    pub most: CounterReading,
 }
 
 /// Increase of the counters of all hosts during a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// The hosts.
-    pub hosts: Vec<Change>,
+    pub hosts: Vec<CounterChange>,
     /// Between Measurer and server.
     pub client: Option<Leg>,
     /// Between DUT and each authority.

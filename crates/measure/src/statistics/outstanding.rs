@@ -30,12 +30,12 @@ pub struct Outstanding {
     /// Remaining time in the system at these delays, in seconds.
     pub base_s: f64,
     /// Whether the rates show a limit.
-    pub finding: Finding,
+    pub finding: QueryLimit,
 }
 
 /// Whether the outstanding queries are limited.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Finding {
+pub enum QueryLimit {
     /// The rate decreases with the delay so that this number is outstanding.
     Limit(f64),
     /// The rate does not decrease, with up to this number outstanding.
@@ -68,17 +68,17 @@ pub fn outstanding(rows: &[AtDelay]) -> Option<Outstanding> {
     // From the longest delay on, while they agree.
     let agreeing: Vec<_> = rows.iter().rev().take_while(agrees).collect();
     let finding = if last.rate_qps >= FALLEN * first.rate_qps {
-        Finding::NoLimit(most)
+        QueryLimit::NoLimit(most)
     } else if agreeing.len() >= 2 {
         let sum: f64 = agreeing.iter().map(|row| row.outstanding()).sum();
-        Finding::Limit(sum / agreeing.len() as f64)
+        QueryLimit::Limit(sum / agreeing.len() as f64)
     } else {
-        Finding::Unclear
+        QueryLimit::Unclear
     };
     let shorter = |row: &&AtDelay| row.delay_s < last.delay_s;
     let other = match finding {
-        Finding::Limit(_) => agreeing.into_iter().rfind(shorter),
-        Finding::NoLimit(_) | Finding::Unclear => rows.iter().rfind(shorter),
+        QueryLimit::Limit(_) => agreeing.into_iter().rfind(shorter),
+        QueryLimit::NoLimit(_) | QueryLimit::Unclear => rows.iter().rfind(shorter),
     }?;
     let in_sequence = (last.time_s - other.time_s) / (last.delay_s - other.delay_s);
     Some(Outstanding {
@@ -123,7 +123,7 @@ mod tests {
         assert!((told.in_sequence - 2.0).abs() < 1e-9);
         assert!((told.base_s - 0.000_4).abs() < 1e-9);
         match told.finding {
-            Finding::Limit(limit) => assert!((limit - 1000.0).abs() < 1e-6, "{limit}"),
+            QueryLimit::Limit(limit) => assert!((limit - 1000.0).abs() < 1e-6, "{limit}"),
             other => panic!("{other:?}"),
         }
     }
@@ -145,7 +145,7 @@ mod tests {
         let told = outstanding(&rows).unwrap();
         assert!((told.in_sequence - 1.99).abs() < 1e-9, "{told:?}");
         assert!((told.base_s - 0.004).abs() < 1e-9, "{told:?}");
-        assert!(matches!(told.finding, Finding::Limit(n) if (930.0..950.0).contains(&n)));
+        assert!(matches!(told.finding, QueryLimit::Limit(n) if (930.0..950.0).contains(&n)));
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let rows = measured(&[0.0, 10.0], 50_000.0, 1e9);
         let finding = outstanding(&rows).unwrap().finding;
         let most = 50_000.0 * 0.020_4;
-        assert!(matches!(finding, Finding::NoLimit(n) if (n - most).abs() < 1e-6));
+        assert!(matches!(finding, QueryLimit::NoLimit(n) if (n - most).abs() < 1e-6));
     }
 
     #[test]
@@ -164,10 +164,10 @@ mod tests {
             rate_qps,
             time_s: delay_s + 0.001,
         });
-        assert_eq!(outstanding(&rows).unwrap().finding, Finding::Unclear);
+        assert_eq!(outstanding(&rows).unwrap().finding, QueryLimit::Unclear);
         // A single decreased rate does not show the reason.
         let one = measured(&[0.0, 20.0], 100_000.0, 1000.0);
-        assert_eq!(outstanding(&one).unwrap().finding, Finding::Unclear);
+        assert_eq!(outstanding(&one).unwrap().finding, QueryLimit::Unclear);
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
                 row.rate_qps *= 1.0 + off;
             }
             match outstanding(&rows).unwrap().finding {
-                Finding::Limit(found) => prop_assert!((found / limit - 1.0).abs() < 0.021),
+                QueryLimit::Limit(found) => prop_assert!((found / limit - 1.0).abs() < 0.021),
                 other => prop_assert!(false, "{other:?}"),
             }
         }

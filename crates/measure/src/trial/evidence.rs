@@ -8,7 +8,7 @@
 use super::place::{Evidence, LossKind, Place, Source};
 use crate::machine::Role;
 use crate::machine::counters::{Counter, Layer, SEGMENTS_MAX};
-use crate::machine::watch::{Change, Leg, Observed};
+use crate::machine::watch::{CounterChange, Leg, Observed};
 
 /// Counters of the Tester's own datagrams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +64,7 @@ pub(super) fn gather(observed: &Observed, own: &Own) -> Vec<Evidence> {
 
 /// Returns all loss counters of all hosts that increased.
 pub(super) fn counters(observed: &Observed) -> Vec<Source> {
-    let of_host = |host: &Change| {
+    let of_host = |host: &CounterChange| {
         let losses = host.most.losses();
         let sources = losses.map(|(counter, count)| host.source(counter, count));
         sources.collect::<Vec<_>>()
@@ -129,7 +129,7 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
         let source = named.unwrap_or_else(|| near.difference(link, NOT_ARRIVED, low));
         found.push(lost(Place::ToDut, source, low, Some(high)));
     }
-    let undelivered = |host: &Change| {
+    let undelivered = |host: &CounterChange| {
         let source = host.undelivered(Some(link), Layer::Ip6)?;
         let count = source.count;
         Some((source, count))
@@ -157,7 +157,7 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
 
 /// Returns whether most upstream queries bypassed the counters of the authority's host, as with a driver (XDP): most
 /// queries were answered, so they were not lost.
-fn is_passed_by(near: &Change, far: &Change, link: &str, own: &Own) -> bool {
+fn is_passed_by(near: &CounterChange, far: &CounterChange, link: &str, own: &Own) -> bool {
     let (sent, arrived) = (near.transmitted(Some(link), Layer::Ip6), far.received(link));
     own.answered > own.sent / 2 && arrived < sent / 2
 }
@@ -187,7 +187,7 @@ fn upstream(observed: &Observed, k: usize, own: &Own, found: &mut Vec<Evidence>)
     ];
     let back = [
         crossing(far, near, link).and_then(source),
-        not_taken.and_then(Change::not_sent),
+        not_taken.and_then(CounterChange::not_sent),
         far_whole.and_then(|far| far.held_back(None, Layer::Ip)),
         near.undelivered(Some(link), Layer::Ip6),
         near_whole.and_then(|near| near.undelivered(None, Layer::Ip)),
@@ -214,7 +214,7 @@ fn is_told(found: &[Evidence]) -> bool {
 
 /// Losses at an interface of the only observed host. On the loopback interface they can be anybody's, on the way to the
 /// DUT, to the authority, or back.
-fn on_one_host(host: &Change, link: &str, found: &mut Vec<Evidence>) {
+fn on_one_host(host: &CounterChange, link: &str, found: &mut Vec<Evidence>) {
     if link == "lo" {
         let lost_here = largest(host.leaving(link).into_iter().chain(host.arriving(link)));
         found.extend(lost_here.map(|source| lost(Place::ToDut, source, 0, None)));
@@ -234,10 +234,10 @@ fn on_one_host(host: &Change, link: &str, found: &mut Vec<Evidence>) {
 }
 
 /// Returns the far end of a leg between two hosts of the lab.
-fn ends<'a>(observed: &'a Observed, leg: &Leg) -> Option<&'a Change> {
+fn ends<'a>(observed: &'a Observed, leg: &Leg) -> Option<&'a CounterChange> {
     let far = leg.far.filter(|far| *far != leg.near)?;
     let (near, far) = (&observed.hosts[leg.near], &observed.hosts[far]);
-    let is_usable = |host: &Change| !host.shared && !host.is_unread;
+    let is_usable = |host: &CounterChange| !host.shared && !host.is_unread;
     (is_usable(near) && is_usable(far)).then_some(far)
 }
 
@@ -252,7 +252,7 @@ fn lost(place: Place, source: Source, low: u64, high: Option<u64>) -> Evidence {
 }
 
 /// Returns the packets that waited in a rate-limiting queue.
-fn held(host: &Change, link: &str, place: Place) -> Option<Evidence> {
+fn held(host: &CounterChange, link: &str, place: Place) -> Option<Evidence> {
     let waited = host.most.of_queues(link, "overlimits").into_iter();
     let waited = waited.map(|(counter, count)| host.source(&counter, count));
     largest(waited).map(|source| Evidence {
@@ -262,14 +262,14 @@ fn held(host: &Change, link: &str, place: Place) -> Option<Evidence> {
 }
 
 /// Returns the counter with the most drops in one direction of a link, at either end.
-fn dropped(from: &Change, to: &Change, link: &str) -> Option<Source> {
+fn dropped(from: &CounterChange, to: &CounterChange, link: &str) -> Option<Source> {
     largest(from.leaving(link).into_iter().chain(to.arriving(link)))
 }
 
 /// Returns the counter of the packets that left one host over a link and did not reach the next, with their minimum
 /// number. Packets held back by the sender's IP layer never reach the link, so they are added. All counters of the link
 /// can cover the same packets.
-fn crossing(from: &Change, to: &Change, link: &str) -> Option<Crossing> {
+fn crossing(from: &CounterChange, to: &CounterChange, link: &str) -> Option<Crossing> {
     let (sent, arrived) = (from.transmitted(Some(link), Layer::Ip6), to.received(link));
     let gap = sent.saturating_sub(arrived);
     let named = dropped(from, to, link);
@@ -314,7 +314,7 @@ fn between_hosts(observed: &Observed) -> Option<Source> {
 /// Returns the minimum and maximum number of the Measurer's datagrams that did not reach the IP layer of the server's
 /// host. That layer counts segments, but also the few ICMP messages and multicasts, such as neighbour solicitations,
 /// whose number is unknown.
-fn not_arrived(host: &Change, link: &str, sent: u64) -> (u64, u64) {
+fn not_arrived(host: &CounterChange, link: &str, sent: u64) -> (u64, u64) {
     let most = |layer, name| host.most.get(&Counter::of_link(link, layer, name));
     let least = |layer, name| host.least.get(&Counter::of_link(link, layer, name));
     let marks = ["InNoECTPkts", "InECT0Pkts", "InECT1Pkts", "InCEPkts"];
@@ -342,7 +342,7 @@ const NOT_ARRIVED: &str = "packets that left and did not arrive";
 const NOT_DELIVERED: &str = "packets received and not delivered (a filter?)";
 const NOT_TRANSMITTED: &str = "packets made and not transmitted (a filter?)";
 
-impl Change {
+impl CounterChange {
     fn source(&self, counter: &Counter, count: u64) -> Source {
         Source {
             host: self.of.clone(),

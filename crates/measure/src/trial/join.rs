@@ -4,8 +4,8 @@ use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
 use super::distribution::Times;
-use super::path::{AuthorityTimes, Messages, ModelTimes, Order, Path, Stages, Timeline};
-use crate::authority::ledger::{ANSWER_MAX_NS, Ledger, Question, Questions};
+use super::path::{AuthorityTimes, Messages, ModelTimes, Path, Stages, Timeline, UpstreamOrder};
+use crate::authority::ledger::{ANSWER_MAX_NS, NameLedger, Question, Questions};
 use crate::load::ledger::{Entry, Fate};
 use crate::load::names::Names;
 use crate::load::repeat::Asked;
@@ -35,7 +35,7 @@ impl AuthorityTimes {
 /// Accumulates a path, query by query.
 pub(super) struct Join<'a> {
     names: &'a Names,
-    ledger: &'a Ledger,
+    ledger: &'a NameLedger,
     path: Path,
     dut_only: Times,
     /// Round-trip times of the queries with a valid answer and timestamps of all messages.
@@ -53,7 +53,7 @@ pub(super) struct Join<'a> {
 
 impl<'a> Join<'a> {
     /// Creates an empty join. The configured delay of the authority is at most `allowed_ns`.
-    pub(super) fn new(spec: &'a TrialSpec, ledger: &'a Ledger, allowed_ns: Nanos) -> Self {
+    pub(super) fn new(spec: &'a TrialSpec, ledger: &'a NameLedger, allowed_ns: Nanos) -> Self {
         let mut path = Path::default();
         // Times beyond the range of the ledger are slow at any timeout.
         let part_ns = (spec.timeout_ns / TIMEOUT_PART).min(ANSWER_MAX_NS - 1);
@@ -127,11 +127,11 @@ impl<'a> Join<'a> {
         names.names += 1;
         names.again += u64::from(aaaa.asked > 1 || a.asked > 1);
         let class = match timeline.order() {
-            Some(Order::AaaaThenA) => &mut names.aaaa_then_a,
-            Some(Order::AThenAaaa) => &mut names.a_then_aaaa,
-            Some(Order::Parallel) => &mut names.parallel,
-            Some(Order::AaaaOnly) => &mut names.aaaa_only,
-            Some(Order::AOnly) => &mut names.a_only,
+            Some(UpstreamOrder::AaaaThenA) => &mut names.aaaa_then_a,
+            Some(UpstreamOrder::AThenAaaa) => &mut names.a_then_aaaa,
+            Some(UpstreamOrder::Parallel) => &mut names.parallel,
+            Some(UpstreamOrder::AaaaOnly) => &mut names.aaaa_only,
+            Some(UpstreamOrder::AOnly) => &mut names.a_only,
             None if aaaa.asked == 0 && a.asked == 0 => &mut names.unasked,
             None => &mut names.untimed,
         };
@@ -169,7 +169,7 @@ impl<'a> Join<'a> {
         {
             self.to_client.record(received_at - last);
         }
-        if timeline.order() == Some(Order::AaaaThenA)
+        if timeline.order() == Some(UpstreamOrder::AaaaThenA)
             && let (Some(first), Some(second)) = (aaaa.arrived_at, a.arrived_at)
             && let (Some(answered_at), Some(rtt_ns)) = (aaaa.answered_at(), timeline.rtt_ns())
         {

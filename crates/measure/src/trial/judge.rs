@@ -6,7 +6,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::disturbance;
 use super::fault::TesterFault;
-use super::place::{Facts, LossKind, Place, Reached, place};
+use super::place::{Facts, LossKind, Place, UpstreamReach, place};
 use super::result::{HostClock, Outcome, TrialResult};
 use crate::load::pace::Schedule;
 use crate::machine::counters::SEGMENTS_MAX;
@@ -231,7 +231,7 @@ impl Facts {
             dut_drops: evidence.dut_drops,
             is_watched: evidence.is_watched,
             evidence: evidence.found,
-            asked: lost.map(|lost| Reached {
+            asked: lost.map(|lost| UpstreamReach {
                 reached: lost.unserved + lost.served,
                 answered: lost.served,
             }),

@@ -454,7 +454,7 @@ impl Tester {
     }
 
     /// Starts or stops recording queries to the authority in the ledger of a trial.
-    fn record(&self, ledger: Option<&Arc<ledger::Ledger>>) {
+    fn record(&self, ledger: Option<&Arc<ledger::NameLedger>>) {
         let recorder = || ledger.map(|ledger| Recorder::new(Arc::clone(ledger)));
         self.workers
             .iter()

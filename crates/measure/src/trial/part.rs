@@ -24,7 +24,7 @@ use crate::load::generator::Generator;
 use crate::load::ledger::Ledger;
 use crate::load::names::Names;
 use crate::machine::Machine;
-use crate::machine::usage::{Look, Usage};
+use crate::machine::usage::{Usage, UsageSnapshot};
 
 /// Shards of a trial that a Tester runs: one for each of its threads, from `first` of `shards` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,15 +39,15 @@ pub struct Part {
 #[derive(Debug, Default)]
 pub struct Spare {
     shards: Vec<Ledger>,
-    asked: Option<Arc<ledger::Ledger>>,
+    asked: Option<Arc<ledger::NameLedger>>,
 }
 
 impl From<TrialQueries> for Spare {
-    fn from(course: TrialQueries) -> Self {
-        let ledgers = course.shards.into_iter().map(|shard| shard.ledger);
+    fn from(queries: TrialQueries) -> Self {
+        let ledgers = queries.shards.into_iter().map(|shard| shard.ledger);
         Self {
             shards: ledgers.collect(),
-            asked: course.asked,
+            asked: queries.asked,
         }
     }
 }
@@ -67,8 +67,8 @@ pub struct Armed {
     sendings: Vec<Sending<AnyLink, BackendClock>>,
     /// Counters of the authority before the part, if there is one.
     before: AuthorityReport,
-    asked: Option<Arc<ledger::Ledger>>,
-    first_look: Look,
+    asked: Option<Arc<ledger::NameLedger>>,
+    first_look: UsageSnapshot,
     finished: Vec<ShardReport>,
     start: Nanos,
 }
@@ -106,7 +106,7 @@ impl Gathered {
             (finished.offered <= finished.ledger.entries().len()).then_some(())?;
         }
         if let Some(authority) = self.authority.as_mut().filter(|it| !it.in_driver) {
-            let ledger = ledger::Ledger::from_octets(names, &ledgers.next()?)?;
+            let ledger = ledger::NameLedger::from_octets(names, &ledgers.next()?)?;
             authority.ledger = Some(Arc::new(ledger));
         }
         ledgers.next().is_none().then_some(())
@@ -135,7 +135,7 @@ impl Tester {
         let clock = BackendClock::default();
         // Answers from a driver have no timestamps. Times of the remaining answers alone would be misleading.
         let asked = (self.serves && self.in_driver.is_none()).then(|| {
-            let ledger = ledger::Ledger::new(&spec.names, clock.now(), spare.asked);
+            let ledger = ledger::NameLedger::new(&spec.names, clock.now(), spare.asked);
             Arc::new(ledger)
         });
         self.record(asked.as_ref());
@@ -143,7 +143,7 @@ impl Tester {
             before: self.authority_report()?,
             sendings: self.sendings(spec, part, spare.shards)?,
             asked,
-            first_look: Look::at(&Machine::here(), &self.watched()),
+            first_look: UsageSnapshot::at(&Machine::here(), &self.watched()),
             finished: Vec::new(),
             start: clock.now(),
         })
@@ -177,7 +177,7 @@ impl Tester {
     /// A thread has ended.
     pub fn gather(&mut self, armed: Armed) -> Result<Gathered, TrialError> {
         let here = Machine::here();
-        let usage = Look::at(&here, &self.watched()).since(&armed.first_look);
+        let usage = UsageSnapshot::at(&here, &self.watched()).since(&armed.first_look);
         let mut shards = armed.finished;
         shards.sort_by_key(|shard| shard.finished.schedule.shard_index());
         self.record(None);
@@ -253,13 +253,13 @@ pub fn concluded(
     let authority = gathered.authority.as_ref();
     let result = summary::result(spec, &gathered.shards, authority, around);
     let shards = gathered.shards.into_iter().map(|shard| shard.finished);
-    let course = TrialQueries {
+    let queries = TrialQueries {
         spec: spec.clone(),
         started_at_ns: gathered.started_at_ns,
         shards: shards.collect(),
         asked: gathered.authority.and_then(|authority| authority.ledger),
     };
-    (result, course)
+    (result, queries)
 }
 
 #[cfg(test)]

@@ -80,20 +80,20 @@ impl Timeline {
     }
 
     /// Returns the order of the DUT's upstream queries; `None` without any, or if one was not timed.
-    pub fn order(&self) -> Option<Order> {
+    pub fn order(&self) -> Option<UpstreamOrder> {
         let Questions { aaaa, a } = self.questions?;
         match (aaaa.asked, a.asked) {
             (0, 0) => None,
-            (_, 0) => Some(Order::AaaaOnly),
-            (0, _) => Some(Order::AOnly),
+            (_, 0) => Some(UpstreamOrder::AaaaOnly),
+            (0, _) => Some(UpstreamOrder::AOnly),
             _ => {
                 let (first, second) = (aaaa.arrived_at?, a.arrived_at?);
                 let before =
                     |a: Question, next: Nanos| a.answered_at().is_some_and(|at| at <= next);
                 Some(match () {
-                    () if before(aaaa, second) => Order::AaaaThenA,
-                    () if before(a, first) => Order::AThenAaaa,
-                    () => Order::Parallel,
+                    () if before(aaaa, second) => UpstreamOrder::AaaaThenA,
+                    () if before(a, first) => UpstreamOrder::AThenAaaa,
+                    () => UpstreamOrder::Parallel,
                 })
             }
         }
@@ -136,7 +136,7 @@ impl Messages {
 
 /// Order of the DUT's upstream queries for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum UpstreamOrder {
     /// A after the response for AAAA, as in RFC 8219 section 9.1 and RFC 6147 section 5.1.
     AaaaThenA,
     /// AAAA after the response for A.

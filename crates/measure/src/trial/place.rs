@@ -163,7 +163,7 @@ pub struct Evidence {
 
 /// Upstream queries for the queries that were not answered, as counted by the authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
+pub struct UpstreamReach {
     /// Queries with an upstream query that reached the authority.
     pub reached: u64,
     /// Queries among them whose upstream queries were all answered.
@@ -211,7 +211,7 @@ pub struct Facts {
     /// Losses on the Tester's side, once each.
     pub evidence: Vec<Evidence>,
     /// Counts of the authority, if it records names.
-    pub asked: Option<Reached>,
+    pub asked: Option<UpstreamReach>,
 }
 
 /// Number of queries lost at one place.
@@ -391,7 +391,7 @@ impl Explained {
         missing: u64,
         hanging: u64,
         each: u64,
-        asked: Option<Reached>,
+        asked: Option<UpstreamReach>,
     ) -> Self {
         let mut all = Self {
             places: Vec::new(),
@@ -428,7 +428,7 @@ impl Explained {
 }
 
 /// Returns the upstream queries that the authority received and did not answer.
-fn unanswered(asked: Reached) -> Option<Evidence> {
+fn unanswered(asked: UpstreamReach) -> Option<Evidence> {
     let low = asked.reached.saturating_sub(asked.answered);
     (low > 0).then(|| Evidence {
         place: Place::Authority,
@@ -446,7 +446,7 @@ fn unanswered(asked: Reached) -> Option<Evidence> {
 
 /// Returns the maximum number of queries lost at a place. A query whose upstream query reached the authority has passed
 /// the DUT; one whose response was lost behind the authority was answered by it.
-fn bound(place: Place, missing: u64, asked: Option<Reached>) -> u64 {
+fn bound(place: Place, missing: u64, asked: Option<UpstreamReach>) -> u64 {
     match (place, asked) {
         (Place::ToDut | Place::DutHost, Some(asked)) => missing.saturating_sub(asked.reached),
         (Place::FromAuthority, Some(asked)) => asked.answered,

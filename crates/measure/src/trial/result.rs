@@ -48,7 +48,7 @@ pub struct AuthorityShare {
 
 /// Outcome of a trial for the DUT (RFC 8219 section 9.2).
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(into = "Verdict", try_from = "Verdict")]
+#[serde(into = "OutcomeForm", try_from = "OutcomeForm")]
 pub enum Outcome {
     /// Every query that was due was sent and got a valid answer in time.
     Passed,
@@ -90,7 +90,7 @@ impl Outcome {
 
 /// Serialised form of an [`Outcome`]: the same keys for all outcomes.
 #[derive(JsonSchema, Serialize, Deserialize)]
-struct Verdict {
+struct OutcomeForm {
     outcome: String,
     /// The fault as text, for readers.
     #[serde(skip_deserializing)]
@@ -99,7 +99,7 @@ struct Verdict {
     shortfall: u64,
 }
 
-impl From<Outcome> for Verdict {
+impl From<Outcome> for OutcomeForm {
     fn from(outcome: Outcome) -> Self {
         Self {
             outcome: outcome.word().to_owned(),
@@ -110,10 +110,10 @@ impl From<Outcome> for Verdict {
     }
 }
 
-impl TryFrom<Verdict> for Outcome {
+impl TryFrom<OutcomeForm> for Outcome {
     type Error = String;
 
-    fn try_from(verdict: Verdict) -> Result<Self, String> {
+    fn try_from(verdict: OutcomeForm) -> Result<Self, String> {
         let shortfall = verdict.shortfall;
         match (verdict.outcome.as_str(), verdict.fault) {
             ("passed", None) => Ok(Self::Passed),

@@ -7,7 +7,7 @@ use dns64_transport::clock::Nanos;
 
 use super::TrialSpec;
 use super::path::Timeline;
-use crate::authority::ledger::Ledger;
+use crate::authority::ledger::NameLedger;
 use crate::load::generator::Finished;
 use crate::load::ledger::Fate;
 use crate::load::names::Names;
@@ -23,7 +23,7 @@ pub struct TrialQueries {
     /// Data of each shard.
     pub shards: Vec<Finished>,
     /// Ledger of the authority, if it is the built-in one.
-    pub asked: Option<Arc<Ledger>>,
+    pub asked: Option<Arc<NameLedger>>,
 }
 
 /// One query that was sent.

@@ -95,7 +95,7 @@ pub(super) fn service(rate_qps: u64, ended_early: bool, shards: &[&Finished]) ->
     let sent = || shards.iter().copied().flat_map(sent);
     let queries = shards.iter().map(|shard| shard.offered).sum();
     let last_ns = shards.iter().copied().filter_map(last_sent_ns).max()?;
-    let bins = Bins::of(sent(), queries, last_ns);
+    let bins = DelayBins::of(sent(), queries, last_ns);
     let rate = rate_qps as f64;
     if let Some(found) = bins.growing(rate) {
         return Some(found);
@@ -170,20 +170,20 @@ fn is_served(entry: &Entry) -> bool {
 }
 
 /// Queries by sending time, in bins of equal width.
-struct Bins {
+struct DelayBins {
     width_s: f64,
-    bins: Vec<Bin>,
+    bins: Vec<DelayBin>,
 }
 
 #[derive(Clone, Default)]
-struct Bin {
+struct DelayBin {
     sent: u64,
     served: u64,
     /// Delays of a sample of the served queries, in seconds.
     delays_s: Vec<f64>,
 }
 
-impl Bins {
+impl DelayBins {
     fn of<'e>(
         sent: impl Iterator<Item = (Nanos, &'e Entry)>,
         queries: usize,
@@ -192,7 +192,7 @@ impl Bins {
         let count = (queries / ANSWERS_MIN).clamp(1, BINS);
         let stride = (queries / count / SAMPLES).max(1);
         let width_ns = last_ns / count as u64 + 1;
-        let mut bins = vec![Bin::default(); count];
+        let mut bins = vec![DelayBin::default(); count];
         for (number, (at_ns, entry)) in sent.enumerate() {
             let place = usize::try_from(at_ns / width_ns).unwrap_or(usize::MAX);
             let bin = &mut bins[place.min(count - 1)];
@@ -213,7 +213,7 @@ impl Bins {
     /// Returns the bins with enough answers, with their index: the middle of their time, and the median of their
     /// delays, both in seconds.
     fn delays(&self) -> Vec<(usize, (f64, f64))> {
-        let point = |(number, bin): (usize, &Bin)| {
+        let point = |(number, bin): (usize, &DelayBin)| {
             let enough = bin.delays_s.len() >= ANSWERS_MIN;
             let delay_s = median(&bin.delays_s).filter(|_| enough)?;
             Some((number, ((number as f64 + 0.5) * self.width_s, delay_s)))
@@ -246,8 +246,8 @@ impl Bins {
 }
 
 /// Returns the share of the queries of these bins that were served.
-fn part(bins: &[Bin]) -> f64 {
-    let sum = |of: fn(&Bin) -> u64| bins.iter().map(of).sum::<u64>();
+fn part(bins: &[DelayBin]) -> f64 {
+    let sum = |of: fn(&DelayBin) -> u64| bins.iter().map(of).sum::<u64>();
     sum(|bin| bin.served) as f64 / sum(|bin| bin.sent).max(1) as f64
 }
 

@@ -12,7 +12,7 @@ use super::path::Path;
 use super::place::{Facts, LossEvidence, LossKind, Losses, place};
 use super::result::{Answers, AuthorityShare, Outcome, Rtt, Timing, TrialResult};
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
-use super::timing::{Certificate, Hanging, is_expired};
+use super::timing::{Hanging, TimingSums, is_expired};
 use super::{TrialSpec, disturbance, service};
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
@@ -257,7 +257,7 @@ struct Sums<'a> {
     sent: u64,
     undecided: u64,
     rtt: Times,
-    certificate: Certificate,
+    certificate: TimingSums,
 }
 
 impl<'a> Sums<'a> {
@@ -271,7 +271,7 @@ impl<'a> Sums<'a> {
             sent: 0,
             undecided: 0,
             rtt: Times::new(),
-            certificate: Certificate::new(spec),
+            certificate: TimingSums::new(spec),
         }
     }
 

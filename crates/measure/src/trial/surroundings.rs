@@ -12,7 +12,7 @@ use super::TrialSpec;
 use super::path::AuthorityTimes;
 use super::result::{AuthorityShare, HostClock};
 use crate::authority::counts::AuthorityCounts;
-use crate::authority::ledger::Ledger;
+use crate::authority::ledger::NameLedger;
 use crate::load::generator::Finished;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
@@ -62,7 +62,7 @@ pub struct AuthorityReport {
     pub error: Option<String>,
     /// Record of all workers for each name of a trial.
     #[serde(skip)]
-    pub ledger: Option<Arc<Ledger>>,
+    pub ledger: Option<Arc<NameLedger>>,
     /// Maximum configured delay from a query to its response.
     pub allowed_ns: Nanos,
     /// Most answers came from the driver: they bypass the counters of the host, and no ledger contains them.

@@ -30,29 +30,29 @@ const BIN_100MS: Nanos = 100_000_000;
 const BINS_1MS_MAX_NS: Nanos = 3_600_000_000_000;
 
 /// Accumulates lateness and rate, query by query.
-pub(super) struct Certificate {
+pub(super) struct TimingSums {
     /// Largest step of the real-time clock in any shard.
     clock_step_ns: i64,
     lateness: Times,
-    bins_1ms: Option<Bins>,
-    bins_10ms: Bins,
-    bins_100ms: Bins,
+    bins_1ms: Option<RateBins>,
+    bins_10ms: RateBins,
+    bins_100ms: RateBins,
 }
 
-impl Certificate {
+impl TimingSums {
     pub(super) fn new(spec: &TrialSpec) -> Self {
         let schedule = spec.schedule;
         let last_due_ns = schedule.due_ns(schedule.queries().saturating_sub(1));
         Self {
             clock_step_ns: 0,
             lateness: Times::new(),
-            bins_1ms: (last_due_ns < BINS_1MS_MAX_NS).then(|| Bins::new(BIN_1MS, last_due_ns)),
-            bins_10ms: Bins::new(BIN_10MS, last_due_ns),
-            bins_100ms: Bins::new(BIN_100MS, last_due_ns),
+            bins_1ms: (last_due_ns < BINS_1MS_MAX_NS).then(|| RateBins::new(BIN_1MS, last_due_ns)),
+            bins_10ms: RateBins::new(BIN_10MS, last_due_ns),
+            bins_100ms: RateBins::new(BIN_100MS, last_due_ns),
         }
     }
 
-    fn bins(&mut self) -> impl Iterator<Item = &mut Bins> {
+    fn bins(&mut self) -> impl Iterator<Item = &mut RateBins> {
         let wide = [&mut self.bins_10ms, &mut self.bins_100ms];
         wide.into_iter().chain(&mut self.bins_1ms)
     }
@@ -81,7 +81,7 @@ impl Certificate {
     /// Returns the certificate of a trial with this number of `lost` queries, without the clock source.
     pub(super) fn timing(&self, spec: &TrialSpec, shards: &[&Finished], lost: u64) -> Timing {
         let calls = shards.iter().map(|shard| shard.tally.longest_send_ns);
-        let deviation = Bins::deviation_pct_max;
+        let deviation = RateBins::deviation_pct_max;
         let lateness = |quantile| self.lateness.quantile(quantile).unwrap_or(0);
         Timing {
             lateness_ns_p50: lateness(0.5),
@@ -140,7 +140,7 @@ fn bursts(
     });
     let episodes = together(each.collect());
     let lost_in_each = match lost {
-        0 => vec![Lost::default(); episodes.len()],
+        0 => vec![LostQueries::default(); episodes.len()],
         _ => lost_in(&episodes, spec, shards),
     };
     let pairs = episodes.iter().zip(&lost_in_each);
@@ -157,15 +157,15 @@ fn bursts(
 
 /// Queries without a valid answer.
 #[derive(Clone, Copy, Default)]
-struct Lost {
+struct LostQueries {
     all: u64,
     /// Those that were answered late.
     late: u64,
 }
 
 /// Returns the queries that were lost in each of the episodes, by sending time.
-fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<Lost> {
-    let mut lost = vec![Lost::default(); episodes.len()];
+fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<LostQueries> {
+    let mut lost = vec![LostQueries::default(); episodes.len()];
     for shard in shards {
         let entries = &shard.ledger.entries()[..shard.offered];
         let expired = |at_ns| is_expired(spec, at_ns, shard.emptied_until_ns);
@@ -263,34 +263,34 @@ pub(super) fn is_expired(spec: &TrialSpec, sent_ns: Nanos, emptied_until_ns: Nan
 }
 
 /// Due and sent queries in bins of equal width (Lencse and Pivoda 2018, sections III and V).
-struct Bins {
+struct RateBins {
     width_ns: Nanos,
-    counts: Vec<Bin>,
+    counts: Vec<RateBin>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Bin {
+struct RateBin {
     due: u64,
     sent: u64,
 }
 
-impl Bin {
+impl RateBin {
     fn off(&self) -> u64 {
         self.due.abs_diff(self.sent)
     }
 }
 
-impl Bins {
+impl RateBins {
     /// Creates bins up to the last due time; queries sent after it count in the last bin.
     fn new(width_ns: Nanos, last_due_ns: Nanos) -> Self {
         let bins = usize::try_from(last_due_ns / width_ns).unwrap_or(usize::MAX - 1) + 1;
         Self {
             width_ns,
-            counts: vec![Bin::default(); bins],
+            counts: vec![RateBin::default(); bins],
         }
     }
 
-    fn at(&mut self, moment_ns: Nanos) -> &mut Bin {
+    fn at(&mut self, moment_ns: Nanos) -> &mut RateBin {
         let last = self.counts.len() - 1;
         let bin = usize::try_from(moment_ns / self.width_ns)
             .unwrap_or(last)
@@ -299,13 +299,13 @@ impl Bins {
     }
 
     /// Returns the bin with the largest difference of sent and due queries.
-    fn worst(&self) -> Option<Bin> {
+    fn worst(&self) -> Option<RateBin> {
         self.counts.iter().max_by_key(|bin| bin.off()).copied()
     }
 
     /// Returns the largest deviation of a bin's sent queries from its due ones, in per cent of the due ones.
     fn deviation_pct_max(&self) -> f64 {
-        let deviation = |bin: &Bin| 100.0 * bin.off() as f64 / bin.due as f64;
+        let deviation = |bin: &RateBin| 100.0 * bin.off() as f64 / bin.due as f64;
         self.counts
             .iter()
             .filter(|bin| bin.due > 0)
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn stall_is_deviation_of_its_bin() {
-        let mut bins = Bins::new(BIN_10MS, 3 * BIN_10MS - 1);
+        let mut bins = RateBins::new(BIN_10MS, 3 * BIN_10MS - 1);
         for i in 0..300 {
             let due = i * 100_000;
             bins.at(due).due += 1;
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn queries_after_last_due_time_count_in_last_bin() {
-        let mut bins = Bins::new(BIN_10MS, 0);
+        let mut bins = RateBins::new(BIN_10MS, 0);
         bins.at(0).due += 1;
         bins.at(7 * BIN_10MS).sent += 1;
         assert!(bins.deviation_pct_max().abs() < f64::EPSILON);

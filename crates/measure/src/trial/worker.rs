@@ -13,7 +13,7 @@ use super::surroundings::{AuthorityReport, ShardReport};
 use super::turns::{Sending, Serving};
 use crate::authority::ledger::Recorder;
 
-enum Command<L, C> {
+enum WorkerTask<L, C> {
     Run(Box<Sending<L, C>>, Sender<ShardReport>),
     Record(Option<Recorder>),
     Count(Sender<AuthorityReport>),
@@ -21,7 +21,7 @@ enum Command<L, C> {
 
 /// A running worker. Dropping it ends the thread.
 pub(super) struct Worker<L, C> {
-    commands: Option<Sender<Command<L, C>>>,
+    commands: Option<Sender<WorkerTask<L, C>>>,
     thread: Option<JoinHandle<()>>,
     tid: u32,
 }
@@ -64,23 +64,23 @@ where
 
     /// Runs a shard from its start to its end.
     pub(super) fn run(&self, sending: Sending<L, C>, report: Sender<ShardReport>) {
-        self.command(Command::Run(Box::new(sending), report));
+        self.command(WorkerTask::Run(Box::new(sending), report));
     }
 
     /// Starts or stops recording queries to the authority in the ledger of a trial; it takes effect before the next
     /// [`Self::count`] is answered.
     pub(super) fn record(&self, recorder: Option<Recorder>) {
-        self.command(Command::Record(recorder));
+        self.command(WorkerTask::Record(recorder));
     }
 
     /// Requests the report of the authority; it arrives when no trial runs on the worker.
     pub(super) fn count(&self) -> Receiver<AuthorityReport> {
         let (report, counts) = channel();
-        self.command(Command::Count(report));
+        self.command(WorkerTask::Count(report));
         counts
     }
 
-    fn command(&self, command: Command<L, C>) {
+    fn command(&self, command: WorkerTask<L, C>) {
         if let Some(commands) = &self.commands {
             // A worker ends only after its sender is dropped. If it has panicked, the closed channel informs the
             // receiver of its report.
@@ -100,7 +100,7 @@ impl<L, C> Drop for Worker<L, C> {
 
 /// Main loop of a worker's thread. A report whose receiver has gone is dropped.
 fn run<L: Link, C: Clock>(
-    received: &Receiver<Command<L, C>>,
+    received: &Receiver<WorkerTask<L, C>>,
     mut serving: Option<Serving<L>>,
     interrupted: &AtomicBool,
 ) {
@@ -110,17 +110,17 @@ fn run<L: Link, C: Clock>(
             None => received.recv().map_err(|_| TryRecvError::Disconnected),
         };
         match command {
-            Ok(Command::Run(sending, report)) => {
+            Ok(WorkerTask::Run(sending, report)) => {
                 let mut sending = *sending;
                 while sending.turn(serving.as_mut(), interrupted).is_continue() {}
                 let _ = report.send(sending.finish());
             }
-            Ok(Command::Record(recorder)) => {
+            Ok(WorkerTask::Record(recorder)) => {
                 if let Some(serving) = &mut serving {
                     serving.record(recorder);
                 }
             }
-            Ok(Command::Count(report)) => {
+            Ok(WorkerTask::Count(report)) => {
                 let counted = serving.as_mut().map(Serving::report);
                 let _ = report.send(counted.unwrap_or_default());
             }

@@ -16,7 +16,7 @@ use crate::lab::topology::NAME_PREFIX;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::network::{NETNS_DIR, Network};
-use crate::machine::usage::Look;
+use crate::machine::usage::UsageSnapshot;
 
 /// Facts that `doctor` reads from a host. Values that cannot be read are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,10 +84,10 @@ impl HostFacts {
 
     fn seen(host: &Network) -> Self {
         let here = Machine::here();
-        let before = Look::at(&here, &[]);
+        let before = UsageSnapshot::at(&here, &[]);
         let packets = network::packets(host);
         MonotonicClock.sleep(LOOK_NS);
-        let others = Look::at(&here, &[]).others_since(&before);
+        let others = UsageSnapshot::at(&here, &[]).others_since(&before);
         let mut facts = of_machine(&here);
         facts.others_cpu_ns = others.cpu_ns;
         facts.busiest = others.busiest.map(|process| process.name);

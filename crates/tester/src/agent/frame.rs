@@ -16,7 +16,7 @@ pub const PAYLOAD_MAX: usize = 1 << 20;
 
 /// Type of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// JSON text: a call or an answer of [`handshake`](super::handshake).
     Message = 1,
     /// Octets of a blob that an answer announced.
@@ -27,7 +27,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Type of the payload.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// At most [`PAYLOAD_MAX`] octets.
     pub payload: Vec<u8>,
 }
@@ -96,8 +96,8 @@ pub fn read(input: &mut impl Read) -> Result<Option<Frame>, FrameError> {
     let expected = 4 + length as usize;
     input.by_ref().take(1).read_to_end(&mut head)?;
     let kind = match head.get(4) {
-        Some(1) => Kind::Message,
-        Some(2) => Kind::Blob,
+        Some(1) => FrameKind::Message,
+        Some(2) => FrameKind::Blob,
         Some(&kind) => return Err(FrameError::Kind { length, kind }),
         None => return Err(truncated(4, expected)),
     };
@@ -117,7 +117,7 @@ pub fn read(input: &mut impl Read) -> Result<Option<Frame>, FrameError> {
 /// # Errors
 ///
 /// [`FrameError::Length`] if the payload is longer than [`PAYLOAD_MAX`].
-pub fn encode(kind: Kind, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
+pub fn encode(kind: FrameKind, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
     let length = u32::try_from(payload.len() + 1).unwrap_or(u32::MAX);
     if payload.len() > PAYLOAD_MAX {
         return Err(FrameError::Length { length });
@@ -134,7 +134,7 @@ pub fn encode(kind: Kind, payload: &[u8]) -> Result<Vec<u8>, FrameError> {
 /// # Errors
 ///
 /// Those of [`encode`], before anything is written, or of the stream.
-pub fn write(output: &mut impl Write, kind: Kind, payload: &[u8]) -> Result<(), FrameError> {
+pub fn write(output: &mut impl Write, kind: FrameKind, payload: &[u8]) -> Result<(), FrameError> {
     output.write_all(&encode(kind, payload)?)?;
     output.flush()?;
     Ok(())
@@ -147,7 +147,7 @@ pub fn write(output: &mut impl Write, kind: Kind, payload: &[u8]) -> Result<(), 
 /// Those of the stream.
 pub fn write_blob(output: &mut impl Write, blob: &[u8]) -> Result<(), FrameError> {
     let mut parts = blob.chunks(PAYLOAD_MAX);
-    parts.try_for_each(|part| write(output, Kind::Blob, part))
+    parts.try_for_each(|part| write(output, FrameKind::Blob, part))
 }
 
 fn truncated(got: usize, expected: usize) -> FrameError {
@@ -187,17 +187,17 @@ mod tests {
         let message = read(&mut input).unwrap().unwrap();
         assert_eq!(
             (message.kind, message.payload.as_slice()),
-            (Kind::Message, b"{}".as_slice())
+            (FrameKind::Message, b"{}".as_slice())
         );
         let blob = read(&mut input).unwrap().unwrap();
         assert_eq!(
             (blob.kind, blob.payload.as_slice()),
-            (Kind::Blob, b"".as_slice())
+            (FrameKind::Blob, b"".as_slice())
         );
         assert!(read(&mut input).unwrap().is_none());
         let mut written = Vec::new();
-        write(&mut written, Kind::Message, b"{}").unwrap();
-        write(&mut written, Kind::Blob, b"").unwrap();
+        write(&mut written, FrameKind::Message, b"{}").unwrap();
+        write(&mut written, FrameKind::Blob, b"").unwrap();
         assert_eq!(written, octets);
     }
 
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn largest_payload_fits_and_longer_blob_is_split() {
         let blob = vec![7; PAYLOAD_MAX + 3];
-        assert!(encode(Kind::Message, &blob).is_err());
+        assert!(encode(FrameKind::Message, &blob).is_err());
         let mut written = Vec::new();
         write_blob(&mut written, &blob).unwrap();
         let mut input = &written[..];
@@ -252,13 +252,13 @@ mod tests {
         ) {
             let mut written = Vec::new();
             for (is_blob, payload) in &payloads {
-                let kind = if *is_blob { Kind::Blob } else { Kind::Message };
+                let kind = if *is_blob { FrameKind::Blob } else { FrameKind::Message };
                 write(&mut written, kind, payload).unwrap();
             }
             let mut input = Slow(&written, step);
             for (is_blob, payload) in &payloads {
                 let frame = read(&mut input).unwrap().unwrap();
-                prop_assert_eq!(frame.kind == Kind::Blob, *is_blob);
+                prop_assert_eq!(frame.kind == FrameKind::Blob, *is_blob);
                 prop_assert_eq!(&frame.payload, payload);
             }
             prop_assert!(read(&mut input).unwrap().is_none());
@@ -266,7 +266,7 @@ mod tests {
 
         #[test]
         fn stream_that_ends_inside_a_frame_is_an_error(payload in prop::collection::vec(any::<u8>(), 0..300), cut in 0.0..1.0_f64) {
-            let octets = encode(Kind::Message, &payload).unwrap();
+            let octets = encode(FrameKind::Message, &payload).unwrap();
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the length")]
             let cut = 1 + ((octets.len() - 1) as f64 * cut) as usize;
             prop_assume!(cut < octets.len());

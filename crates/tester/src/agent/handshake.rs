@@ -1,6 +1,6 @@
 //! Messages between controller and agent, independent of the type of request.
 //!
-//! The controller's first call is a [`Hello`], which is answered with a [`Welcome`] or a [`Refusal`]. After that each
+//! The controller's first call is a [`Hello`], which is answered with a [`Welcome`] or a [`AgentRefusal`]. After that each
 //! call has an ID, which its answer repeats. Only one call is in progress at a time.
 
 use dns64_transport::clock::Nanos;
@@ -42,7 +42,7 @@ pub enum Answer {
     /// The agent serves the controller until the connection ends.
     Welcome(Welcome),
     /// The agent does not serve the controller, and ends.
-    Refused(Refusal),
+    Refused(AgentRefusal),
     /// The two times.
     Clock {
         /// ID of the call.
@@ -120,7 +120,7 @@ impl Welcome {
 /// Why an agent refuses a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
-pub enum Refusal {
+pub enum AgentRefusal {
     /// The controller speaks another version of the protocol.
     #[error(
         "the controller uses another protocol version; this is {tester}, protocol version {version}"
@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(serde_json::to_value(&call).unwrap(), form);
             assert_eq!(serde_json::from_value::<Call>(form).unwrap(), call);
         }
-        let refused = Answer::Refused(Refusal::InUse { by: "bob".into() });
+        let refused = Answer::Refused(AgentRefusal::InUse { by: "bob".into() });
         assert_eq!(
             serde_json::to_value(&refused).unwrap(),
             json!({"refused": {"in-use": {"by": "bob"}}})

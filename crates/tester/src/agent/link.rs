@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::frame::{self, Frame, FrameError, Kind};
+use super::frame::{self, Frame, FrameError, FrameKind};
 use super::handshake::{About, Answer, Call, Hello, VERSION, Welcome};
-use super::pipe::{self, News, Outlet, Stuck, Tail};
+use super::pipe::{self, Outlet, PipeInput, Stuck, Tail};
 use super::ssh::{self, Options};
 use super::trouble::{LinkError, Remains, Trouble, printable, tail};
 use crate::lab::hosts::Reach;
@@ -27,12 +27,12 @@ use crate::machine::process;
 
 /// A connection to the agent of one host. The agent serves until this is dropped.
 #[derive(Debug)]
-pub struct Link {
+pub struct AgentLink {
     host: String,
     reach: Reach,
     /// The agent's standard input. Closing it ends the agent.
     output: Option<Outlet>,
-    news: Receiver<News>,
+    news: Receiver<PipeInput>,
     /// ssh, or the agent itself.
     child: Option<Child>,
     stderr: Option<Tail>,
@@ -45,7 +45,7 @@ pub struct Link {
 }
 
 /// Why an exchange failed.
-enum Fault {
+enum LinkFault {
     /// The deadline passed.
     Deadline,
     /// The stream ended, or the agent stopped reading.
@@ -56,7 +56,7 @@ enum Fault {
     Known(Trouble),
 }
 
-impl Link {
+impl AgentLink {
     /// Starts the agent of a host and does the handshake.
     ///
     /// # Errors
@@ -167,7 +167,8 @@ impl Link {
         limit_ns: Nanos,
     ) -> Result<(R, Vec<Vec<u8>>), LinkError> {
         self.within(limit_ns, |link, deadline_ns| {
-            let unfit = |error: serde_json::Error| Fault::Known(Trouble::Unfit(error.to_string()));
+            let unfit =
+                |error: serde_json::Error| LinkFault::Known(Trouble::Unfit(error.to_string()));
             let id = link.next_id();
             let request = serde_json::to_value(request).map_err(unfit)?;
             let (answer, _, _) = link.exchange(&Call::Request { id, request }, deadline_ns)?;
@@ -184,7 +185,7 @@ impl Link {
                     Ok((reply, blobs))
                 }
                 Answer::Failed { id: of, error } if of == id => {
-                    Err(Fault::Known(Trouble::Failed(texts(&error))))
+                    Err(LinkFault::Known(Trouble::Failed(texts(&error))))
                 }
                 other => Err(unexpected(&other)),
             }
@@ -242,9 +243,9 @@ impl Link {
                     version, tester, ..
                 }) => {
                     let tester = printable(&tester);
-                    Err(Fault::Known(Trouble::OtherVersion { version, tester }))
+                    Err(LinkFault::Known(Trouble::OtherVersion { version, tester }))
                 }
-                Answer::Refused(refusal) => Err(Fault::Known(refusal.into())),
+                Answer::Refused(refusal) => Err(LinkFault::Known(refusal.into())),
                 other => Err(unexpected(&other)),
             }
         })?;
@@ -256,7 +257,7 @@ impl Link {
     fn within<T>(
         &mut self,
         limit_ns: Nanos,
-        work: impl FnOnce(&mut Self, Nanos) -> Result<T, Fault>,
+        work: impl FnOnce(&mut Self, Nanos) -> Result<T, LinkFault>,
     ) -> Result<T, LinkError> {
         if let Some(error) = &self.dead {
             return Err(error.clone());
@@ -270,21 +271,21 @@ impl Link {
         &mut self,
         call: &Call,
         deadline_ns: Nanos,
-    ) -> Result<(Answer, Nanos, Nanos), Fault> {
-        let unfit = |text: String| Fault::Known(Trouble::Unfit(text));
+    ) -> Result<(Answer, Nanos, Nanos), LinkFault> {
+        let unfit = |text: String| LinkFault::Known(Trouble::Unfit(text));
         let text = serde_json::to_vec(call).map_err(|error| unfit(error.to_string()))?;
         let octets =
-            frame::encode(Kind::Message, &text).map_err(|error| unfit(error.to_string()))?;
+            frame::encode(FrameKind::Message, &text).map_err(|error| unfit(error.to_string()))?;
         let called_ns = MonotonicClock.now();
-        let output = self.output.as_mut().ok_or(Fault::End)?;
+        let output = self.output.as_mut().ok_or(LinkFault::End)?;
         match output.write(&octets, deadline_ns) {
             Ok(()) => {}
-            Err(Stuck::Deadline) => return Err(Fault::Deadline),
+            Err(Stuck::Deadline) => return Err(LinkFault::Deadline),
             // An agent that refuses may already have ended; its answer is read first.
             Err(Stuck::Closed) => {}
         }
         let (frame, at_ns) = self.next_frame(deadline_ns)?;
-        if frame.kind != Kind::Message {
+        if frame.kind != FrameKind::Message {
             return Err(protocol("a blob that was not announced".into()));
         }
         let answer = serde_json::from_slice(&frame.payload)
@@ -292,7 +293,7 @@ impl Link {
         Ok((answer, called_ns, at_ns))
     }
 
-    fn blobs(&self, lengths: &[u64], deadline_ns: Nanos) -> Result<Vec<Vec<u8>>, Fault> {
+    fn blobs(&self, lengths: &[u64], deadline_ns: Nanos) -> Result<Vec<Vec<u8>>, LinkFault> {
         let all = lengths.iter().try_fold(0_u64, |all, n| all.checked_add(*n));
         if all.is_none_or(|all| all > BLOBS_MAX) {
             return Err(protocol(format!("blobs of more than {BLOBS_MAX} octets")));
@@ -301,13 +302,13 @@ impl Link {
     }
 
     /// Reads a blob. Allocates as octets arrive, not by the announced length.
-    fn blob(&self, length: u64, deadline_ns: Nanos) -> Result<Vec<u8>, Fault> {
+    fn blob(&self, length: u64, deadline_ns: Nanos) -> Result<Vec<u8>, LinkFault> {
         let mut blob = Vec::new();
         while (blob.len() as u64) < length {
             let (frame, _) = self.next_frame(deadline_ns)?;
             let left = length - blob.len() as u64;
             let got = frame.payload.len() as u64;
-            if frame.kind != Kind::Blob || got == 0 || got > left {
+            if frame.kind != FrameKind::Blob || got == 0 || got > left {
                 return Err(protocol(format!(
                     "a frame of {got} octets where {left} octets of a blob were left"
                 )));
@@ -317,47 +318,47 @@ impl Link {
         Ok(blob)
     }
 
-    fn next_frame(&self, deadline_ns: Nanos) -> Result<(Frame, Nanos), Fault> {
+    fn next_frame(&self, deadline_ns: Nanos) -> Result<(Frame, Nanos), LinkFault> {
         loop {
             let left_ns = deadline_ns.saturating_sub(MonotonicClock.now());
             let news = self
                 .news
                 .recv_timeout(Duration::from_nanos(left_ns.min(LOOK_NS)));
             return match news {
-                Ok(News::Frame(frame, at_ns)) => Ok((frame, at_ns)),
-                Ok(News::Bad(error, found)) => Err(Fault::Bad(error, found)),
-                Ok(News::End) | Err(RecvTimeoutError::Disconnected) => Err(Fault::End),
+                Ok(PipeInput::Frame(frame, at_ns)) => Ok((frame, at_ns)),
+                Ok(PipeInput::Bad(error, found)) => Err(LinkFault::Bad(error, found)),
+                Ok(PipeInput::End) | Err(RecvTimeoutError::Disconnected) => Err(LinkFault::End),
                 Err(RecvTimeoutError::Timeout) if self.interrupted.load(Ordering::Relaxed) => {
-                    Err(Fault::Known(Trouble::Interrupted))
+                    Err(LinkFault::Known(Trouble::Interrupted))
                 }
                 Err(RecvTimeoutError::Timeout) if left_ns > LOOK_NS => continue,
-                Err(RecvTimeoutError::Timeout) => Err(Fault::Deadline),
+                Err(RecvTimeoutError::Timeout) => Err(LinkFault::Deadline),
             };
         }
     }
 
     /// Returns the meaning of a fault. Closes the connection unless the fault is temporary.
-    fn end_by(&mut self, fault: Fault, limit_ns: Nanos) -> LinkError {
+    fn end_by(&mut self, fault: LinkFault, limit_ns: Nanos) -> LinkError {
         let trouble = match fault {
-            Fault::Known(trouble) if trouble.is_passing() => return self.error(trouble),
-            Fault::Known(trouble) => {
+            LinkFault::Known(trouble) if trouble.is_passing() => return self.error(trouble),
+            LinkFault::Known(trouble) => {
                 self.end(END_PATIENCE);
                 trouble
             }
-            Fault::Deadline => {
+            LinkFault::Deadline => {
                 self.end(0);
                 let said = self.stderr.as_ref().map(Tail::text).unwrap_or_default();
                 let said = tail(&said);
                 Trouble::Silent { limit_ns, said }
             }
-            Fault::End => self.remains(),
-            Fault::Bad(error, found) if self.welcome.is_none() && !found.is_empty() => {
+            LinkFault::End => self.remains(),
+            LinkFault::Bad(error, found) if self.welcome.is_none() && !found.is_empty() => {
                 self.end(0);
                 let _ = error;
                 Trouble::Garbage(printable(String::from_utf8_lossy(&found).trim()))
             }
-            Fault::Bad(FrameError::Truncated { .. }, _) => self.remains(),
-            Fault::Bad(error, _) => {
+            LinkFault::Bad(FrameError::Truncated { .. }, _) => self.remains(),
+            LinkFault::Bad(error, _) => {
                 self.end(0);
                 Trouble::Protocol(error.to_string())
             }
@@ -400,7 +401,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for AgentLink {
     fn drop(&mut self) {
         self.end(DROP_PATIENCE);
     }
@@ -431,11 +432,11 @@ fn kill_group(child: &mut Child) {
     let _ = child.kill();
 }
 
-fn protocol(what: String) -> Fault {
-    Fault::Known(Trouble::Protocol(what))
+fn protocol(what: String) -> LinkFault {
+    LinkFault::Known(Trouble::Protocol(what))
 }
 
-fn unexpected(answer: &Answer) -> Fault {
+fn unexpected(answer: &Answer) -> LinkFault {
     let value = serde_json::to_value(answer).unwrap_or(Value::Null);
     protocol(format!(
         "unexpected answer {}",

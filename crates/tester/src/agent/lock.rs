@@ -13,7 +13,7 @@ use std::time::Duration;
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use rustix::net::Shutdown;
 
-use super::handshake::Refusal;
+use super::handshake::AgentRefusal;
 use super::trouble::printable;
 
 /// The lock of a host, held until dropped.
@@ -27,15 +27,15 @@ impl HostLock {
     /// # Errors
     ///
     /// Another process holds it, which the error names, or the socket cannot be created.
-    pub fn take(who: &str) -> Result<Self, Refusal> {
+    pub fn take(who: &str) -> Result<Self, AgentRefusal> {
         Self::take_named(NAME, who, RETRIES)
     }
 
     /// Few retries, because each wakes the holder, which may be measuring.
-    fn take_named(name: &str, who: &str, retries: u32) -> Result<Self, Refusal> {
+    fn take_named(name: &str, who: &str, retries: u32) -> Result<Self, AgentRefusal> {
         let mut last = Self::try_take(name, who);
         for _ in 0..retries {
-            if !matches!(last, Err(Refusal::InUse { .. })) {
+            if !matches!(last, Err(AgentRefusal::InUse { .. })) {
                 break;
             }
             MonotonicClock.sleep(PAUSE);
@@ -44,7 +44,7 @@ impl HostLock {
         last
     }
 
-    fn try_take(name: &str, who: &str) -> Result<Self, Refusal> {
+    fn try_take(name: &str, who: &str) -> Result<Self, AgentRefusal> {
         let address = SocketAddr::from_abstract_name(name);
         match address.and_then(|address| UnixListener::bind_addr(&address)) {
             Ok(listener) => {
@@ -52,10 +52,10 @@ impl HostLock {
                 tell(Arc::clone(&listener), format!("{}\n", printable(who)));
                 Ok(Self(listener))
             }
-            Err(error) if error.kind() == ErrorKind::AddrInUse => Err(Refusal::InUse {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => Err(AgentRefusal::InUse {
                 by: holder(name).unwrap_or_else(|_| UNKNOWN.to_owned()),
             }),
-            Err(error) => Err(Refusal::Other {
+            Err(error) => Err(AgentRefusal::Other {
                 reason: format!("cannot take the lock of the host, the socket @{name}: {error}"),
             }),
         }

@@ -40,7 +40,7 @@ pub fn supervise(mut inner: Command) -> Result<ExitStatus, LabError> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed())?;
     // A group of its own: a signal to the outer process's group leaves the inner one time to clean up.
     let mut child = inner.process_group(0).spawn().map_err(failed())?;
-    let running = Arc::new(Running::new(&child));
+    let running = Arc::new(InnerProcess::new(&child));
     let on_signal = Arc::clone(&running);
     std::thread::spawn(move || {
         for _ in signals.forever() {
@@ -82,13 +82,13 @@ pub fn follow(outer: u32) -> Result<(), LabError> {
 }
 
 /// The inner process while its process ID is valid.
-struct Running {
+struct InnerProcess {
     pid: Option<Pid>,
     /// Whether it may have been waited for.
     gone: Mutex<bool>,
 }
 
-impl Running {
+impl InnerProcess {
     fn new(child: &Child) -> Self {
         Self {
             pid: Some(Pid::from_child(child)),

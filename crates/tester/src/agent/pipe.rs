@@ -68,7 +68,7 @@ impl Outlet {
 
 /// Input from the agent.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum PipeInput {
     /// A frame, and when it was read.
     Frame(Frame, Nanos),
     /// The stream ended after a frame.
@@ -78,18 +78,18 @@ pub(super) enum News {
 }
 
 /// Reads frames on a thread of its own, which ends with the stream or with the receiver.
-pub(super) fn frames(end: impl Into<OwnedFd>) -> Receiver<News> {
+pub(super) fn frames(end: impl Into<OwnedFd>) -> Receiver<PipeInput> {
     let (sender, news) = sync_channel(FRAMES_WAITING_MAX);
     let mut input = BufReader::new(File::from(end.into()));
     std::thread::spawn(move || {
         loop {
             let (item, is_last) = match frame::read(&mut input) {
-                Ok(Some(frame)) => (News::Frame(frame, MonotonicClock.now()), false),
-                Ok(None) => (News::End, true),
+                Ok(Some(frame)) => (PipeInput::Frame(frame, MonotonicClock.now()), false),
+                Ok(None) => (PipeInput::End, true),
                 Err(error) => {
                     let mut found = error.strange();
                     found.extend(input.buffer());
-                    (News::Bad(error, found), true)
+                    (PipeInput::Bad(error, found), true)
                 }
             };
             if sender.send(item).is_err() || is_last {

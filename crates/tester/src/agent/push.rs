@@ -25,7 +25,7 @@ use crate::machine::process;
 ///
 /// # Errors
 ///
-/// Those of [`Link::open`](super::link::Link::open); or the copy fails.
+/// Those of [`AgentLink::open`](super::link::AgentLink::open); or the copy fails.
 pub fn push(
     host: &str,
     reach: &Reach,

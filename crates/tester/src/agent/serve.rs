@@ -9,8 +9,8 @@ use std::time::Duration;
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos};
 use serde_json::Value;
 
-use super::frame::{self, FrameError, Kind};
-use super::handshake::{Answer, Call, Hello, Refusal, VERSION, Welcome};
+use super::frame::{self, FrameError, FrameKind};
+use super::handshake::{AgentRefusal, Answer, Call, Hello, VERSION, Welcome};
 use crate::PROGRAM;
 
 /// Requests that an agent executes on its host.
@@ -20,12 +20,12 @@ pub trait Work {
     /// # Errors
     ///
     /// Why the request failed, for the controller; the connection continues.
-    fn handle(&mut self, request: Value) -> Result<Done, String>;
+    fn handle(&mut self, request: Value) -> Result<Handled, String>;
 }
 
 /// Result of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Done {
+pub struct Handled {
     /// The reply, at most [`frame::PAYLOAD_MAX`] octets as JSON.
     pub reply: Value,
     /// Blobs that follow the reply, of any length.
@@ -43,7 +43,7 @@ pub enum AgentError {
     Protocol(String),
     /// The controller was refused, and was told why.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] AgentRefusal),
 }
 
 /// Serves one controller until `input` ends or `interrupted` is true. The end of `input` sets `interrupted`, even while
@@ -59,7 +59,7 @@ pub fn serve(
     input: impl Read + Send + 'static,
     mut output: impl Write,
     interrupted: Arc<AtomicBool>,
-    admit: impl FnOnce(&Hello) -> Result<Welcome, Refusal>,
+    admit: impl FnOnce(&Hello) -> Result<Welcome, AgentRefusal>,
     work: &mut dyn Work,
 ) -> Result<(), AgentError> {
     let inbox = Inbox::open(input, interrupted);
@@ -96,11 +96,11 @@ pub fn serve(
 
 fn admitted(
     hello: &Hello,
-    admit: impl FnOnce(&Hello) -> Result<Welcome, Refusal>,
-) -> Result<Welcome, Refusal> {
+    admit: impl FnOnce(&Hello) -> Result<Welcome, AgentRefusal>,
+) -> Result<Welcome, AgentRefusal> {
     match hello.version {
         VERSION => admit(hello),
-        _ => Err(Refusal::Version {
+        _ => Err(AgentRefusal::Version {
             version: VERSION,
             tester: PROGRAM.to_owned(),
         }),
@@ -108,7 +108,11 @@ fn admitted(
 }
 
 /// Sends the result of a request; a reply that does not fit a frame is an error.
-fn answer(output: &mut impl Write, id: u64, done: Result<Done, String>) -> Result<(), FrameError> {
+fn answer(
+    output: &mut impl Write,
+    id: u64,
+    done: Result<Handled, String>,
+) -> Result<(), FrameError> {
     let done = match done {
         Ok(done) => done,
         Err(error) => return send(output, &failed(id, error)),
@@ -145,7 +149,7 @@ fn failed(id: u64, mut error: String) -> Answer {
 
 fn send(output: &mut impl Write, answer: &Answer) -> Result<(), FrameError> {
     let text = serde_json::to_vec(answer).map_err(std::io::Error::from)?;
-    frame::write(output, Kind::Message, &text)
+    frame::write(output, FrameKind::Message, &text)
 }
 
 /// Queue of received calls, with their arrival times.
@@ -192,7 +196,7 @@ fn receive(
 ) -> Result<(), AgentError> {
     while let Some(frame) = frame::read(input)? {
         let now = MonotonicClock.now();
-        if frame.kind != Kind::Message {
+        if frame.kind != FrameKind::Message {
             return Err(AgentError::Protocol("a blob from the controller".into()));
         }
         let call = serde_json::from_slice(&frame.payload)

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 use dns64_transport::clock::Nanos;
 
-use super::handshake::{Refusal, VERSION};
+use super::handshake::{AgentRefusal, VERSION};
 use crate::PROGRAM;
 use crate::lab::hosts::Reach;
 use crate::quantity::Span;
@@ -100,15 +100,15 @@ impl Trouble {
     }
 }
 
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Self {
+impl From<AgentRefusal> for Trouble {
+    fn from(refusal: AgentRefusal) -> Self {
         match refusal {
-            Refusal::Version { version, tester } => Self::OtherVersion {
+            AgentRefusal::Version { version, tester } => Self::OtherVersion {
                 version,
                 tester: printable(&tester),
             },
-            Refusal::InUse { by } => Self::InUse { by: printable(&by) },
-            Refusal::Other { reason } => Self::Refused(printable(&reason)),
+            AgentRefusal::InUse { by } => Self::InUse { by: printable(&by) },
+            AgentRefusal::Other { reason } => Self::Refused(printable(&reason)),
         }
     }
 }

@@ -31,8 +31,8 @@ use crate::naming::Naming;
 use crate::post::links::Links;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
-use crate::rig::certify::{COARSE, Loopback, Question};
-use crate::rig::hosts::Reached;
+use crate::rig::certify::{Aim, COARSE, Loopback};
+use crate::rig::hosts::RigHosts;
 use crate::rig::servers::Servers;
 use crate::rig::spec::{Load, RigSpec, Subject};
 use crate::rig::tester::Instruments;
@@ -159,7 +159,7 @@ impl RigBench<'_> {
         near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError> {
-        let question = Question::Highest {
+        let aim = Aim::Highest {
             resolution: COARSE,
             max_qps,
         };
@@ -171,7 +171,7 @@ impl RigBench<'_> {
             self.open = Some(self.open(&job)?);
         }
         let rig = &self.up()?.rig;
-        Ok(rig.self_test(question, near_qps, observer)?)
+        Ok(rig.self_test(aim, near_qps, observer)?)
     }
 
     fn started(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
@@ -354,7 +354,7 @@ fn facts(open: &Open) -> VariantFacts {
     }
 }
 
-fn hosts(reached: &Reached) -> Vec<HostNote> {
+fn hosts(reached: &RigHosts) -> Vec<HostNote> {
     let note = |(host, roles, welcome): (String, _, Welcome)| HostNote {
         host,
         roles,

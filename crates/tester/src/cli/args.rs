@@ -17,7 +17,7 @@ use super::flags::Flags;
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::authority::behaviour::Behaviour;
 use crate::campaign::plan::settings::choice;
-use crate::lab::zone::Form;
+use crate::lab::zone::ZoneForm;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::Cidr;
@@ -182,7 +182,7 @@ pub struct ZoneArgs {
 
     /// Form of the records
     #[arg(long, value_name = "FORM", default_value = "master")]
-    pub form: Form,
+    pub form: ZoneForm,
 
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE|-")]

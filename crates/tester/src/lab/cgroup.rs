@@ -67,7 +67,7 @@ pub struct Cgroup(OwnedDir);
 
 /// The two kinds of cgroups (cgroups(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum CgroupVersion {
     One,
     Two,
 }
@@ -90,10 +90,10 @@ impl Cgroup {
     }
 
     /// Creates the cgroup and assigns its CPUs.
-    fn below(parent: &Path, version: Version, cpus: &CpuSet) -> Result<Self, LabError> {
+    fn below(parent: &Path, version: CgroupVersion, cpus: &CpuSet) -> Result<Self, LabError> {
         let dir = OwnedDir::make(parent, PREFIX, "dns64bench").map_err(|e| refused(parent, e))?;
         let cgroup = Self(dir);
-        if version == Version::One {
+        if version == CgroupVersion::One {
             // Version 1 inherits nothing, and no process can join a cgroup without memory nodes.
             let mems = parent.join("cpuset.mems");
             let mems = std::fs::read_to_string(&mems).map_err(|e| refused(&mems, e))?;
@@ -147,7 +147,7 @@ pub(super) fn sweep_abandoned() {
     }
 }
 
-fn own_parent() -> Option<(PathBuf, Version)> {
+fn own_parent() -> Option<(PathBuf, CgroupVersion)> {
     parent(
         Path::new(MOUNT),
         &Machine::here().read("/proc/self/cgroup")?,
@@ -156,7 +156,7 @@ fn own_parent() -> Option<(PathBuf, Version)> {
 
 /// Returns the cgroup below which a cpuset can be created, from the contents of `/proc/self/cgroup`. No existing cgroup
 /// is changed: in version 2 it is the nearest ancestor of this process that already delegates the cpuset controller.
-fn parent(mount: &Path, own: &str) -> Option<(PathBuf, Version)> {
+fn parent(mount: &Path, own: &str) -> Option<(PathBuf, CgroupVersion)> {
     let mut lines = own.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         Some((fields.next()?, fields.next()?.trim_start_matches('/')))
@@ -169,7 +169,7 @@ fn parent(mount: &Path, own: &str) -> Option<(PathBuf, Version)> {
         let own = hierarchy.join(path);
         // In a container the path may be that of the host's view.
         let parent = if own.is_dir() { own } else { hierarchy };
-        return Some((parent, Version::One));
+        return Some((parent, CgroupVersion::One));
     }
     let (_, path) = lines.find(|(controllers, _)| controllers.is_empty())?;
     let unified = mount.join("unified");
@@ -184,7 +184,7 @@ fn parent(mount: &Path, own: &str) -> Option<(PathBuf, Version)> {
     };
     let mut above = own.ancestors().take_while(|at| at.starts_with(&hierarchy));
     let parent = above.find(hands_down)?;
-    Some((parent.to_path_buf(), Version::Two))
+    Some((parent.to_path_buf(), CgroupVersion::Two))
 }
 
 #[cfg(test)]
@@ -204,10 +204,13 @@ mod tests {
         let own = "9:name=systemd:/\n3:cpu,cpuset:/jobs/mine\n0::/\n";
         let hierarchy = mount.path().join("cpuset");
         let found = parent(mount.path(), own);
-        assert_eq!(found, Some((hierarchy.join("jobs/mine"), Version::One)));
+        assert_eq!(
+            found,
+            Some((hierarchy.join("jobs/mine"), CgroupVersion::One))
+        );
         // The path of another machine's view.
         let found = parent(mount.path(), "3:cpuset:/docker/abc\n");
-        assert_eq!(found, Some((hierarchy, Version::One)));
+        assert_eq!(found, Some((hierarchy, CgroupVersion::One)));
     }
 
     #[test]
@@ -223,10 +226,13 @@ mod tests {
         assert_eq!(parent(mount.path(), own), None);
         hands_down("", "cpuset cpu io");
         let root = mount.path().join("");
-        assert_eq!(parent(mount.path(), own), Some((root, Version::Two)));
+        assert_eq!(parent(mount.path(), own), Some((root, CgroupVersion::Two)));
         hands_down("user.slice/mine", "memory cpuset");
         let nearest = mount.path().join("user.slice/mine");
-        assert_eq!(parent(mount.path(), own), Some((nearest, Version::Two)));
+        assert_eq!(
+            parent(mount.path(), own),
+            Some((nearest, CgroupVersion::Two))
+        );
     }
 
     #[test]
@@ -237,8 +243,8 @@ mod tests {
         let strange = tree.path().join("strange.1.0");
         fs::create_dir(&abandoned).unwrap();
         fs::create_dir(&strange).unwrap();
-        let first = Cgroup::below(tree.path(), Version::One, &cpus("0,2-3")).unwrap();
-        let second = Cgroup::below(tree.path(), Version::Two, &cpus("1")).unwrap();
+        let first = Cgroup::below(tree.path(), CgroupVersion::One, &cpus("0,2-3")).unwrap();
+        let second = Cgroup::below(tree.path(), CgroupVersion::Two, &cpus("1")).unwrap();
         assert!(!abandoned.exists() && strange.exists());
         let text = |cgroup: &Cgroup, file| fs::read_to_string(cgroup.0.path.join(file)).unwrap();
         assert_eq!(text(&first, "cpuset.cpus"), "0,2-3");
@@ -255,14 +261,14 @@ mod tests {
     #[test]
     fn cgroup_without_permission_or_with_other_cpus_is_refused_with_the_reason() {
         let tree = tempfile::tempdir().unwrap();
-        let error = Cgroup::below(&tree.path().join("none"), Version::Two, &cpus("1"));
+        let error = Cgroup::below(&tree.path().join("none"), CgroupVersion::Two, &cpus("1"));
         let text = error.unwrap_err().to_string();
         assert!(
             text.ends_with("none: No such file or directory (os error 2)"),
             "{text}"
         );
         // A plain directory is not a cgroup: its processes keep their CPUs.
-        let cgroup = Cgroup::below(tree.path(), Version::Two, &cpus("8000")).unwrap();
+        let cgroup = Cgroup::below(tree.path(), CgroupVersion::Two, &cpus("8000")).unwrap();
         let error = cgroup.prove(&cpus("8000")).unwrap_err();
         let text = error.to_string();
         assert!(text.ends_with("instead of 8000"), "{text}");

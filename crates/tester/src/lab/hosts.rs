@@ -24,7 +24,7 @@ use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 
 pub use check::Doubt;
-pub use error::{HostsError, HostsErrors, Part};
+pub use error::{HostPart, HostsError, HostsErrors};
 pub use link::{LinkAddress, LinkEnd, LinkName};
 pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer, SiteRouter};
 

@@ -93,7 +93,7 @@ pub struct Profile {
     stop_signal: StopSignal,
     /// Known facts about the receive buffers of the server's UDP sockets.
     pub receive_buffer: Option<String>,
-    version: Version,
+    version: VersionCommand,
     /// Requirements of the server.
     #[serde(default)]
     pub requires: Requires,
@@ -155,7 +155,7 @@ impl fmt::Display for Family {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Version {
+struct VersionCommand {
     command: Vec<Spanned<String>>,
     starts_with: String,
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::{self, Cores};
 use super::owned::{self, OwnedDir};
 use super::profile::{Profile, Rendered, Settings, ZONE_FILE, as_source};
-use super::zone::{self, Stored, ZoneFile};
+use super::zone::{self, StoredZone, ZoneFile};
 use super::{Blame, LabError};
 use crate::machine::network::Network;
 use crate::machine::process::{self, Memory, Resources};
@@ -100,7 +100,7 @@ pub struct Server {
     program: PathBuf,
     workdir: OwnedDir,
     /// The zone file, which is kept while the server may read it again.
-    zone: Option<Stored>,
+    zone: Option<StoredZone>,
     child: Child,
     /// Dropped after the child: a cgroup can only be removed when its processes have ended.
     cores: Cores,
@@ -307,7 +307,7 @@ fn launch(
     spec: &ServerSpec,
     program: &Path,
     workdir: &Path,
-    zone: Option<&Stored>,
+    zone: Option<&StoredZone>,
     cores: &Cores,
 ) -> Result<Child, LabError> {
     let refused = |source| refused(workdir, source);

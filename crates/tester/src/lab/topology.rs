@@ -197,11 +197,11 @@ pub const CLIENT_LINK: &str = "client";
 pub const UPSTREAM_LINK: &str = "upstream";
 
 /// Name of a link, and the MAC addresses of its ends.
-type Link = (&'static str, [&'static str; 2]);
+type VethLink = (&'static str, [&'static str; 2]);
 
 /// The commands for one veth pair; both ends have its name.
 fn plan_link(
-    (name, macs): Link,
+    (name, macs): VethLink,
     [left, right]: [&str; 2],
     addresses: &[Vec<String>; 2],
     plan: &mut Vec<String>,
@@ -530,8 +530,8 @@ const UPSTREAM_LINK_DUT_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const UPSTREAM_LINK_AUTHORITY_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
 /// Locally administered addresses (IEEE 802, section 8.4) do not conflict with those of devices.
-const CLIENT: Link = ("client", ["02:00:00:00:01:01", "02:00:00:00:01:02"]);
-const UPSTREAM: Link = ("upstream", ["02:00:00:00:02:01", "02:00:00:00:02:02"]);
+const CLIENT: VethLink = ("client", ["02:00:00:00:01:01", "02:00:00:00:01:02"]);
+const UPSTREAM: VethLink = ("upstream", ["02:00:00:00:02:01", "02:00:00:00:02:02"]);
 
 /// Enables IPv6 forwarding of a host (Documentation/networking/ip-sysctl.rst).
 const FORWARDING: &str = "/proc/sys/net/ipv6/conf/all/forwarding";

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub(crate) use cache::{Mib, free};
-pub use cache::{Stored, directory};
+pub use cache::{StoredZone, directory};
 pub use room::{Room, faults};
 
 use crate::authority::zone::ZoneConfig;
@@ -27,12 +27,12 @@ pub struct ZoneFile {
     /// The zone as the built-in authority would serve it.
     pub config: ZoneConfig,
     /// Format of the records.
-    pub form: Form,
+    pub form: ZoneForm,
 }
 
 /// How the records of a zone file are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
-pub enum Form {
+pub enum ZoneForm {
     /// One by one (RFC 1035 section 5), which every authority reads
     #[default]
     Master,
@@ -40,7 +40,7 @@ pub enum Form {
     Generate,
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for ZoneForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Master => "master",
@@ -59,11 +59,11 @@ impl ZoneFile {
         let share = self.config.zone.aaaa_share;
         let some = !self.config.self_test && share != Share::NONE && share != Share::ALL;
         match self.form {
-            Form::Generate if some => Err(ValueError(format!(
+            ZoneForm::Generate if some => Err(ValueError(format!(
                 "$GENERATE cannot give AAAA records to {share} of the names: use an AAAA share of 0 \
                  or 1, or --form master"
             ))),
-            Form::Generate | Form::Master => Ok(()),
+            ZoneForm::Generate | ZoneForm::Master => Ok(()),
         }
     }
 
@@ -74,8 +74,8 @@ impl ZoneFile {
     /// Those of `to`.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         match self.form {
-            Form::Master => text::master(self.cidr, &self.config, to),
-            Form::Generate => text::generate(self.cidr, &self.config, to),
+            ZoneForm::Master => text::master(self.cidr, &self.config, to),
+            ZoneForm::Generate => text::generate(self.cidr, &self.config, to),
         }
     }
 
@@ -99,8 +99,8 @@ impl ZoneFile {
     pub fn octets_max(&self) -> u64 {
         let (a, aaaa) = (self.names(), self.records() - self.names());
         let lines = match self.form {
-            Form::Master => a * text::A_MAX + aaaa * text::AAAA_MAX,
-            Form::Generate => (a.div_ceil(256) + aaaa.div_ceil(256)) * text::GENERATE_MAX,
+            ZoneForm::Master => a * text::A_MAX + aaaa * text::AAAA_MAX,
+            ZoneForm::Generate => (a.div_ceil(256) + aaaa.div_ceil(256)) * text::GENERATE_MAX,
         };
         text::HEAD_MAX + lines
     }

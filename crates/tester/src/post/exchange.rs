@@ -4,8 +4,8 @@ use dns64_transport::Link;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use dns64_wire::codes::Rtype;
 
-use super::{NoAnswer, Question};
-use crate::load::query::Template;
+use super::{HostQuery, NoAnswer};
+use crate::load::query::QueryTemplate;
 use crate::naming::Naming;
 use crate::trial::backend;
 
@@ -14,19 +14,19 @@ const PROBE_ID: u16 = 0x3634;
 
 /// Sends one query and waits for its response. Distinguishes responses from another address, unrelated datagrams and no
 /// response.
-pub(super) fn exchange(question: &Question) -> Result<Vec<u8>, NoAnswer> {
-    let Question { network, .. } = question;
+pub(super) fn exchange(question: &HostQuery) -> Result<Vec<u8>, NoAnswer> {
+    let HostQuery { network, .. } = question;
     match network.enter(|| exchange_here(question)) {
         Ok(answer) => answer,
         Err(error) => Err(failed(error)),
     }
 }
 
-fn exchange_here(question: &Question) -> Result<Vec<u8>, NoAnswer> {
-    let Question {
+fn exchange_here(question: &HostQuery) -> Result<Vec<u8>, NoAnswer> {
+    let HostQuery {
         address, server, ..
     } = *question;
-    let template = Template::of_type(&question.suffix, Rtype(question.rtype));
+    let template = QueryTemplate::of_type(&question.suffix, Rtype(question.rtype));
     let mut link = backend::client(question.backend, server, question.local).map_err(failed)?;
     let sent = link.send(0, 1, |_, frame| template.write(PROBE_ID, address, frame));
     sent.map_err(failed)?;

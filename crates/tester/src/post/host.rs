@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::work::Post;
-use super::{NoAnswer, Question, Reply, Request, Wanted};
+use super::{HostQuery, NoAnswer, Reply, Request, Wanted};
 use crate::agent::facts::HostFacts;
-use crate::agent::link::Link;
+use crate::agent::link::AgentLink;
 use crate::agent::trouble::LinkError;
 use crate::lab::profile::Profile;
 use crate::lab::{Blame, LabError};
 use crate::load::names::Names;
-use crate::machine::counters::Reading;
+use crate::machine::counters::CounterReading;
 use crate::machine::network::Network;
 use crate::trial::part::Gathered;
 
@@ -30,16 +30,16 @@ pub const TRANSFER_NS: Nanos = 600 * SECOND;
 #[derive(Clone)]
 pub struct Host {
     name: Arc<str>,
-    way: Way,
+    way: PostAccess,
 }
 
 /// The way to its post.
 #[derive(Clone)]
-enum Way {
+enum PostAccess {
     /// In this process.
     Here(Arc<Mutex<Post>>),
     /// At the other end of a connection.
-    Link(Arc<Mutex<Link>>),
+    Link(Arc<Mutex<AgentLink>>),
 }
 
 impl fmt::Debug for Host {
@@ -54,15 +54,15 @@ impl Host {
         let post = Post::new(Arc::clone(interrupted));
         Self {
             name: "here".into(),
-            way: Way::Here(Arc::new(Mutex::new(post))),
+            way: PostAccess::Here(Arc::new(Mutex::new(post))),
         }
     }
 
     /// A host at the other end of a connection.
-    pub fn at(name: &str, link: Link) -> Self {
+    pub fn at(name: &str, link: AgentLink) -> Self {
         Self {
             name: name.into(),
-            way: Way::Link(Arc::new(Mutex::new(link))),
+            way: PostAccess::Link(Arc::new(Mutex::new(link))),
         }
     }
 
@@ -72,10 +72,10 @@ impl Host {
     }
 
     /// Returns the connection, locked; `None` for this machine.
-    pub(crate) fn link(&self) -> Option<MutexGuard<'_, Link>> {
+    pub(crate) fn link(&self) -> Option<MutexGuard<'_, AgentLink>> {
         match &self.way {
-            Way::Here(_) => None,
-            Way::Link(link) => Some(locked(link)),
+            PostAccess::Here(_) => None,
+            PostAccess::Link(link) => Some(locked(link)),
         }
     }
 
@@ -95,13 +95,15 @@ impl Host {
         limit_ns: Nanos,
     ) -> Result<(Reply, Vec<Vec<u8>>), LabError> {
         match &self.way {
-            Way::Here(post) => Ok((locked(post).handle(request)?, Vec::new())),
-            Way::Link(link) => match locked(link).ask(&request, limit_ns).map_err(unanswered)? {
-                (Reply::Refused(blame, what), _) => {
-                    Err(blame.error(format!("host {}: {what}", self.name)))
+            PostAccess::Here(post) => Ok((locked(post).handle(request)?, Vec::new())),
+            PostAccess::Link(link) => {
+                match locked(link).ask(&request, limit_ns).map_err(unanswered)? {
+                    (Reply::Refused(blame, what), _) => {
+                        Err(blame.error(format!("host {}: {what}", self.name)))
+                    }
+                    answered => Ok(answered),
                 }
-                answered => Ok(answered),
-            },
+            }
         }
     }
 
@@ -138,7 +140,10 @@ impl Host {
     }
 
     /// Makes it send a query.
-    pub(super) fn answer(&self, question: Question) -> Result<Result<Vec<u8>, NoAnswer>, LabError> {
+    pub(super) fn answer(
+        &self,
+        question: HostQuery,
+    ) -> Result<Result<Vec<u8>, NoAnswer>, LabError> {
         let limit_ns = PROMPT_NS + question.wait_ns;
         match self.ask(Request::Ask(question), limit_ns)? {
             Reply::Answer(answer) => Ok(answer),
@@ -147,7 +152,7 @@ impl Host {
     }
 
     /// Returns the counters of a network, with or without those of its queues; `None` if they cannot be read.
-    pub fn reading(&self, network: &Network, queues: bool) -> Option<Reading> {
+    pub fn reading(&self, network: &Network, queues: bool) -> Option<CounterReading> {
         match self.ask(Request::Read(network.clone(), queues), PROMPT_NS) {
             Ok(Reply::Reading(reading)) => reading,
             _ => None,
@@ -159,8 +164,8 @@ impl Host {
         match self.ask_all(Request::Gather, TRANSFER_NS)? {
             (Reply::Gathered(mut gathered), ledgers) => {
                 let is_whole = match &self.way {
-                    Way::Here(_) => Some(()),
-                    Way::Link(_) => gathered.restore(names, ledgers),
+                    PostAccess::Here(_) => Some(()),
+                    PostAccess::Link(_) => gathered.restore(names, ledgers),
                 };
                 match is_whole {
                     Some(()) => Ok(*gathered),

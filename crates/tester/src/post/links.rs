@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::host::{Host, at_once};
-use crate::agent::link::Link;
+use crate::agent::link::AgentLink;
 use crate::agent::ssh::Options;
 use crate::agent::trouble::LinkError;
 use crate::agent::{program, push};
@@ -97,12 +97,12 @@ impl Links {
         lost.next()
     }
 
-    fn open(&self, host: &HostSpec, options: &Options) -> Result<Link, LinkError> {
+    fn open(&self, host: &HostSpec, options: &Options) -> Result<AgentLink, LinkError> {
         let mut options = options.clone();
         if self.push {
             let own = Path::new(program::OWN);
             options.program = push::push(&host.name, &host.reach, own, &options)?;
         }
-        Link::open(&host.name, &host.reach, host.sudo, &options)
+        AgentLink::open(&host.name, &host.reach, host.sudo, &options)
     }
 }

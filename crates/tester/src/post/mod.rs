@@ -33,7 +33,7 @@ use crate::lab::routes::Route;
 use crate::lab::server::{ServerSpec, Start};
 use crate::lab::{Blame, LabError};
 use crate::machine::Role;
-use crate::machine::counters::Reading;
+use crate::machine::counters::CounterReading;
 use crate::machine::network::Network;
 use crate::machine::process::Resources;
 use crate::naming::Naming;
@@ -86,9 +86,9 @@ pub enum Request {
     /// Returns the version of a profile's program, if it exists: [`Reply::Version`].
     Find(Box<Wanted>),
     /// Sends one query and returns its response, whatever it contains: [`Reply::Answer`].
-    Ask(Question),
+    Ask(HostQuery),
     /// Starts to send a query repeatedly, from this core or from any: [`Reply::Done`].
-    Pulse(Question, Option<usize>),
+    Pulse(HostQuery, Option<usize>),
     /// Stops these queries: [`Reply::Waits`].
     EndPulse,
     /// Sets these routes to source addresses, which replace earlier ones and are removed when the agent ends:
@@ -107,7 +107,7 @@ pub enum Reply {
     /// How a server ended; `None` while it runs.
     Ended(Option<String>),
     /// State of a server.
-    State(State),
+    State(ServerState),
     /// Start of a server.
     Started(Start),
     /// Program of a server.
@@ -119,7 +119,7 @@ pub enum Reply {
     /// A part of a trial.
     Gathered(Box<Gathered>),
     /// Counters; `None` if they cannot be read.
-    Reading(Option<Reading>),
+    Reading(Option<CounterReading>),
     /// Facts of the host.
     Facts(Box<HostFacts>),
     /// Version of a program; `None` if its output does not match the profile.
@@ -160,7 +160,7 @@ pub struct Wanted {
 
 /// State of a server.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct State {
+pub struct ServerState {
     /// How it ended, if it has.
     pub ended: Option<String>,
     /// Its last log lines.
@@ -171,7 +171,7 @@ pub struct State {
     pub udp_drops: u64,
 }
 
-impl State {
+impl ServerState {
     /// Combines it with the state of a server on another host that acts as one with it.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
@@ -203,7 +203,7 @@ pub struct Program {
 
 /// One query for the name of an address.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Question {
+pub struct HostQuery {
     /// Network of the sender.
     pub network: Network,
     /// Kind of its link: an authority in the driver may only answer on one.

@@ -9,7 +9,7 @@ use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
 
 use super::host::Host;
-use super::{NoAnswer, Question};
+use super::{HostQuery, NoAnswer};
 use crate::lab::server::Probe;
 use crate::lab::{Blame, LabError};
 use crate::machine::network::Network;
@@ -164,8 +164,8 @@ impl Prober {
     }
 
     /// Returns the same query as a request.
-    pub(crate) fn question(&self, address: Ipv4Addr, rtype: Rtype, wait_ns: Nanos) -> Question {
-        Question {
+    pub(crate) fn question(&self, address: Ipv4Addr, rtype: Rtype, wait_ns: Nanos) -> HostQuery {
+        HostQuery {
             network: self.network.clone(),
             backend: self.backend,
             local: self.local,

@@ -8,9 +8,9 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::{Segmentation, UdpLink};
 use dns64_transport::{Link as _, cpu};
 
-use super::Question;
+use super::HostQuery;
 use crate::lab::{Blame, LabError};
-use crate::load::query::Template;
+use crate::load::query::QueryTemplate;
 
 /// Sends a query every [`PERIOD_NS`] at most, one at a time, until it is stopped.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Pulse {
     /// # Errors
     ///
     /// The host cannot be entered, a socket cannot be opened, a thread cannot be started.
-    pub fn begin(question: Question, core: Option<usize>) -> Result<Self, LabError> {
+    pub fn begin(question: HostQuery, core: Option<usize>) -> Result<Self, LabError> {
         let open = || UdpLink::client(question.server, &[], 1, Segmentation::Off);
         let no_socket = "cannot open a socket for queries to the authority during a trial";
         let link = question.network.enter(open)?;
@@ -66,8 +66,8 @@ impl Drop for Pulse {
     }
 }
 
-fn ask(question: &Question, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos> {
-    let template = Template::new(&question.suffix);
+fn ask(question: &HostQuery, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos> {
+    let template = QueryTemplate::new(&question.suffix);
     let mut waits = Vec::new();
     for id in (0..=u16::MAX).cycle() {
         if is_over.load(Ordering::Relaxed) {
@@ -127,7 +127,7 @@ mod tests {
     use crate::namespace::DEFAULT_SUFFIX;
 
     fn begin(server: SocketAddr) -> Pulse {
-        let question = Question {
+        let question = HostQuery {
             network: Network::Own,
             backend: Backend::Socket,
             local: None,

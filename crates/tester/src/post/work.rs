@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::exchange::exchange;
 use super::pulse::Pulse;
-use super::{Program, Question, Reply, Request, State, TesterSpec, Wanted};
+use super::{HostQuery, Program, Reply, Request, ServerState, TesterSpec, Wanted};
 use crate::agent::facts::HostFacts;
-use crate::agent::serve::{Done, Work};
+use crate::agent::serve::{Handled, Work};
 use crate::hash;
 use crate::lab::routes::{self, Route};
 use crate::lab::server::{self, Server, ServerSpec};
 use crate::lab::zone;
 use crate::lab::{Blame, LabError};
-use crate::machine::counters::Reading;
+use crate::machine::counters::CounterReading;
 use crate::machine::{Machine, Role};
 use crate::naming::Message;
 use crate::trial::backend::allow_ports;
@@ -81,7 +81,7 @@ impl Post {
             Request::Arm { spec, part, spare } => self.arm(&spec, part, spare)?,
             Request::Run(start) => self.run(start)?,
             Request::Gather => self.gather()?,
-            Request::Read(network, queues) => Reply::Reading(Reading::of(&network, queues)),
+            Request::Read(network, queues) => Reply::Reading(CounterReading::of(&network, queues)),
             Request::Facts => Reply::Facts(Box::new(HostFacts::here())),
             Request::Find(wanted) => Reply::Version(version(&wanted)?),
             Request::Ask(question) => Reply::Answer(exchange(&question)),
@@ -172,7 +172,7 @@ impl Post {
         Ok(Reply::Done)
     }
 
-    fn begin_pulse(&mut self, question: Question, core: Option<usize>) -> Result<Reply, LabError> {
+    fn begin_pulse(&mut self, question: HostQuery, core: Option<usize>) -> Result<Reply, LabError> {
         self.pulse = Some(Pulse::begin(question, core)?);
         Ok(Reply::Done)
     }
@@ -203,7 +203,7 @@ impl Agent {
 }
 
 impl Work for Agent {
-    fn handle(&mut self, request: Value) -> Result<Done, String> {
+    fn handle(&mut self, request: Value) -> Result<Handled, String> {
         let request = serde_json::from_value(request);
         let mut request: Request = request.map_err(|error| format!("not understood: {error}"))?;
         if let Request::Arm { spare, .. } = &mut request {
@@ -216,7 +216,7 @@ impl Work for Agent {
             blobs = gathered.ledgers();
             self.spare = (*gathered).into();
         }
-        Ok(Done { reply: told, blobs })
+        Ok(Handled { reply: told, blobs })
     }
 }
 
@@ -233,8 +233,8 @@ fn ended(server: &mut Server) -> Option<String> {
     server.exit_status().map(|status| status.to_string())
 }
 
-fn state(server: &mut Server) -> State {
-    State {
+fn state(server: &mut Server) -> ServerState {
+    ServerState {
         ended: ended(server),
         log_tail: server.log_tail(),
         resources: server.resources(),

@@ -169,8 +169,8 @@ mod tests {
 
     #[test]
     fn messages_of_a_query_are_in_order() {
-        let mut course = trial();
-        let rows = Rows::new(&course);
+        let mut queries = trial();
+        let rows = Rows::new(&queries);
         expect![[r#"
             Timeline of query 1: 010-000-000-008.dns64perf.test. AAAA, late
 
@@ -185,8 +185,8 @@ mod tests {
             figure(&rows, Which::Number(5)),
             "Timeline: query 5 of 6 was not sent\n"
         );
-        course.asked = Some(asked());
-        let rows = Rows::new(&course);
+        queries.asked = Some(asked());
+        let rows = Rows::new(&queries);
         // The third query has the longest round-trip time.
         expect![[r#"
             Timeline of query 2: 010-000-000-009.dns64perf.test. AAAA, wrong

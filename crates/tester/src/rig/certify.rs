@@ -31,7 +31,7 @@ use crate::trial::surroundings::Surroundings;
 
 /// Aim of a self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum Aim {
     /// Whether the Tester is sufficient for a DUT at this rate.
     At(u64),
     /// The highest rate for which it is sufficient, at this resolution, limited to `max_qps`.
@@ -132,13 +132,13 @@ impl<C: Client, S: StartedServer> Loopback<C, S> {
     /// one certified, if there was one.
     pub(super) fn answer(
         &mut self,
-        question: Question,
+        aim: Aim,
         near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<SelfTestResult, RigError> {
-        match question {
-            Question::At(rate_qps) => selftest::certify_at(rate_qps, self, observer),
-            Question::Highest {
+        match aim {
+            Aim::At(rate_qps) => selftest::certify_at(rate_qps, self, observer),
+            Aim::Highest {
                 resolution,
                 max_qps,
             } => {
@@ -268,13 +268,13 @@ impl Rig {
     /// server to query: the DUT already runs, and no authority in self-test mode is configured.
     pub fn self_test(
         &self,
-        question: Question,
+        aim: Aim,
         near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, RigError> {
         let looped = self.tester_alone()?;
         looped
-            .map(|mut looped| looped.answer(question, near_qps, observer))
+            .map(|mut looped| looped.answer(aim, near_qps, observer))
             .transpose()
     }
 
@@ -282,13 +282,13 @@ impl Rig {
     pub fn self_tests(
         &self,
         self_tests: usize,
-        question: Question,
+        aim: Aim,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTests>, RigError> {
         let looped = self.tester_alone()?;
         let repeated = looped.map(|mut looped| {
             certificate::repeat(self_tests, |near_qps| {
-                looped.answer(question, near_qps, observer)
+                looped.answer(aim, near_qps, observer)
             })
         });
         repeated.transpose()

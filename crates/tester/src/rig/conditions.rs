@@ -4,7 +4,7 @@ use dns64_transport::socket::Segmentation;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::hosts::Reached;
+use super::hosts::RigHosts;
 use super::servers::Servers;
 use super::spec::{LabSpec, Subject};
 use super::{Rig, recommended, sources};
@@ -120,7 +120,7 @@ impl Rig {
             threads: load.threads,
             sockets: load.ports,
             local: load.local.map(|it| it.to_string()),
-            source_addresses: sources::used(load, self.reached().map(Reached::site)),
+            source_addresses: sources::used(load, self.reached().map(RigHosts::site)),
             segmentation: load.segmentation == Segmentation::On,
             backend: load.backend.to_string(),
             burst_max: load.burst_max,
@@ -152,7 +152,7 @@ impl Rig {
             Subject::Server {
                 self_test_server, ..
             } => self_test_server.map(|_| SelfTestPath::TesterAlone),
-            Subject::Lab(_) => self.hosts.as_ref().map(Reached::self_test_path),
+            Subject::Lab(_) => self.hosts.as_ref().map(RigHosts::self_test_path),
         }
     }
 
@@ -176,7 +176,7 @@ impl Rig {
             (Setup::Loopback, _) => "loopback",
             (Setup::TwoDevice | Setup::ThreeDevice, _) => namespaces,
         };
-        let setup = self.hosts.as_ref().and_then(Reached::setup);
+        let setup = self.hosts.as_ref().and_then(RigHosts::setup);
         conditions.lab = Some(kind.to_owned());
         conditions.setup = setup.map(str::to_owned);
         if self.reached().is_none() {

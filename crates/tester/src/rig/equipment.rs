@@ -11,7 +11,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::server::{Probe, Start};
 use crate::namespace::Zone;
-use crate::post::State;
+use crate::post::ServerState;
 use crate::post::probe::ProbeError;
 use crate::trial::TrialSpec;
 use crate::trial::result::TrialResult;
@@ -76,7 +76,7 @@ pub trait StartedServer {
     fn ended(&self) -> Option<String>;
 
     /// Returns its state.
-    fn state(&self) -> State;
+    fn state(&self) -> ServerState;
 
     /// Returns, once, how many of its last starts were silent and were repeated.
     fn take_silent_starts(&mut self) -> u32;

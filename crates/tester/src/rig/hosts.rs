@@ -24,7 +24,7 @@ use crate::post::links::Links;
 
 /// The hosts of a measurement with at most one DUT.
 #[derive(Debug)]
-pub struct Reached {
+pub struct RigHosts {
     site: Site,
     /// By name, each with the network of its role. On this machine several names have one host.
     hosts: BTreeMap<String, (Host, Network)>,
@@ -37,9 +37,9 @@ pub struct Reached {
 }
 
 /// Names of hosts by their role.
-type Named<'a> = Vec<(HostOf, Vec<&'a str>)>;
+type RoleHosts<'a> = Vec<(HostOf, Vec<&'a str>)>;
 
-impl Reached {
+impl RigHosts {
     /// Creates the networks of a lab on this machine.
     ///
     /// # Errors
@@ -251,7 +251,7 @@ impl Reached {
 
     /// Returns the hosts by role, and the links between them. Several Measurers count as one, and so do several
     /// authorities at the link to the Measurers; each of them is also listed individually.
-    fn legs(&self, self_test: bool) -> (Named<'_>, Option<Leg>, Vec<Leg>) {
+    fn legs(&self, self_test: bool) -> (RoleHosts<'_>, Option<Leg>, Vec<Leg>) {
         let site = &self.site;
         let measurers: Vec<&str> = site.measurers.iter().map(|it| it.host.as_str()).collect();
         let authorities: Vec<&str> = site.authorities.iter().map(|it| it.host.as_str()).collect();
@@ -349,7 +349,7 @@ impl Reached {
     }
 }
 
-impl Drop for Reached {
+impl Drop for RigHosts {
     fn drop(&mut self) {
         for host in &self.routing {
             // A destructor has nobody to tell; the end of the connection removes them too.

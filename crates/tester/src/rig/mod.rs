@@ -63,7 +63,7 @@ pub use profiles::Profiles;
 
 use certify::Loopback;
 use equipment::PROBE_NS;
-use hosts::Reached;
+use hosts::RigHosts;
 use placement::Placement;
 use running::{Asker, Running};
 use sample::SAMPLE_MAX;
@@ -85,7 +85,7 @@ pub struct Rig {
     /// From here the drop order matters: the Tester, the servers, then their hosts.
     running: Option<Running<Instruments, Servers>>,
     /// The hosts of a lab; `None` if this machine queries a server that already runs.
-    hosts: Option<Reached>,
+    hosts: Option<RigHosts>,
 }
 
 impl Rig {
@@ -133,11 +133,11 @@ impl Rig {
         Ok(rig)
     }
 
-    fn reach(&self, lab: &LabSpec, links: &Links) -> Result<Reached, RigError> {
+    fn reach(&self, lab: &LabSpec, links: &Links) -> Result<RigHosts, RigError> {
         let (family, load) = (self.upstream(lab), &self.spec.load);
         Ok(match &lab.at {
-            None => Reached::here(lab, family, load, &self.placement, &self.interrupted)?,
-            Some(hosts) => Reached::to(hosts, lab.dut_host(), family, links, load.local)?,
+            None => RigHosts::here(lab, family, load, &self.placement, &self.interrupted)?,
+            Some(hosts) => RigHosts::to(hosts, lab.dut_host(), family, links, load.local)?,
         })
     }
 
@@ -204,7 +204,7 @@ impl Rig {
     }
 
     /// Returns the connected hosts, if it runs on other hosts.
-    pub fn reached(&self) -> Option<&Reached> {
+    pub fn reached(&self) -> Option<&RigHosts> {
         self.hosts.as_ref().filter(|hosts| hosts.is_far())
     }
 
@@ -277,7 +277,7 @@ impl Rig {
     fn start_lab(
         &self,
         lab: &LabSpec,
-        hosts: &Reached,
+        hosts: &RigHosts,
     ) -> Result<Running<Instruments, Servers>, RigError> {
         let (client, authority) = self.open_testers(lab, hosts, false)?;
         let mut asker = self.asker(client, hosts.server(false))?;
@@ -355,7 +355,7 @@ impl Rig {
     fn open_testers(
         &self,
         lab: &LabSpec,
-        hosts: &Reached,
+        hosts: &RigHosts,
         self_test: bool,
     ) -> Result<(Instruments, Option<Servers>), RigError> {
         let site = hosts.site();
@@ -391,7 +391,7 @@ impl Rig {
         &self,
         lab: &LabSpec,
         profile: &Profile,
-        hosts: &Reached,
+        hosts: &RigHosts,
         at: &SiteAuthority,
         self_test: bool,
     ) -> Result<HostedServer, RigError> {
@@ -451,7 +451,7 @@ impl Rig {
     fn tester_spec(
         &self,
         lab: &LabSpec,
-        hosts: &Reached,
+        hosts: &RigHosts,
         host: &Host,
         self_test: bool,
     ) -> TesterSpec {
@@ -513,7 +513,7 @@ impl Rig {
     }
 
     /// The source addresses of Measurer `k`, if they were given.
-    fn sources_of(&self, hosts: &Reached, k: usize) -> Option<Sources> {
+    fn sources_of(&self, hosts: &RigHosts, k: usize) -> Option<Sources> {
         let measurers = hosts.site().measurers.len();
         self.spec.load.local?.part(k, measurers)
     }

@@ -15,7 +15,7 @@ use crate::lab::Blame;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
 use crate::namespace::own_aaaa;
-use crate::post::State;
+use crate::post::ServerState;
 use crate::post::probe::ProbeError;
 use crate::trial::TrialSpec;
 use crate::trial::result::{Outcome, TrialResult};
@@ -206,8 +206,8 @@ impl<C: Client, S: StartedServer> Running<C, S> {
             ..Surroundings::default()
         })?;
         let all_answered = answered(&result) == result.queries_due;
-        let dealt = &mut self.asker.names;
-        dealt.trial_is_over(&names, all_answered, kept_until_ns);
+        let source = &mut self.asker.names;
+        source.trial_is_over(&names, all_answered, kept_until_ns);
         self.unsettled = result.outcome != Outcome::Passed;
         Ok(result)
     }
@@ -317,7 +317,9 @@ pub(super) fn observed_trial<C: Client, S: StartedServer>(
     around: impl FnOnce() -> Surroundings,
 ) -> Result<TrialResult, RigError> {
     let state = |server: Option<&S>| server.map(StartedServer::state).unwrap_or_default();
-    let lost = |before: &State, after: &State| after.udp_drops.saturating_sub(before.udp_drops);
+    let lost = |before: &ServerState, after: &ServerState| {
+        after.udp_drops.saturating_sub(before.udp_drops)
+    };
     let (dut_before, authority_before) = (state(dut), state(authority));
     let watched = client.watched();
     let before = watched.read();

@@ -10,7 +10,7 @@ use dns64_wire::message::{Message, Section};
 use crate::authority::REPLY_LEN_MAX;
 use crate::authority::answer::{Authority, Transport};
 use crate::lab::zone::ZoneFile;
-use crate::load::query::{QUERY_BYTES, Template};
+use crate::load::query::{QUERY_BYTES, QueryTemplate};
 use crate::namespace::Cidr;
 use crate::post::probe::{ProbeError, Prober};
 
@@ -91,7 +91,7 @@ fn sampled(cidr: Cidr, most: u64) -> impl Iterator<Item = Ipv4Addr> {
 const GOLDEN: u64 = 2_654_435_769;
 
 fn answer(built_in: &mut Authority, zone: &ZoneFile, address: Ipv4Addr, rtype: Rtype) -> Vec<u8> {
-    let template = Template::of_type(&zone.config.zone.suffix, rtype);
+    let template = QueryTemplate::of_type(&zone.config.zone.suffix, rtype);
     let (mut query, mut reply) = ([0; QUERY_BYTES], vec![0; REPLY_LEN_MAX]);
     let len = template.write(0, address, &mut query);
     let answered = built_in.answer(&query[..len], &mut reply, Transport::Udp);

@@ -16,7 +16,7 @@ use crate::machine::process::wait_until;
 use crate::namespace::Zone;
 use crate::post::host::{Host, PROMPT_NS};
 use crate::post::probe::{ProbeError, Prober};
-use crate::post::{Program, Reply, Request, State};
+use crate::post::{Program, Reply, Request, ServerState};
 use crate::quantity::Span;
 
 /// Servers of one profile, one on each of these hosts; at least one. They act as one server when they are started,
@@ -145,7 +145,7 @@ impl HostedServer {
     /// # Errors
     ///
     /// Its host does not answer.
-    pub fn state(&self) -> Result<State, LabError> {
+    pub fn state(&self) -> Result<ServerState, LabError> {
         match self.host.ask(Request::State(self.role), PROMPT_NS)? {
             Reply::State(state) => Ok(state),
             other => Err(self.host.strange(&other)),
@@ -241,20 +241,20 @@ impl StartedServer for Servers {
         ended.next()
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> ServerState {
         let each = self.0.iter().map(|it| {
-            let state = it.state().unwrap_or_else(|error| State {
+            let state = it.state().unwrap_or_else(|error| ServerState {
                 ended: Some(error.to_string()),
                 log_tail: error.to_string(),
-                ..State::default()
+                ..ServerState::default()
             });
-            State {
+            ServerState {
                 ended: state.ended.map(|status| self.named(it, status)),
                 log_tail: self.named(it, state.log_tail),
                 ..state
             }
         });
-        each.reduce(State::with).unwrap_or_default()
+        each.reduce(ServerState::with).unwrap_or_default()
     }
 
     fn take_silent_starts(&mut self) -> u32 {

@@ -23,7 +23,7 @@ use crate::authority::zone::ZoneConfig;
 use crate::lab::hosts::{Hosts, Site};
 use crate::lab::profile::Family;
 use crate::lab::topology::{Setup, UPSTREAM_LINK};
-use crate::lab::zone::{Form, ZoneFile};
+use crate::lab::zone::{ZoneFile, ZoneForm};
 use crate::lab::{Blame, LabError, LabKind};
 use crate::load::catch_up::Limits;
 use crate::load::names::{Begin, NameSource, Names};
@@ -400,7 +400,7 @@ impl Load {
         ZoneFile {
             cidr: self.cidr,
             config: self.zone_config(self_test),
-            form: Form::Master,
+            form: ZoneForm::Master,
         }
     }
 

@@ -213,8 +213,8 @@ impl Client for Instruments {
         spec.check()?;
         let (gathered, hosts) = self.run(spec)?;
         let around = || Surroundings { hosts, ..around() };
-        let (result, course) = concluded(spec, gathered, around);
-        self.last = Some(course);
+        let (result, queries) = concluded(spec, gathered, around);
+        self.last = Some(queries);
         Ok(result)
     }
 

@@ -11,7 +11,7 @@ use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use super::RigError;
-use super::certify::{COARSE, Loopback, Question};
+use super::certify::{Aim, COARSE, Loopback};
 use super::equipment::{Client, StartedServer};
 use super::running::{Asker, Running};
 use super::spec::{Load, SelfTestPath};
@@ -19,7 +19,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::server::Probe;
 use crate::load::pace::{Pacing, SelfCorrected};
-use crate::post::State;
+use crate::post::ServerState;
 use crate::post::probe::ProbeError;
 use crate::procedure::simulated::{result, threshold};
 use crate::procedure::{Event, Trials as _, certificate};
@@ -187,11 +187,11 @@ impl StartedServer for Program {
         }
     }
 
-    fn state(&self) -> State {
-        State {
+    fn state(&self) -> ServerState {
+        ServerState {
             ended: self.ended(),
             log_tail: "out of memory".to_owned(),
-            ..State::default()
+            ..ServerState::default()
         }
     }
 
@@ -464,7 +464,7 @@ fn exit_of_measured_authority_is_reported_and_restarted() {
     ));
 }
 
-const HIGHEST: Question = Question::Highest {
+const HIGHEST: Aim = Aim::Highest {
     resolution: COARSE,
     max_qps: None,
 };

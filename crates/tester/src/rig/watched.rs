@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 
-use crate::machine::counters::Reading;
+use crate::machine::counters::CounterReading;
 use crate::machine::network::Network;
-use crate::machine::watch::{Change, HostOf, Leg, Observed};
+use crate::machine::watch::{CounterChange, HostOf, Leg, Observed};
 use crate::post::host::Host;
 
 /// A network of a host, whose counters are read.
@@ -23,7 +23,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    fn reading(&self, queues: bool) -> Option<Reading> {
+    fn reading(&self, queues: bool) -> Option<CounterReading> {
         let reading = self.host.reading(&self.network, queues)?;
         Some(match &self.links {
             Some(links) => reading.of_links(links),
@@ -85,12 +85,12 @@ impl Watched {
     pub fn since(&self, before: &Readings) -> Observed {
         let after = self.read_twice(TRAVEL_NS);
         let changes = self.hosts.iter().enumerate().map(|(i, (of, host))| {
-            let since = |after: &[Option<Reading>], before: &[Option<Reading>]| {
+            let since = |after: &[Option<CounterReading>], before: &[Option<CounterReading>]| {
                 Some(after[i].as_ref()?.since(before[i].as_ref()?))
             };
             let least = since(&after.first, &before.second);
             let most = since(&after.second, &before.first);
-            Change {
+            CounterChange {
                 of: of.clone(),
                 shared: host.iter().any(|it| it.links.is_none()),
                 is_unread: least.is_none() || most.is_none(),
@@ -109,11 +109,11 @@ impl Watched {
 /// Counters of all hosts, read twice; `None` for a host that could not be read.
 #[derive(Debug, Default)]
 pub struct Readings {
-    first: Vec<Option<Reading>>,
-    second: Vec<Option<Reading>>,
+    first: Vec<Option<CounterReading>>,
+    second: Vec<Option<CounterReading>>,
 }
 
-fn sum(host: &[Counted], queues: bool) -> Option<Reading> {
+fn sum(host: &[Counted], queues: bool) -> Option<CounterReading> {
     let mut readings = host.iter().map(|it| it.reading(queues));
     let first = readings.next()??;
     readings.try_fold(first, |sum, reading| Some(sum.with(reading?)))

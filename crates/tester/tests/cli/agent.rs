@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dns64_transport::clock::{Nanos, SECOND};
-use dns64bench::agent::frame::{self, Kind};
-use dns64bench::agent::handshake::{Answer, Call, Hello, Refusal, VERSION};
-use dns64bench::agent::link::Link;
+use dns64bench::agent::frame::{self, FrameKind};
+use dns64bench::agent::handshake::{AgentRefusal, Answer, Call, Hello, VERSION};
+use dns64bench::agent::link::AgentLink;
 use dns64bench::agent::ssh::Options;
 use dns64bench::agent::trouble::Trouble;
 use dns64bench::lab::hosts::Reach;
@@ -45,8 +45,8 @@ pub(crate) fn options(controller: &str) -> Options {
 
 /// Retries `open` until no other controller's agent runs on the machine.
 pub(crate) fn linked(
-    mut open: impl FnMut() -> Result<Link, dns64bench::agent::trouble::LinkError>,
-) -> Link {
+    mut open: impl FnMut() -> Result<AgentLink, dns64bench::agent::trouble::LinkError>,
+) -> AgentLink {
     until("was there no other agent", || match open() {
         Ok(link) => Some(link),
         Err(error) => {
@@ -91,7 +91,7 @@ impl Agent {
             let mut agent = Self::start(mark);
             match agent.greet(Hello::new(mark)) {
                 Answer::Welcome(_) => Some(agent),
-                Answer::Refused(Refusal::InUse { .. }) => None,
+                Answer::Refused(AgentRefusal::InUse { .. }) => None,
                 other => panic!("{other:?}"),
             }
         })
@@ -104,7 +104,7 @@ impl Agent {
 
     fn call(&mut self, call: &Call) {
         let text = serde_json::to_vec(call).unwrap();
-        frame::write(self.input.as_mut().unwrap(), Kind::Message, &text).unwrap();
+        frame::write(self.input.as_mut().unwrap(), FrameKind::Message, &text).unwrap();
     }
 
     fn answer(&mut self) -> Answer {
@@ -166,7 +166,7 @@ fn marked(mark: &str) -> Vec<PathBuf> {
 fn controller_is_admitted_and_receives_facts_about_the_host() {
     let _turn = turn();
     let options = options("alice");
-    let mut link = linked(|| Link::open("here", &Reach::Local, false, &options));
+    let mut link = linked(|| AgentLink::open("here", &Reach::Local, false, &options));
     assert!(link.alive());
     assert_eq!(link.welcome().tester, dns64bench::PROGRAM);
     assert_eq!(link.welcome().sha256.as_ref().unwrap().len(), 64);
@@ -189,14 +189,16 @@ fn controller_is_admitted_and_receives_facts_about_the_host() {
 fn second_agent_is_refused_with_the_name_of_the_first_controller() {
     let _turn = turn();
     let (first, second) = (options("alice@ctl, PID 7, plan x"), options("bob"));
-    let link = linked(|| Link::open("here", &Reach::Local, false, &first));
-    let error = Link::open("here", &Reach::Local, false, &second).unwrap_err();
+    let link = linked(|| AgentLink::open("here", &Reach::Local, false, &first));
+    let error = AgentLink::open("here", &Reach::Local, false, &second).unwrap_err();
     let text = error.to_string();
     let expected = "host here: in use by alice@ctl, PID 7, plan x (agent with PID ";
     assert!(text.starts_with(expected), "{text}");
     drop(link);
     // Free once the first link has ended, unless another controller took the host.
-    drop(linked(|| Link::open("here", &Reach::Local, false, &second)));
+    drop(linked(|| {
+        AgentLink::open("here", &Reach::Local, false, &second)
+    }));
 }
 
 #[test]
@@ -207,7 +209,7 @@ fn other_protocol_version_is_refused_before_the_lock_is_taken() {
         version: VERSION + 1,
         ..Hello::new("later")
     };
-    let Answer::Refused(Refusal::Version { version, tester }) = agent.greet(hello) else {
+    let Answer::Refused(AgentRefusal::Version { version, tester }) = agent.greet(hello) else {
         panic!("not refused");
     };
     assert_eq!((version, tester.as_str()), (VERSION, dns64bench::PROGRAM));
@@ -282,7 +284,7 @@ fn killed_outer_process_leaves_nothing() {
 fn error_of_an_agent_that_dies_names_the_host() {
     let _turn = turn();
     let options = options("alice");
-    let mut link = linked(|| Link::open("gen1", &Reach::Local, false, &options));
+    let mut link = linked(|| AgentLink::open("gen1", &Reach::Local, false, &options));
     let tree = process::tree(std::process::id());
     let is_inner = |pid: &&u32| {
         let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dns64_transport::clock::SECOND;
 use dns64bench::agent::frame;
 use dns64bench::agent::handshake::{About, Answer, VERSION, Welcome};
-use dns64bench::agent::link::Link;
+use dns64bench::agent::link::AgentLink;
 use dns64bench::agent::push::push;
 use dns64bench::agent::ssh::Options;
 use dns64bench::agent::trouble::{LinkError, Trouble};
@@ -49,8 +49,8 @@ impl FakeSsh {
         Self { dir, options }
     }
 
-    fn open(&self) -> Result<Link, LinkError> {
-        Link::open("gen1", &reach(), false, &self.options)
+    fn open(&self) -> Result<AgentLink, LinkError> {
+        AgentLink::open("gen1", &reach(), false, &self.options)
     }
 
     /// The error of a link through a script that fails.
@@ -69,7 +69,7 @@ impl FakeSsh {
             host: About::default(),
         });
         let text = serde_json::to_vec(&welcome).unwrap();
-        let octets = frame::encode(frame::Kind::Message, &text).unwrap();
+        let octets = frame::encode(frame::FrameKind::Message, &text).unwrap();
         fs::write(self.dir.path().join("answer"), octets).unwrap();
     }
 

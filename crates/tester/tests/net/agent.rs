@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use dns64_transport::clock::SECOND;
-use dns64bench::agent::link::Link;
+use dns64bench::agent::link::AgentLink;
 use dns64bench::agent::push::push;
 use dns64bench::agent::ssh::Options;
 use dns64bench::agent::trouble::{LinkError, Trouble};
@@ -98,8 +98,8 @@ impl Host {
         options
     }
 
-    fn open(&self) -> Result<Link, LinkError> {
-        Link::open("gen1", &reach(), false, &self.options())
+    fn open(&self) -> Result<AgentLink, LinkError> {
+        AgentLink::open("gen1", &reach(), false, &self.options())
     }
 
     /// The error of a connection, once the previous fault has been removed.
@@ -195,7 +195,7 @@ fn ssh_errors_are_distinguished() {
     host.client("key");
     let mut options = host.options();
     options.program = Some("/no/such/dns64bench".into());
-    let error = Link::open("gen1", &reach(), false, &options).unwrap_err();
+    let error = AgentLink::open("gen1", &reach(), false, &options).unwrap_err();
     assert!(matches!(error.trouble, Trouble::NoProgram(_)), "{error}");
     let config = fs::read_to_string(host.dir.path().join("config")).unwrap();
     let closed = config.replace("Port 2222", "Port 2223");
@@ -236,6 +236,6 @@ fn program_is_copied_over_ssh_and_runs() {
     let path = path.unwrap();
     assert!(PathBuf::from(&path).starts_with(&home), "{path}");
     options.program = Some(path);
-    let link = Link::open("gen1", &reach(), false, &options).unwrap();
+    let link = AgentLink::open("gen1", &reach(), false, &options).unwrap();
     assert!(home.join(link.welcome().sha256.as_ref().unwrap()).exists());
 }

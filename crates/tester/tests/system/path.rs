@@ -13,8 +13,8 @@ use dns64_wire::codes::Rtype;
 use dns64_wire::pref64::Pref64;
 use dns64bench::authority::answer::Authority;
 use dns64bench::authority::behaviour::Rules;
-use dns64bench::authority::counts::Asked;
-use dns64bench::authority::ledger::{Ledger, Recorder};
+use dns64bench::authority::counts::AskedName;
+use dns64bench::authority::ledger::{NameLedger, Recorder};
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::namespace::parse_label;
 use dns64bench::trial::TrialSpec;
@@ -218,7 +218,7 @@ fn all(names: u64) -> AnsweredNames {
 
 impl Setup {
     /// Runs a trial; `meanwhile` may write to the authority's ledger before it is read.
-    fn run_with(&self, meanwhile: impl FnOnce(&TrialSpec, &Arc<Ledger>)) -> TrialResult {
+    fn run_with(&self, meanwhile: impl FnOnce(&TrialSpec, &Arc<NameLedger>)) -> TrialResult {
         let spec = self.trial.spec();
         let clock = ManualClock::default();
         let network = Network::new(&clock, 1);
@@ -248,7 +248,7 @@ impl Setup {
         let held = Rc::new(RefCell::new(Held::new()));
         let listening = network.server(AUTHORITY.parse().unwrap(), wire);
         let lagging = Lagging::over(listening, &clock, self.lag_ns, &held);
-        let ledger = Ledger::new(&spec.names, clock.now(), None);
+        let ledger = NameLedger::new(&spec.names, clock.now(), None);
         let ledger = Arc::new(ledger);
         let rules = Rules::new(self.behaviour.parse().unwrap()).unwrap();
         let rules = (self.behaviour != "none").then(|| Arc::new(rules));
@@ -484,8 +484,8 @@ fn lost_query_is_classified_by_its_progress() {
     let path = mute.path();
     assert_eq!((path.lost, path.answered.names), (lost(0, 0, 20), 1980));
     // The authority received an upstream query for one of them and did not answer it.
-    let asked = |spec: &TrialSpec, ledger: &Arc<Ledger>| {
-        let asked = Asked {
+    let asked = |spec: &TrialSpec, ledger: &Arc<NameLedger>| {
+        let asked = AskedName {
             address: spec.names.asked(99),
             rtype: Rtype::AAAA,
         };

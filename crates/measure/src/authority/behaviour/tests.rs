@@ -10,11 +10,11 @@ fn rules(text: &str) -> Rules {
     Rules::new(text.parse().unwrap()).unwrap()
 }
 
-fn faults(rules: &Rules, names: std::ops::Range<u32>, rtype: Rtype) -> Vec<Option<Fault>> {
+fn faults(rules: &Rules, names: std::ops::Range<u32>, rtype: Rtype) -> Vec<Option<ReplyFault>> {
     names.map(|n| rules.act(Some(n), rtype).fault).collect()
 }
 
-fn count(faults: &[Option<Fault>], fault: Fault) -> usize {
+fn count(faults: &[Option<ReplyFault>], fault: ReplyFault) -> usize {
     faults.iter().filter(|met| **met == Some(fault)).count()
 }
 
@@ -82,7 +82,7 @@ proptest! {
         let rules = Rules::new(behaviour.clone()).unwrap();
         let rtype = if aaaa { Rtype::AAAA } else { Rtype::A };
         let met = faults(&rules, from..from + width, rtype);
-        for (place, (fault, _)) in Fault::KEYS.into_iter().enumerate() {
+        for (place, (fault, _)) in ReplyFault::KEYS.into_iter().enumerate() {
             let exact = f64::from(width) * f64::from(ppm[place]) / 1e6;
             let off = (count(&met, fault) as f64 - exact).abs();
             prop_assert!(off < place as f64 + 1.0, "{fault:?}: {off} off {exact}");
@@ -143,7 +143,7 @@ fn reordered_reply_is_delayed_longer() {
     let delays: Vec<_> = (0..8).map(|n| rules.act(Some(n), Rtype::A)).collect();
     let held = delays
         .iter()
-        .filter(|act| act.fault == Some(Fault::Reordered));
+        .filter(|act| act.fault == Some(ReplyFault::Reordered));
     assert_eq!(held.clone().count(), 2);
     assert!(held.into_iter().all(|act| act.delay_ns == 3_000_000));
     assert_eq!(rules.delay_ns_max(), 3_000_000);

@@ -20,12 +20,12 @@ pub(super) fn octets(zone: &ZoneConfig, station: &Station) -> Result<Vec<u8>, Dr
             limit: SUFFIX_LEN_MAX,
         });
     }
-    let template = Template::new(suffix);
+    let template = QueryPattern::new(suffix);
     let records = records(&Fast::new(zone));
     let len = template.octets.len();
-    let mut entry = Entry::default();
+    let mut entry = MapEntry::default();
     entry.addresses_v6(&station.addresses)?;
-    for part in [Octet::care, Octet::fold, Octet::expect] {
+    for part in [PatternOctet::care, PatternOctet::fold, PatternOctet::expect] {
         entry.words(&template.words(part), WORDS);
     }
     records
@@ -55,11 +55,11 @@ pub(super) fn octets(zone: &ZoneConfig, station: &Station) -> Result<Vec<u8>, Dr
 
 /// An entry under construction.
 #[derive(Default)]
-struct Entry {
+struct MapEntry {
     octets: Vec<u8>,
 }
 
-impl Entry {
+impl MapEntry {
     fn put(&mut self, part: &[u8]) {
         self.octets.extend_from_slice(part);
     }
@@ -107,7 +107,7 @@ impl Entry {
 
 /// Expected value of one octet of a query.
 #[derive(Clone, Copy)]
-enum Octet {
+enum PatternOctet {
     /// Any value.
     Any,
     /// A value under a mask.
@@ -116,7 +116,7 @@ enum Octet {
     Letter(u8),
 }
 
-impl Octet {
+impl PatternOctet {
     const fn is(octet: u8) -> Self {
         Self::Bits(0xff, octet)
     }
@@ -147,39 +147,44 @@ impl Octet {
 
 /// Expected query up to the end of its question. The program itself checks the variable parts: the digits of the name,
 /// the type, and whether a record follows.
-struct Template {
-    octets: Vec<Octet>,
+struct QueryPattern {
+    octets: Vec<PatternOctet>,
 }
 
-impl Template {
+impl QueryPattern {
     fn new(suffix: &[u8]) -> Self {
-        let mut octets = vec![Octet::Any; SUFFIX_AT];
+        let mut octets = vec![PatternOctet::Any; SUFFIX_AT];
         // QR and OPCODE; one question, and no records except perhaps one additional record.
-        octets[2] = Octet::Bits(0xf8, 0);
+        octets[2] = PatternOctet::Bits(0xf8, 0);
         for (octet, count) in octets[4..11].iter_mut().zip([0, 1, 0, 0, 0, 0, 0]) {
-            *octet = Octet::is(count);
+            *octet = PatternOctet::is(count);
         }
         let (length, label) = (LABEL_AT - 1, LABEL_AT);
-        octets[length] = Octet::is(u8::try_from(LABEL_BYTES).unwrap_or_default());
+        octets[length] = PatternOctet::is(u8::try_from(LABEL_BYTES).unwrap_or_default());
         for hyphen in [3, 7, 11] {
-            octets[label + hyphen] = Octet::is(b'-');
+            octets[label + hyphen] = PatternOctet::is(b'-');
         }
         // Length octets are below 64 and therefore not letters.
         octets.extend(
             suffix
                 .iter()
                 .map(|&octet| match octet.is_ascii_alphabetic() {
-                    true => Octet::Letter(octet),
-                    false => Octet::is(octet),
+                    true => PatternOctet::Letter(octet),
+                    false => PatternOctet::is(octet),
                 }),
         );
         // The type: the first octet is 0 for all known types; class IN.
-        octets.extend([Octet::is(0), Octet::Any, Octet::is(0), Octet::is(1)]);
+        octets.extend([
+            PatternOctet::is(0),
+            PatternOctet::Any,
+            PatternOctet::is(0),
+            PatternOctet::is(1),
+        ]);
         Self { octets }
     }
 
     /// Words of one part. The last word ends with the last octets, if their number is not a multiple of the word size.
-    fn words(&self, part: fn(Octet) -> u8) -> Vec<[u8; WORD]> {
+    fn words(&self, part: fn(PatternOctet) -> u8) -> Vec<[u8; WORD]> {
         let octets: Vec<u8> = self.octets.iter().map(|octet| part(*octet)).collect();
         let (words, rest) = octets.as_chunks();
         let tail = octets.last_chunk().filter(|_| !rest.is_empty());
@@ -250,8 +255,9 @@ mod tests {
     }
 
     /// Compares as the BPF program does.
-    fn fits(template: &Template, query: &[u8]) -> bool {
-        let parts = [Octet::care, Octet::fold, Octet::expect].map(|part| template.words(part));
+    fn fits(template: &QueryPattern, query: &[u8]) -> bool {
+        let parts = [PatternOctet::care, PatternOctet::fold, PatternOctet::expect]
+            .map(|part| template.words(part));
         let [care, fold, expect] = parts.map(|part| part.as_flattened().to_vec());
         let (words, rest) = query.as_chunks::<WORD>();
         let tail = query.last_chunk().filter(|_| !rest.is_empty());
@@ -265,7 +271,7 @@ mod tests {
         for suffix in [".", "z.", "ab.", "dns64perf.test.", "an-Odd[one].example."] {
             let zone = zone(suffix);
             let suffix = zone.zone.suffix.as_wire();
-            let template = Template::new(suffix);
+            let template = QueryPattern::new(suffix);
             let head = b"\x12\x34\x01\x10\0\x01\0\0\0\0\0\x01\x0f010-000-002-033";
             let query = [&head[..], suffix, &[0, 28, 0, 1]].concat();
             assert!(fits(&template, &query));
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     fn characters_that_differ_only_in_the_case_bit_are_not_the_same_letter() {
         // '[' and '{' differ in the same bit as 'A' and 'a'.
-        let template = Template::new(b"\x01[\0");
+        let template = QueryPattern::new(b"\x01[\0");
         let query = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x0f010-000-002-033\x01[\0\0\x01\0\x01";
         assert!(fits(&template, query));
         assert!(!fits(

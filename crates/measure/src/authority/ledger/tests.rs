@@ -31,7 +31,7 @@ struct Bench {
     server: MemoryLink,
     client: MemoryLink,
     recorder: Recorder,
-    ledger: Arc<Ledger>,
+    ledger: Arc<NameLedger>,
 }
 
 impl Bench {
@@ -42,7 +42,7 @@ impl Bench {
         let network = Network::new(&clock, 0);
         let listen: SocketAddr = "[2001:2::53]:53".parse().unwrap();
         let local = "[2001:2::1]:0".parse::<SocketAddr>().unwrap().ip();
-        let ledger = Arc::new(Ledger::new(&names(2), clock.now(), None));
+        let ledger = Arc::new(NameLedger::new(&names(2), clock.now(), None));
         Self {
             server: network.server(listen, Impairment::default()),
             client: network.client(local, 1, listen, Impairment::default()),
@@ -146,12 +146,12 @@ fn names_outside_the_trial_are_counted_together() {
 
 #[test]
 fn departures_are_matched_to_their_replies() {
-    let ledger = Arc::new(Ledger::new(&names(3), 0, None));
+    let ledger = Arc::new(NameLedger::new(&names(3), 0, None));
     let mut recorder = Recorder::new(Arc::clone(&ledger));
     let rtype = Rtype::A;
     for last in [16, 17, 99, 18] {
         let address = Ipv4Addr::new(192, 0, 2, last);
-        let mark = recorder.arrived(Some(Asked { address, rtype }), 640);
+        let mark = recorder.arrived(Some(AskedName { address, rtype }), 640);
         recorder.leaves(mark);
     }
     let departure = |replies, at| Departure { replies, at };
@@ -166,10 +166,10 @@ fn departures_are_matched_to_their_replies() {
 
 #[test]
 fn replies_beyond_the_capacity_of_a_turn_are_answered_and_not_timed() {
-    let ledger = Arc::new(Ledger::new(&names(1), 0, None));
+    let ledger = Arc::new(NameLedger::new(&names(1), 0, None));
     let mut recorder = Recorder::new(Arc::clone(&ledger));
     let room = recorder.leaving.capacity();
-    let asked = Asked {
+    let asked = AskedName {
         address: "192.0.2.16".parse().unwrap(),
         rtype: Rtype::AAAA,
     };
@@ -183,9 +183,9 @@ fn replies_beyond_the_capacity_of_a_turn_are_answered_and_not_timed() {
 
 #[test]
 fn memory_of_an_earlier_trial_is_reused_and_cleared() {
-    let first = Arc::new(Ledger::new(&names(100), 0, None));
+    let first = Arc::new(NameLedger::new(&names(100), 0, None));
     let recorder = Recorder::new(Arc::clone(&first));
-    let asked = Asked {
+    let asked = AskedName {
         address: "192.0.2.20".parse().unwrap(),
         rtype: Rtype::A,
     };
@@ -193,15 +193,15 @@ fn memory_of_an_earlier_trial_is_reused_and_cleared() {
     assert_eq!(first.questions(4).a.asked, 1);
     let memory = first.slots.as_ptr();
     drop(recorder);
-    let second = Ledger::new(&names(50), 7, Some(first));
+    let second = NameLedger::new(&names(50), 7, Some(first));
     assert_eq!(second.slots.as_ptr(), memory);
     assert!((0..100).all(|n| second.questions(n) == Questions::default()));
 }
 
 /// The ledger of a trial with one name whose queries for AAAA arrived and were answered at these times.
-fn noted(start: Nanos, questions: &[(Nanos, Option<Nanos>)]) -> Ledger {
-    let ledger = Ledger::new(&names(1), start, None);
-    let asked = Asked {
+fn noted(start: Nanos, questions: &[(Nanos, Option<Nanos>)]) -> NameLedger {
+    let ledger = NameLedger::new(&names(1), start, None);
+    let asked = AskedName {
         address: "192.0.2.16".parse().unwrap(),
         rtype: Rtype::AAAA,
     };
@@ -250,9 +250,9 @@ fn first_answer_of_either_authority_counts() {
 #[test]
 fn queries_for_other_names_are_summed() {
     let [one, other] = [(0, [3, 4]), (64, [5, 6])].map(|(start, others)| {
-        let mut ledger = Ledger::new(&names(1), start, None);
+        let mut ledger = NameLedger::new(&names(1), start, None);
         ledger.other = others.map(AtomicU64::new);
-        let read = Ledger::from_octets(&names(1), &ledger.to_octets()).unwrap();
+        let read = NameLedger::from_octets(&names(1), &ledger.to_octets()).unwrap();
         assert_eq!(read.start(), start);
         read
     });

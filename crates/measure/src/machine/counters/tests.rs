@@ -46,8 +46,8 @@ const SOFTNET: &str = "\
 
 const TC: &str = r#"[{"kind":"noqueue","handle":"0:","dev":"lo","root":true,"refcnt":2,"options":{},"bytes":0,"packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0},{"kind":"tbf","handle":"8001:","dev":"client","root":true,"refcnt":3,"options":{"rate":125000,"burst":2000,"lat":8000},"bytes":24644,"packets":202,"drops":388,"overlimits":245,"requeues":0,"backlog":0,"qlen":0}]"#;
 
-fn read() -> Reading {
-    let mut reading = Reading::default();
+fn read() -> CounterReading {
+    let mut reading = CounterReading::default();
     reading.snmp(SNMP);
     reading.snmp6(None, SNMP6);
     assert_eq!(reading.devices(DEV), ["lo", "client"]);
@@ -84,14 +84,14 @@ fn counters_are_found_by_layer_and_name() {
 
 #[test]
 fn unparsable_text_has_no_counters() {
-    let mut reading = Reading::default();
+    let mut reading = CounterReading::default();
     reading.snmp("Udp: RcvbufErrors\n");
     reading.snmp("Udp: RcvbufErrors\nUdp: many\n");
     reading.snmp6(None, "Udp6SndbufErrors\nUdp6NoPorts x\n");
     reading.softnet("zz\n");
     reading.queues("Error: no such command");
     assert_eq!(reading.devices("no table"), Vec::<String>::new());
-    assert_eq!(reading, Reading::default());
+    assert_eq!(reading, CounterReading::default());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn difference_has_the_losses_since_the_first_reading() {
 
 #[test]
 fn receive_queue_counters_of_each_driver_are_recognised() {
-    let mut reading = Reading::default();
+    let mut reading = CounterReading::default();
     let ethtool = "NIC statistics:\n     rx_packets: 99\n     rx_queue_0_packets: 7\n     rx_queue_0_bytes: 700\n     \
                    rx_queue_10_packets: 5\n     tx_queue_0_packets: 3\n";
     reading.receive_queues("client", ethtool);

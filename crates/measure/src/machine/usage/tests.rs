@@ -45,12 +45,12 @@ impl Files {
         self.set("/proc/stat", &text)
     }
 
-    fn look(&self) -> Look {
+    fn look(&self) -> UsageSnapshot {
         let roles = [
             (Role::Measurer, Who::Threads(vec![11])),
             (Role::Dut, Who::Tree(7)),
         ];
-        Look::at(&self.machine(), &roles)
+        UsageSnapshot::at(&self.machine(), &roles)
     }
 }
 
@@ -233,8 +233,8 @@ fn this_thread_is_measured_on_this_machine() {
     let tid = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
     let roles = [(Role::Measurer, Who::Threads(vec![tid]))];
     let here = Machine::here();
-    let first = Look::at(&here, &roles);
-    let usage = Look::at(&here, &roles).since(&first);
+    let first = UsageSnapshot::at(&here, &roles);
+    let usage = UsageSnapshot::at(&here, &roles).since(&first);
     let row = usage.of(Role::Measurer).unwrap();
     assert_eq!(row.threads, 1);
     // Reading the files takes CPU time.

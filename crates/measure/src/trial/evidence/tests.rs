@@ -1,11 +1,11 @@
 use super::*;
-use crate::machine::counters::Reading;
+use crate::machine::counters::CounterReading;
 use crate::machine::watch::HostOf;
 
 /// A counter of a host: interface ("" for the host), layer, name, value.
 type Row = (&'static str, Layer, &'static str, u64);
 
-fn change(role: &'static str, shared: bool, rows: &[Row]) -> Change {
+fn change(role: &'static str, shared: bool, rows: &[Row]) -> CounterChange {
     let counted = rows.iter().map(|(link, layer, name, count)| {
         let link = (!link.is_empty()).then(|| (*link).to_owned());
         let counter = Counter {
@@ -14,8 +14,8 @@ fn change(role: &'static str, shared: bool, rows: &[Row]) -> Change {
         };
         (counter, *count)
     });
-    let reading: Reading = counted.collect();
-    Change {
+    let reading: CounterReading = counted.collect();
+    CounterChange {
         of: HostOf::try_from(role.to_owned()).unwrap(),
         shared,
         is_unread: false,
@@ -352,14 +352,14 @@ fn losses_name_authority_of_their_link() {
     let mut observed = two_authorities(1, &[("", Layer::Ip, "OutRequests", 20)]);
     observed.hosts[1] = {
         let counter = |name, count| (Counter::of_host(Layer::Ip, name), count);
-        let more: Reading = [
+        let more: CounterReading = [
             counter("OutRequests", 2_020),
             counter("OutTransmits", 2_000),
         ]
         .into_iter()
         .collect();
         let host = observed.hosts[1].clone();
-        Change {
+        CounterChange {
             least: host.least.with(more.clone()),
             most: host.most.with(more),
             ..host

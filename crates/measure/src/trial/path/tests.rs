@@ -35,16 +35,16 @@ fn time_is_divided_between_authority_and_dut() {
     let aaaa = question(2_000, 3_000);
     let cases = [
         // In sequence: the sum.
-        (question(4_000, 6_000), Order::AaaaThenA, 3_000),
-        (question(3_000, 4_000), Order::AaaaThenA, 2_000),
+        (question(4_000, 6_000), UpstreamOrder::AaaaThenA, 3_000),
+        (question(3_000, 4_000), UpstreamOrder::AaaaThenA, 2_000),
         // In parallel: the union.
-        (question(2_500, 4_000), Order::Parallel, 2_000),
-        (question(2_200, 2_800), Order::Parallel, 1_000),
-        (question(1_500, 1_800), Order::AThenAaaa, 1_300),
+        (question(2_500, 4_000), UpstreamOrder::Parallel, 2_000),
+        (question(2_200, 2_800), UpstreamOrder::Parallel, 1_000),
+        (question(1_500, 1_800), UpstreamOrder::AThenAaaa, 1_300),
         // The DUT did not wait for the response.
-        (question(8_000, 20_000), Order::AaaaThenA, 2_000),
-        (question(9_500, 20_000), Order::AaaaThenA, 1_000),
-        (NONE, Order::AaaaOnly, 1_000),
+        (question(8_000, 20_000), UpstreamOrder::AaaaThenA, 2_000),
+        (question(9_500, 20_000), UpstreamOrder::AaaaThenA, 1_000),
+        (NONE, UpstreamOrder::AaaaOnly, 1_000),
     ];
     for (a, expected, authority_ns) in cases {
         let found = order(timeline(aaaa, a));
@@ -57,7 +57,7 @@ fn time_is_divided_between_authority_and_dut() {
     }
     assert_eq!(
         order(timeline(NONE, aaaa)),
-        (Some(Order::AOnly), Some(1_000), Some(7_000))
+        (Some(UpstreamOrder::AOnly), Some(1_000), Some(7_000))
     );
     assert_eq!(order(timeline(NONE, NONE)), (None, Some(0), Some(8_000)));
 }
@@ -76,7 +76,7 @@ fn unknown_times_are_none() {
     };
     for a in [unanswered, untimed] {
         assert_eq!(timeline(aaaa, a).dut_only_ns(), None);
-        assert_eq!(timeline(aaaa, a).order(), Some(Order::AaaaThenA));
+        assert_eq!(timeline(aaaa, a).order(), Some(UpstreamOrder::AaaaThenA));
     }
     // Beyond the range of the ledger: exact if the query was answered before.
     let long = question(4_000, 4_000 + ANSWER_MAX_NS);

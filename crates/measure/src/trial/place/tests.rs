@@ -173,7 +173,7 @@ fn losses_explained_by_tester_are_not_attributed_to_dut() {
 
 #[test]
 fn authority_counts_bound_places_before_and_behind_it() {
-    let asked = Reached {
+    let asked = UpstreamReach {
         reached: 6,
         answered: 6,
     };
@@ -192,7 +192,7 @@ fn authority_counts_bound_places_before_and_behind_it() {
 
 #[test]
 fn unanswered_upstream_queries_are_losses_of_authority() {
-    let asked = Reached {
+    let asked = UpstreamReach {
         reached: 9,
         answered: 2,
     };
@@ -267,8 +267,8 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
         .prop_map(|(place, low, more)| evidence(place, low, more.map(|more| low + more)))
 }
 
-fn any_asked() -> impl Strategy<Value = Reached> {
-    (0..100_u64, 0..100_u64).prop_map(|(reached, unanswered)| Reached {
+fn any_asked() -> impl Strategy<Value = UpstreamReach> {
+    (0..100_u64, 0..100_u64).prop_map(|(reached, unanswered)| UpstreamReach {
         reached,
         answered: reached.saturating_sub(unanswered),
     })

@@ -11,7 +11,7 @@ use crate::load::ring::Ring;
 use crate::machine::Role;
 use crate::machine::process::Resources;
 use crate::machine::usage::{RoleUsage, Usage};
-use crate::machine::watch::{Change, Leg};
+use crate::machine::watch::{CounterChange, Leg};
 use crate::namespace::{DEFAULT_SUFFIX, Share, Zone, parse_suffix};
 use crate::trial::fault::TesterFault;
 use crate::trial::place::Place;
@@ -208,10 +208,10 @@ fn single_receive_queue_of_multicore_server_is_noted() {
             let counter = Counter::of_link("client", Layer::Receive(queue), "packets");
             (counter, count)
         });
-        let server = Change {
+        let server = CounterChange {
             of: Role::Dut.into(),
             most: counted.collect(),
-            ..Change::default()
+            ..CounterChange::default()
         };
         let row = RoleUsage {
             cores: Some(cores.to_owned()),
@@ -223,7 +223,7 @@ fn single_receive_queue_of_multicore_server_is_noted() {
                 ..Usage::default()
             },
             observed: Observed {
-                hosts: vec![Change::default(), server],
+                hosts: vec![CounterChange::default(), server],
                 client: Some(Leg {
                     near: 0,
                     far: Some(1),

@@ -5,21 +5,21 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 
 use super::*;
-use crate::agent::handshake::Refusal;
-use crate::agent::serve::{Done, Work, serve};
+use crate::agent::handshake::AgentRefusal;
+use crate::agent::serve::{Handled, Work, serve};
 
 /// Both ends in one process.
 struct Echo;
 
 impl Work for Echo {
-    fn handle(&mut self, request: Value) -> Result<Done, String> {
+    fn handle(&mut self, request: Value) -> Result<Handled, String> {
         if request == "fail" {
             return Err("no such\x1b[2J thing".to_owned());
         }
         let sizes = request.as_array().cloned().unwrap_or_default();
         let sizes = sizes.iter().filter_map(Value::as_u64);
         let blobs = sizes.map(|n| vec![9; usize::try_from(n).unwrap()]);
-        Ok(Done {
+        Ok(Handled {
             blobs: blobs.collect(),
             reply: request,
         })
@@ -42,7 +42,7 @@ fn options() -> Options {
 }
 
 /// A link to an agent that is served on a thread.
-fn linked() -> Link {
+fn linked() -> AgentLink {
     let (agent_input, output) = pipe().unwrap();
     let (input, agent_output) = pipe().unwrap();
     std::thread::spawn(move || {
@@ -55,21 +55,21 @@ fn linked() -> Link {
             &mut Echo,
         )
     });
-    Link::over("gen1", input, output, &options()).unwrap()
+    AgentLink::over("gen1", input, output, &options()).unwrap()
 }
 
 /// A link whose other end is controlled by the test, after the handshake.
-fn held() -> (Link, PipeReader, PipeWriter) {
+fn held() -> (AgentLink, PipeReader, PipeWriter) {
     let (agent_input, output) = pipe().unwrap();
     let (input, mut agent_output) = pipe().unwrap();
     say(&mut agent_output, &Answer::Welcome(welcome()));
-    let link = Link::over("gen1", input, output, &options()).unwrap();
+    let link = AgentLink::over("gen1", input, output, &options()).unwrap();
     (link, agent_input, agent_output)
 }
 
 fn say(to: &mut PipeWriter, answer: &Answer) {
     let text = serde_json::to_vec(answer).unwrap();
-    frame::write(to, Kind::Message, &text).unwrap();
+    frame::write(to, FrameKind::Message, &text).unwrap();
 }
 
 /// Result of a handshake in which the other end sends these octets and closes the stream.
@@ -78,7 +78,7 @@ fn greeted_by(octets: &[u8]) -> Trouble {
     let (input, mut agent_output) = pipe().unwrap();
     agent_output.write_all(octets).unwrap();
     drop(agent_output);
-    Link::over("gen1", input, output, &options())
+    AgentLink::over("gen1", input, output, &options())
         .unwrap_err()
         .trouble
 }
@@ -212,7 +212,7 @@ fn blobs_other_than_announced_violate_the_protocol() {
             },
         );
         for &part in parts {
-            frame::write(&mut agent_output, Kind::Blob, &vec![0; part]).unwrap();
+            frame::write(&mut agent_output, FrameKind::Blob, &vec![0; part]).unwrap();
         }
         let error = link.ask::<_, Value>(&"x", LIMIT).unwrap_err();
         assert!(
@@ -238,17 +238,17 @@ fn output_before_the_first_frame_is_shown() {
 #[test]
 fn refusals_and_version_mismatches_are_distinguished() {
     let octets = |answer: &Answer| {
-        frame::encode(Kind::Message, &serde_json::to_vec(answer).unwrap()).unwrap()
+        frame::encode(FrameKind::Message, &serde_json::to_vec(answer).unwrap()).unwrap()
     };
     let by = "alice@ctl, PID 7".to_owned();
-    let in_use = Answer::Refused(Refusal::InUse { by: by.clone() });
+    let in_use = Answer::Refused(AgentRefusal::InUse { by: by.clone() });
     assert_eq!(greeted_by(&octets(&in_use)), Trouble::InUse { by });
     let (version, tester) = (VERSION + 1, "dns64bench 9".to_owned());
     let other = Trouble::OtherVersion {
         version,
         tester: tester.clone(),
     };
-    let refused = Answer::Refused(Refusal::Version {
+    let refused = Answer::Refused(AgentRefusal::Version {
         version,
         tester: tester.clone(),
     });

@@ -15,7 +15,7 @@ struct Echo {
 }
 
 impl Work for Echo {
-    fn handle(&mut self, request: Value) -> Result<Done, String> {
+    fn handle(&mut self, request: Value) -> Result<Handled, String> {
         match request["what"].as_str() {
             Some("fail") => return Err("it did not work".to_owned()),
             Some("wait") => {
@@ -25,7 +25,7 @@ impl Work for Echo {
                 }
             }
             Some("large") => {
-                return Ok(Done {
+                return Ok(Handled {
                     reply: json!("x".repeat(frame::PAYLOAD_MAX)),
                     blobs: vec![vec![1]],
                 });
@@ -33,7 +33,7 @@ impl Work for Echo {
             _ => {}
         }
         let n = request["blob"].as_u64().unwrap_or(0);
-        Ok(Done {
+        Ok(Handled {
             reply: request,
             blobs: vec![vec![7; usize::try_from(n).unwrap()]],
         })
@@ -59,7 +59,7 @@ fn welcome() -> Welcome {
 }
 
 impl Agent {
-    fn start(answer: Result<Welcome, Refusal>) -> Self {
+    fn start(answer: Result<Welcome, AgentRefusal>) -> Self {
         let (agent_input, input) = pipe().unwrap();
         let (output, agent_output) = pipe().unwrap();
         let interrupted = Arc::new(AtomicBool::new(false));
@@ -89,12 +89,12 @@ impl Agent {
         agent
     }
 
-    fn write(&mut self, kind: Kind, payload: &[u8]) {
+    fn write(&mut self, kind: FrameKind, payload: &[u8]) {
         frame::write(self.input.as_mut().unwrap(), kind, payload).unwrap();
     }
 
     fn call(&mut self, call: &Call) {
-        self.write(Kind::Message, &serde_json::to_vec(call).unwrap());
+        self.write(FrameKind::Message, &serde_json::to_vec(call).unwrap());
     }
 
     fn request(&mut self, id: u64, request: Value) {
@@ -107,7 +107,7 @@ impl Agent {
 
     fn answer(&mut self) -> Answer {
         let frame = self.frame();
-        assert_eq!(frame.kind, Kind::Message);
+        assert_eq!(frame.kind, FrameKind::Message);
         serde_json::from_slice(&frame.payload).unwrap()
     }
 
@@ -138,7 +138,7 @@ fn requests_are_answered_in_order_with_id_and_blobs() {
         }
     );
     let blob = agent.frame();
-    assert_eq!((blob.kind, blob.payload), (Kind::Blob, vec![7; 3]));
+    assert_eq!((blob.kind, blob.payload), (FrameKind::Blob, vec![7; 3]));
     let error = "it did not work".to_owned();
     assert_eq!(agent.answer(), Answer::Failed { id: 6, error });
     assert!(agent.end().is_ok());
@@ -201,7 +201,7 @@ fn other_protocol_version_is_refused_before_admission() {
         ..Hello::new("c")
     };
     agent.call(&Call::Hello(hello));
-    let Answer::Refused(Refusal::Version { version, .. }) = agent.answer() else {
+    let Answer::Refused(AgentRefusal::Version { version, .. }) = agent.answer() else {
         panic!("not refused");
     };
     assert_eq!(version, VERSION);
@@ -211,7 +211,7 @@ fn other_protocol_version_is_refused_before_admission() {
 
 #[test]
 fn host_in_use_is_refused_with_the_name_of_its_user() {
-    let refusal = Refusal::InUse { by: "alice".into() };
+    let refusal = AgentRefusal::InUse { by: "alice".into() };
     let mut agent = Agent::start(Err(refusal.clone()));
     agent.call(&Call::Hello(Hello::new("c")));
     assert_eq!(agent.answer(), Answer::Refused(refusal));
@@ -229,11 +229,11 @@ fn message_that_is_not_a_call_ends_the_agent() {
     assert!(again.fault().contains("a second hello"));
 
     let mut text = Agent::greeted();
-    text.write(Kind::Message, b"{\"dance\": 1}");
+    text.write(FrameKind::Message, b"{\"dance\": 1}");
     assert!(text.fault().contains("not a call: unknown variant `dance`"));
 
     let mut blob = Agent::greeted();
-    blob.write(Kind::Blob, b"x");
+    blob.write(FrameKind::Blob, b"x");
     assert!(blob.fault().contains("a blob from the controller"));
 
     let mut garbage = Agent::greeted();

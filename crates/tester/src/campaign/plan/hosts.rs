@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::draft::{Draft, Dut, Host};
 use super::places::{Faults, Place};
-use crate::lab::hosts::{Doubt, HostSpec, Hosts, LinkName, Part, Reach};
+use crate::lab::hosts::{Doubt, HostPart, HostSpec, Hosts, LinkName, Reach};
 use crate::machine::Role;
 
 /// The hosts, if the plan has any and they have no fault.
@@ -48,21 +48,21 @@ pub(super) fn hosts(draft: &Draft, faults: &mut Faults) -> Option<Arc<Hosts>> {
 }
 
 /// Place of a part of a host.
-fn place(host: &Host, part: Part) -> Place {
+fn place(host: &Host, part: HostPart) -> Place {
     let key = |key| host.place.key(key);
     let link = |link: LinkName| key("links").key(link.name());
     match part {
-        Part::Whole => host.place.clone(),
-        Part::Reach if host.ssh.is_some() => key("ssh"),
-        Part::Reach if host.netns.is_some() => key("netns"),
-        Part::Reach => key("local"),
-        Part::Roles => key("roles"),
-        Part::Cpus => key("cpus"),
-        Part::AuthorityCpus => key("authority-cpus"),
-        Part::Threads => key("threads"),
-        Part::Link(name) => link(name).item(0),
-        Part::End(name, number) => link(name).item(number),
-        Part::Address(name, address) => {
+        HostPart::Whole => host.place.clone(),
+        HostPart::Reach if host.ssh.is_some() => key("ssh"),
+        HostPart::Reach if host.netns.is_some() => key("netns"),
+        HostPart::Reach => key("local"),
+        HostPart::Roles => key("roles"),
+        HostPart::Cpus => key("cpus"),
+        HostPart::AuthorityCpus => key("authority-cpus"),
+        HostPart::Threads => key("threads"),
+        HostPart::Link(name) => link(name).item(0),
+        HostPart::End(name, number) => link(name).item(number),
+        HostPart::Address(name, address) => {
             let ends = host.spec.ends(name).iter().enumerate();
             let mut found = ends.filter_map(|(number, end)| {
                 let index = end.addresses.iter().position(|it| *it == address)?;
@@ -102,10 +102,10 @@ fn spec(host: &Host, doubts: &mut Vec<Doubt>, faults: &mut Faults) -> HostSpec {
     };
     if faults.spoil(&host.place.key("links")) {
         let links = [LinkName::Client, LinkName::Upstream, LinkName::SelfTest];
-        links.map(Part::Link).into_iter().for_each(&mut doubt);
+        links.map(HostPart::Link).into_iter().for_each(&mut doubt);
     }
     if faults.spoil(&host.place.key("roles")) {
-        doubt(Part::Roles);
+        doubt(HostPart::Roles);
     }
     let is_reach_spoilt = ["ssh", "netns", "local"]
         .iter()
@@ -115,7 +115,7 @@ fn spec(host: &Host, doubts: &mut Vec<Doubt>, faults: &mut Faults) -> HostSpec {
         false => faults.keep(&host.place, reach(host)),
     };
     if reach.is_none() {
-        doubt(Part::Reach);
+        doubt(HostPart::Reach);
     }
     HostSpec {
         reach: reach.unwrap_or(Reach::Local),

@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{Failure, exit};
-use crate::agent::handshake::{Hello, Refusal, Welcome};
+use crate::agent::handshake::{AgentRefusal, Hello, Welcome};
 use crate::agent::lock::HostLock;
 use crate::agent::outer;
 use crate::agent::serve::serve;
@@ -62,7 +62,7 @@ fn work(outer: u32) -> Result<u8, Failure> {
         lock = Some(HostLock::take(&holder(hello))?);
         // Of an agent that was killed. Nobody else has any now.
         routes::sweep();
-        Ok::<_, Refusal>(Welcome::here())
+        Ok::<_, AgentRefusal>(Welcome::here())
     };
     let mut agent = Agent::new(Post::new(Arc::clone(&interrupted)));
     serve(input, output, interrupted, admit, &mut agent)?;

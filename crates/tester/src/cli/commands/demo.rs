@@ -14,7 +14,7 @@ use crate::lab::profile::Profile;
 use crate::machine::watch::HostOf;
 use crate::procedure::search::{Resolution, SearchEnd, SearchSpec};
 use crate::report::{Conditions, Thousands, numbers, text};
-use crate::rig::certify::{COARSE, Question};
+use crate::rig::certify::{Aim, COARSE};
 use crate::statistics::agreement::{Bracket, agreement};
 use crate::statistics::quantile::median;
 
@@ -38,7 +38,7 @@ const RESOLUTION: Resolution = Resolution::Relative { millionths: 20_000 };
 
 /// Result of one search of the demo.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct SearchSummary {
     /// Highest rate that passed.
     rate_qps: Option<u64>,
     /// Lowest rate above it that failed.
@@ -62,11 +62,11 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         // Standard error may be closed.
         let _unheard = list(&mut io::stderr(), &findings);
         let mut rig = session.rig()?;
-        let question = Question::Highest {
+        let aim = Aim::Highest {
             resolution: COARSE,
             max_qps: None,
         };
-        let certificate = session.certify(&rig, question)?;
+        let certificate = session.certify(&rig, aim)?;
         let mut spec = SearchSpec::from_start(START_QPS);
         spec.resolution = RESOLUTION;
         spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
@@ -83,7 +83,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             if !limited {
                 code = code.max(exit::of_search(&result.end));
             }
-            found.push(Found {
+            found.push(SearchSummary {
                 rate_qps: result.rate_qps,
                 failed_qps: result.failed_qps,
                 limited,
@@ -136,7 +136,7 @@ fn installed() -> Result<String, Failure> {
     Err(Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(error)))
 }
 
-fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::Result<()> {
+fn show(out: &mut impl Write, conditions: &Conditions, found: &[SearchSummary]) -> io::Result<()> {
     writeln!(out, "{}", headline(found))?;
     let fastest = found.iter().filter_map(|search| search.rate_qps).max();
     let watermarks = conditions.watermarks(fastest.unwrap_or(0));
@@ -169,7 +169,7 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[Found]) -> io::R
 }
 
 /// The common result of the searches, and whether the Tester or the server is the limit.
-fn headline(found: &[Found]) -> String {
+fn headline(found: &[SearchSummary]) -> String {
     let brackets = found
         .iter()
         .filter(|search| !search.disturbed)
@@ -212,7 +212,7 @@ fn rate(qps: Option<u64>) -> String {
 }
 
 /// The rate that a search found: the result or a lower bound.
-fn bound(found: Found) -> String {
+fn bound(found: SearchSummary) -> String {
     let least = if found.limited { "at least " } else { "" };
     format!("{least}{}", rate(found.rate_qps))
 }
@@ -221,8 +221,8 @@ fn bound(found: Found) -> String {
 mod tests {
     use super::*;
 
-    fn found(rate_qps: Option<u64>, limited: bool) -> Found {
-        Found {
+    fn found(rate_qps: Option<u64>, limited: bool) -> SearchSummary {
+        SearchSummary {
             rate_qps,
             failed_qps: (!limited).then(|| rate_qps.map_or(1, |qps| qps + 100)),
             limited,

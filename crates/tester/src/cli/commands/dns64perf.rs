@@ -38,7 +38,7 @@ use crate::trial::rows::Row;
 use crate::trial::surroundings::Surroundings;
 use crate::trial::{Measurer, TrialSpec};
 use arguments::Test;
-use lines::Sums;
+use lines::Totals;
 
 /// The file that dns64perf++ writes, in the current directory.
 const FILE: &str = "dns64perf.csv";
@@ -91,7 +91,7 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
         return Ok(exit::TESTER);
     };
     let valid = |row: &Row| judge.valid(row, spec.timeout_ns);
-    let sums = Sums::of(rows.clone(), valid);
+    let sums = Totals::of(rows.clone(), valid);
     let mut remarks = sums.timers(spec.schedule);
     remarks.extend(judge.remark.clone());
     let flaw = spec.pacing.flaw();

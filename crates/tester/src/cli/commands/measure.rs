@@ -26,7 +26,7 @@ use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, terminal, text, timeline};
-use crate::rig::certify::{self, Question};
+use crate::rig::certify::{self, Aim};
 use crate::rig::spec::{RigSpec, Subject};
 use crate::rig::target;
 use crate::rig::zones::{self, Demand};
@@ -42,7 +42,7 @@ pub(super) fn trial(args: TrialArgs) -> Result<u8, Failure> {
         session.refuse_zone(demand)?;
         let raw = raw.as_deref().map(RawFile::create).transpose()?;
         let mut rig = session.rig()?;
-        let certificate = session.certify(&rig, Question::At(rate_qps))?;
+        let certificate = session.certify(&rig, Aim::At(rate_qps))?;
         rig.certify_to(certificate.map(|certificate| certificate.rate_qps));
         let result = session.shown("trial", session.length(), |observer| {
             rig.start()?;
@@ -71,9 +71,9 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
     let mut measurement = args.measure.resolve(Needs::AuthorityOnly)?;
     let demand = measurement.fit_zone(args.rate);
     let timeout_ns = measurement.spec.load.timeout_ns;
-    let question = match args.rate {
-        Some(rate_qps) => Question::At(rate_qps),
-        None => Question::Highest {
+    let aim = match args.rate {
+        Some(rate_qps) => Aim::At(rate_qps),
+        None => Aim::Highest {
             resolution: args.resolution,
             max_qps: None,
         },
@@ -81,7 +81,7 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
     with_output(measurement, |session| {
         session.refuse_zone(demand)?;
         let rig = session.rig()?;
-        let Some(result) = session.self_test(&rig, question)? else {
+        let Some(result) = session.self_test(&rig, aim)? else {
             return Ok(exit::TESTER);
         };
         let mut conditions = session.conditions(&rig, result.certificate(), None);
@@ -111,11 +111,11 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
         session.refuse_impossible(start_qps)?;
         session.refuse_zone(demand)?;
         let mut rig = session.rig()?;
-        let question = Question::Highest {
+        let aim = Aim::Highest {
             resolution: certify::COARSE,
             max_qps: spec.max_qps,
         };
-        let certificate = session.certify(&rig, question)?;
+        let certificate = session.certify(&rig, aim)?;
         spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
         let result = session.search(&mut rig, spec, "search")?;
         let conditions = session.conditions(&rig, certificate, Some(1));
@@ -128,7 +128,7 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
 }
 
 /// One measurement, from its arguments to its output.
-pub(super) struct Session {
+pub(super) struct Measuring {
     measurement: Measurement,
     interrupted: Arc<AtomicBool>,
     json: Option<Sink>,
@@ -147,7 +147,7 @@ enum Sink {
 /// Runs a measurement.
 pub(super) fn with_output(
     mut measurement: Measurement,
-    run: impl FnOnce(&mut Session) -> Result<u8, Failure>,
+    run: impl FnOnce(&mut Measuring) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
     if measurement.spec.subject.lab().is_some() {
@@ -158,7 +158,7 @@ pub(super) fn with_output(
         measurement.spec.subject = measurement.spec.subject.on(kind);
     }
     measurement.spec.load.begin.at = random::from_system()?;
-    let mut session = Session {
+    let mut session = Measuring {
         json: Sink::open(&measurement.output)?,
         measurement,
         interrupted,
@@ -196,7 +196,7 @@ impl Sink {
     }
 }
 
-impl Session {
+impl Measuring {
     /// Refuses servers that the user may not load, before anything is sent.
     fn refuse_strangers(&self) -> Result<(), Failure> {
         let Subject::Server {
@@ -272,23 +272,19 @@ impl Session {
 
     /// The certificate of the self-tests; `None` if the user disabled them, or if there is no self-test server. A
     /// Tester that fails its self-test is refused.
-    pub(super) fn certify(
-        &self,
-        rig: &Rig,
-        question: Question,
-    ) -> Result<Option<Certificate>, Failure> {
+    pub(super) fn certify(&self, rig: &Rig, aim: Aim) -> Result<Option<Certificate>, Failure> {
         if self.measurement.uncertified {
             return Ok(None);
         }
-        let Some(result) = self.self_test(rig, question)? else {
+        let Some(result) = self.self_test(rig, aim)? else {
             return Ok(None);
         };
         if let Some(certificate) = result.certificate() {
             return Ok(Some(certificate));
         }
-        let rate = match question {
-            Question::At(rate_qps) => format!("{} queries/s", Thousands(rate_qps)),
-            Question::Highest { .. } => "any rate".to_owned(),
+        let rate = match aim {
+            Aim::At(rate_qps) => format!("{} queries/s", Thousands(rate_qps)),
+            Aim::Highest { .. } => "any rate".to_owned(),
         };
         let reason = why_uncertified(result.end());
         let error = format!(
@@ -298,12 +294,12 @@ impl Session {
         Err(Failure::new(exit::TESTER, anyhow::anyhow!(error)))
     }
 
-    fn self_test(&self, rig: &Rig, question: Question) -> Result<Option<SelfTests>, Failure> {
+    fn self_test(&self, rig: &Rig, aim: Aim) -> Result<Option<SelfTests>, Failure> {
         let (duration_ns, timeout_ns) = self.length();
         let length = (duration_ns, self_test_timeout(timeout_ns));
         let wanted = self.measurement.self_tests;
         self.shown("self-test of the Tester", length, |observer| {
-            rig.self_tests(wanted, question, observer)
+            rig.self_tests(wanted, aim, observer)
         })
     }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::link::{LinkAddress, LinkEnd, LinkName};
-use super::{HOSTS_MAX, HostSpec, Hosts, HostsError, HostsErrors, Part, Reach, THREADS_MAX};
+use super::{HOSTS_MAX, HostPart, HostSpec, Hosts, HostsError, HostsErrors, Reach, THREADS_MAX};
 use crate::lab::profile::Family;
 use crate::machine::Role;
 
@@ -13,7 +13,7 @@ pub struct Doubt {
     /// Name of the host.
     pub host: String,
     /// The unknown part. For a link, every end of it is in doubt.
-    pub part: Part,
+    pub part: HostPart,
 }
 
 /// Returns all errors of the hosts, each once. Errors that follow from another error, or from a part in doubt, are
@@ -34,7 +34,7 @@ pub(super) fn all(hosts: &[HostSpec], doubts: Vec<Doubt>, self_tests: bool) -> V
         check.one(host, &hosts[..number]);
     }
     check.addresses();
-    if self_tests && !check.is_any(|part| part == Part::Roles) {
+    if self_tests && !check.is_any(|part| part == HostPart::Roles) {
         let covered = self_tests_cover(hosts);
         covered.unwrap_or_else(|error| check.add(error));
     }
@@ -56,44 +56,44 @@ impl<'a> Check<'a> {
             return;
         }
         for host in error.host.iter().chain(&error.other) {
-            let part = error.part.link().map_or(error.part, Part::Link);
+            let part = error.part.link().map_or(error.part, HostPart::Link);
             let host = host.clone();
             self.doubts.push(Doubt { host, part });
         }
         self.found.push(error);
     }
 
-    fn doubts(&self, host: &str, part: Part) -> bool {
+    fn doubts(&self, host: &str, part: HostPart) -> bool {
         let mut doubts = self.doubts.iter();
         doubts.any(|doubt| doubt.host == host && doubt.part == part)
     }
 
-    fn is_any(&self, of: impl Fn(Part) -> bool) -> bool {
+    fn is_any(&self, of: impl Fn(HostPart) -> bool) -> bool {
         self.doubts.iter().any(|doubt| of(doubt.part))
     }
 
     /// Checks name, reach, roles, numbers and links of a single host.
     fn one(&mut self, host: &HostSpec, before: &[HostSpec]) {
         name(&host.name).unwrap_or_else(|error| self.add(error));
-        if !self.doubts(&host.name, Part::Reach) {
+        if !self.doubts(&host.name, HostPart::Reach) {
             reach(host).unwrap_or_else(|error| self.add(error));
         }
         let of = |part, what: String, remedy: &str| HostsError::of(&host.name, part, what, remedy);
         for other in before {
             if other.name == host.name {
                 let what = "the name is given to two hosts".to_owned();
-                self.add(of(Part::Whole, what, "rename one of them"));
+                self.add(of(HostPart::Whole, what, "rename one of them"));
             }
             let is_known = ![host, other]
                 .iter()
-                .any(|host| self.doubts(&host.name, Part::Reach));
+                .any(|host| self.doubts(&host.name, HostPart::Reach));
             if is_known && other.reach == host.reach {
                 let what = format!("it is the same machine as host {}", other.name);
                 let remedy = "give one host both roles, or correct ssh, netns or local of one";
-                self.add(of(Part::Reach, what, remedy));
+                self.add(of(HostPart::Reach, what, remedy));
             }
         }
-        if !self.doubts(&host.name, Part::Roles) {
+        if !self.doubts(&host.name, HostPart::Roles) {
             self.own_roles(host);
         }
         if !host.roles.is_empty() {
@@ -106,7 +106,7 @@ impl<'a> Check<'a> {
 
     fn own_roles(&mut self, host: &HostSpec) {
         let mut fault = |what: &str, remedy: &str| {
-            self.add(HostsError::of(&host.name, Part::Roles, what, remedy));
+            self.add(HostsError::of(&host.name, HostPart::Roles, what, remedy));
         };
         if host.roles.is_empty() {
             let example =
@@ -133,18 +133,18 @@ impl<'a> Check<'a> {
         let (measurer, authority) = (host.has(Role::Measurer), host.has(Role::Authority));
         if !(1..=THREADS_MAX).contains(&host.threads) {
             let what = format!("invalid thread count {}", host.threads);
-            fault(Part::Threads, what, &format!("must be 1-{THREADS_MAX}"));
+            fault(HostPart::Threads, what, &format!("must be 1-{THREADS_MAX}"));
         } else if host.threads != 1 && !measurer {
             let what = format!("threads = {} is for a Measurer", host.threads);
             let remedy = "omit it, or add the role \"measurer\"";
-            fault(Part::Threads, what, remedy);
+            fault(HostPart::Threads, what, remedy);
         }
         let is_shared = measurer && authority;
         if !(host.authority_cpus.is_unrestricted() || is_shared) {
             let cpus = &host.authority_cpus;
             let what = format!("authority-cpus = \"{cpus}\" without both roles");
             let remedy = "it is for a host that is Measurer and authority; of any other, give cpus";
-            fault(Part::AuthorityCpus, what, remedy);
+            fault(HostPart::AuthorityCpus, what, remedy);
         }
         let both = |cpu: &&usize| host.authority_cpus.cpus().contains(cpu);
         if let Some(cpu) = host.cpus.cpus().iter().find(both)
@@ -152,16 +152,16 @@ impl<'a> Check<'a> {
         {
             let what = format!("CPU {cpu} is in cpus and in authority-cpus");
             let remedy = "give each CPU to one role, or the same CPUs to both";
-            fault(Part::Cpus, what, remedy);
+            fault(HostPart::Cpus, what, remedy);
         }
     }
 
     /// Checks the ends of a host's links of one name.
     fn link(&mut self, host: &HostSpec, link: LinkName, ends: &[LinkEnd]) {
         let name = &host.name;
-        let whole = Part::Link(link);
+        let whole = HostPart::Link(link);
         let users = users(link);
-        if !is_used(host, link) && !self.doubts(name, Part::Roles) {
+        if !is_used(host, link) && !self.doubts(name, HostPart::Roles) {
             let [one, other] = users.map(word);
             let what = format!("link {link} is between {one} and {other}");
             let remedy = "omit the link, or add the role";
@@ -180,7 +180,7 @@ impl<'a> Check<'a> {
             let mut fault = |part, what: String, remedy: &str| {
                 self.add(HostsError::of(name, part, what, remedy));
             };
-            let at = Part::End(link, number);
+            let at = HostPart::End(link, number);
             if !is_interface(interface) {
                 let what = format!("{interface:?} of link {link} is not the name of an interface");
                 fault(at, what, "write one that `ip link` lists");
@@ -199,7 +199,7 @@ impl<'a> Check<'a> {
                     let what = format!("{address} of link {link} is not the address of a host");
                     let remedy =
                         "use a global unicast address, such as one of 2001:2::/48 or 198.18.0.0/15";
-                    fault(Part::Address(link, address), what, remedy);
+                    fault(HostPart::Address(link, address), what, remedy);
                 }
             }
         }
@@ -207,12 +207,12 @@ impl<'a> Check<'a> {
 
     /// Checks for addresses that two hosts share, and for prefixes that make a link ambiguous.
     fn addresses(&mut self) {
-        let mut seen: Vec<Addressed<'_>> = Vec::new();
+        let mut seen: Vec<UsedAddress<'_>> = Vec::new();
         let used = self.hosts.iter().flat_map(ends);
         for (host, link, end) in used.filter(|(host, link, _)| is_used(host, *link)) {
             for &address in &end.addresses {
                 let interface = end.interface.as_str();
-                let mut own = Addressed {
+                let mut own = UsedAddress {
                     host,
                     link,
                     interface,
@@ -224,7 +224,7 @@ impl<'a> Check<'a> {
                 if let Some((other, error)) = clash {
                     (own.is_told, other.is_told) = (true, true);
                     self.add(error);
-                    let (host, part) = (other.host.name.clone(), Part::Link(other.link));
+                    let (host, part) = (other.host.name.clone(), HostPart::Link(other.link));
                     self.doubts.push(Doubt { host, part });
                 }
                 seen.push(own);
@@ -235,7 +235,7 @@ impl<'a> Check<'a> {
     /// Checks the assignment of the roles.
     fn roles(&mut self) {
         let is_without = |host: &HostSpec| host.roles.is_empty();
-        if self.is_any(|part| part == Part::Roles) || self.hosts.iter().any(is_without) {
+        if self.is_any(|part| part == HostPart::Roles) || self.hosts.iter().any(is_without) {
             return;
         }
         for role in [Role::Measurer, Role::Authority] {
@@ -269,20 +269,20 @@ impl<'a> Check<'a> {
                 let mut hosts = error.host.iter().chain(&error.other);
                 hosts.any(|name| *name == doubt.host)
             });
-            of.any(|doubt| [Part::Roles, error.part].contains(&doubt.part))
+            of.any(|doubt| [HostPart::Roles, error.part].contains(&doubt.part))
         };
         for error in links.into_iter().filter(|error| !follows(error)) {
             self.add(error);
         }
         // A self-test's path leads over several hosts.
-        if !self.is_any(|part| part == Part::Roles || part.link().is_some()) {
+        if !self.is_any(|part| part == HostPart::Roles || part.link().is_some()) {
             ways.into_iter().for_each(|error| self.add(error));
         }
     }
 }
 
 /// An address at an end of a link.
-struct Addressed<'a> {
+struct UsedAddress<'a> {
     host: &'a HostSpec,
     link: LinkName,
     interface: &'a str,
@@ -291,7 +291,7 @@ struct Addressed<'a> {
     is_told: bool,
 }
 
-impl Addressed<'_> {
+impl UsedAddress<'_> {
     /// Returns why it conflicts with another address.
     fn clash(&self, other: &Self) -> Option<HostsError> {
         let Self {
@@ -330,7 +330,7 @@ impl Addressed<'_> {
         } else {
             return None;
         };
-        let part = Part::Address(*link, *address);
+        let part = HostPart::Address(*link, *address);
         Some(HostsError::of(&host.name, part, what, remedy).and(&other.host.name))
     }
 }
@@ -342,7 +342,7 @@ fn name(name: &str) -> Result<(), HostsError> {
     }
     let what = format!("invalid name {name:?}");
     let remedy = format!("use 1 to {NAME_MAX} of a-z, 0-9 and -, not starting with -");
-    Err(HostsError::of(name, Part::Whole, what, remedy))
+    Err(HostsError::of(name, HostPart::Whole, what, remedy))
 }
 
 /// An argument for ssh or ip must not look like an option.
@@ -361,7 +361,7 @@ fn reach(host: &HostSpec) -> Result<(), HostsError> {
         ),
         Reach::Ssh(_) | Reach::Netns(_) | Reach::Local => return Ok(()),
     };
-    Err(HostsError::of(&host.name, Part::Reach, what, remedy))
+    Err(HostsError::of(&host.name, HostPart::Reach, what, remedy))
 }
 
 /// Returns whether an earlier end, of an earlier link or of the same link, has the same interface.

@@ -10,7 +10,7 @@ pub struct HostsError {
     /// The host; `None` if it concerns all of them.
     pub host: Option<String>,
     /// The part of the host.
-    pub part: Part,
+    pub part: HostPart,
     /// The second host, if it concerns two.
     pub other: Option<String>,
     /// The problem and the value.
@@ -21,7 +21,7 @@ pub struct HostsError {
 
 /// A part of the description of a host in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum HostPart {
     /// The whole host.
     Whole,
     /// How it is reached.
@@ -42,7 +42,7 @@ pub enum Part {
     Address(LinkName, LinkAddress),
 }
 
-impl Part {
+impl HostPart {
     /// The link to which the part belongs.
     pub fn link(self) -> Option<LinkName> {
         match self {
@@ -56,7 +56,7 @@ impl HostsError {
     /// Creates an error about one host.
     pub(super) fn of(
         host: &str,
-        part: Part,
+        part: HostPart,
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
@@ -71,7 +71,7 @@ impl HostsError {
     pub(super) fn of_all(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             host: None,
-            part: Part::Whole,
+            part: HostPart::Whole,
             other: None,
             what: what.into(),
             remedy: remedy.into(),

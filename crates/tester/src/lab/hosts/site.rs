@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use super::link::{LinkName, Meeting, meeting};
-use super::{HostSpec, Hosts, HostsError, HostsErrors, Part};
+use super::{HostPart, HostSpec, Hosts, HostsError, HostsErrors};
 use crate::lab::profile::Family;
 use crate::lab::routes::Route;
 use crate::load::sources::Sources;
@@ -328,7 +328,7 @@ impl Hosts {
             let what = format!("no way to the authority {} for self-tests", authority.name);
             let remedy = "connect both by a link self-test, or give the upstream link IPv6 addresses \
                           of one prefix at the DUT and at the authority";
-            HostsError::of(&host.name, Part::Whole, what, remedy).and(&authority.name)
+            HostsError::of(&host.name, HostPart::Whole, what, remedy).and(&authority.name)
         })
     }
 }
@@ -385,7 +385,7 @@ fn upstreams_of<'a>(
             );
             let remedy = "give each authority a link of its own, with an interface of the DUT's host; an interface of a \
                           VLAN is one";
-            let error = HostsError::of(&authority.name, Part::Link(link), what, remedy);
+            let error = HostsError::of(&authority.name, HostPart::Link(link), what, remedy);
             faults.push(error.and(&dut.name));
         }
         all.push((authority, met));
@@ -406,7 +406,7 @@ fn unconnected(
         !addresses.any(|address| address.is_of(family))
     };
     let mut fault = |host: &HostSpec, other: &HostSpec, what: String, remedy: &str| {
-        let error = HostsError::of(&host.name, Part::Link(link), what, remedy);
+        let error = HostsError::of(&host.name, HostPart::Link(link), what, remedy);
         faults.push(error.and(&other.name));
     };
     let both = [(near, far), (far, near)];

@@ -27,7 +27,7 @@ const PART: &str = "part";
 
 /// A zone file on the disk, which is kept while this is held.
 #[derive(Debug)]
-pub struct Stored {
+pub struct StoredZone {
     /// Its path.
     pub path: PathBuf,
     /// Whether it was written for this use; otherwise it existed before.
@@ -61,7 +61,7 @@ impl ZoneFile {
     /// # Errors
     ///
     /// The directory cannot be used, or has not enough space.
-    pub fn stored(&self, directory: &Path) -> Result<Stored, LabError> {
+    pub fn stored(&self, directory: &Path) -> Result<StoredZone, LabError> {
         let cannot = |error| cannot_use(directory, error);
         let mut private = DirBuilder::new();
         private
@@ -91,7 +91,7 @@ impl ZoneFile {
             last_modification: now,
         };
         let _ = futimens(&used, &times);
-        Ok(Stored {
+        Ok(StoredZone {
             path,
             is_new,
             _lock: used,
@@ -166,13 +166,13 @@ impl std::fmt::Display for Mib {
 }
 
 /// A file of the cache.
-struct Entry {
+struct CachedFile {
     path: PathBuf,
     octets: u64,
     used: SystemTime,
 }
 
-impl Entry {
+impl CachedFile {
     fn in_use(&self) -> bool {
         let lock = |file: File| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
         !File::open(&self.path).is_ok_and(lock)
@@ -180,13 +180,13 @@ impl Entry {
 }
 
 /// Complete files, least recently used first.
-fn entries(directory: &Path) -> Vec<Entry> {
+fn entries(directory: &Path) -> Vec<CachedFile> {
     let all = directory.read_dir().into_iter().flatten().flatten();
-    let mut entries: Vec<Entry> = all
+    let mut entries: Vec<CachedFile> = all
         .filter(|entry| entry.path().extension().is_some_and(|it| it == ENDING))
         .filter_map(|entry| {
             let metadata = entry.metadata().ok()?;
-            Some(Entry {
+            Some(CachedFile {
                 path: entry.path(),
                 octets: metadata.len(),
                 used: metadata.modified().ok()?,

@@ -16,12 +16,12 @@ fn zone_file(cidr: &str, aaaa_share: &str, self_test: bool) -> ZoneFile {
             ttl_s: 3600,
             negative_ttl_s: 60,
         },
-        form: Form::Master,
+        form: ZoneForm::Master,
     }
 }
 
 fn by_generate(zone: ZoneFile) -> ZoneFile {
-    let form = Form::Generate;
+    let form = ZoneForm::Generate;
     ZoneFile { form, ..zone }
 }
 

@@ -25,13 +25,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::campaign::status::Status;
-use crate::connections::{Next, Service};
+use crate::connections::{ConnectionService, Next};
 use exposition::Format;
 use http::{Answer, Request};
 
 /// The live page of a campaign. It is served until this value is dropped.
 #[derive(Debug)]
-pub struct Live(Service);
+pub struct Live(ConnectionService);
 
 /// Why the live page cannot be served: the address is in use or is not an address of this machine, the port is below
 /// 1024 without root, or no thread or descriptor is left.
@@ -79,7 +79,7 @@ impl Live {
             }
         };
         let no_thread = |e| LiveError(format!("start the thread of the live page: {e}"));
-        let service = Service::start(listener, "live page", VISITORS_MAX, begin);
+        let service = ConnectionService::start(listener, "live page", VISITORS_MAX, begin);
         service.map(Self).map_err(no_thread)
     }
 

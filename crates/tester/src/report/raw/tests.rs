@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dns64_wire::codes::Rtype;
 
 use super::*;
-use crate::authority::counts::Asked;
-use crate::authority::ledger::{Ledger, Recorder};
+use crate::authority::counts::AskedName;
+use crate::authority::ledger::{NameLedger, Recorder};
 use crate::load::generator::{Finished, Tally};
 use crate::load::ledger::{self, Fate};
 use crate::load::names::Names;
@@ -65,12 +65,12 @@ pub(crate) fn trial() -> TrialQueries {
 }
 
 /// The authority's records of the third name of that trial.
-pub(crate) fn asked() -> Arc<Ledger> {
-    let course = trial();
-    let ledger = Arc::new(Ledger::new(&course.spec.names, 0, None));
+pub(crate) fn asked() -> Arc<NameLedger> {
+    let queries = trial();
+    let ledger = Arc::new(NameLedger::new(&queries.spec.names, 0, None));
     let recorder = Recorder::new(Arc::clone(&ledger));
-    let question = |rtype| Asked {
-        address: course.spec.names.asked(2),
+    let question = |rtype| AskedName {
+        address: queries.spec.names.asked(2),
         rtype,
     };
     // The query was sent at 2,000,005 ns and answered 3,000 ns later.
@@ -84,8 +84,8 @@ pub(crate) fn asked() -> Arc<Ledger> {
 
 #[test]
 fn rows_come_in_the_order_of_the_schedule() {
-    let course = trial();
-    let rows = Rows::new(&course);
+    let queries = trial();
+    let rows = Rows::new(&queries);
     let seen: Vec<_> = rows
         .map(|row| (row.index, row.shard, row.sent_ns, row.class()))
         .collect();
@@ -101,10 +101,10 @@ fn rows_come_in_the_order_of_the_schedule() {
 
 #[test]
 fn csv_of_a_trial_has_the_expected_text() {
-    let course = trial();
+    let queries = trial();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.csv");
-    let rows = Rows::new(&course);
+    let rows = Rows::new(&queries);
     assert_eq!(write(&path, rows).unwrap(), 5);
     let expected = "\
 dns64perf++ test parameters

@@ -8,7 +8,7 @@ fn observed(setup: Setup, self_test: bool) -> Observed {
         let at = (host.clone(), setup.network(role));
         (setup.host_of(role).to_string(), at)
     });
-    let reached = Reached {
+    let reached = RigHosts {
         site: setup.site(Family::Ipv4),
         hosts: hosts.into(),
         routing: Vec::new(),

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::lab::server::tests::{free_port, spec};
-use crate::post::Question;
+use crate::post::HostQuery;
 use crate::rig::tester::tests::host;
 
 #[test]
@@ -44,7 +44,7 @@ fn error_of_a_server_that_ends_has_its_last_log_lines() {
 }
 
 /// A query for an authority that never answers.
-fn question(server: SocketAddr) -> Question {
+fn question(server: SocketAddr) -> HostQuery {
     Prober::here(server, Zone::default()).question(Ipv4Addr::LOCALHOST, Rtype::AAAA, SECOND)
 }
 

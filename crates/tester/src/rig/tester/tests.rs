@@ -6,9 +6,9 @@ use dns64_transport::Backend;
 use dns64_transport::socket::Segmentation;
 
 use super::*;
-use crate::agent::frame::{self, Kind};
+use crate::agent::frame::{self, FrameKind};
 use crate::agent::handshake::{Answer, Welcome};
-use crate::agent::link::Link;
+use crate::agent::link::AgentLink;
 use crate::agent::serve::serve;
 use crate::agent::ssh::Options;
 use crate::authority::behaviour::Behaviour;
@@ -34,7 +34,7 @@ pub(crate) fn host(name: &str) -> (Host, JoinHandle<()>) {
         let mut agent = Agent::new(Post::new(Arc::clone(&interrupted)));
         serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut agent).unwrap();
     });
-    let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
+    let link = AgentLink::over(name, answers, calls, &Options::new("a test")).unwrap();
     (Host::at(name, link), agent)
 }
 
@@ -239,9 +239,9 @@ fn lost_host(name: &str) -> Host {
     std::thread::spawn(move || {
         frame::read(&mut input).unwrap();
         let welcome = serde_json::to_vec(&Answer::Welcome(Welcome::here())).unwrap();
-        frame::write(&mut out, Kind::Message, &welcome).unwrap();
+        frame::write(&mut out, FrameKind::Message, &welcome).unwrap();
     });
-    let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
+    let link = AgentLink::over(name, answers, calls, &Options::new("a test")).unwrap();
     Host::at(name, link)
 }
 

@@ -38,7 +38,7 @@ fn each_setting_takes_its_values_and_refuses_what_is_beyond_its_bounds() {
             let error = set(setting, &text)
                 .expect_err(&format!("{id} {text}"))
                 .to_string();
-            // Of one query a half is refused because it is no whole number; shares are told from 0 to 1.
+            // Of one query a half is refused because it is not a whole number; shares are told from 0 to 1.
             let is_named = error.contains(bound) || error.contains("whole number");
             let is_share = bound == "100%" && error.contains("from 0 to 1");
             assert!(is_named || is_share, "{id} {text}: {error}");

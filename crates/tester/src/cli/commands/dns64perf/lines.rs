@@ -7,9 +7,9 @@ use dns64_transport::clock::Nanos;
 use crate::load::pace::Schedule;
 use crate::trial::rows::Row;
 
-/// Sums over the queries of a test.
+/// Totals over the queries of a test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sums {
+pub(super) struct Totals {
     sent: u64,
     received: u64,
     valid: u64,
@@ -20,7 +20,7 @@ pub(super) struct Sums {
     senders: Vec<Option<(Nanos, Nanos)>>,
 }
 
-impl Sums {
+impl Totals {
     pub(super) fn of(rows: impl Iterator<Item = Row>, valid: impl Fn(&Row) -> bool) -> Self {
         let mut sums = Self::default();
         for row in rows {
@@ -110,7 +110,7 @@ mod tests {
             row(2, 6, Fate::Valid),
             row(3, 0, Fate::Pending),
         ];
-        let sums = Sums::of(rows.into_iter(), |row| row.fate == Fate::Valid);
+        let sums = Totals::of(rows.into_iter(), |row| row.fate == Fate::Valid);
         let mut text = Vec::new();
         sums.write(&mut text).unwrap();
         // Average of 1, 2 and 6 ms: 3 ms; deviations -2, -1, 3: sqrt(14 / 3).
@@ -131,7 +131,7 @@ Standard deviation of the round-trip time: 2.16 ms
     fn without_answers_the_times_are_zero() {
         let rows = [row(0, 0, Fate::Pending)].into_iter();
         let mut text = Vec::new();
-        Sums::of(rows, |_| false).write(&mut text).unwrap();
+        Totals::of(rows, |_| false).write(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("Received answers: 0 (0.00%)\n"), "{text}");
         assert!(text.ends_with("time: 0.00 ms\n"), "{text}");

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::agent::handshake::Welcome;
-use crate::agent::link::Link;
-use crate::agent::serve::{Done, Work, serve};
+use crate::agent::link::AgentLink;
+use crate::agent::serve::{Handled, Work, serve};
 use crate::agent::ssh::Options;
 use crate::campaign::plan::Plan;
 use crate::doctor::hosts::ready::{Readiness, look};
@@ -53,7 +53,7 @@ struct Scripted {
 }
 
 impl Work for Scripted {
-    fn handle(&mut self, request: Value) -> Result<Done, String> {
+    fn handle(&mut self, request: Value) -> Result<Handled, String> {
         let request: Request = serde_json::from_value(request).map_err(|why| why.to_string())?;
         let (told, reply) = match request {
             Request::Facts => ("facts", Reply::Facts(Box::new(self.facts.clone()))),
@@ -68,7 +68,7 @@ impl Work for Scripted {
         };
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push(format!("{}: {told}", self.name));
-        Ok(Done {
+        Ok(Handled {
             reply: serde_json::to_value(reply).unwrap(),
             blobs: Vec::new(),
         })
@@ -86,7 +86,7 @@ fn host(name: &str, facts: HostFacts, asked: &Asked) -> (Host, JoinHandle<()>) {
         let interrupted = Arc::new(AtomicBool::new(false));
         serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut work).unwrap();
     });
-    let link = Link::over(name, answers, calls, &Options::new("a test")).unwrap();
+    let link = AgentLink::over(name, answers, calls, &Options::new("a test")).unwrap();
     (Host::at(name, link), agent)
 }
 

@@ -10,7 +10,7 @@ use crate::report::campaign::analysis::{
     DelayCurve, DelayRow, PointResult, WorkingSetRow, WorkingSets,
 };
 use crate::report::campaign::numbers;
-use crate::statistics::outstanding::{AtDelay, Finding, Outstanding, outstanding};
+use crate::statistics::outstanding::{AtDelay, Outstanding, QueryLimit, outstanding};
 
 /// Rates by delay, for DUTs that were measured with several delays and no other fault of the authority.
 pub(super) fn delays(plan: &Plan, points: &[PointResult]) -> Vec<DelayCurve> {
@@ -70,7 +70,7 @@ fn curve(dut: String, mut rows: Vec<DelayRow>) -> DelayCurve {
         in_sequence: told.map(|told| told.in_sequence),
         base_ns: told.map(|told| told.base_s * 1e9),
         limit: told.and_then(|told| match told.finding {
-            Finding::Limit(queries) if !bounded => Some(queries),
+            QueryLimit::Limit(queries) if !bounded => Some(queries),
             _ => None,
         }),
         dut,
@@ -84,17 +84,17 @@ fn verdict(told: Option<&Outstanding>, bounded: bool) -> String {
     };
     let count = |queries: f64| numbers::decimal(queries, 0);
     match told.finding {
-        Finding::Limit(queries) if !bounded => format!(
+        QueryLimit::Limit(queries) if !bounded => format!(
             "limit of about {} outstanding queries: the rate falls as {0} / ({} x delay + {})",
             count(queries),
             numbers::decimal(told.in_sequence, 2),
             numbers::span(told.base_s * 1e9)
         ),
-        Finding::NoLimit(most) => format!(
+        QueryLimit::NoLimit(most) => format!(
             "no limit seen: the rate does not fall with the delay, up to {} outstanding queries",
             count(most)
         ),
-        Finding::Limit(_) | Finding::Unclear => "the rate falls with the delay, but rate x round-trip \
+        QueryLimit::Limit(_) | QueryLimit::Unclear => "the rate falls with the delay, but rate x round-trip \
              time does not agree between the two longest delays, so it shows no limit of outstanding \
              queries"
             .to_owned(),
