@@ -1,8 +1,9 @@
-//! Errors of the lab.
+//! Errors of a machine, a lab and a trial, each with the part that has to be corrected.
 
 use std::error::Error;
 use std::fmt;
 
+use dns64_transport::socket::OpenError;
 use serde::{Deserialize, Serialize};
 
 use crate::naming::Message;
@@ -19,6 +20,13 @@ pub struct LabError {
 impl fmt::Display for LabError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.what.fmt(f)
+    }
+}
+
+/// A socket that cannot be opened is the machine's.
+impl From<OpenError> for LabError {
+    fn from(error: OpenError) -> Self {
+        Blame::Machine.error(error.to_string())
     }
 }
 

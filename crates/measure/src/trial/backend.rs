@@ -9,7 +9,9 @@ use dns64_transport::socket::{
 use dns64_transport::xdp::{Options, Part, XdpLink};
 use dns64_transport::{Backend, Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
 
-use super::{AuthDns, Measurer, TrialError};
+use super::{AuthDns, Measurer};
+use crate::machine::{Blame, LabError};
+use crate::naming::{Message, SOCKETS};
 
 /// The selected implementation of [`Link`]. Each call dispatches once, for as many datagrams as it moves.
 pub enum AnyLink {
@@ -28,7 +30,7 @@ pub(super) fn clients(
     server: SocketAddr,
     ports: usize,
     segmentation: Segmentation,
-) -> Result<Vec<AnyLink>, TrialError> {
+) -> Result<Vec<AnyLink>, LabError> {
     let threads = measurer.threads;
     let open = |k| {
         let flows = k * ports..(k + 1) * ports;
@@ -52,15 +54,17 @@ pub(super) fn clients(
 /// # Errors
 ///
 /// It cannot be raised so far.
-pub fn allow_ports(ports: usize) -> Result<(), TrialError> {
+pub fn allow_ports(ports: usize) -> Result<(), LabError> {
     let needed = SOCKETS_A_PORT * ports;
     let allowed = allow_descriptors(needed)?;
     match allowed < needed {
-        true => Err(TrialError::Files {
-            ports,
-            needed,
-            allowed,
-        }),
+        true => Err(Blame::Machine.error(Message::new(|naming| {
+            let remedy = naming.value(SOCKETS, allowed / SOCKETS_A_PORT);
+            format!(
+                "{ports} source ports need {needed} open files and the limit allows {allowed}; raise it (`ulimit -Hn`), \
+                 or use {remedy}"
+            )
+        }))),
         false => Ok(()),
     }
 }
@@ -78,7 +82,7 @@ pub fn client(
 }
 
 /// Opens listening link number `worker` of the authority.
-pub(super) fn server(authority: &AuthDns, worker: usize) -> Result<AnyLink, TrialError> {
+pub(super) fn server(authority: &AuthDns, worker: usize) -> Result<AnyLink, LabError> {
     let workers = authority.workers.max(1);
     let (listen, shared) = (authority.listen, workers > 1);
     let open = || {

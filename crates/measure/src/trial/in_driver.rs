@@ -28,58 +28,6 @@ pub struct Interception {
     pub far: Option<(Network, String)>,
 }
 
-/// Error that prevents the authority from answering in a driver.
-#[derive(Debug, thiserror::Error)]
-pub enum InDriverError {
-    /// The host cannot be entered.
-    #[error(transparent)]
-    Host(#[from] LabError),
-    /// The interface does not exist.
-    #[error(
-        "{host} has no interface {interface} with a MAC address; `ip link`, which is needed for this, lists its interfaces"
-    )]
-    NoInterface {
-        /// The authority's host.
-        host: String,
-        /// Interface, as configured.
-        interface: String,
-    },
-    /// The interface lacks the addresses that the authority serves.
-    #[error(
-        "interface {interface} has no address that the authority serves; give it one, or name its address with --listen"
-    )]
-    NoAddress {
-        /// Interface, as configured.
-        interface: String,
-    },
-    /// The driver cannot delay, lose or modify an answer.
-    #[error(
-        "an authority in the driver cannot inject faults; omit the behaviour, or use the built-in authority over sockets"
-    )]
-    Behaviour,
-    /// The program was refused.
-    #[error("the authority cannot answer in the driver of {interface}: {reason}")]
-    Driver {
-        /// The interface.
-        interface: String,
-        /// The error.
-        reason: DriverError,
-    },
-}
-
-impl InDriverError {
-    /// Returns the part that has to be corrected.
-    pub fn blame(&self) -> Blame {
-        match self {
-            Self::Host(error) => error.blame,
-            Self::Behaviour => Blame::Request,
-            Self::NoInterface { .. } | Self::NoAddress { .. } | Self::Driver { .. } => {
-                Blame::Machine
-            }
-        }
-    }
-}
-
 /// An authority that answers in a driver until it is dropped.
 pub struct InDriver {
     driver: Driver,
@@ -92,27 +40,29 @@ pub struct InDriver {
 
 impl InDriver {
     /// Starts to answer, if configured. The sockets of the authority are already open.
-    pub(super) fn open(authority: &AuthDns) -> Result<Option<Self>, InDriverError> {
+    pub(super) fn open(authority: &AuthDns) -> Result<Option<Self>, LabError> {
         let Some(asked) = &authority.driver else {
             return Ok(None);
         };
         if !authority.behaviour.is_none() {
-            return Err(InDriverError::Behaviour);
+            return Err(Blame::Request.error(
+                "an authority in the driver cannot inject faults; omit the behaviour, or use the built-in authority \
+                 over sockets",
+            ));
         }
         let (interface, host) = (&asked.interface, &authority.network);
         let addressed = interface::addressed(host, interface);
         let found = addressed
             .as_ref()
             .and_then(|found| Some((found, found.mac?)));
-        let (addressed, mac) = found.ok_or_else(|| InDriverError::NoInterface {
-            host: host.to_string(),
-            interface: interface.clone(),
+        let (addressed, mac) = found.ok_or_else(|| {
+            Blame::Machine.error(format!(
+                "{host} has no interface {interface} with a MAC address; `ip link`, which is needed for this, lists its \
+                 interfaces"
+            ))
         })?;
-        let station = station(authority, addressed, mac)?;
-        let failed = |reason: DriverError| InDriverError::Driver {
-            interface: interface.clone(),
-            reason,
-        };
+        let station = station(authority, asked, addressed, mac)?;
+        let failed = |reason| failed(interface, reason);
         let mode = match asked.mode {
             // Without a program at the peer, replies would be lost.
             Mode::Auto if addressed.is_veth && asked.far.is_none() => Mode::Generic,
@@ -139,13 +89,10 @@ impl InDriver {
     }
 
     /// Returns the answers since the start.
-    pub(super) fn report(&self) -> Result<AuthorityReport, InDriverError> {
+    pub(super) fn report(&self) -> Result<AuthorityReport, LabError> {
         let counts = self.driver.counts();
         Ok(AuthorityReport {
-            counts: counts.map_err(|reason| InDriverError::Driver {
-                interface: self.interface.clone(),
-                reason,
-            })?,
+            counts: counts.map_err(|reason| failed(&self.interface, reason))?,
             in_driver: true,
             ..AuthorityReport::default()
         })
@@ -171,9 +118,10 @@ impl InDriver {
 /// all.
 fn station(
     authority: &AuthDns,
+    asked: &Interception,
     addressed: &Addressed,
     mac: [u8; 6],
-) -> Result<Station, InDriverError> {
+) -> Result<Station, LabError> {
     let listen = authority.listen.ip();
     let is_served = |address: &std::net::IpAddr| match listen.is_unspecified() {
         // The socket of `::` serves both families.
@@ -183,10 +131,11 @@ fn station(
     let addresses = addressed.addresses.iter().copied().filter(is_served);
     let addresses: Vec<_> = addresses.collect();
     if addresses.is_empty() {
-        let interface = authority.driver.as_ref().map(|it| it.interface.clone());
-        return Err(InDriverError::NoAddress {
-            interface: interface.unwrap_or_default(),
-        });
+        let interface = &asked.interface;
+        return Err(Blame::Machine.error(format!(
+            "interface {interface} has no address that the authority serves; give it one, or name its address with \
+             --listen"
+        )));
     }
     Ok(Station {
         mac,
@@ -194,6 +143,12 @@ fn station(
         port: authority.listen.port(),
         is_veth: addressed.is_veth,
     })
+}
+
+/// The program was refused.
+fn failed(interface: &str, reason: DriverError) -> LabError {
+    let what = format!("the authority cannot answer in the driver of {interface}: {reason}");
+    Blame::Machine.error(what)
 }
 
 /// Attaches a program to the peer of a veth pair that passes everything.

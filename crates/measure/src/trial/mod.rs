@@ -25,8 +25,6 @@ mod timing;
 pub mod turns;
 mod worker;
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -34,11 +32,11 @@ use std::sync::atomic::AtomicBool;
 use dns64_transport::Backend;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::cpu::SessionPrecedence;
-use dns64_transport::socket::{OpenError, SOCKETS_A_PORT, Segmentation};
+use dns64_transport::socket::Segmentation;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::answer::Authority;
-use crate::authority::behaviour::{Behaviour, Rules, RulesError};
+use crate::authority::behaviour::{Behaviour, Rules};
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::ledger::{self, Recorder};
 use crate::authority::tcp::TcpService;
@@ -53,10 +51,10 @@ use crate::machine::network::Network;
 use crate::machine::usage::Who;
 use crate::machine::{Blame, LabError};
 use crate::machine::{Machine, Role};
-use crate::naming::{Naming, SOCKETS};
+use crate::naming::{Message, SOCKETS};
 use crate::quantity::as_text;
 use backend::{AnyLink, BackendClock};
-use in_driver::{InDriver, InDriverError, Interception};
+use in_driver::{InDriver, Interception};
 use surroundings::AuthorityReport;
 use turns::Serving;
 use worker::Worker;
@@ -132,32 +130,31 @@ impl TrialSpec {
 
     /// Refuses a trial without queries, and one with too few IDs or too little memory. It is checked before anything
     /// is sent; callers may check it before they set up servers.
-    pub fn check(&self) -> Result<(), TrialError> {
+    pub fn check(&self) -> Result<(), LabError> {
         let (rate_qps, queries) = (self.rate_qps, self.schedule.queries());
         if queries == 0 {
             let duration_ms = self.duration_ns / (SECOND / 1000);
-            return Err(TrialError::NoQueries {
-                rate_qps,
-                duration_ms,
-            });
+            return Err(Blame::Request.error(format!(
+                "{rate_qps} qps for {duration_ms} ms is less than one query; raise --rate or --duration"
+            )));
         }
         let needed = Generator::ports_needed(rate_qps, self.timeout_ns);
         if let Some(ports) = self.ports.filter(|&ports| (ports as u64) < needed) {
-            return Err(TrialError::Ports {
-                ports,
-                rate_qps,
-                needed,
-            });
+            return Err(Blame::Request.error(Message::new(|naming| {
+                let remedy = naming.value(SOCKETS, needed);
+                format!(
+                    "{ports} sockets have too few query IDs for {rate_qps} qps within the timeout; use {remedy} or more"
+                )
+            })));
         }
         let each_bytes = (size_of::<Entry>() + ledger::NAME_BYTES) as u64;
         let needed_mib = queries.saturating_mul(each_bytes) >> 20;
         let free_bytes = Machine::here().memory_bytes("MemAvailable");
         match free_bytes.map(|bytes| bytes >> 20) {
-            Some(free_mib) if needed_mib > free_mib => Err(TrialError::Memory {
-                queries,
-                needed_mib,
-                free_mib,
-            }),
+            Some(free_mib) if needed_mib > free_mib => Err(Blame::Machine.error(format!(
+                "{queries} queries need {needed_mib} MiB of memory and {free_mib} MiB are free; shorten the trial or \
+                 lower the rate"
+            ))),
             _ => Ok(()),
         }
     }
@@ -218,136 +215,24 @@ impl Measurer {
     }
 }
 
-impl AuthDns {
-    /// Reads the delays, if its behaviour has a file of them.
-    fn rules(&self) -> Result<Option<Arc<Rules>>, RulesError> {
-        let faulty = Some(&self.behaviour).filter(|behaviour| !behaviour.is_none());
-        let rules = faulty.map(|behaviour| Rules::new(behaviour.clone()));
-        Ok(rules.transpose()?.map(Arc::new))
-    }
-}
-
 /// Default number of source ports. Enough for servers that distribute clients to threads by port, few enough to be read
 /// in one turn.
 pub const PORTS_DEFAULT: usize = 16;
 
-/// Error that prevents a trial.
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// Sockets cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The host of a role cannot be entered.
-    #[error(transparent)]
-    Host(#[from] LabError),
-    /// The authority cannot listen for TCP.
-    #[error("the authority cannot listen at {listen} (TCP): {reason}")]
-    Tcp {
-        /// Listening address.
-        listen: SocketAddr,
-        /// Error of the kernel.
-        reason: io::Error,
-    },
-    /// The authority cannot answer in a driver.
-    #[error(transparent)]
-    InDriver(#[from] InDriverError),
-    /// The delays of the authority cannot be read.
-    #[error(transparent)]
-    Rules(#[from] RulesError),
-    /// A thread cannot be started or tied to its core.
-    #[error("cannot pin a thread to core {}: {reason}; see the cores that `taskset -pc $$` allows",
-             core.map_or("any".into(), |c| c.to_string()))]
-    Thread {
-        /// Core.
-        core: Option<usize>,
-        /// Error of the kernel.
-        reason: io::Error,
-    },
-    /// The schedule is empty.
-    #[error(
-        "{rate_qps} qps for {duration_ms} ms is less than one query; raise --rate or --duration"
-    )]
-    NoQueries {
-        /// Rate.
-        rate_qps: u64,
-        /// Duration.
-        duration_ms: u64,
-    },
-    /// IDs would repeat within the timeout.
-    #[error(fmt = few_ids)]
-    Ports {
-        /// Number of sockets.
-        ports: usize,
-        /// Rate.
-        rate_qps: u64,
-        /// Required number of sockets.
-        needed: u64,
-    },
-    /// The process may not open this number of sockets.
-    #[error(fmt = few_files)]
-    Files {
-        /// Source ports.
-        ports: usize,
-        /// Sockets that they need.
-        needed: usize,
-        /// Sockets that the limit allows.
-        allowed: usize,
-    },
-    /// The ledger exceeds the free memory.
-    #[error(
-        "{queries} queries need {needed_mib} MiB of memory and {free_mib} MiB are free; shorten the trial or lower the rate"
-    )]
-    Memory {
-        /// Queries of the trial.
-        queries: u64,
-        /// Memory for the ledger.
-        needed_mib: u64,
-        /// Memory available.
-        free_mib: u64,
-    },
-    /// A worker has panicked.
-    #[error("a thread of the Tester ended without a report; this is a bug")]
-    WorkerLost,
+/// Returns the rules of a behaviour, with the delays of its file; `None` without faults.
+///
+/// # Errors
+///
+/// The file of delays cannot be read.
+pub fn rules(behaviour: &Behaviour) -> Result<Option<Rules>, LabError> {
+    let faulty = Some(behaviour).filter(|behaviour| !behaviour.is_none());
+    let rules = faulty.cloned().map(Rules::new).transpose();
+    rules.map_err(|error| Blame::Machine.error(error.to_string()))
 }
 
-fn few_ids(ports: &usize, rate_qps: &u64, needed: &u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let remedy = Naming::of(f).value(SOCKETS, needed);
-    write!(
-        f,
-        "{ports} sockets have too few query IDs for {rate_qps} qps within the timeout; use {remedy} or more"
-    )
-}
-
-fn few_files(
-    ports: &usize,
-    needed: &usize,
-    allowed: &usize,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    let remedy = Naming::of(f).value(SOCKETS, allowed / SOCKETS_A_PORT);
-    write!(
-        f,
-        "{ports} source ports need {needed} open files and the limit allows {allowed}; raise it (`ulimit -Hn`), or use \
-         {remedy}"
-    )
-}
-
-impl TrialError {
-    /// Returns the part that has to be corrected. A trial that cannot run says nothing about the DUT.
-    pub fn blame(&self) -> Blame {
-        match self {
-            Self::Host(error) => error.blame,
-            Self::InDriver(error) => error.blame(),
-            Self::NoQueries { .. } | Self::Ports { .. } => Blame::Request,
-            Self::Open(_)
-            | Self::Tcp { .. }
-            | Self::Thread { .. }
-            | Self::Files { .. }
-            | Self::Memory { .. }
-            | Self::Rules(_)
-            | Self::WorkerLost => Blame::Machine,
-        }
-    }
+/// The error for a worker that has panicked.
+fn worker_lost() -> LabError {
+    Blame::Machine.error("a thread of the Tester ended without a report; this is a bug")
 }
 
 /// The Tester's threads and sockets, ready for trials.
@@ -368,7 +253,7 @@ pub struct Tester {
 
 impl Tester {
     /// Starts an authority without a Measurer.
-    pub fn serve(authority: &AuthDns, interrupted: &Arc<AtomicBool>) -> Result<Self, TrialError> {
+    pub fn serve(authority: &AuthDns, interrupted: &Arc<AtomicBool>) -> Result<Self, LabError> {
         Self::open(Measurer::none(), Some(authority), interrupted)
     }
 
@@ -378,7 +263,7 @@ impl Tester {
     }
 
     /// Returns the counters of the authority since its start.
-    pub fn authority_counts(&self) -> Result<AuthorityCounts, TrialError> {
+    pub fn authority_counts(&self) -> Result<AuthorityCounts, LabError> {
         Ok(self.authority_report()?.counts)
     }
 
@@ -387,14 +272,14 @@ impl Tester {
         measurer: Measurer,
         authority: Option<&AuthDns>,
         interrupted: &Arc<AtomicBool>,
-    ) -> Result<Self, TrialError> {
+    ) -> Result<Self, LabError> {
         let mut places: Vec<(Option<usize>, Option<Serving<AnyLink>>)> = (0..measurer.threads)
             .map(|k| (core_of(&measurer.cores, k), None))
             .collect();
         let mut tcp = None;
         let mut in_driver = None;
         if let Some(authority) = authority {
-            let rules = authority.rules()?;
+            let rules = rules(&authority.behaviour)?.map(Arc::new);
             for w in 0..authority.workers.max(1) {
                 let zone = authority.zone.clone();
                 let serving = Serving::new(Authority::new(zone), backend::server(authority, w)?)
@@ -417,8 +302,12 @@ impl Tester {
             .map(|(_, serving)| serving.is_some())
             .collect();
         let workers = places.into_iter().map(|(core, serving)| {
-            Worker::spawn(core, serving, Arc::clone(interrupted))
-                .map_err(|reason| TrialError::Thread { core, reason })
+            Worker::spawn(core, serving, Arc::clone(interrupted)).map_err(|reason| {
+                let core = core.map_or("any".to_owned(), |core| core.to_string());
+                Blame::Machine.error(format!(
+                    "cannot pin a thread to core {core}: {reason}; see the cores that `taskset -pc $$` allows"
+                ))
+            })
         });
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
         let tids = || workers.iter().map(Worker::tid);
@@ -463,11 +352,11 @@ impl Tester {
     }
 
     /// Returns the combined report of all authority workers since their start.
-    fn authority_report(&self) -> Result<AuthorityReport, TrialError> {
+    fn authority_report(&self) -> Result<AuthorityReport, LabError> {
         let waiting: Vec<_> = self.workers.iter().map(Worker::count).collect();
         let mut total = AuthorityReport::default();
         for report in waiting {
-            total.add(report.recv().map_err(|_| TrialError::WorkerLost)?);
+            total.add(report.recv().map_err(|_| worker_lost())?);
         }
         if let Some(tcp) = &self.tcp {
             total.counts.add(tcp.counts());
@@ -483,11 +372,14 @@ fn core_of(cores: &[usize], k: usize) -> Option<usize> {
     (!cores.is_empty()).then(|| cores[k % cores.len()])
 }
 
-fn tcp_service(authority: &AuthDns, rules: Option<Arc<Rules>>) -> Result<TcpService, TrialError> {
+fn tcp_service(authority: &AuthDns, rules: Option<Arc<Rules>>) -> Result<TcpService, LabError> {
     let listen = authority.listen;
     let open = || TcpService::open(listen, authority.zone.clone(), rules.clone());
     authority
         .network
         .enter(open)?
-        .map_err(|reason| TrialError::Tcp { listen, reason })
+        .map_err(|reason| {
+            let what = format!("the authority cannot listen at {listen} (TCP): {reason}");
+            Blame::Machine.error(what)
+        })
 }

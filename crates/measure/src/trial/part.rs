@@ -18,11 +18,12 @@ use super::result::TrialResult;
 use super::rows::TrialQueries;
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::turns::Sending;
-use super::{PORTS_DEFAULT, Tester, TrialError, TrialSpec, summary};
+use super::{PORTS_DEFAULT, Tester, TrialSpec, summary, worker_lost};
 use crate::authority::ledger;
 use crate::load::generator::Generator;
 use crate::load::ledger::Ledger;
 use crate::load::names::Names;
+use crate::machine::LabError;
 use crate::machine::Machine;
 use crate::machine::usage::{Usage, UsageSnapshot};
 
@@ -131,7 +132,7 @@ impl Tester {
     /// # Errors
     ///
     /// No sockets or threads are available.
-    pub fn arm(&mut self, spec: &TrialSpec, part: Part, spare: Spare) -> Result<Armed, TrialError> {
+    pub fn arm(&mut self, spec: &TrialSpec, part: Part, spare: Spare) -> Result<Armed, LabError> {
         let clock = BackendClock::default();
         // Answers from a driver have no timestamps. Times of the remaining answers alone would be misleading.
         let asked = (self.serves && self.in_driver.is_none()).then(|| {
@@ -154,7 +155,7 @@ impl Tester {
     /// # Errors
     ///
     /// A thread has ended.
-    pub fn run(&mut self, mut armed: Armed, start: Nanos) -> Result<Armed, TrialError> {
+    pub fn run(&mut self, mut armed: Armed, start: Nanos) -> Result<Armed, LabError> {
         let shards = armed.sendings.len();
         let (report, reports) = channel();
         for (worker, mut sending) in self.workers.iter().zip(armed.sendings.drain(..)) {
@@ -165,7 +166,7 @@ impl Tester {
         armed.start = start;
         armed.finished = reports.iter().collect();
         if armed.finished.len() < shards {
-            return Err(TrialError::WorkerLost);
+            return Err(worker_lost());
         }
         Ok(armed)
     }
@@ -175,7 +176,7 @@ impl Tester {
     /// # Errors
     ///
     /// A thread has ended.
-    pub fn gather(&mut self, armed: Armed) -> Result<Gathered, TrialError> {
+    pub fn gather(&mut self, armed: Armed) -> Result<Gathered, LabError> {
         let here = Machine::here();
         let usage = UsageSnapshot::at(&here, &self.watched()).since(&armed.first_look);
         let mut shards = armed.finished;
@@ -201,7 +202,7 @@ impl Tester {
         spec: &TrialSpec,
         part: Part,
         last: Vec<Ledger>,
-    ) -> Result<Vec<Sending<AnyLink, BackendClock>>, TrialError> {
+    ) -> Result<Vec<Sending<AnyLink, BackendClock>>, LabError> {
         let ledgers = last.into_iter().chain(repeat_with(Ledger::default));
         let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);

@@ -21,7 +21,7 @@ use crate::machine::{Machine, Role};
 use crate::naming::Message;
 use crate::trial::backend::allow_ports;
 use crate::trial::part::{Armed, Part, Spare};
-use crate::trial::{Measurer, Tester, TrialError, TrialSpec};
+use crate::trial::{Measurer, Tester, TrialSpec};
 
 /// Everything that runs on this host for a controller. Dropping it stops all of it.
 pub struct Post {
@@ -76,7 +76,7 @@ impl Post {
             }
             Request::Counts => {
                 let counts = self.tester()?.authority_counts();
-                Reply::Counts(counts.map_err(of_tester)?)
+                Reply::Counts(counts?)
             }
             Request::Arm { spec, part, spare } => self.arm(&spec, part, spare)?,
             Request::Run(start) => self.run(start)?,
@@ -119,10 +119,10 @@ impl Post {
 
     fn open(&mut self, spec: TesterSpec) -> Result<Reply, LabError> {
         (self.armed, self.tester) = (None, None);
-        allow_ports(spec.ports).map_err(of_tester)?;
+        allow_ports(spec.ports)?;
         let measurer = spec.measurer.unwrap_or_else(Measurer::none);
         let opened = Tester::open(measurer, spec.authority.as_ref(), &self.interrupted);
-        self.tester = Some(opened.map_err(of_tester)?);
+        self.tester = Some(opened?);
         Ok(Reply::Done)
     }
 
@@ -134,7 +134,7 @@ impl Post {
     fn arm(&mut self, spec: &TrialSpec, part: Part, spare: Spare) -> Result<Reply, LabError> {
         // A trial that another host could not arm: its memory and its ports are free for this one.
         self.armed = None;
-        spec.check().map_err(of_tester)?;
+        spec.check()?;
         let servers = [(Role::Dut, &self.dut), (Role::Authority, &self.authority)];
         let servers = servers
             .into_iter()
@@ -142,7 +142,7 @@ impl Post {
         let servers = servers.collect();
         let tester = self.tester()?;
         tester.watch(servers);
-        let armed = tester.arm(spec, part, spare).map_err(of_tester)?;
+        let armed = tester.arm(spec, part, spare)?;
         self.armed = Some(armed);
         Ok(Reply::Done)
     }
@@ -155,14 +155,14 @@ impl Post {
     fn run(&mut self, start: Nanos) -> Result<Reply, LabError> {
         let armed = self.armed()?;
         let late_ns = MonotonicClock.now().saturating_sub(start);
-        let ran = self.tester()?.run(armed, start).map_err(of_tester)?;
+        let ran = self.tester()?.run(armed, start)?;
         self.armed = Some(ran);
         Ok(Reply::Ran(late_ns))
     }
 
     fn gather(&mut self) -> Result<Reply, LabError> {
         let armed = self.armed()?;
-        let gathered = self.tester()?.gather(armed).map_err(of_tester)?;
+        let gathered = self.tester()?.gather(armed)?;
         Ok(Reply::Gathered(Box::new(gathered)))
     }
 
@@ -217,15 +217,6 @@ impl Work for Agent {
             self.spare = (*gathered).into();
         }
         Ok(Handled { reply: told, blobs })
-    }
-}
-
-fn of_tester(error: TrialError) -> LabError {
-    match error {
-        TrialError::Host(error) => error,
-        error => error
-            .blame()
-            .error(Message::new(|naming| naming.text(&error))),
     }
 }
 

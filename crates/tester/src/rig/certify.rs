@@ -17,6 +17,7 @@ use super::servers::Servers;
 use super::spec::Load;
 use super::tester::Instruments;
 use super::{Rig, RigError};
+use crate::lab::Blame;
 use crate::lab::server::{Probe, Start};
 use crate::load::names::NameSource;
 use crate::load::pace::{Pacing, Schedule};
@@ -308,12 +309,18 @@ impl Rig {
 /// fault.
 pub(super) fn refuse_without_own_aaaa(prober: &Prober, name: Ipv4Addr) -> Result<(), RigError> {
     let server = prober.server;
-    let no_self_test = |reason| RigError::NoSelfTest { server, reason };
+    let no_self_test = |reason: String| {
+        let error = Blame::Server.error(format!(
+            "{server} is not an authority in self-test mode: {reason}; start one there with `dns64bench authority \
+             --self-test` and the same --suffix"
+        ));
+        Err(error.into())
+    };
     match prober.aaaa(name, PROBE_NS) {
         Ok(addresses) if addresses == [own_aaaa(name)] => Ok(()),
-        Ok(addresses) => Err(no_self_test(format!("it answers {addresses:?} for {name}"))),
+        Ok(addresses) => no_self_test(format!("it answers {addresses:?} for {name}")),
         Err(ProbeError::Useless { what, name, .. }) => {
-            Err(no_self_test(format!("it answers {what} for {name}")))
+            no_self_test(format!("it answers {what} for {name}"))
         }
         Err(error) => Err(error.into()),
     }

@@ -57,7 +57,7 @@ use crate::post::{Request, TesterSpec};
 use crate::procedure::Trials;
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
-use crate::trial::{AuthDns, Measurer};
+use crate::trial::{AuthDns, Measurer, rules};
 pub use error::RigError;
 pub use profiles::Profiles;
 
@@ -112,10 +112,9 @@ impl Rig {
         if spec.subject.hosts().is_none() {
             zones::check(&spec.load, profiles.authority(), demand)?;
         }
-        let behaviour = spec.subject.lab().map(|lab| lab.behaviour.clone());
-        let behaviour = behaviour.filter(|behaviour| !behaviour.is_none());
+        let rules = spec.subject.lab().map(|lab| rules(&lab.behaviour));
         let mut rig = Self {
-            rules: behaviour.map(Rules::new).transpose()?,
+            rules: rules.transpose()?.flatten(),
             placement: Placement::of(&spec),
             spec,
             profiles,

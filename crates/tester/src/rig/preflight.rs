@@ -6,8 +6,8 @@ use crate::agent::facts::HostFacts;
 use crate::lab::LabError;
 use crate::lab::hosts::Hosts;
 use crate::post::host::{Host, at_once};
+use crate::rig::Profiles;
 use crate::rig::spec::Subject;
-use crate::rig::{Profiles, RigError};
 
 /// Returns the facts of each host, or its error, queried in parallel; takes a second.
 pub fn facts(hosts: &BTreeMap<String, Host>) -> Vec<(String, Result<HostFacts, LabError>)> {
@@ -33,7 +33,7 @@ pub fn programs<'a>(
     subjects: impl Iterator<Item = &'a Subject>,
     hosts: &Hosts,
     reached: &BTreeMap<String, Host>,
-) -> Vec<Result<Installed, RigError>> {
+) -> Vec<Result<Installed, LabError>> {
     let mut asked = BTreeSet::new();
     let mut found = Vec::new();
     for subject in subjects {
@@ -65,7 +65,7 @@ pub fn programs<'a>(
                     profile: profile.name.clone(),
                     version,
                 });
-                found.push(installed.map_err(RigError::from));
+                found.push(installed);
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::RigError;
 use super::spec::{AuthorityChoice, Subject};
+use crate::lab::{Blame, LabError};
 use crate::lab::profile::{Profile, ProfileRole};
 
 /// Profiles of a measurement.
@@ -21,7 +21,7 @@ impl Profiles {
     /// # Errors
     ///
     /// A profile is unreadable, has the wrong role or lacks a configured setting, or its program is missing.
-    pub fn load(subject: &Subject) -> Result<Self, RigError> {
+    pub fn load(subject: &Subject) -> Result<Self, LabError> {
         let Some(lab) = subject.lab() else {
             return Ok(Self::default());
         };
@@ -68,16 +68,16 @@ fn load(
     role: ProfileRole,
     name: &str,
     settings: &BTreeMap<String, String>,
-) -> Result<Profile, RigError> {
+) -> Result<Profile, LabError> {
     let profile = Profile::load(name)?;
     if profile.role != role {
-        return Err(RigError::WrongRole {
-            name: profile.name,
-            wanted: match role {
-                ProfileRole::Dut => "a DNS64 server",
-                ProfileRole::Authority => "an authoritative server",
-            },
-        });
+        let wanted = match role {
+            ProfileRole::Dut => "a DNS64 server",
+            ProfileRole::Authority => "an authoritative server",
+        };
+        let name = &profile.name;
+        let what = format!("profile {name} is not a profile of {wanted}");
+        return Err(Blame::Request.error(what));
     }
     profile.check_settings(settings)?;
     Ok(profile)

@@ -1,14 +1,16 @@
 //! Checks by a sample over the whole range of names, A and AAAA of each, whether an authority serves the same records
 //! as the built-in one.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
 
+use super::RigError;
 use crate::authority::REPLY_LEN_MAX;
 use crate::authority::answer::{Authority, Transport};
+use crate::lab::Blame;
 use crate::lab::zone::ZoneFile;
 use crate::load::query::{QUERY_BYTES, QueryTemplate};
 use crate::namespace::Cidr;
@@ -17,38 +19,13 @@ use crate::post::probe::{ProbeError, Prober};
 /// Maximum number of names in a sample.
 pub const SAMPLE_MAX: u64 = 64;
 
-/// Reason why a sample does not match.
-#[derive(Debug, thiserror::Error)]
-pub enum SampleError {
-    /// A response that differs from that of the built-in authority.
-    #[error(
-        "{server} answers the {rtype} query for {name} with {found}, and the built-in authority with \
-         {expected}; it has to serve the zone that `dns64bench zone` writes"
-    )]
-    Different {
-        /// The queried server.
-        server: SocketAddr,
-        /// Type of the query.
-        rtype: &'static str,
-        /// The queried name.
-        name: String,
-        /// Response of the server.
-        found: String,
-        /// Response of the built-in authority.
-        expected: String,
-    },
-    /// No response.
-    #[error(transparent)]
-    Probe(#[from] ProbeError),
-}
-
 /// Compares the responses of the server of `prober` with those of the built-in authority, for at most `names` names;
 /// returns the number of names compared.
 ///
 /// # Errors
 ///
 /// The first difference, or a query that remained unanswered several times.
-pub fn check(prober: &Prober, zone: &ZoneFile, names: u64) -> Result<u64, SampleError> {
+pub fn check(prober: &Prober, zone: &ZoneFile, names: u64) -> Result<u64, RigError> {
     let mut built_in = Authority::new(zone.config.clone());
     let mut checked = 0;
     for address in sampled(zone.cidr, names) {
@@ -56,13 +33,11 @@ pub fn check(prober: &Prober, zone: &ZoneFile, names: u64) -> Result<u64, Sample
             let expected = told(&answer(&mut built_in, zone, address, rtype));
             let found = told(&reply(prober, address, rtype)?);
             if found != expected {
-                return Err(SampleError::Different {
-                    server: prober.server,
-                    rtype: name_of_type,
-                    name: prober.name(address),
-                    found,
-                    expected,
-                });
+                let (server, name) = (prober.server, prober.name(address));
+                return Err(Blame::Server.error(format!(
+                    "{server} answers the {name_of_type} query for {name} with {found}, and the built-in authority with \
+                     {expected}; it has to serve the zone that `dns64bench zone` writes"
+                )).into());
             }
         }
         checked += 1;

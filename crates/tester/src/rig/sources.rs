@@ -6,13 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use dns64_transport::socket::check_sources;
 
 use super::spec::{Load, Subject};
+use crate::lab::LabError;
 use crate::lab::hosts::{Hosts, Site};
 use crate::lab::topology::Setup;
 use crate::load::sources::Sources;
 use crate::naming::{LOCAL, Naming, SERVER};
 use crate::quantity::Thousands;
 use crate::trial::backend::allow_ports;
-use crate::trial::{PORTS_DEFAULT, TrialError};
+use crate::trial::PORTS_DEFAULT;
 
 /// Why source addresses and what is measured do not go together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +201,7 @@ fn of_hosts(local: Sources, hosts: &Hosts) -> Result<(), SourcesError> {
 /// # Errors
 ///
 /// It cannot.
-pub fn possible_here(subject: &Subject, load: &Load) -> Result<(), TrialError> {
+pub fn possible_here(subject: &Subject, load: &Load) -> Result<(), LabError> {
     if subject.hosts().is_some() {
         return Ok(());
     }

@@ -347,9 +347,10 @@ impl Load {
     /// # Errors
     ///
     /// The pattern needs more names than the range has.
-    pub fn names(&self) -> Result<NameSource, Message> {
+    pub fn names(&self) -> Result<NameSource, LabError> {
         let zone = self.zone.clone();
-        let source = NameSource::new(self.cidr, zone, self.cached_share, self.pattern)?;
+        let source = NameSource::new(self.cidr, zone, self.cached_share, self.pattern);
+        let source = source.map_err(|error| Blame::Request.error(error))?;
         Ok(source.begun_at(self.begin))
     }
 

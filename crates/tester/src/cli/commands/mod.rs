@@ -31,7 +31,6 @@ use crate::report::terminal;
 use crate::report::timing::read::ReadError;
 use crate::rig::RigError;
 use crate::rig::target::PublicTarget;
-use crate::trial::TrialError;
 
 /// Failure of a command, with its exit code.
 #[derive(Debug)]
@@ -148,9 +147,6 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
     if let Some(error) = error.downcast_ref::<LabError>() {
         return code_of_blame(error.blame);
     }
-    if let Some(error) = error.downcast_ref::<TrialError>() {
-        return code_of_blame(error.blame());
-    }
     let usage = error.is::<UsageError>()
         || error.is::<PlanError>()
         || error.is::<NamespaceTooSmall>()
@@ -180,15 +176,10 @@ mod tests {
         let code = |error: RigError| Failure::from(error).code;
         let unknown = || Blame::Request.error("there is no such profile");
         let requires = Blame::Machine.error("it needs IPv6");
-        let no_queries = TrialError::NoQueries {
-            rate_qps: 1,
-            duration_ms: 1,
-        };
         assert_eq!(code(RigError::Interrupted), exit::INTERRUPTED);
         assert_eq!(code(unknown().into()), exit::USAGE);
         assert_eq!(Failure::from(unknown()).code, exit::USAGE);
         assert_eq!(code(requires.into()), exit::ENVIRONMENT);
-        assert_eq!(code(no_queries.into()), exit::USAGE);
         let dir = "results".into();
         let exists = Failure::from(JournalError::Exists { dir });
         assert_eq!(exists.code, exit::USAGE);

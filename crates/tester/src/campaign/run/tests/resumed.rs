@@ -1,7 +1,7 @@
 //! Searches that another process continues with another certificate.
 
 use super::*;
-use crate::trial::TrialError;
+use crate::lab::Blame;
 
 /// Lines of a campaign that was interrupted in the fifth trial of its first search, at a ceiling of 50,000 queries/s,
 /// and resumed after a reboot with a certificate for `certified_qps`.
@@ -59,11 +59,7 @@ fn search_within_the_certificate_continues() {
 
 /// The error of a machine with too little memory for a trial.
 pub(super) fn lacks_memory() -> RigError {
-    let memory = TrialError::Memory {
-        queries: 1 << 30,
-        needed_mib: 16_384,
-        free_mib: 512,
-    };
+    let memory = Blame::Machine.error("a trial needs 16384 MiB of memory and 512 MiB are free");
     memory.into()
 }
 
