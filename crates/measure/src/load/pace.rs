@@ -76,6 +76,7 @@ pub struct Schedule {
     per: u64,
     span_ns: Nanos,
     queries: u64,
+    duration_ns: Nanos,
     burst: u64,
     shards: u64,
     shard: u64,
@@ -104,6 +105,7 @@ impl Schedule {
             per: rate_qps,
             span_ns: SECOND,
             queries,
+            duration_ns,
             burst,
             shards: 1,
             shard: 0,
@@ -115,10 +117,12 @@ impl Schedule {
     /// [`BURST_MAX`]; all numbers are above zero.
     pub fn in_bursts(queries: u64, burst: u64, (span_ns, bursts): (Nanos, u64)) -> Self {
         let together = scale(bursts, QUANTUM_NS, span_ns).saturating_add(1);
+        let per = burst.saturating_mul(bursts);
         Self {
-            per: burst.saturating_mul(bursts),
+            per,
             span_ns,
             queries,
+            duration_ns: scale(queries, span_ns, per),
             burst: together.min(BURST_MAX / burst).max(1) * burst,
             shards: 1,
             shard: 0,
@@ -176,9 +180,15 @@ impl Schedule {
         scale(self.burst * self.shards, self.span_ns, self.per)
     }
 
-    /// Length of the whole schedule: from the first due time to that of the query after the last.
+    /// Length of the whole schedule, which begins with the first due time.
     pub fn duration_ns(&self) -> Nanos {
-        scale(self.queries, self.span_ns, self.per)
+        self.duration_ns
+    }
+
+    /// Queries per second of all shards together, rounded up.
+    pub fn rate_qps(&self) -> u64 {
+        let per_second = u128::from(self.per) * u128::from(SECOND);
+        u64::try_from(per_second.div_ceil(self.span_ns.into())).unwrap_or(u64::MAX)
     }
 
     /// Number of shards of the schedule.
@@ -321,6 +331,7 @@ mod tests {
         let one = Schedule::in_bursts(8, 3, (20_000, 1));
         assert_eq!(due(one), [(0, 3), (20_000, 3), (40_000, 2)]);
         assert_eq!(one.duration_ns(), 53_333);
+        assert_eq!(Schedule::in_bursts(60_000, 1, (4_000, 2)).rate_qps(), 500_000);
         let two = Schedule::in_bursts(8, 3, (60_000, 2));
         assert_eq!(due(two.shard(1, 2)), [(30_000, 3)]);
         assert_eq!(two.shard(0, 2).burst_interval_ns(), 60_000);

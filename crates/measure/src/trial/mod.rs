@@ -64,11 +64,7 @@ use worker::Worker;
 pub struct TrialSpec {
     /// Server under test.
     pub server: SocketAddr,
-    /// Queries per second, for the result.
-    pub rate_qps: u64,
-    /// Length of the schedule, for the result (RFC 8219 section 9.2: at least 60 s).
-    pub duration_ns: Nanos,
-    /// Due time of each query.
+    /// Due time of each query (RFC 8219 section 9.2: at least 60 s of them).
     pub schedule: Schedule,
     /// Pacing method.
     pub pacing: Pacing,
@@ -103,8 +99,6 @@ impl TrialSpec {
         let duration_ns = Nanos::try_from(span_ns).unwrap_or(Nanos::MAX);
         Self {
             server,
-            rate_qps,
-            duration_ns,
             schedule: Schedule::new(rate_qps, duration_ns),
             pacing: Pacing::Absolute,
             timeout_ns,
@@ -131,9 +125,9 @@ impl TrialSpec {
     /// Refuses a trial without queries, and one with too few IDs or too little memory. It is checked before anything
     /// is sent; callers may check it before they set up servers.
     pub fn check(&self) -> Result<(), LabError> {
-        let (rate_qps, queries) = (self.rate_qps, self.schedule.queries());
+        let (rate_qps, queries) = (self.schedule.rate_qps(), self.schedule.queries());
         if queries == 0 {
-            let duration_ms = self.duration_ns / (SECOND / 1000);
+            let duration_ms = self.schedule.duration_ns() / (SECOND / 1000);
             return Err(Blame::Request.error(format!(
                 "{rate_qps} qps for {duration_ms} ms is less than one query; raise --rate or --duration"
             )));

@@ -204,7 +204,7 @@ impl Tester {
         last: Vec<Ledger>,
     ) -> Result<Vec<Sending<AnyLink, BackendClock>>, LabError> {
         let ledgers = last.into_iter().chain(repeat_with(Ledger::default));
-        let needed = Generator::ports_needed(spec.rate_qps, spec.timeout_ns);
+        let needed = Generator::ports_needed(spec.schedule.rate_qps(), spec.timeout_ns);
         let enough = usize::try_from(needed).unwrap_or(usize::MAX);
         let sources = self.measurer.local.map_or(1, |local| local.count());
         let shards = usize::try_from(part.shards.max(1)).unwrap_or(usize::MAX);

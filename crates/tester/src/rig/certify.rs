@@ -245,7 +245,7 @@ impl<C: Client, S: StartedServer> Trials for Loopback<C, S> {
                 self.names.take(queries, None)?
             }
         };
-        let spec = self.load.trial(self.server, rate_qps, schedule, names);
+        let spec = self.load.trial(self.server, schedule, names);
         let authority = self.authority.as_ref();
         // A measured authority is itself responsible for its lost queries and its exit.
         let servers = match self.is_subject {

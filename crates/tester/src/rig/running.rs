@@ -194,7 +194,7 @@ impl<C: Client, S: StartedServer> Running<C, S> {
         let names = self.fresh_names(schedule.queries(), &mut notes)?;
         self.warm_up(&names, rate_qps, &mut notes)?;
         let server = self.asker.server;
-        let spec = self.load.trial(server, rate_qps, schedule, names.clone());
+        let spec = self.load.trial(server, schedule, names.clone());
         let certified = self.certified_rate_qps.is_some_and(|to| rate_qps <= to);
         let kept_until_ns = self.kept_until_ns();
         let servers = (self.dut.as_ref(), self.authority.as_ref());

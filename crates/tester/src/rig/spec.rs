@@ -363,18 +363,10 @@ impl Load {
         }
     }
 
-    /// Returns the trial at `rate_qps`, with its [`schedule`](Self::schedule).
-    pub fn trial(
-        &self,
-        server: SocketAddr,
-        rate_qps: u64,
-        schedule: Schedule,
-        names: Names,
-    ) -> TrialSpec {
+    /// Returns a trial with this [`schedule`](Self::schedule).
+    pub fn trial(&self, server: SocketAddr, schedule: Schedule, names: Names) -> TrialSpec {
         TrialSpec {
             server,
-            rate_qps,
-            duration_ns: self.duration_ns,
             schedule,
             pacing: self.pacing,
             timeout_ns: self.timeout_ns,

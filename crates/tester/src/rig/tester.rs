@@ -154,7 +154,7 @@ impl Instruments {
             false => FAR_LEAD_NS,
         };
         let start = MonotonicClock.now() + lead_ns;
-        let limit_ns = lead_ns + spec.duration_ns + spec.timeout_ns + OVERTIME_NS;
+        let limit_ns = lead_ns + spec.schedule.duration_ns() + spec.timeout_ns + OVERTIME_NS;
         let ran = at_once(self.senders.iter().collect(), |Sender { host, .. }| {
             let at = clocks.to_host(host.name(), start);
             match host.ask(Request::Run(at), limit_ns)? {

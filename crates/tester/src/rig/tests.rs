@@ -95,13 +95,13 @@ impl Client for Fake {
     ) -> Result<TrialResult, RigError> {
         let world = &self.0;
         let queries = spec.schedule.queries();
-        let trial = (spec.rate_qps, queries, spec.names.first);
+        let trial = (spec.schedule.rate_qps(), queries, spec.names.first);
         world.trials.borrow_mut().push(trial);
-        world.pass(spec.duration_ns + spec.timeout_ns);
+        world.pass(spec.schedule.duration_ns() + spec.timeout_ns);
         let whole = world.whole_limit_qps.get();
-        let whole = whole.filter(|_| spec.duration_ns > 5 * SECOND);
+        let whole = whole.filter(|_| spec.schedule.duration_ns() > 5 * SECOND);
         let limit_qps = whole.unwrap_or(world.limit_qps.get());
-        let mut found = result(spec.rate_qps, threshold(limit_qps, spec.rate_qps));
+        let mut found = result(spec.schedule.rate_qps(), threshold(limit_qps, spec.schedule.rate_qps()));
         (found.queries_due, found.queries_sent) = (queries, queries);
         found.answers.missing = found.answers.missing.min(queries);
         if world.is_silent.get() || world.ended.borrow().is_some() {

@@ -103,8 +103,6 @@ impl Trial {
         let mut source = names(zone("0"), self.cached_share, self.pattern);
         TrialSpec {
             server: SERVER.parse().unwrap(),
-            rate_qps: self.rate_qps,
-            duration_ns: self.duration_ns,
             schedule,
             pacing: Pacing::Absolute,
             timeout_ns: self.timeout_ns,

@@ -259,8 +259,6 @@ impl Whole {
             .take(schedule.queries(), Some(Pref64::WELL_KNOWN));
         TrialSpec {
             server: SERVER.parse().unwrap(),
-            rate_qps: load.rate_qps,
-            duration_ns: load.duration_ns,
             schedule,
             pacing: Pacing::Absolute,
             timeout_ns: load.timeout_ns,

@@ -54,13 +54,11 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
     let schedule = test.schedule(pacing);
     let spec = TrialSpec {
         server: test.server,
-        rate_qps: test.rate_qps(),
-        duration_ns: schedule.duration_ns(),
         schedule,
         pacing,
         timeout_ns: test.timeout_ns,
         names: test.names(),
-        ports: Some(test.ports_enough()),
+        ports: Some(test.ports_enough(schedule.rate_qps())),
         segmentation: Segmentation::On,
         stop_early: false,
         limits: Limits::default(),
@@ -220,8 +218,8 @@ impl Test {
     }
 
     /// Total number of sockets: the number in the arguments, or more if the query IDs need it.
-    fn ports_enough(&self) -> usize {
-        let needed = Generator::ports_needed(self.rate_qps(), self.timeout_ns);
+    fn ports_enough(&self, rate_qps: u64) -> usize {
+        let needed = Generator::ports_needed(rate_qps, self.timeout_ns);
         let needed = usize::try_from(needed).unwrap_or(usize::MAX);
         needed.max(self.threads * self.ports_each)
     }

@@ -217,7 +217,7 @@ impl Measuring {
         let schedule = load.schedule(rate_qps);
         let names = load.names()?.take(schedule.queries(), None)?;
         let anybody = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
-        Ok(load.trial(anybody, rate_qps, schedule, names).check()?)
+        Ok(load.trial(anybody, schedule, names).check()?)
     }
 
     /// Refuses a zone that the authority cannot serve, before anything is set up.

@@ -128,7 +128,7 @@ fn this_machine_runs_all_parts_in_this_process() {
     for _ in 0..2 {
         let schedule = load.schedule(1000);
         let names = load.names().unwrap().take(schedule.queries(), None);
-        let spec = load.trial(server, 1000, schedule, names.unwrap());
+        let spec = load.trial(server, schedule, names.unwrap());
         let result = testers.trial(&spec, Surroundings::default).unwrap();
         assert_eq!(result.queries_due, 500);
         assert_eq!(result.clocks, [], "there is one clock");
@@ -151,7 +151,7 @@ fn trial_that_cannot_be_prepared_replaces_the_one_before() {
     let own = authority(&load, server);
     let testers = opened(&load, &[(&here, 1, Some(own))], server);
     let names = load.names().unwrap().take(500, None).unwrap();
-    let spec = load.trial(server, 1000, load.schedule(1000), names);
+    let spec = load.trial(server, load.schedule(1000), names);
     let arm = |spec: &TrialSpec| {
         let order = Request::Arm {
             spec: Box::new(spec.clone()),
@@ -178,7 +178,7 @@ fn trial_that_cannot_be_prepared_replaces_the_one_before() {
 fn several_hosts_share_one_schedule() {
     let load = load();
     let (mut testers, one, agents) = two_hosts(&load);
-    let (rate_qps, schedule) = (2000, load.schedule(2000));
+    let schedule = load.schedule(2000);
     let names = load
         .names()
         .unwrap()
@@ -187,7 +187,7 @@ fn several_hosts_share_one_schedule() {
     let first = names.asked(0);
     testers.answers(first, SECOND).unwrap();
     let asked_before = testers.authority_counts().unwrap().queries();
-    let spec = load.trial(testers.prober.server, rate_qps, schedule, names);
+    let spec = load.trial(testers.prober.server, schedule, names);
     let result = testers.trial(&spec, Surroundings::default).unwrap();
     assert_eq!((result.queries_due, result.queries_sent), (1000, 1000));
     let rows: Vec<_> = testers.rows().unwrap().collect();
@@ -270,7 +270,7 @@ fn late_start_of_host_makes_trial_invalid() {
     let load = load();
     let (testers, one, agents) = two_hosts(&load);
     let names = load.names().unwrap().take(1000, None).unwrap();
-    let spec = load.trial(testers.prober.server, 2000, load.schedule(2000), names);
+    let spec = load.trial(testers.prober.server, load.schedule(2000), names);
     let order = Request::Arm {
         spec: Box::new(spec.clone()),
         part: Part {

@@ -83,12 +83,6 @@ impl Test {
             "{requests} requests need as many names and {subnet} has {names}; {remedy}"
         )))
     }
-
-    /// Queries per second of all threads, rounded up.
-    pub(super) fn rate_qps(&self) -> u64 {
-        let per_delay = u128::from(self.burst) * self.threads as u128 * u128::from(SECOND);
-        u64::try_from(per_delay.div_ceil(u128::from(self.delay_ns))).unwrap_or(u64::MAX)
-    }
 }
 
 /// Experiments of a run, and queries of an experiment (Lencse 2015, section II).
@@ -193,7 +187,6 @@ mod tests {
             timeout_ns: 250_000_000,
         };
         assert_eq!(eight, expected);
-        assert_eq!(eight.rate_qps(), 500_000);
         let nine = Test::parse(&words("192.0.2.53 53 10.0.0.0/8 60000 1 2 50 4000 1")).unwrap();
         assert_eq!((nine.ports_each, nine.delay_ns), (50, 4_000));
     }

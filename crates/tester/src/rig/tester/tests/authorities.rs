@@ -41,13 +41,13 @@ impl Lab {
 
     /// Runs a trial of half a second.
     fn trial(&mut self, load: &Load, around: Surroundings) -> TrialResult {
-        let (rate_qps, schedule) = (1200, load.schedule(1200));
+        let schedule = load.schedule(1200);
         let names = load
             .names()
             .unwrap()
             .take(schedule.queries(), None)
             .unwrap();
-        let spec = load.trial(self.testers.prober.server, rate_qps, schedule, names);
+        let spec = load.trial(self.testers.prober.server, schedule, names);
         self.testers.trial(&spec, || around).unwrap()
     }
 
@@ -172,7 +172,7 @@ fn lost_host_of_authority_is_named() {
     lab.testers.authorities[1] = lost.clone();
     lab.testers.hosts[1] = lost;
     let names = load.names().unwrap().take(600, None).unwrap();
-    let spec = load.trial(authorities[0], 1200, load.schedule(1200), names);
+    let spec = load.trial(authorities[0], load.schedule(1200), names);
     let error = lab.testers.trial(&spec, Surroundings::default).unwrap_err();
     assert!(error.to_string().starts_with("host auth2: "), "{error}");
     drop(lab);
