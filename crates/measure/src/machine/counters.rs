@@ -13,14 +13,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
 use super::Machine;
-use super::interface::{INTERFACES_MAX, LIMIT};
+use super::interface::{INTERFACES_MAX, output};
 use super::network::Network;
-use super::process::{find_program, run};
 
 /// Most datagrams in one packet of a virtual link: `UDP_MAX_SEGMENTS` since Linux 6.9; before, it was 64.
 pub const SEGMENTS_MAX: u64 = 128;
@@ -98,9 +96,7 @@ impl Counter {
         };
         names.contains(&self.name.as_str())
     }
-}
 
-impl Counter {
     /// Returns whether it is read only if queues are requested.
     fn is_of_queue(&self) -> bool {
         matches!(self.layer, Layer::Queue(_) | Layer::Receive(_))
@@ -182,6 +178,9 @@ impl CounterReading {
             }
         }
         reading.softnet(&file("softnet_stat").unwrap_or_default());
+        // This thread may be in another network, which the programs inherit.
+        let said = |program, words: &[&str]| output(&Network::Own, program, words);
+        let tc = || said("tc", &["-s", "-j", "qdisc", "show"]);
         if let Some(text) = queues.then(tc).flatten() {
             reading.queues(&text);
             let links = links.iter().filter(|link| *link != "lo");
@@ -457,18 +456,6 @@ fn receive_queue(name: &str) -> Option<u16> {
     ["_packets", ".packets", "_xdp_packets"]
         .contains(&kind)
         .then(|| number.parse().ok())?
-}
-
-/// Output of `tc` (Debian package iproute2) in this thread's network namespace; `None` if it is missing or fails.
-fn tc() -> Option<String> {
-    said("tc", &["-s", "-j", "qdisc", "show"])
-}
-
-/// Output of a program in this thread's network namespace; `None` if it is missing or fails.
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
-    let mut command = Command::new(find_program(program)?);
-    let end = run(command.args(arguments), LIMIT).ok()?;
-    end.status.success().then_some(end.stdout)
 }
 
 #[cfg(test)]

@@ -3,25 +3,26 @@
 //! `ip` lists them, in this machine's own network and in namespaces; `ethtool` gives the rest. Values of missing
 //! programs, and values that a kind of interface does not have, are omitted.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
 
 use dns64_transport::clock::{Nanos, SECOND};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::cpuset::CpuSet;
 use super::network::Network;
 use super::process::{find_program, run};
 use super::{Machine, field};
 
-/// An interface that is up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// Its name.
     pub name: String,
     /// Its kind, if it is virtual ("veth", "bridge", "loopback"); otherwise its driver, with version and firmware from
-    /// `ethtool -i`.
+    /// `ethtool -i`, if it is up.
     pub driver: Option<String>,
     /// Largest IP packet in octets.
     pub mtu: u32,
@@ -29,8 +30,28 @@ pub struct Interface {
     pub speed_mbps: Option<u32>,
     /// Number of receive and transmit queues.
     pub queues: (u32, u32),
-    /// Offloads by the names of `ethtool -k`, and whether each is on.
+    /// Offloads by the names of `ethtool -k`, and whether each is on; empty if it is down.
     pub offloads: Vec<(String, bool)>,
+    /// UDP flow types, by the names of `ethtool -n`, that it does not spread over its receive queues by port: all packets
+    /// from one host to another arrive in one queue.
+    pub unspread: Vec<String>,
+    /// Its MAC address, if any.
+    pub mac: Option<[u8; 6]>,
+    /// Its IP addresses with the lengths of their prefixes, in the kernel's order, without tentative and duplicate ones.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Whether it is up.
+    pub is_up: bool,
+    /// Whether it has a carrier: a cable is plugged in and the other end is active.
+    pub has_carrier: bool,
+    /// Packets sent and received.
+    pub packets: u64,
+}
+
+impl Interface {
+    /// Returns whether it is one end of a veth pair; the other end may be in another namespace.
+    pub fn is_veth(&self) -> bool {
+        self.driver.as_deref() == Some("veth")
+    }
 }
 
 impl fmt::Display for Interface {
@@ -57,56 +78,37 @@ impl fmt::Display for Interface {
     }
 }
 
-/// Lists the interfaces of a host that are up, in the kernel's order, at most [`INTERFACES_MAX`]. The list is empty
-/// without `ip` or for a missing host.
-pub fn list(host: &Network) -> Vec<Interface> {
-    let Some(text) = output(host, "ip", &["-j", "-d", "link", "show"]) else {
-        return Vec::new();
-    };
-    let mut interfaces = from_ip(&text);
-    interfaces.truncate(INTERFACES_MAX);
-    for interface in &mut interfaces {
-        complete(host, interface);
-    }
+/// Lists the interfaces of a host, up or not, in the kernel's order. The list is empty without `ip` or for a missing
+/// host.
+pub fn all(host: &Network) -> Vec<Interface> {
+    let mut interfaces = read(host, &[]);
+    let up = interfaces.iter_mut().filter(|it| it.is_up);
+    up.take(INTERFACES_MAX).for_each(|it| complete(host, it));
     interfaces
 }
 
-/// Returns the interface of this name in this machine's own network, if it is up.
-pub fn named(name: &str) -> Option<Interface> {
-    let here = Network::Own;
-    let text = output(&here, "ip", &["-j", "-d", "link", "show", "dev", name])?;
-    let mut interface = from_ip(&text).into_iter().next()?;
-    complete(&here, &mut interface);
+/// Lists those that are up, at most [`INTERFACES_MAX`].
+pub fn list(host: &Network) -> Vec<Interface> {
+    let up = all(host).into_iter().filter(|it| it.is_up);
+    up.take(INTERFACES_MAX).collect()
+}
+
+/// Returns the packets that each interface of a host has sent and received.
+pub fn packets(host: &Network) -> BTreeMap<String, u64> {
+    let interfaces = read(host, &[]).into_iter();
+    interfaces.map(|it| (it.name, it.packets)).collect()
+}
+
+/// Returns the interface of this name; `None` if it does not exist, or without `ip`.
+pub fn named(host: &Network, name: &str) -> Option<Interface> {
+    let mut interface = read(host, &["dev", name]).into_iter().next()?;
+    complete(host, &mut interface);
     Some(interface)
 }
 
-/// Addresses of an interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Addressed {
-    /// Its MAC address, if any.
-    pub mac: Option<[u8; 6]>,
-    /// Its IP addresses, in the kernel's order.
-    pub addresses: Vec<IpAddr>,
-    /// Whether it is one end of a veth pair; the other end may be in another namespace.
-    pub is_veth: bool,
-}
-
-/// Returns the addresses of an interface of a host; `None` if it does not exist, or without `ip`.
-pub fn addressed(host: &Network, name: &str) -> Option<Addressed> {
-    let text = output(host, "ip", &["-j", "-d", "address", "show", "dev", name])?;
-    addressed_from_ip(&text)
-}
-
-fn addressed_from_ip(text: &str) -> Option<Addressed> {
-    // `ip` prints an empty object for an interface that has disappeared.
-    let links: Vec<IpAddressed> = serde_json::from_str(text).ok()?;
-    let link = links.into_iter().find(|link| !link.ifname.is_empty())?;
-    let kind = link.linkinfo.and_then(|info| info.info_kind);
-    Some(Addressed {
-        mac: link.address.as_deref().and_then(mac),
-        addresses: link.addr_info.into_iter().filter_map(|a| a.local).collect(),
-        is_veth: kind.as_deref() == Some("veth"),
-    })
+fn read(host: &Network, which: &[&str]) -> Vec<Interface> {
+    let words = [&["-j", "-d", "-s", "address", "show"], which].concat();
+    output(host, "ip", &words).map_or_else(Vec::new, |text| from_ip(&text))
 }
 
 /// Parses a MAC address in the format of `ip`.
@@ -139,12 +141,11 @@ fn complete(host: &Network, interface: &mut Interface) {
     if let Some(text) = output(host, "ethtool", &["-k", name]) {
         interface.offloads = offloads(&text);
     }
+    interface.unspread = unspread(host, interface);
 }
 
-/// Returns the UDP flow types, by the names of `ethtool -n`, that an interface does not spread over its receive queues
-/// by port: all packets from one host to another arrive in one queue. Empty with one queue, or if it cannot be
-/// configured.
-pub fn unspread(host: &Network, interface: &Interface) -> Vec<String> {
+/// Returns its UDP flow types that are not spread by port. Empty with one queue, or if it cannot be configured.
+fn unspread(host: &Network, interface: &Interface) -> Vec<String> {
     if interface.queues.0 < 2 {
         return Vec::new();
     }
@@ -173,7 +174,7 @@ pub fn output(host: &Network, program: &str, arguments: &[&str]) -> Option<Strin
 }
 
 /// `ip`, `tc` and `ethtool` answer at once; after this time they hang.
-pub(super) const LIMIT: Nanos = 5 * SECOND;
+const LIMIT: Nanos = 5 * SECOND;
 
 /// Output of `ip -j route get`.
 #[derive(Deserialize)]
@@ -188,12 +189,14 @@ pub fn toward(address: IpAddr) -> Option<String> {
     routes.into_iter().next().map(|route| route.dev)
 }
 
-/// An interface in the output of `ip -j -d link show`.
+/// An interface in the output of `ip -j -d -s address show`.
 #[derive(Deserialize)]
 struct IpLink {
+    #[serde(default)]
     ifname: String,
     #[serde(default)]
     flags: Vec<String>,
+    #[serde(default)]
     mtu: u32,
     #[serde(default)]
     link_type: String,
@@ -202,6 +205,11 @@ struct IpLink {
     num_rx_queues: u32,
     #[serde(default)]
     num_tx_queues: u32,
+    address: Option<String>,
+    #[serde(default)]
+    addr_info: Vec<IpAddress>,
+    #[serde(default)]
+    stats64: Stats,
 }
 
 #[derive(Deserialize)]
@@ -209,39 +217,53 @@ struct LinkInfo {
     info_kind: Option<String>,
 }
 
-/// An interface in the output of `ip -j -d address show`.
-#[derive(Deserialize)]
-struct IpAddressed {
-    #[serde(default)]
-    ifname: String,
-    address: Option<String>,
-    linkinfo: Option<LinkInfo>,
-    #[serde(default)]
-    addr_info: Vec<IpAddress>,
-}
-
 #[derive(Deserialize)]
 struct IpAddress {
     local: Option<IpAddr>,
+    prefixlen: Option<u8>,
+    #[serde(default)]
+    tentative: bool,
+    #[serde(default)]
+    dadfailed: bool,
+}
+
+#[derive(Default, Deserialize)]
+struct Stats {
+    rx: Direction,
+    tx: Direction,
+}
+
+#[derive(Default, Deserialize)]
+struct Direction {
+    packets: u64,
 }
 
 fn from_ip(text: &str) -> Vec<Interface> {
     let links: Vec<IpLink> = serde_json::from_str(text).unwrap_or_default();
-    links
-        .into_iter()
-        .filter(|link| link.flags.iter().any(|flag| flag == "UP"))
-        .map(|link| {
-            let kind = link.linkinfo.and_then(|info| info.info_kind);
-            let loopback = (link.link_type == "loopback").then_some(link.link_type);
-            Interface {
-                name: link.ifname,
-                driver: kind.or(loopback),
-                mtu: link.mtu,
-                queues: (link.num_rx_queues, link.num_tx_queues),
-                ..Interface::default()
-            }
-        })
-        .collect()
+    // `ip` prints an empty object for an interface that has disappeared.
+    let links = links.into_iter().filter(|link| !link.ifname.is_empty());
+    links.map(interface).collect()
+}
+
+fn interface(link: IpLink) -> Interface {
+    let has = |wanted: &str| link.flags.iter().any(|flag| flag == wanted);
+    let (is_up, has_carrier) = (has("UP"), has("LOWER_UP"));
+    let kind = link.linkinfo.and_then(|info| info.info_kind);
+    let loopback = (link.link_type == "loopback").then_some(link.link_type);
+    let usable = link.addr_info.into_iter();
+    let usable = usable.filter(|it| !it.tentative && !it.dadfailed);
+    Interface {
+        name: link.ifname,
+        driver: kind.or(loopback),
+        mtu: link.mtu,
+        queues: (link.num_rx_queues, link.num_tx_queues),
+        mac: link.address.as_deref().and_then(mac),
+        addresses: usable.filter_map(|it| it.local.zip(it.prefixlen)).collect(),
+        is_up,
+        has_carrier,
+        packets: link.stats64.rx.packets + link.stats64.tx.packets,
+        ..Interface::default()
+    }
 }
 
 /// Parses driver, version and firmware from `ethtool -i`.
@@ -294,8 +316,9 @@ mod tests {
             {"ifname":"client","flags":["UP"],"mtu":1500,"link_type":"ether",
              "linkinfo":{"info_kind":"veth"},"num_tx_queues":2,"num_rx_queues":2}
         ]"#;
-        let told: Vec<_> = from_ip(text)
-            .iter()
+        let interfaces = from_ip(text).into_iter();
+        let told: Vec<_> = interfaces
+            .filter(|interface| interface.is_up)
             .map(|interface| format!("{}: {interface}", interface.name))
             .collect();
         assert_eq!(
@@ -327,13 +350,31 @@ mod tests {
             "linkinfo":{"info_kind":"veth"},"addr_info":[
             {"family":"inet","local":"198.18.0.2","prefixlen":24,"scope":"global"},
             {"family":"inet6","local":"2001:2::2","prefixlen":64,"scope":"global"}]},{}]"#;
-        let addressed = addressed_from_ip(text).unwrap();
+        let addressed = &from_ip(text)[0];
         assert_eq!(addressed.mac, Some([2, 0, 0, 0, 2, 0x0b]));
-        let expected = ["198.18.0.2", "2001:2::2"].map(|a| a.parse::<IpAddr>().unwrap());
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let expected = [(address("198.18.0.2"), 24), (address("2001:2::2"), 64)];
         assert_eq!(addressed.addresses, expected);
-        assert!(addressed.is_veth);
-        assert_eq!(addressed_from_ip("[{}]"), None);
+        assert!(addressed.is_veth());
+        assert_eq!(from_ip("[{}]"), []);
         assert_eq!(mac("02:00:00:00:02"), None);
+    }
+
+    #[test]
+    fn unusable_addresses_and_traffic_are_parsed_from_ip() {
+        let text = r#"[
+            {"ifname":"client","flags":["BROADCAST","UP","LOWER_UP"],"mtu":9000,
+             "addr_info":[{"family":"inet6","local":"2001:2:0:1::1","prefixlen":64},
+                          {"family":"inet6","local":"2001:2:0:1::9","prefixlen":64,"tentative":true},
+                          {"family":"inet6","local":"2001:2:0:1::8","prefixlen":64,"dadfailed":true}],
+             "stats64":{"rx":{"packets":7},"tx":{"packets":5}}},
+            {"ifname":"up","flags":["NO-CARRIER","UP"],"mtu":1500,"addr_info":[]}]"#;
+        let [client, up] = &from_ip(text)[..] else {
+            panic!("two interfaces are expected");
+        };
+        assert_eq!(client.addresses, [("2001:2:0:1::1".parse().unwrap(), 64)]);
+        assert!(client.is_up && client.has_carrier && up.is_up && !up.has_carrier);
+        assert_eq!((client.mtu, client.packets), (9000, 12));
     }
 
     #[test]

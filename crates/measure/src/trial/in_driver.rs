@@ -1,5 +1,7 @@
 //! The authority in the driver of an interface of its host, in front of its sockets at the same address.
 
+use std::net::IpAddr;
+
 use dns64_transport::xdp::program::{Attached, Mode, Object, XdpError};
 use dns64_transport::xdp::{STEER_OBJECT, allow, may_answer};
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::AuthDns;
 use super::surroundings::AuthorityReport;
 use crate::authority::driver::{Driver, DriverError, Station};
-use crate::machine::interface::{self, Addressed};
+use crate::machine::interface::{self, Interface};
 use crate::machine::network::Network;
 use crate::machine::{Blame, LabError};
 use crate::quantity::as_text;
@@ -51,21 +53,19 @@ impl InDriver {
             ));
         }
         let (interface, host) = (&asked.interface, &authority.network);
-        let addressed = interface::addressed(host, interface);
-        let found = addressed
-            .as_ref()
-            .and_then(|found| Some((found, found.mac?)));
-        let (addressed, mac) = found.ok_or_else(|| {
+        let found = interface::named(host, interface);
+        let found = found.and_then(|found| Some((found.mac?, found)));
+        let (mac, found) = found.ok_or_else(|| {
             Blame::Machine.error(format!(
                 "{host} has no interface {interface} with a MAC address; `ip link`, which is needed for this, lists its \
                  interfaces"
             ))
         })?;
-        let station = station(authority, asked, addressed, mac)?;
+        let station = station(authority, asked, &found, mac)?;
         let failed = |reason| failed(interface, reason);
         let mode = match asked.mode {
             // Without a program at the peer, replies would be lost.
-            Mode::Auto if addressed.is_veth && asked.far.is_none() => Mode::Generic,
+            Mode::Auto if found.is_veth() && asked.far.is_none() => Mode::Generic,
             mode => mode,
         };
         let attach = || -> Result<(Driver, Mode), DriverError> {
@@ -83,7 +83,7 @@ impl InDriver {
             driver,
             interface: interface.clone(),
             mode,
-            is_veth: addressed.is_veth,
+            is_veth: found.is_veth(),
             _far: far.map_err(|reason| failed(reason.into()))?,
         }))
     }
@@ -119,17 +119,17 @@ impl InDriver {
 fn station(
     authority: &AuthDns,
     asked: &Interception,
-    addressed: &Addressed,
+    found: &Interface,
     mac: [u8; 6],
 ) -> Result<Station, LabError> {
     let listen = authority.listen.ip();
-    let is_served = |address: &std::net::IpAddr| match listen.is_unspecified() {
+    let is_served = |address: &IpAddr| match listen.is_unspecified() {
         // The socket of `::` serves both families.
         true => listen.is_ipv6() || address.is_ipv4(),
         false => *address == listen,
     };
-    let addresses = addressed.addresses.iter().copied().filter(is_served);
-    let addresses: Vec<_> = addresses.collect();
+    let addresses = found.addresses.iter().map(|(address, _)| *address);
+    let addresses: Vec<_> = addresses.filter(is_served).collect();
     if addresses.is_empty() {
         let interface = &asked.interface;
         return Err(Blame::Machine.error(format!(
@@ -141,7 +141,7 @@ fn station(
         mac,
         addresses,
         port: authority.listen.port(),
-        is_veth: addressed.is_veth,
+        is_veth: found.is_veth(),
     })
 }
 

@@ -8,13 +8,12 @@ use std::path::Path;
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-pub use network::InterfaceFacts;
-
 use super::program;
 use crate::lab::LabError;
 use crate::lab::topology::NAME_PREFIX;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
+use crate::machine::interface::{self, Interface};
 use crate::machine::network::{NETNS_DIR, Network};
 use crate::machine::usage::UsageSnapshot;
 
@@ -33,8 +32,8 @@ pub struct HostFacts {
     pub tester_sha256: Option<String>,
     /// CPUs that are online.
     pub cpus: CpuSet,
-    /// All of its network interfaces, up or not.
-    pub interfaces: Vec<InterfaceFacts>,
+    /// All of its network interfaces, up or not, with their packets in [`LOOK_NS`].
+    pub interfaces: Vec<Interface>,
     /// Interfaces of default routes, of IPv4 and IPv6.
     pub default_routes: Vec<String>,
     /// Whether the host forwards IPv6 between all interfaces.
@@ -85,13 +84,17 @@ impl HostFacts {
     fn seen(host: &Network) -> Self {
         let here = Machine::here();
         let before = UsageSnapshot::at(&here, &[]);
-        let packets = network::packets(host);
+        let packets = interface::packets(host);
         MonotonicClock.sleep(LOOK_NS);
         let others = UsageSnapshot::at(&here, &[]).others_since(&before);
         let mut facts = of_machine(&here);
         facts.others_cpu_ns = others.cpu_ns;
         facts.busiest = others.busiest.map(|process| process.name);
-        facts.interfaces = network::interfaces(host, &packets);
+        facts.interfaces = interface::all(host);
+        for interface in &mut facts.interfaces {
+            let before = packets.get(&interface.name).copied().unwrap_or(0);
+            interface.packets = interface.packets.saturating_sub(before);
+        }
         facts.default_routes = network::default_routes(host);
         // These files show the network namespace of the thread that reads them.
         let of_network = |here: &Machine| {

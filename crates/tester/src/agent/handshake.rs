@@ -13,7 +13,7 @@ use crate::PROGRAM;
 use crate::machine::Machine;
 
 /// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Messages of the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,7 +194,7 @@ mod tests {
         for (call, form) in [
             (
                 hello,
-                json!({"hello": {"version": 3, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
+                json!({"hello": {"version": 4, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
             ),
             (Call::Clock { id: 3 }, json!({"clock": {"id": 3}})),
             (

@@ -305,7 +305,7 @@ fn links(rig: &Rig) -> BTreeMap<String, String> {
         (name, interface.to_string())
     };
     let toward = |address: IpAddr| {
-        let interface = interface::toward(address).and_then(|name| interface::named(&name));
+        let interface = interface::toward(address).and_then(|name| interface::named(&Network::Own, &name));
         interface.iter().map(|it| told(&Network::Own, it)).collect()
     };
     if let Some(reached) = rig.reached() {

@@ -1,127 +1,12 @@
-//! Interfaces, routes and listening sockets of a host.
+//! Default routes and listening sockets of a host.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::machine::Machine;
 use crate::machine::interface;
 use crate::machine::network::Network;
-
-/// One network interface of a host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InterfaceFacts {
-    /// Its name.
-    pub name: String,
-    /// Its kind if it is virtual, otherwise its driver.
-    pub driver: Option<String>,
-    /// Largest IP packet in octets.
-    pub mtu: u32,
-    /// Speed in Mbit/s.
-    pub speed_mbps: Option<u32>,
-    /// Whether the interface is up.
-    pub is_up: bool,
-    /// Whether it has a carrier: a cable is plugged in and the other end is active.
-    pub has_carrier: bool,
-    /// Addresses with prefix lengths, without tentative and duplicate ones.
-    pub addresses: Vec<String>,
-    /// UDP flow types, as `ethtool -n` names them, that it does not spread over its receive queues by port.
-    pub unspread: Vec<String>,
-    /// Packets sent and received in [`super::LOOK_NS`].
-    pub packets: u64,
-}
-
-/// Packet counters by interface.
-pub(super) type Packets = BTreeMap<String, u64>;
-
-/// Reads the packet counters of a host's interfaces.
-pub(super) fn packets(host: &Network) -> Packets {
-    let links = links(host).into_iter();
-    links
-        .map(|link| (link.ifname.clone(), link.packets()))
-        .collect()
-}
-
-/// Reads all interfaces of a host, with their traffic since `before`.
-pub(super) fn interfaces(host: &Network, before: &Packets) -> Vec<InterfaceFacts> {
-    let known = interface::list(host);
-    let fact = |link: IpLink| {
-        let known = known.iter().find(|it| it.name == link.ifname);
-        let mut fact = link.fact(before);
-        fact.driver = known.and_then(|it| it.driver.clone());
-        fact.speed_mbps = known.and_then(|it| it.speed_mbps);
-        fact.unspread = known.map_or_else(Vec::new, |it| interface::unspread(host, it));
-        fact
-    };
-    links(host).into_iter().map(fact).collect()
-}
-
-fn links(host: &Network) -> Vec<IpLink> {
-    let text = interface::output(host, "ip", &["-j", "-s", "address", "show"]);
-    text.map_or_else(Vec::new, |text| from_ip(&text))
-}
-
-fn from_ip(text: &str) -> Vec<IpLink> {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-/// One interface in the output of `ip -j -s address show`.
-#[derive(Debug, Deserialize)]
-struct IpLink {
-    ifname: String,
-    #[serde(default)]
-    flags: Vec<String>,
-    mtu: u32,
-    #[serde(default)]
-    addr_info: Vec<IpAddress>,
-    #[serde(default)]
-    stats64: Stats,
-}
-
-#[derive(Debug, Deserialize)]
-struct IpAddress {
-    local: Option<IpAddr>,
-    prefixlen: Option<u8>,
-    #[serde(default)]
-    tentative: bool,
-    #[serde(default)]
-    dadfailed: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Stats {
-    rx: Direction,
-    tx: Direction,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Direction {
-    packets: u64,
-}
-
-impl IpLink {
-    fn packets(&self) -> u64 {
-        self.stats64.rx.packets + self.stats64.tx.packets
-    }
-
-    fn fact(self, before: &Packets) -> InterfaceFacts {
-        let has = |wanted: &str| self.flags.iter().any(|flag| flag == wanted);
-        let usable = |it: &&IpAddress| !it.tentative && !it.dadfailed;
-        let told = |it: &IpAddress| Some(format!("{}/{}", it.local?, it.prefixlen?));
-        let addresses = self.addr_info.iter().filter(usable);
-        let carried = before.get(&self.ifname).copied().unwrap_or(0);
-        InterfaceFacts {
-            mtu: self.mtu,
-            is_up: has("UP"),
-            has_carrier: has("LOWER_UP"),
-            addresses: addresses.filter_map(told).collect(),
-            packets: self.packets().saturating_sub(carried),
-            name: self.ifname,
-            ..InterfaceFacts::default()
-        }
-    }
-}
 
 /// Interfaces of the default routes of a host, each once.
 pub(super) fn default_routes(host: &Network) -> Vec<String> {
@@ -202,25 +87,6 @@ const TCP_LISTEN: &str = "0A";
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interfaces_are_read_with_addresses_and_traffic() {
-        let text = r#"[
-            {"ifname":"client","flags":["BROADCAST","UP","LOWER_UP"],"mtu":9000,
-             "addr_info":[{"family":"inet6","local":"2001:2:0:1::1","prefixlen":64},
-                          {"family":"inet6","local":"2001:2:0:1::9","prefixlen":64,"tentative":true},
-                          {"family":"inet6","local":"2001:2:0:1::8","prefixlen":64,"dadfailed":true}],
-             "stats64":{"rx":{"packets":7},"tx":{"packets":5}}},
-            {"ifname":"up","flags":["NO-CARRIER","UP"],"mtu":1500,"addr_info":[]}]"#;
-        let before = BTreeMap::from([("client".to_owned(), 10)]);
-        let links = from_ip(text).into_iter();
-        let facts: Vec<_> = links.map(|link| link.fact(&before)).collect();
-        assert_eq!(facts[0].addresses, ["2001:2:0:1::1/64"]);
-        assert!(facts[0].is_up && facts[0].has_carrier);
-        assert_eq!((facts[0].mtu, facts[0].packets), (9000, 2));
-        assert!(facts[1].is_up && !facts[1].has_carrier);
-        assert!(from_ip("Device \"x\" does not exist.").is_empty());
-    }
 
     #[test]
     fn default_routes_over_several_hops_are_found() {

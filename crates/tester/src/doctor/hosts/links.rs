@@ -1,10 +1,11 @@
 //! Checks the test links: interfaces, addresses and other traffic on them.
 
 use super::{PLAY, about, broken, of as facts_of};
-use crate::agent::facts::{HostFacts, InterfaceFacts};
+use crate::agent::facts::HostFacts;
 use crate::doctor::{Finding, unless};
-use crate::lab::hosts::{HostSpec, Hosts, LinkEnd, LinkName, Site, SiteEnd, SiteLink};
+use crate::lab::hosts::{HostSpec, Hosts, LinkAddress, LinkEnd, LinkName, Site, SiteEnd, SiteLink};
 use crate::lab::profile::Family;
+use crate::machine::interface::Interface;
 
 /// Checks the ends of a host's test links.
 pub(super) fn of(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
@@ -36,9 +37,9 @@ fn one_end(host: &HostSpec, facts: &HostFacts, link: LinkName, end: &LinkEnd) ->
             "check the cable and that the other end is up".into(),
         );
     }
-    let lacks = |address: &String| !found.addresses.contains(address);
-    let wanted = end.addresses.iter().map(ToString::to_string);
-    let absent: Vec<_> = wanted.filter(lacks).collect();
+    let lacks = |it: &&LinkAddress| !found.addresses.contains(&(it.address(), it.prefix_len()));
+    let absent = end.addresses.iter().filter(lacks);
+    let absent: Vec<_> = absent.map(ToString::to_string).collect();
     if let Some(first) = absent.first() {
         let remedy = format!("`ip address add {first} dev {interface}`, or {PLAY}");
         return bad(format!("without the address {}", absent.join(", ")), remedy);
@@ -69,7 +70,7 @@ fn one_end(host: &HostSpec, facts: &HostFacts, link: LinkName, end: &LinkEnd) ->
 }
 
 /// Formats an interface: "ixgbe, MTU 1500, 10000 Mbit/s".
-fn told(interface: &InterfaceFacts) -> String {
+fn told(interface: &Interface) -> String {
     let driver = interface.driver.as_deref().unwrap_or("unknown driver");
     let speed = interface
         .speed_mbps
@@ -81,7 +82,7 @@ fn told(interface: &InterfaceFacts) -> String {
     )
 }
 
-fn interface_of<'a>(facts: &'a HostFacts, name: &str) -> Option<&'a InterfaceFacts> {
+fn interface_of<'a>(facts: &'a HostFacts, name: &str) -> Option<&'a Interface> {
     facts.interfaces.iter().find(|it| it.name == name)
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::agent::facts::InterfaceFacts;
+use crate::machine::interface::Interface;
 use crate::lab::hosts::{LinkEnd, LinkName, Reach};
 use crate::machine::cpuset::CpuSet;
 
@@ -61,16 +61,16 @@ fn three() -> Hosts {
 
 /// Facts of hosts that match the plan.
 fn good(hosts: &Hosts) -> Vec<(String, HostFacts)> {
-    let of_end = |end: &LinkEnd| InterfaceFacts {
+    let of_end = |end: &LinkEnd| Interface {
         name: end.interface.clone(),
         driver: Some("ixgbe".to_owned()),
         mtu: 1500,
         speed_mbps: Some(10_000),
         is_up: true,
         has_carrier: true,
-        addresses: end.addresses.iter().map(ToString::to_string).collect(),
+        addresses: end.addresses.iter().map(|it| (it.address(), it.prefix_len())).collect(),
         packets: 2,
-        unspread: Vec::new(),
+        ..Interface::default()
     };
     let of_host = |host: &HostSpec| HostFacts {
         hostname: host.name.clone(),
@@ -113,7 +113,7 @@ fn check_spoilt(spoil: impl FnOnce(&mut [(String, HostFacts)]), expected: &Expec
     expected.assert_eq(&told.concat());
 }
 
-fn client(facts: &mut [(String, HostFacts)]) -> &mut InterfaceFacts {
+fn client(facts: &mut [(String, HostFacts)]) -> &mut Interface {
     &mut facts[0].1.interfaces[0]
 }
 
@@ -151,7 +151,7 @@ fn links_that_differ_from_the_plan_are_reported() {
     "#]],
     );
     check_spoilt(
-        |facts| client(facts).addresses = vec!["2001:2:0:1::1/60".into()],
+        |facts| client(facts).addresses = vec![("2001:2:0:1::1".parse().unwrap(), 60)],
         &expect![[r#"
             Missing gen: link client (client): without the address 2001:2:0:1::1/64 -> `ip address add 2001:2:0:1::1/64 dev client`, or `ansible-playbook -i hosts.yml deploy/ansible/site.yml`
         "#]],
