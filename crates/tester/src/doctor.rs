@@ -211,11 +211,7 @@ fn processors(here: &Machine) -> Vec<Finding> {
 }
 
 fn governors(here: &Machine) -> Finding {
-    let policies = here.frequency_policies();
-    let mut governors: Vec<&str> = policies.iter().map(|p| p.governor.as_str()).collect();
-    governors.sort_unstable();
-    governors.dedup();
-    let (value, well) = match governors.as_slice() {
+    let (value, well) = match here.governors().as_slice() {
         [] => ("not visible (a virtual machine?)".to_owned(), true),
         all => (all.join(", "), all == ["performance"]),
     };

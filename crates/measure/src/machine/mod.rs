@@ -16,7 +16,7 @@ pub mod process;
 pub mod usage;
 pub mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -250,6 +250,13 @@ impl Machine {
             .collect();
         policies.sort_by(|a, b| a.cpus.cpus().cmp(b.cpus.cpus()));
         policies
+    }
+
+    /// The frequency governors, each once; empty if they are not readable.
+    pub fn governors(&self) -> Vec<String> {
+        let policies = self.frequency_policies().into_iter();
+        let governors: BTreeSet<_> = policies.map(|policy| policy.governor).collect();
+        governors.into_iter().collect()
     }
 
     /// Whether processors may temporarily exceed their nominal frequency.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -172,6 +172,13 @@ pub fn kill(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// Kills `child` and the process group that it leads, and reaps it.
+pub fn kill_group(child: &mut Child) {
+    // The group may not exist yet or any more; the child is killed in any case.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    kill(child);
+}
+
 /// Polls `done` until it returns true; gives up after `limit`.
 pub fn wait_until(limit: Nanos, mut done: impl FnMut() -> bool) -> bool {
     let deadline = MonotonicClock.now() + limit;
@@ -316,32 +323,6 @@ fn drops_in_table(table: &str, port: u16) -> u64 {
         .sum()
 }
 
-/// Number of datagrams lost at full receive buffers of all UDP sockets, closed ones included, in the network namespace
-/// of process `pid` (`RcvbufErrors` of `/proc/PID/net/snmp` and `snmp6`).
-pub fn receive_buffer_errors(pid: u32) -> u64 {
-    let v4 = read(pid, "net/snmp").map_or(0, |text| errors_in_snmp(&text));
-    let v6 = read(pid, "net/snmp6").and_then(|text| {
-        let mut lines = text.lines();
-        let count = lines.find_map(|line| line.strip_prefix("Udp6RcvbufErrors"))?;
-        count.trim().parse::<u64>().ok()
-    });
-    v4 + v6.unwrap_or(0)
-}
-
-/// `/proc/net/snmp` has for each protocol a line of names and a line of values.
-fn errors_in_snmp(text: &str) -> u64 {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
-        return 0;
-    };
-    names
-        .split_whitespace()
-        .zip(values.split_whitespace())
-        .find(|(name, _)| *name == "RcvbufErrors")
-        .and_then(|(_, value)| value.parse().ok())
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -428,12 +409,5 @@ mod tests {
         assert_eq!(drops_in_table(table, 53), 12);
         assert_eq!(drops_in_table(table, 5173), 9);
         assert_eq!(drops_in_table(table, 54), 0);
-    }
-
-    #[test]
-    fn snmp_values_are_found_by_name() {
-        let text = "Ip: A B\nIp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors\nUdp: 5 6 42\nUdpLite: RcvbufErrors\nUdpLite: 9\n";
-        assert_eq!(errors_in_snmp(text), 42);
-        assert_eq!(errors_in_snmp(""), 0);
     }
 }

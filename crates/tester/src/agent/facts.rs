@@ -3,18 +3,15 @@
 
 mod network;
 
-use std::path::Path;
-
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 use super::program;
-use crate::lab::LabError;
-use crate::lab::topology::NAME_PREFIX;
+use crate::lab::{DNS_PORT, LabError, topology, zone};
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::interface::{self, Interface};
-use crate::machine::network::{NETNS_DIR, Network};
+use crate::machine::network::Network;
 use crate::machine::usage::UsageSnapshot;
 
 /// Facts that `doctor` reads from a host. Values that cannot be read are `None` or empty.
@@ -118,13 +115,6 @@ impl HostFacts {
 fn of_machine(here: &Machine) -> HostFacts {
     let text = |path: &str| here.read(path).unwrap_or_default();
     let programs = programs(here);
-    let mut governors: Vec<_> = here.frequency_policies();
-    governors.sort_by(|a, b| a.governor.cmp(&b.governor));
-    let mut governors: Vec<_> = governors.into_iter().map(|it| it.governor).collect();
-    governors.dedup();
-    let mut namespaces = here.names(NETNS_DIR);
-    namespaces.retain(|name| name.starts_with(NAME_PREFIX));
-    namespaces.sort();
     HostFacts {
         hostname: text("/proc/sys/kernel/hostname"),
         kernel: text("/proc/sys/kernel/osrelease"),
@@ -134,14 +124,14 @@ fn of_machine(here: &Machine) -> HostFacts {
         cpus: text("/sys/devices/system/cpu/online")
             .parse()
             .unwrap_or_default(),
-        governors,
+        governors: here.governors(),
         clock_source: here.clock_source(),
         time_sync: named(&programs, &TIME_SYNC),
         ptp: ptp(here, &programs),
         load_average: here.load_average(),
         memory_available_bytes: here.memory_room(),
-        disk_free_bytes: disk_free_bytes(&here.path("/var")),
-        lab_namespaces: namespaces,
+        disk_free_bytes: zone::free(&here.path("/var")),
+        lab_namespaces: topology::leftovers(here),
         ..HostFacts::default()
     }
 }
@@ -189,16 +179,8 @@ fn ptp(here: &Machine, programs: &[String]) -> Option<String> {
     (!told.is_empty()).then(|| format!("{}; {runs}", told.join(", ")))
 }
 
-fn disk_free_bytes(path: &Path) -> Option<u64> {
-    let system = rustix::fs::statvfs(path).ok()?;
-    system.f_bavail.checked_mul(system.f_frsize)
-}
-
 /// Time for which traffic and processes are watched: 100 times the resolution of CPU times in Linux.
 pub const LOOK_NS: Nanos = SECOND;
-
-/// RFC 1035 section 4.2.
-const DNS_PORT: u16 = 53;
 
 /// Programs that synchronise a clock over the network; names as truncated by the kernel.
 const TIME_SYNC: [&str; 6] = [

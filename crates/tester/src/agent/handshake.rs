@@ -93,7 +93,7 @@ impl Hello {
 }
 
 /// Identity of the agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// [`VERSION`] of the agent.
     pub version: u32,

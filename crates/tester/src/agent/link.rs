@@ -3,22 +3,23 @@
 //! A request waits for its answer at most until its deadline, whatever ssh and the host do. Any fault of the connection
 //! closes it; every later request returns the reason.
 
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::clock::Exchange;
 use super::frame::{self, Frame, FrameError, FrameKind};
-use super::handshake::{About, Answer, Call, Hello, VERSION, Welcome};
+use super::handshake::{Answer, Call, Hello, VERSION, Welcome};
 use super::pipe::{self, Outlet, PipeInput, Stuck, Tail};
 use super::ssh::{self, Options};
 use super::trouble::{LinkError, Remains, Trouble, printable, tail};
@@ -36,7 +37,9 @@ pub struct AgentLink {
     /// ssh, or the agent itself.
     child: Option<Child>,
     stderr: Option<Tail>,
-    welcome: Option<Welcome>,
+    welcome: Welcome,
+    /// Whether the handshake is done.
+    is_greeted: bool,
     last_id: u64,
     /// Why the connection was closed.
     dead: Option<LinkError>,
@@ -68,26 +71,14 @@ impl AgentLink {
         sudo: bool,
         options: &Options,
     ) -> Result<Self, LinkError> {
-        let failed = |trouble| LinkError {
-            host: host.to_owned(),
-            reach: reach.clone(),
-            trouble,
-        };
-        let mut command = ssh::agent(reach, sudo, options).map_err(failed)?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A process group of its own: Ctrl-C at the terminal must reach only the controller.
-        command.stderr(Stdio::piped()).process_group(0);
+        let failed = |trouble| LinkError::new(host, reach, trouble);
+        let command = ssh::agent(reach, sudo, options).map_err(failed)?;
         let program = command.get_program().to_string_lossy().into_owned();
         let start = |error| failed(Trouble::Start(format!("{program}: {error}")));
-        let mut child = command.spawn().map_err(start)?;
-        let (Some(stdin), Some(stdout), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(failed(Trouble::Start("no pipes".into())));
-        };
-        let mut link = Self::new(host, reach, stdout, stdin).map_err(start)?;
-        link.child = Some(child);
-        link.stderr = Some(Tail::of(stderr));
+        let piped = pipe::spawn(command).map_err(start)?;
+        let mut link = Self::new(host, reach, piped.stdout, piped.stdin, options).map_err(start)?;
+        link.child = Some(piped.child);
+        link.stderr = Some(piped.stderr);
         link.greet(options)?;
         Ok(link)
     }
@@ -103,12 +94,10 @@ impl AgentLink {
         output: impl Into<OwnedFd>,
         options: &Options,
     ) -> Result<Self, LinkError> {
-        let mut link =
-            Self::new(host, &Reach::Local, input, output).map_err(|error| LinkError {
-                host: host.to_owned(),
-                reach: Reach::Local,
-                trouble: Trouble::Start(error.to_string()),
-            })?;
+        let reach = Reach::Local;
+        let failed =
+            |error: io::Error| LinkError::new(host, &reach, Trouble::Start(error.to_string()));
+        let mut link = Self::new(host, &reach, input, output, options).map_err(failed)?;
         link.greet(options)?;
         Ok(link)
     }
@@ -118,7 +107,8 @@ impl AgentLink {
         reach: &Reach,
         input: impl Into<OwnedFd>,
         output: impl Into<OwnedFd>,
-    ) -> std::io::Result<Self> {
+        options: &Options,
+    ) -> io::Result<Self> {
         Ok(Self {
             host: host.to_owned(),
             reach: reach.clone(),
@@ -126,34 +116,17 @@ impl AgentLink {
             news: pipe::frames(input),
             child: None,
             stderr: None,
-            welcome: None,
+            welcome: Welcome::default(),
+            is_greeted: false,
             last_id: 0,
             dead: None,
-            interrupted: Arc::default(),
+            interrupted: Arc::clone(&options.interrupted),
         })
-    }
-
-    /// The host's name in the plan.
-    pub fn host(&self) -> &str {
-        &self.host
     }
 
     /// The agent's description of itself and its host.
     pub fn welcome(&self) -> &Welcome {
-        static NOBODY: Welcome = Welcome {
-            version: 0,
-            tester: String::new(),
-            sha256: None,
-            host: About {
-                hostname: String::new(),
-                kernel: String::new(),
-                boot_id: String::new(),
-                cpus: 0,
-                available: Vec::new(),
-            },
-        };
-        // Always present once the link has been opened.
-        self.welcome.as_ref().unwrap_or(&NOBODY)
+        &self.welcome
     }
 
     /// Sends a request and waits for its reply and the blobs that follow it, at most `limit_ns` in total.
@@ -192,27 +165,27 @@ impl AgentLink {
         })
     }
 
-    /// Does one time exchange. Returns the times at which the call was sent, the call arrived, the answer was sent and
-    /// the answer arrived. The first and the last are on the monotonic clock of this machine, the other two on the
-    /// agent's.
+    /// Does one time exchange with the agent's monotonic clock.
     ///
     /// # Errors
     ///
     /// The connection is lost, or was lost before.
-    pub fn clock_exchange(&mut self) -> Result<[Nanos; 4], LinkError> {
+    pub fn clock_exchange(&mut self) -> Result<Exchange, LinkError> {
         self.within(CLOCK_LIMIT, |link, deadline_ns| {
             let id = link.next_id();
-            match link.exchange(&Call::Clock { id }, deadline_ns)? {
-                (
-                    Answer::Clock {
-                        id: of,
-                        received_ns,
-                        sent_ns,
-                    },
-                    called_ns,
-                    returned_ns,
-                ) if of == id => Ok([called_ns, received_ns, sent_ns, returned_ns]),
-                (other, _, _) => Err(unexpected(&other)),
+            let (answer, t0_ns, t3_ns) = link.exchange(&Call::Clock { id }, deadline_ns)?;
+            match answer {
+                Answer::Clock {
+                    id: of,
+                    received_ns: t1_ns,
+                    sent_ns: t2_ns,
+                } if of == id => Ok(Exchange {
+                    t0_ns,
+                    t1_ns,
+                    t2_ns,
+                    t3_ns,
+                }),
+                other => Err(unexpected(&other)),
             }
         })
     }
@@ -234,9 +207,8 @@ impl AgentLink {
     }
 
     fn greet(&mut self, options: &Options) -> Result<(), LinkError> {
-        self.interrupted = Arc::clone(&options.interrupted);
         let hello = Call::Hello(Hello::new(&options.controller));
-        let welcome = self.within(options.open_limit_ns, |link, deadline_ns| {
+        self.welcome = self.within(options.open_limit_ns, |link, deadline_ns| {
             match link.exchange(&hello, deadline_ns)?.0 {
                 Answer::Welcome(welcome) if welcome.version == VERSION => Ok(welcome),
                 Answer::Welcome(Welcome {
@@ -249,7 +221,7 @@ impl AgentLink {
                 other => Err(unexpected(&other)),
             }
         })?;
-        self.welcome = Some(welcome);
+        self.is_greeted = true;
         Ok(())
     }
 
@@ -352,9 +324,8 @@ impl AgentLink {
                 Trouble::Silent { limit_ns, said }
             }
             LinkFault::End => self.remains(),
-            LinkFault::Bad(error, found) if self.welcome.is_none() && !found.is_empty() => {
+            LinkFault::Bad(_, found) if !self.is_greeted && !found.is_empty() => {
                 self.end(0);
-                let _ = error;
                 Trouble::Garbage(printable(String::from_utf8_lossy(&found).trim()))
             }
             LinkFault::Bad(FrameError::Truncated { .. }, _) => self.remains(),
@@ -374,7 +345,7 @@ impl AgentLink {
         let stderr = self.stderr.as_ref().map(Tail::text).unwrap_or_default();
         let remains = Remains {
             reach: &self.reach,
-            greeted: self.welcome.is_some(),
+            greeted: self.is_greeted,
             status,
             stderr: &stderr,
         };
@@ -382,11 +353,7 @@ impl AgentLink {
     }
 
     fn error(&self, trouble: Trouble) -> LinkError {
-        LinkError {
-            host: self.host.clone(),
-            reach: self.reach.clone(),
-            trouble,
-        }
+        LinkError::new(&self.host, &self.reach, trouble)
     }
 
     /// Closes the connection. The process at this end has `patience_ns` to end; an agent ends as soon as its input
@@ -411,25 +378,16 @@ impl Drop for AgentLink {
 /// up, without being waited for.
 fn end_child(mut child: Child, is_ssh: bool) -> Option<ExitStatus> {
     if is_ssh {
-        kill_group(&mut child);
+        process::kill_group(&mut child);
         return child.wait().ok();
     }
     process::signal(child.id(), Signal::TERM);
     std::thread::spawn(move || {
         if process::wait(&mut child, AGENT_PATIENCE).is_none() {
-            kill_group(&mut child);
-            let _ = child.wait();
+            process::kill_group(&mut child);
         }
     });
     None
-}
-
-/// Kills the process group of the child. The child has not been waited for, so the group ID is still its own.
-fn kill_group(child: &mut Child) {
-    let group = Pid::from_child(child);
-    // The group may not exist yet or any more; the child is killed in any case.
-    let _ = kill_process_group(group, Signal::KILL);
-    let _ = child.kill();
 }
 
 fn protocol(what: String) -> LinkFault {

@@ -1,8 +1,10 @@
 //! The controller's end of pipes to another process: no operation waits longer than its deadline.
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -29,7 +31,7 @@ pub(super) struct Outlet(File);
 
 impl Outlet {
     /// Wraps one end of a pipe.
-    pub(super) fn new(end: impl Into<OwnedFd>) -> std::io::Result<Self> {
+    pub(super) fn new(end: impl Into<OwnedFd>) -> io::Result<Self> {
         let end = end.into();
         fcntl_setfl(&end, fcntl_getfl(&end)? | OFlags::NONBLOCK)?;
         Ok(Self(end.into()))
@@ -64,6 +66,31 @@ impl Outlet {
             Err(_) => Err(Stuck::Closed),
         }
     }
+}
+
+/// A process with a pipe for each of its streams.
+pub(super) struct Piped {
+    pub(super) child: Child,
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: Tail,
+}
+
+/// Starts a process in a process group of its own: Ctrl-C at the terminal must reach only the controller.
+pub(super) fn spawn(mut command: Command) -> io::Result<Piped> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(io::Error::other("no pipes"));
+    };
+    Ok(Piped {
+        child,
+        stdin,
+        stdout,
+        stderr: Tail::of(stderr),
+    })
 }
 
 /// Input from the agent.

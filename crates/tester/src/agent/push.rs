@@ -2,16 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
-use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::pipe::{Outlet, Tail};
+use super::pipe::{self, Outlet, Tail};
 use super::ssh::{self, Options};
 use super::trouble::{LinkError, Remains, Trouble, printable, tail};
 use crate::hash::sha256_of;
@@ -36,11 +34,8 @@ pub fn push(
         return Ok(None);
     };
     let pushed = copy(reach, target, file, options);
-    pushed.map(Some).map_err(|trouble| LinkError {
-        host: host.to_owned(),
-        reach: reach.clone(),
-        trouble,
-    })
+    let failed = |trouble| LinkError::new(host, reach, trouble);
+    pushed.map(Some).map_err(failed)
 }
 
 fn copy(reach: &Reach, target: &str, file: &Path, options: &Options) -> Result<String, Trouble> {
@@ -48,23 +43,16 @@ fn copy(reach: &Reach, target: &str, file: &Path, options: &Options) -> Result<S
     let sha256 = sha256_of(file).map_err(unreadable)?;
     let source = File::open(file).map_err(unreadable)?;
     let line = format!("sh -c {}", ssh::quoted(&script(&sha256)));
-    let mut command = ssh::remote(target, &line, options)?;
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    command.stderr(Stdio::piped()).process_group(0);
+    let command = ssh::remote(target, &line, options)?;
     let start = |error: std::io::Error| Trouble::Start(error.to_string());
-    let mut child = command.spawn().map_err(start)?;
-    let (Some(stdin), Some(stdout), Some(stderr)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return Err(Trouble::Start("no pipes".into()));
-    };
+    let piped = pipe::spawn(command).map_err(start)?;
     let copying = Copying {
-        said: lines(stdout),
-        stderr: Tail::of(stderr),
-        child,
+        said: lines(piped.stdout),
+        stderr: piped.stderr,
+        child: piped.child,
         reach,
     };
-    copying.run(source, Outlet::new(stdin).map_err(start)?, options)
+    copying.run(source, Outlet::new(piped.stdin).map_err(start)?, options)
 }
 
 /// A copy in progress.
@@ -154,9 +142,7 @@ impl Copying<'_> {
 impl Drop for Copying<'_> {
     fn drop(&mut self) {
         if process::wait(&mut self.child, END_PATIENCE).is_none() {
-            // It has not been waited for, so the ID of its group is still its own.
-            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            process::kill(&mut self.child);
+            process::kill_group(&mut self.child);
         }
     }
 }

@@ -93,6 +93,17 @@ pub enum Trouble {
     Push(String),
 }
 
+impl LinkError {
+    /// Creates an error of this host.
+    pub(super) fn new(host: &str, reach: &Reach, trouble: Trouble) -> Self {
+        Self {
+            host: host.to_owned(),
+            reach: reach.clone(),
+            trouble,
+        }
+    }
+}
+
 impl Trouble {
     /// Returns whether the connection continues.
     pub fn is_passing(&self) -> bool {

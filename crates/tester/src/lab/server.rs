@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,7 @@ use super::owned::{self, OwnedDir};
 use super::profile::{Profile, Rendered, Settings, ZONE_FILE, as_source};
 use super::zone::{self, StoredZone, ZoneFile};
 use super::{Blame, LabError};
+use crate::machine::counters::{Counter, CounterReading, Layer};
 use crate::machine::network::Network;
 use crate::machine::process::{self, Memory, Resources};
 
@@ -221,11 +222,13 @@ impl Server {
     /// losses since its creation, those of closed sockets included; on this host only those at the server's port since
     /// the server's start. Only the difference of two readings is meaningful.
     pub fn udp_drops(&self) -> u64 {
-        if self.spec.network.is_private() {
-            process::receive_buffer_errors(self.child.id())
-        } else {
-            process::udp_drops(self.child.id(), self.spec.settings.port)
+        let network = &self.spec.network;
+        if !network.is_private() {
+            return process::udp_drops(self.child.id(), self.spec.settings.port);
         }
+        let counters = CounterReading::of(network, false).unwrap_or_default();
+        let errors = [Layer::Udp, Layer::Udp6].map(|layer| Counter::of_host(layer, "RcvbufErrors"));
+        errors.iter().map(|counter| counters.get(counter)).sum()
     }
 
     /// The last lines of the server's output, at most [`LOG_LINES`].
@@ -243,11 +246,8 @@ impl Server {
         } else {
             return;
         }
-        process::kill(&mut self.child);
-        // The server leads its own process group. Processes that left the group are in the tree.
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        process::kill_group(&mut self.child);
+        // Processes that left its group are in the tree.
         for pid in tree.into_iter().skip(1) {
             process::signal(pid, Signal::KILL);
         }

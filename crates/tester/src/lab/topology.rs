@@ -35,7 +35,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::routes::{IP_LIMIT, Route};
-use super::{Blame, LabError, server};
+use super::{Blame, DNS_PORT, LabError, server};
 use crate::load::sources::Sources;
 use crate::machine::network::{NETNS_DIR, Network};
 use crate::machine::watch::HostOf;
@@ -396,16 +396,16 @@ pub fn down() -> Result<(), LabError> {
     Ok(())
 }
 
-/// Names of the lab's existing namespaces.
-pub fn leftovers() -> Vec<String> {
-    let mut names = Machine::here().names(NETNS_DIR);
+/// Names of the lab's existing namespaces on a machine.
+pub fn leftovers(machine: &Machine) -> Vec<String> {
+    let mut names = machine.names(NETNS_DIR);
     names.retain(|name| name.starts_with(NAME_PREFIX));
     names.sort();
     names
 }
 
 fn clean() -> Result<(), LabError> {
-    let names = leftovers();
+    let names = leftovers(&Machine::here());
     let mut left = pids(&names)?;
     for (signal, patience) in [(Signal::TERM, TERM_PATIENCE), (Signal::KILL, KILL_PATIENCE)] {
         if left.is_empty() {
@@ -507,14 +507,12 @@ const LOCK: &str = "/run/dns64bench/lab.lock";
 /// Exists while a lab without a process is up.
 const LEFT_UP: &str = "/run/dns64bench/lab.up";
 /// Name prefix of all of the lab's namespaces, which distinguishes them from others.
-pub(crate) const NAME_PREFIX: &str = "dns64bench-";
+const NAME_PREFIX: &str = "dns64bench-";
 const MEASURER: &str = "dns64bench-measurer";
 const TESTER: &str = "dns64bench-tester";
 const DUT: &str = "dns64bench-dut";
 const AUTHORITY: &str = "dns64bench-authority";
 
-/// RFC 1035 section 4.2.1.
-const DNS_PORT: u16 = 53;
 /// Ports distinguish the servers on the shared loopback interface. They are not assigned by IANA and are below the
 /// ephemeral ports of Linux (from 32768, ip(7)).
 const LOOPBACK_DUT_PORT: u16 = 10_053;

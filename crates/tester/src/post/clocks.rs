@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::Nanos;
 
 use super::host::{Host, unanswered};
-use crate::agent::clock::{Drift, Exchange, Offset};
+use crate::agent::clock::{Drift, Offset};
 use crate::lab::{Blame, LabError};
 use crate::trial::result::HostClock;
 
@@ -104,16 +104,8 @@ impl Clocks {
 fn look(host: &Host) -> Result<Offset, LabError> {
     let mut exchanges = Vec::with_capacity(EXCHANGES);
     for _ in 0..EXCHANGES {
-        let stamps = host.link().map(|mut link| link.clock_exchange());
-        let Some([t0_ns, t1_ns, t2_ns, t3_ns]) = stamps.transpose().map_err(unanswered)? else {
-            break;
-        };
-        exchanges.push(Exchange {
-            t0_ns,
-            t1_ns,
-            t2_ns,
-            t3_ns,
-        });
+        let exchange = host.link().map(|mut link| link.clock_exchange());
+        exchanges.extend(exchange.transpose().map_err(unanswered)?);
     }
     let strange = || format!("the clock of host {} goes backward", host.name());
     Offset::of(&exchanges).ok_or_else(|| Blame::Machine.error(strange()))

@@ -13,7 +13,7 @@ use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
 use dns64bench::lab::server::{Probe, ServerSpec};
 use dns64bench::lab::topology::{Lab, PREF64, Setup, down, leftovers};
 use dns64bench::lab::zone::{ZoneFile, ZoneForm};
-use dns64bench::machine::Role;
+use dns64bench::machine::{Machine, Role};
 use dns64bench::machine::cpuset::CpuSet;
 use dns64bench::machine::network::Network;
 use dns64bench::machine::process;
@@ -147,7 +147,7 @@ fn exchange(lab: &Lab, from: Role, to: Role, address: &str) {
 fn lab_that_is_kept_up_is_removed_with_its_processes() {
     let _turn = turn();
     up(Setup::ThreeDevice).leave_up().unwrap();
-    assert_eq!(leftovers().len(), 3);
+    assert_eq!(leftovers(&Machine::here()).len(), 3);
     let mut stubborn = Setup::ThreeDevice
         .network(Role::Dut)
         .command(Path::new("/bin/sh"), &"0".parse().unwrap())
@@ -206,9 +206,9 @@ fn lab_is_free_and_cleaned_after_a_crash() {
     assert!(error.starts_with(&named), "{error}");
     let sleeper = sleeper.unwrap();
     assert!(process::wait_until(BUSY_MAX, || comm(sleeper).is_empty()));
-    assert_eq!(leftovers().len(), 3);
+    assert_eq!(leftovers(&Machine::here()).len(), 3);
     let next = up(Setup::TwoDevice);
-    assert_eq!(leftovers().len(), 2);
+    assert_eq!(leftovers(&Machine::here()).len(), 2);
     drop(next);
     assert_eq!(left_behind(), Vec::<String>::new());
 }

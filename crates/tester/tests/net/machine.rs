@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use dns64bench::lab::topology::leftovers;
-use dns64bench::machine::process;
+use dns64bench::machine::{Machine, process};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -97,7 +97,7 @@ pub(crate) fn with_lab<T>(
 /// Namespaces that a lab has left; no other process has a lab meanwhile.
 pub(crate) fn left_behind() -> Vec<String> {
     let _nobody_else = locked(Path::new(LAB), LAB_MAX);
-    leftovers()
+    leftovers(&Machine::here())
 }
 
 /// Builds a command of the program with these arguments.

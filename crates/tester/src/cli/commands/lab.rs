@@ -10,7 +10,7 @@ use super::{Failure, exit, print};
 use crate::cli::args::LabCommand;
 use crate::lab::topology::{self, Lab, Setup};
 use crate::lab::{LabKind, userns};
-use crate::machine::Role;
+use crate::machine::{Machine, Role};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::network::Network;
 
@@ -34,7 +34,7 @@ pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
 
 /// Runs a program on a host of the active lab, and returns its exit code.
 fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
-    let up = topology::leftovers();
+    let up = topology::leftovers(&Machine::here());
     let host = [Setup::ThreeDevice, Setup::TwoDevice]
         .map(|setup| setup.network(role))
         .into_iter()

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::link::{LinkName, Meeting, meeting};
 use super::{HostPart, HostSpec, Hosts, HostsError, HostsErrors};
+use crate::lab::DNS_PORT;
 use crate::lab::profile::Family;
 use crate::lab::routes::Route;
 use crate::load::sources::Sources;
@@ -432,6 +433,3 @@ fn listen(servers: impl Iterator<Item = SocketAddr>) -> Ipv6Addr {
         _ => Ipv6Addr::UNSPECIFIED,
     }
 }
-
-/// RFC 1035 section 4.2.
-const DNS_PORT: u16 = 53;
