@@ -237,36 +237,17 @@ pub struct Act {
     pub delay_ns: Nanos,
 }
 
-/// The file of delays is invalid.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "delays of the authority: {path}{place}: {reason}; each line has a share and a time, such as \
-     50% 2ms, the first 0%, the last 100%, both rising",
-    path = .path.display(), place = .line.map_or_else(String::new, |line| format!(", line {line}"))
-)]
-pub struct RulesError {
-    /// The file.
-    pub path: PathBuf,
-    /// Line number from 1; `None` for the whole file.
-    pub line: Option<usize>,
-    /// The reason.
-    pub reason: String,
-}
-
 impl Rules {
     /// Reads the file of delays, if the behaviour names one.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or is not a list of quantiles.
-    pub fn new(behaviour: Behaviour) -> Result<Self, RulesError> {
+    pub fn new(behaviour: Behaviour) -> Result<Self, ValueError> {
         let quantiles = match &behaviour.delay {
             Delay::File(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| RulesError {
-                    path: path.clone(),
-                    line: None,
-                    reason: error.to_string(),
-                })?;
+                let text = std::fs::read_to_string(path);
+                let text = text.map_err(|error| unusable(path, "", &error.to_string()))?;
                 quantiles(path, &text)?
             }
             Delay::Fixed(_) | Delay::Jittered { .. } => Vec::new(),
@@ -353,13 +334,18 @@ fn unit(random: u64) -> f64 {
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }
 
+/// The error of a file of delays, at this line.
+fn unusable(path: &Path, line: &str, reason: &str) -> ValueError {
+    ValueError(format!(
+        "delays of the authority: {}{line}: {reason}; each line has a share and a time, such as 50% 2ms, the first 0%, \
+         the last 100%, both rising",
+        path.display()
+    ))
+}
+
 /// Parses the lines of a file: "50% 2ms". A # starts a comment.
-fn quantiles(path: &Path, text: &str) -> Result<Vec<(f64, Nanos)>, RulesError> {
-    let refused = |line: Option<usize>, reason: &str| RulesError {
-        path: path.to_owned(),
-        line,
-        reason: reason.to_owned(),
-    };
+fn quantiles(path: &Path, text: &str) -> Result<Vec<(f64, Nanos)>, ValueError> {
+    let refused = |line: usize, reason: &str| unusable(path, &format!(", line {line}"), reason);
     let mut quantiles: Vec<(f64, Nanos)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let content = line.split('#').next().unwrap_or_default();
@@ -367,23 +353,23 @@ fn quantiles(path: &Path, text: &str) -> Result<Vec<(f64, Nanos)>, RulesError> {
         let (share, delay) = match (words.next(), words.next(), words.next()) {
             (None, ..) => continue,
             (Some(share), Some(delay), None) => (share, delay),
-            _ => return Err(refused(Some(number), "not two words")),
+            _ => return Err(refused(number, "not two words")),
         };
-        let wrong = |error: ValueError| refused(Some(number), &error.0);
+        let wrong = |error: ValueError| refused(number, &error.0);
         let share = share.parse::<Share>().map_err(wrong)?;
         let delay_ns = quantity::delay(delay).map_err(wrong)?;
         let share = share.below(PLACES) as f64 / PLACES as f64;
         if let Some((before, shorter_ns)) = quantiles.last()
             && (share <= *before || delay_ns < *shorter_ns)
         {
-            return Err(refused(Some(number), "not above the line before"));
+            return Err(refused(number, "not above the line before"));
         }
         quantiles.push((share, delay_ns));
     }
     let ends = [quantiles.first(), quantiles.last()].map(|end| end.map(|(share, _)| *share));
     match ends {
         [Some(0.0), Some(1.0)] => Ok(quantiles),
-        _ => Err(refused(None, "not from 0% to 100%")),
+        _ => Err(unusable(path, "", "not from 0% to 100%")),
     }
 }
 

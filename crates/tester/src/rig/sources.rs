@@ -1,6 +1,5 @@
 //! Whether a measurement can be made from source addresses, and from how many of them it is.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use dns64_transport::socket::check_sources;
@@ -10,105 +9,10 @@ use crate::lab::LabError;
 use crate::lab::hosts::{Hosts, Site};
 use crate::lab::topology::Setup;
 use crate::load::sources::Sources;
-use crate::naming::{LOCAL, Naming, SERVER};
+use crate::naming::{LOCAL, Message, Naming, SERVER};
 use crate::quantity::Thousands;
 use crate::trial::backend::allow_ports;
 use crate::trial::PORTS_DEFAULT;
-
-/// Why source addresses and what is measured do not go together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourcesError {
-    /// Source and destination are of different families.
-    Families {
-        /// As given.
-        local: Sources,
-        /// As given.
-        server: IpAddr,
-    },
-    /// The prefix cannot be local to this host and have the server.
-    OfServer {
-        /// As given.
-        local: Sources,
-        /// As given.
-        server: IpAddr,
-    },
-    /// RFC 8219 section 9.1 has the clients ask over IPv6.
-    NotIpv6 {
-        /// As given.
-        local: Sources,
-    },
-    /// Nobody can be answered at such addresses.
-    NotOfHosts {
-        /// As given.
-        local: Sources,
-    },
-    /// An address of the lab cannot be behind the Measurer.
-    OfLab {
-        /// As given.
-        local: Sources,
-        /// That address.
-        address: IpAddr,
-        /// Whose it is.
-        of: String,
-    },
-    /// Measurers cannot share an address: replies to it have one way.
-    Few {
-        /// As given.
-        local: Sources,
-        /// How many there are.
-        measurers: usize,
-        /// Length of the longest prefix that can be divided among them.
-        longest: u8,
-    },
-}
-
-impl fmt::Display for SourcesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let naming = Naming::of(f);
-        let told = |local| naming.value(LOCAL, local);
-        match self {
-            Self::Families { local, server } => write!(
-                f,
-                "{} and {} are of different IP versions; omit {}, or give an address of the server's IP version",
-                told(local),
-                naming.value(SERVER, server),
-                naming.name(LOCAL)
-            ),
-            Self::OfServer { local, server } => write!(
-                f,
-                "{} contains {}; give a prefix that this host has for itself",
-                told(local),
-                naming.value(SERVER, server)
-            ),
-            Self::NotIpv6 { local } => write!(
-                f,
-                "{} is IPv4, and in a lab the Measurer queries over IPv6; give an IPv6 prefix such as {EXAMPLE}",
-                told(local)
-            ),
-            Self::NotOfHosts { local } => write!(
-                f,
-                "{} is not a prefix of hosts; give a global unicast prefix such as {EXAMPLE}",
-                told(local)
-            ),
-            Self::OfLab { local, address, of } => write!(
-                f,
-                "{} contains {address}, an address of {of}; give a prefix without it, such as {EXAMPLE}",
-                told(local)
-            ),
-            Self::Few {
-                local,
-                measurers,
-                longest,
-            } => write!(
-                f,
-                "{} has fewer addresses than there are Measurers, {measurers}; give a prefix of /{longest} or shorter",
-                told(local)
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SourcesError {}
 
 /// A prefix for benchmarking (RFC 5180 section 8) that no lab uses.
 const EXAMPLE: &str = "2001:2:0:78::/116";
@@ -118,13 +22,12 @@ const EXAMPLE: &str = "2001:2:0:78::/116";
 /// # Errors
 ///
 /// It cannot, whatever the machine.
-pub fn check(subject: &Subject, local: Sources) -> Result<(), SourcesError> {
-    let hosts = subject.hosts();
+pub fn check(subject: &Subject, local: Sources) -> Result<(), Message> {
     match subject {
         Subject::Server { server, .. } => of_server(local, *server),
         Subject::Lab(lab) => {
             is_ipv6(local)?;
-            match hosts {
+            match &lab.at {
                 Some(hosts) => of_hosts(local, hosts),
                 None => of_lab(local, lab.setup),
             }
@@ -132,66 +35,88 @@ pub fn check(subject: &Subject, local: Sources) -> Result<(), SourcesError> {
     }
 }
 
-fn of_server(local: Sources, server: SocketAddr) -> Result<(), SourcesError> {
+fn of_server(local: Sources, server: SocketAddr) -> Result<(), Message> {
     let server = server.ip();
+    let named = |naming: Naming| (naming.value(LOCAL, local), naming.value(SERVER, server));
     match local.address(0).is_ipv4() == server.is_ipv4() {
-        false => Err(SourcesError::Families { local, server }),
-        true if local.count() > 1 && local.covers(server) => {
-            Err(SourcesError::OfServer { local, server })
-        }
+        false => Err(Message::new(|naming| {
+            let ((local, server), name) = (named(naming), naming.name(LOCAL));
+            format!(
+                "{local} and {server} are of different IP versions; omit {name}, or give an address of the server's IP \
+                 version"
+            )
+        })),
+        // Such a prefix cannot be local to this host.
+        true if local.count() > 1 && local.covers(server) => Err(Message::new(|naming| {
+            let (local, server) = named(naming);
+            format!("{local} contains {server}; give a prefix that this host has for itself")
+        })),
         true => Ok(()),
     }
 }
 
-fn is_ipv6(local: Sources) -> Result<(), SourcesError> {
-    match local.address(0) {
-        IpAddr::V4(_) => Err(SourcesError::NotIpv6 { local }),
-        IpAddr::V6(first) => {
-            let is_of_hosts = !(first.is_loopback()
-                || first.is_unspecified()
-                || first.is_multicast()
-                || first.is_unicast_link_local());
-            match is_of_hosts {
-                true => Ok(()),
-                false => Err(SourcesError::NotOfHosts { local }),
-            }
-        }
-    }
-}
-
-fn of_lab(local: Sources, setup: Setup) -> Result<(), SourcesError> {
-    let mut addresses = setup.addresses().into_iter();
-    match addresses.find(|address| local.covers(*address)) {
-        Some(address) => Err(SourcesError::OfLab {
+/// RFC 8219 section 9.1 has the clients ask over IPv6, and nobody is answered at other than unicast addresses.
+fn is_ipv6(local: Sources) -> Result<(), Message> {
+    let IpAddr::V6(first) = local.address(0) else {
+        return refused(
             local,
-            address,
-            of: "the lab".to_owned(),
-        }),
-        None => Ok(()),
+            &format!(
+                "is IPv4, and in a lab the Measurer queries over IPv6; give an IPv6 prefix such as {EXAMPLE}"
+            ),
+        );
+    };
+    let is_of_hosts = !(first.is_loopback()
+        || first.is_unspecified()
+        || first.is_multicast()
+        || first.is_unicast_link_local());
+    let why = "is not a prefix of hosts; give a global unicast prefix such as";
+    match is_of_hosts {
+        true => Ok(()),
+        false => refused(local, &format!("{why} {EXAMPLE}")),
     }
 }
 
-fn of_hosts(local: Sources, hosts: &Hosts) -> Result<(), SourcesError> {
+fn of_lab(local: Sources, setup: Setup) -> Result<(), Message> {
+    let mut addresses = setup.addresses().into_iter();
+    let taken = addresses.find(|address| local.covers(*address));
+    taken.map_or(Ok(()), |address| is_taken(local, address, "the lab"))
+}
+
+fn of_hosts(local: Sources, hosts: &Hosts) -> Result<(), Message> {
     for host in hosts {
         let ends = host.links.values().flatten();
         let mut addresses = ends.flat_map(|end| &end.addresses);
         if let Some(taken) = addresses.find(|it| local.covers(it.address())) {
-            return Err(SourcesError::OfLab {
-                local,
-                address: taken.address(),
-                of: format!("host {}", host.name),
-            });
+            return is_taken(local, taken.address(), &format!("host {}", host.name));
         }
     }
     let measurers = hosts.measurers().len();
+    // Replies to an address have one way.
     match local.part(0, measurers) {
         Some(_) => Ok(()),
-        None => Err(SourcesError::Few {
-            local,
-            measurers,
-            longest: local.len_for(measurers),
-        }),
+        None => {
+            let longest = local.len_for(measurers);
+            refused(
+                local,
+                &format!(
+                    "has fewer addresses than there are Measurers, {measurers}; give a prefix of /{longest} or shorter"
+                ),
+            )
+        }
     }
+}
+
+/// An address of the lab cannot be behind the Measurer.
+fn is_taken(local: Sources, address: IpAddr, of: &str) -> Result<(), Message> {
+    let why = format!("contains {address}, an address of {of}; give a prefix without it, such as");
+    refused(local, &format!("{why} {EXAMPLE}"))
+}
+
+/// The error for these addresses, whose name `why` continues.
+fn refused(local: Sources, why: &str) -> Result<(), Message> {
+    Err(Message::new(|naming| {
+        format!("{} {why}", naming.value(LOCAL, local))
+    }))
 }
 
 /// Whether the Measurer of a measurement on this machine can send: there are files enough for its source ports, and its source

@@ -6,16 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::lab::{Blame, LabError};
 use crate::machine::Machine;
-
-/// A server in the public Internet, without confirmation by the user.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0} is a public address: a measurement overloads the server and may overload every network on the way, \
-     which is an attack unless all their operators have agreed; measure a server of your own, or give \
-     --i-may-load-this-network if they have agreed"
-)]
-pub struct PublicTarget(IpAddr);
 
 /// Refuses an address in the public Internet.
 ///
@@ -27,11 +19,15 @@ pub struct PublicTarget(IpAddr);
 /// # Errors
 ///
 /// The address is not exempt.
-pub fn check(server: IpAddr, machine: &Machine) -> Result<(), PublicTarget> {
+pub fn check(server: IpAddr, machine: &Machine) -> Result<(), LabError> {
     let server = server.to_canonical();
     match is_reserved(server) || is_on_link(server, machine) {
         true => Ok(()),
-        false => Err(PublicTarget(server)),
+        false => Err(Blame::Request.error(format!(
+            "{server} is a public address: a measurement overloads the server and may overload every network on the way, \
+             which is an attack unless all their operators have agreed; measure a server of your own, or give \
+             --i-may-load-this-network if they have agreed"
+        ))),
     }
 }
 
@@ -191,11 +187,8 @@ mod tests {
             "::ffff:10.0.0.1",
             "2a00:1:2:3::53",
         ] {
-            assert_eq!(
-                check(address.parse().unwrap(), &machine),
-                Ok(()),
-                "{address}"
-            );
+            let checked = check(address.parse().unwrap(), &machine);
+            assert!(checked.is_ok(), "{address}");
         }
     }
 

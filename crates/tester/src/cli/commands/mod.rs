@@ -30,7 +30,6 @@ use crate::quantity::ValueError;
 use crate::report::terminal;
 use crate::report::timing::read::ReadError;
 use crate::rig::RigError;
-use crate::rig::target::PublicTarget;
 
 /// Failure of a command, with its exit code.
 #[derive(Debug)]
@@ -151,7 +150,6 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
         || error.is::<PlanError>()
         || error.is::<NamespaceTooSmall>()
         || error.is::<ValueError>()
-        || error.is::<PublicTarget>()
         || matches!(error.downcast_ref(), Some(ReadError::Content(_)));
     if usage {
         exit::USAGE
