@@ -331,7 +331,10 @@ mod tests {
         let one = Schedule::in_bursts(8, 3, (20_000, 1));
         assert_eq!(due(one), [(0, 3), (20_000, 3), (40_000, 2)]);
         assert_eq!(one.duration_ns(), 53_333);
-        assert_eq!(Schedule::in_bursts(60_000, 1, (4_000, 2)).rate_qps(), 500_000);
+        assert_eq!(
+            Schedule::in_bursts(60_000, 1, (4_000, 2)).rate_qps(),
+            500_000
+        );
         let two = Schedule::in_bursts(8, 3, (60_000, 2));
         assert_eq!(due(two.shard(1, 2)), [(30_000, 3)]);
         assert_eq!(two.shard(0, 2).burst_interval_ns(), 60_000);

@@ -369,11 +369,8 @@ fn core_of(cores: &[usize], k: usize) -> Option<usize> {
 fn tcp_service(authority: &AuthDns, rules: Option<Arc<Rules>>) -> Result<TcpService, LabError> {
     let listen = authority.listen;
     let open = || TcpService::open(listen, authority.zone.clone(), rules.clone());
-    authority
-        .network
-        .enter(open)?
-        .map_err(|reason| {
-            let what = format!("the authority cannot listen at {listen} (TCP): {reason}");
-            Blame::Machine.error(what)
-        })
+    authority.network.enter(open)?.map_err(|reason| {
+        let what = format!("the authority cannot listen at {listen} (TCP): {reason}");
+        Blame::Machine.error(what)
+    })
 }

@@ -28,68 +28,188 @@ pub fn result(
     authority: Option<&AuthorityReport>,
     around: Surroundings,
 ) -> TrialResult {
-    let mut result = figures(spec, shards, authority, &around);
+    let inputs = Inputs {
+        spec,
+        shards,
+        authority,
+        around: &around,
+    };
+    let mut result = inputs.figures();
     if let Some(facts) = Facts::of(&result) {
         result.losses.locate(place(facts).losses);
     }
     result.outcome = judge(&result);
-    result.notes = notes(spec, shards, authority, &around, &result);
+    result.notes = inputs.notes(&result);
     result
 }
 
-/// Returns the figures of a trial, without those that follow from them: its outcome, the places of its losses, and the
-/// notes.
-fn figures(
-    spec: &TrialSpec,
-    shards: &[ShardReport],
-    authority: Option<&AuthorityReport>,
-    around: &Surroundings,
-) -> TrialResult {
-    let mut sums = Sums::new(spec, authority);
-    shards.iter().for_each(|shard| sums.add(shard));
-    let path = sums.path();
-    let ended_early = sums.ended_early();
-    // Without a DUT only the Measurer queries the authority.
-    let behind_dut = authority.filter(|_| around.certified.is_some());
-    let own = own(&sums, shards, authority, around);
-    let error = shards.iter().find_map(|shard| shard.error.clone());
-    TrialResult {
-        outcome: Outcome::Passed,
-        certified: around.certified,
-        rate_qps: spec.schedule.rate_qps(),
-        duration_ns: spec.schedule.duration_ns(),
-        timeout_ns: spec.timeout_ns,
-        queries_due: spec.schedule.queries(),
-        queries_sent: sums.sent,
-        undecided: sums.undecided,
-        ended_early,
-        answers: sums.answers,
-        rtt: sums.rtt(),
-        rtt_percentiles: sums.rtt.percentiles(),
-        timing: Timing {
-            clock_source: around.clock_source.clone(),
-            ..sums
-                .certificate
-                .timing(spec, &sums.shards, sums.shortfall())
-        },
-        tester_drops: own.receive_drops + around.drops_of(authority).0,
-        losses: losses(sums.hanging(), &own, around, authority),
-        authority_exit: around.authority_exit.clone(),
-        error: error.or_else(|| authority?.error.clone()),
-        authority: authority.map(|a| a.counts),
-        authorities: shares(authority, &around.observed),
-        authority_sampled: around.sampled(spec),
-        names: Some(spec.names.range()),
-        achieved: behind_dut.and_then(|authority| sums.achieved(authority)),
-        service: service::service(spec.schedule.rate_qps(), ended_early, &sums.shards),
-        resources: around.resources,
-        notes: Vec::new(),
-        machine: around.machine.clone(),
-        path,
-        dut_exit: around.dut_exit.clone(),
-        segmentation: spec.segmentation == Segmentation::On,
-        clocks: around.hosts.clone(),
-        backend: carrier(shards),
+/// What a result is computed from.
+struct Inputs<'a> {
+    spec: &'a TrialSpec,
+    shards: &'a [ShardReport],
+    authority: Option<&'a AuthorityReport>,
+    around: &'a Surroundings,
+}
+
+impl Inputs<'_> {
+    /// Returns the figures of a trial, without those that follow from them: its outcome, the places of its losses, and
+    /// the notes.
+    fn figures(&self) -> TrialResult {
+        let Self {
+            spec,
+            shards,
+            authority,
+            around,
+        } = *self;
+        let mut sums = Sums::new(spec, authority);
+        shards.iter().for_each(|shard| sums.add(shard));
+        let path = sums.path();
+        let ended_early = sums.ended_early();
+        // Without a DUT only the Measurer queries the authority.
+        let behind_dut = authority.filter(|_| around.certified.is_some());
+        let own = self.own(&sums);
+        let error = shards.iter().find_map(|shard| shard.error.clone());
+        TrialResult {
+            outcome: Outcome::Passed,
+            certified: around.certified,
+            rate_qps: spec.schedule.rate_qps(),
+            duration_ns: spec.schedule.duration_ns(),
+            timeout_ns: spec.timeout_ns,
+            queries_due: spec.schedule.queries(),
+            queries_sent: sums.sent,
+            undecided: sums.undecided,
+            ended_early,
+            answers: sums.answers,
+            rtt: sums.rtt(),
+            rtt_percentiles: sums.rtt.percentiles(),
+            timing: Timing {
+                clock_source: around.clock_source.clone(),
+                ..sums
+                    .certificate
+                    .timing(spec, &sums.shards, sums.shortfall())
+            },
+            tester_drops: own.receive_drops + around.drops_of(authority).0,
+            losses: self.losses(sums.hanging(), &own),
+            authority_exit: around.authority_exit.clone(),
+            error: error.or_else(|| authority?.error.clone()),
+            authority: authority.map(|a| a.counts),
+            authorities: shares(authority, &around.observed),
+            authority_sampled: around.sampled(spec),
+            names: Some(spec.names.range()),
+            achieved: behind_dut.and_then(|authority| sums.achieved(authority)),
+            service: service::service(spec.schedule.rate_qps(), ended_early, &sums.shards),
+            resources: around.resources,
+            notes: Vec::new(),
+            machine: around.machine.clone(),
+            path,
+            dut_exit: around.dut_exit.clone(),
+            segmentation: spec.segmentation == Segmentation::On,
+            clocks: around.hosts.clone(),
+            backend: carrier(shards),
+        }
+    }
+
+    /// Returns the counters of the Tester's own datagrams.
+    fn own(&self, sums: &Sums<'_>) -> Own {
+        let sum = |of: fn(&ShardReport) -> u64| self.shards.iter().map(of).sum::<u64>();
+        let mut carriers = self.shards.iter().map(|shard| shard.carrier);
+        Own {
+            sent: sums.sent,
+            answered: sums.answers.answered(),
+            not_sent: sum(|s| s.finished.tally.not_sent),
+            undecided: sums.undecided,
+            receive_drops: sum(|s| s.counters.receive_drops),
+            authority_drops: self.around.drops_of(self.authority).0 + self.around.authority_drops,
+            is_past_the_kernel: carriers.any(|carrier| carrier.bypasses_the_kernel()),
+            authority_in_driver: self.authority.is_some_and(|authority| authority.in_driver),
+        }
+    }
+
+    /// Returns what shows the losses of a trial, without their places.
+    fn losses(&self, hanging: Hanging, own: &Own) -> Losses {
+        let observed = &self.around.observed;
+        Losses {
+            hosts: observed.hosts.iter().map(|host| host.of.clone()).collect(),
+            shared: observed.hosts.iter().any(|host| host.shared),
+            counters: evidence::counters(observed),
+            span: hanging.span,
+            evidence: Some(LossEvidence {
+                not_sent: own.not_sent,
+                refused_by: evidence::refusing(observed).filter(|_| own.not_sent > 0),
+                hanging: hanging.queries,
+                dut_drops: self.around.dut_drops + self.around.drops_of(self.authority).1,
+                is_watched: evidence::is_watched(observed, own),
+                found: evidence::gather(observed, own),
+            }),
+            ..Losses::default()
+        }
+    }
+
+    /// Returns the notes for readers.
+    fn notes(&self, result: &TrialResult) -> Vec<String> {
+        let around = self.around;
+        let mut notes = self.names_at_authority(result);
+        notes.extend(result.authority_sampled.and_then(|times| times.note()));
+        notes.extend(self.strangers());
+        notes.extend_from_slice(&around.notes);
+        notes.extend(around.one_queue());
+        if around.dut_drops > 0 {
+            notes.push(format!(
+                "the DUT's sockets lost {} datagrams at full buffers",
+                around.dut_drops
+            ));
+        }
+        let of_dut = |passed| disturbance::remark(&around.machine, &self.spec.limits, passed);
+        match result.outcome {
+            Outcome::Passed => notes.extend(of_dut(true)),
+            Outcome::Failed { .. } => {
+                notes.extend(of_dut(false));
+                notes.extend(around.unseen());
+            }
+            Outcome::Invalid(_) => {}
+        }
+        if let Some(exit) = &around.dut_exit {
+            notes.push(format!("the DUT ended during the trial ({exit})"));
+        }
+        if result.outcome == Outcome::Passed {
+            notes.extend(without_effect(result));
+        }
+        notes
+    }
+
+    /// Returns the notes on the names from the authority behind a DUT: exact if it recorded each name, otherwise from
+    /// its counters.
+    fn names_at_authority(&self, result: &TrialResult) -> Vec<String> {
+        let authority = self.authority.filter(|_| result.certified.is_some());
+        let Some(authority) = authority else {
+            return Vec::new();
+        };
+        let is_cold = self.spec.names.repeats.share() == Share::NONE;
+        let answered = result.answers.valid + result.answers.late;
+        match &result.path {
+            Some(path) => path.notes(),
+            None if is_cold => Vec::from_iter(achieved::warm(answered, &authority.counts)),
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns the notes on datagrams that came from elsewhere than the server.
+    fn strangers(&self) -> Vec<String> {
+        let (server, counters) = (self.spec.server, self.shards.iter().map(|s| &s.counters));
+        let mut notes = Vec::new();
+        let unreachable: u64 = counters.clone().map(|it| it.unreachable).sum();
+        if unreachable > 0 {
+            notes.push(format!(
+                "{unreachable} ICMP errors came back: no server listens at {server}, or it has stopped"
+            ));
+        }
+        if let Some(from) = counters.clone().find_map(|it| it.foreign_from) {
+            let foreign: u64 = counters.map(|it| it.foreign).sum();
+            notes.push(format!(
+                "{foreign} datagrams came from {from}, not from the server at {server}; counted as stray"
+            ));
+        }
+        notes
     }
 }
 
@@ -117,127 +237,6 @@ fn shares(authority: Option<&AuthorityReport>, observed: &Observed) -> Vec<Autho
         })
     });
     shares.collect()
-}
-
-/// Returns the counters of the Tester's own datagrams.
-fn own(
-    sums: &Sums<'_>,
-    shards: &[ShardReport],
-    authority: Option<&AuthorityReport>,
-    around: &Surroundings,
-) -> Own {
-    let sum = |of: fn(&ShardReport) -> u64| shards.iter().map(of).sum::<u64>();
-    Own {
-        sent: sums.sent,
-        answered: sums.answers.answered(),
-        not_sent: sum(|s| s.finished.tally.not_sent),
-        undecided: sums.undecided,
-        receive_drops: sum(|s| s.counters.receive_drops),
-        authority_drops: around.drops_of(authority).0 + around.authority_drops,
-        is_past_the_kernel: shards.iter().any(|s| s.carrier.bypasses_the_kernel()),
-        authority_in_driver: authority.is_some_and(|authority| authority.in_driver),
-    }
-}
-
-/// Returns what shows the losses of a trial, without their places.
-fn losses(
-    hanging: Hanging,
-    own: &Own,
-    around: &Surroundings,
-    authority: Option<&AuthorityReport>,
-) -> Losses {
-    let observed = &around.observed;
-    Losses {
-        hosts: observed.hosts.iter().map(|host| host.of.clone()).collect(),
-        shared: observed.hosts.iter().any(|host| host.shared),
-        counters: evidence::counters(observed),
-        span: hanging.span,
-        evidence: Some(LossEvidence {
-            not_sent: own.not_sent,
-            refused_by: evidence::refusing(observed).filter(|_| own.not_sent > 0),
-            hanging: hanging.queries,
-            dut_drops: around.dut_drops + around.drops_of(authority).1,
-            is_watched: evidence::is_watched(observed, own),
-            found: evidence::gather(observed, own),
-        }),
-        ..Losses::default()
-    }
-}
-
-/// Returns the notes for readers.
-fn notes(
-    spec: &TrialSpec,
-    shards: &[ShardReport],
-    authority: Option<&AuthorityReport>,
-    around: &Surroundings,
-    result: &TrialResult,
-) -> Vec<String> {
-    let mut notes = names_at_authority(spec, authority, result);
-    notes.extend(result.authority_sampled.and_then(|times| times.note()));
-    notes.extend(strangers(spec, shards));
-    notes.extend_from_slice(&around.notes);
-    notes.extend(around.one_queue());
-    if around.dut_drops > 0 {
-        notes.push(format!(
-            "the DUT's sockets lost {} datagrams at full buffers",
-            around.dut_drops
-        ));
-    }
-    let of_dut = |passed| disturbance::remark(&around.machine, &spec.limits, passed);
-    match result.outcome {
-        Outcome::Passed => notes.extend(of_dut(true)),
-        Outcome::Failed { .. } => {
-            notes.extend(of_dut(false));
-            notes.extend(around.unseen());
-        }
-        Outcome::Invalid(_) => {}
-    }
-    if let Some(exit) = &around.dut_exit {
-        notes.push(format!("the DUT ended during the trial ({exit})"));
-    }
-    if result.outcome == Outcome::Passed {
-        notes.extend(without_effect(result));
-    }
-    notes
-}
-
-/// Returns the notes on the names from the authority behind a DUT: exact if it recorded each name, otherwise from its
-/// counters.
-fn names_at_authority(
-    spec: &TrialSpec,
-    authority: Option<&AuthorityReport>,
-    result: &TrialResult,
-) -> Vec<String> {
-    let Some(authority) = authority.filter(|_| result.certified.is_some()) else {
-        return Vec::new();
-    };
-    let is_cold = spec.names.repeats.share() == Share::NONE;
-    let answered = result.answers.valid + result.answers.late;
-    match &result.path {
-        Some(path) => path.notes(),
-        None if is_cold => Vec::from_iter(achieved::warm(answered, &authority.counts)),
-        None => Vec::new(),
-    }
-}
-
-/// Returns the notes on datagrams that came from elsewhere than the server.
-fn strangers(spec: &TrialSpec, shards: &[ShardReport]) -> Vec<String> {
-    let mut notes = Vec::new();
-    let unreachable: u64 = shards.iter().map(|s| s.counters.unreachable).sum();
-    if unreachable > 0 {
-        notes.push(format!(
-            "{unreachable} ICMP errors came back: no server listens at {}, or it has stopped",
-            spec.server
-        ));
-    }
-    if let Some(from) = shards.iter().find_map(|s| s.counters.foreign_from) {
-        let foreign: u64 = shards.iter().map(|s| s.counters.foreign).sum();
-        notes.push(format!(
-            "{foreign} datagrams came from {from}, not from the server at {}; counted as stray",
-            spec.server
-        ));
-    }
-    notes
 }
 
 /// Returns the losses of a trial that passed, which cost no answer: of retries, or of unrelated packets.

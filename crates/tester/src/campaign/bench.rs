@@ -180,7 +180,7 @@ impl RigBench<'_> {
         if !open.is_authority() {
             open.rig.start()?;
         } else if open.looped.is_none() {
-            open.looped = open.rig.looped_back()?;
+            open.looped = open.rig.looped_back(true)?;
         }
         Ok(facts(open))
     }
@@ -305,7 +305,8 @@ fn links(rig: &Rig) -> BTreeMap<String, String> {
         (name, interface.to_string())
     };
     let toward = |address: IpAddr| {
-        let interface = interface::toward(address).and_then(|name| interface::named(&Network::Own, &name));
+        let interface =
+            interface::toward(address).and_then(|name| interface::named(&Network::Own, &name));
         interface.iter().map(|it| told(&Network::Own, it)).collect()
     };
     if let Some(reached) = rig.reached() {

@@ -71,13 +71,15 @@ pub struct Loopback<C, S> {
 }
 
 impl<C: Client, S: StartedServer> Loopback<C, S> {
-    /// Creates a loopback for DUTs whose trials share this `load`.
+    /// Creates a loopback for DUTs whose trials share this `load`. A certificate of the Tester always uses absolute
+    /// pacing.
     pub(super) fn new(
         client: C,
         authority: Option<S>,
         server: SocketAddr,
         load: &Load,
         interrupted: Arc<AtomicBool>,
+        is_subject: bool,
     ) -> Result<Self, RigError> {
         Ok(Self {
             client,
@@ -88,17 +90,15 @@ impl<C: Client, S: StartedServer> Loopback<C, S> {
                 segmentation: Segmentation::Off,
                 timeout_ns: selftest::self_test_timeout(load.timeout_ns),
                 stop_early: true,
+                pacing: match is_subject {
+                    true => load.pacing,
+                    false => Pacing::Absolute,
+                },
                 ..load.clone()
             },
             interrupted,
-            is_subject: true,
+            is_subject,
         })
-    }
-
-    /// Makes the Tester the subject, not the authority: a certificate always uses absolute pacing.
-    pub(super) fn tests_the_tester(&mut self) {
-        self.is_subject = false;
-        self.load.pacing = Pacing::Absolute;
     }
 
     /// Returns the authority, if it is a separate program.
@@ -273,7 +273,7 @@ impl Rig {
         near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, RigError> {
-        let looped = self.tester_alone()?;
+        let looped = self.looped_back(false)?;
         looped
             .map(|mut looped| looped.answer(aim, near_qps, observer))
             .transpose()
@@ -286,22 +286,13 @@ impl Rig {
         aim: Aim,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTests>, RigError> {
-        let looped = self.tester_alone()?;
+        let looped = self.looped_back(false)?;
         let repeated = looped.map(|mut looped| {
             certificate::repeat(self_tests, |near_qps| {
                 looped.answer(aim, near_qps, observer)
             })
         });
         repeated.transpose()
-    }
-
-    /// Returns the loopback with the Tester as the subject, not the authority.
-    fn tester_alone(&self) -> Result<Option<Loopback<Instruments, Servers>>, RigError> {
-        let mut looped = self.looped_back()?;
-        if let Some(looped) = &mut looped {
-            looped.tests_the_tester();
-        }
-        Ok(looped)
     }
 }
 

@@ -517,8 +517,11 @@ impl Rig {
         self.spec.load.local?.part(k, measurers)
     }
 
-    /// Returns the Tester and an authority in self-test mode; `None` without a server to query.
-    pub fn looped_back(&self) -> Result<Option<Loopback<Instruments, Servers>>, RigError> {
+    /// Returns the Tester and an authority in self-test mode, one of which is tested; `None` without a server to query.
+    pub fn looped_back(
+        &self,
+        authority_is_subject: bool,
+    ) -> Result<Option<Loopback<Instruments, Servers>>, RigError> {
         let Some(server) = self.self_test_server() else {
             return Ok(None);
         };
@@ -531,7 +534,9 @@ impl Rig {
             }
         };
         let interrupted = Arc::clone(&self.interrupted);
-        Loopback::new(client, authority, server, &self.spec.load, interrupted).map(Some)
+        let load = &self.spec.load;
+        let is_subject = authority_is_subject;
+        Loopback::new(client, authority, server, load, interrupted, is_subject).map(Some)
     }
 
     /// Queries a server that already runs like the trials do; one of a lab or from another host by sockets.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::spec::{AuthorityChoice, Subject};
-use crate::lab::{Blame, LabError};
 use crate::lab::profile::{Profile, ProfileRole};
+use crate::lab::{Blame, LabError};
 
 /// Profiles of a measurement.
 #[derive(Clone, Debug, Default)]

@@ -11,8 +11,8 @@ use crate::lab::topology::Setup;
 use crate::load::sources::Sources;
 use crate::naming::{LOCAL, Message, Naming, SERVER};
 use crate::quantity::Thousands;
-use crate::trial::backend::allow_ports;
 use crate::trial::PORTS_DEFAULT;
+use crate::trial::backend::allow_ports;
 
 /// A prefix for benchmarking (RFC 5180 section 8) that no lab uses.
 const EXAMPLE: &str = "2001:2:0:78::/116";

@@ -101,7 +101,10 @@ impl Client for Fake {
         let whole = world.whole_limit_qps.get();
         let whole = whole.filter(|_| spec.schedule.duration_ns() > 5 * SECOND);
         let limit_qps = whole.unwrap_or(world.limit_qps.get());
-        let mut found = result(spec.schedule.rate_qps(), threshold(limit_qps, spec.schedule.rate_qps()));
+        let mut found = result(
+            spec.schedule.rate_qps(),
+            threshold(limit_qps, spec.schedule.rate_qps()),
+        );
         (found.queries_due, found.queries_sent) = (queries, queries);
         found.answers.missing = found.answers.missing.min(queries);
         if world.is_silent.get() || world.ended.borrow().is_some() {
@@ -415,9 +418,18 @@ fn working_set_is_warmed_up_and_losses_are_noted() {
 
 /// A looped-back Tester with a capacity of `limit_qps` at first.
 fn looped(world: &Rc<World>, load: &Load) -> Loopback<Fake, Program> {
-    let server = SERVER.parse().unwrap();
-    let interrupted = Arc::new(AtomicBool::new(false));
-    Loopback::new(Fake(Rc::clone(world)), None, server, load, interrupted).unwrap()
+    looped_with(world, load, None, false)
+}
+
+/// A loopback with this authority, which is the DUT or a part of the Tester.
+fn looped_with(
+    world: &Rc<World>,
+    load: &Load,
+    authority: Option<Program>,
+    is_subject: bool,
+) -> Loopback<Fake, Program> {
+    let (client, server) = (Fake(Rc::clone(world)), SERVER.parse().unwrap());
+    Loopback::new(client, authority, server, load, Arc::default(), is_subject).unwrap()
 }
 
 #[test]
@@ -429,10 +441,9 @@ fn self_correcting_timer_never_paces_self_test() {
         ..Load::default()
     };
     let of = |found: TrialResult| found.timing.self_correcting.is_some();
-    let mut looped = looped(&world, &old);
-    assert!(of(looped.trial(1000).unwrap()), "a measured authority");
-    looped.tests_the_tester();
-    assert!(!of(looped.trial(1000).unwrap()));
+    let mut measured = looped_with(&world, &old, None, true);
+    assert!(of(measured.trial(1000).unwrap()), "a measured authority");
+    assert!(!of(looped(&world, &old).trial(1000).unwrap()));
     assert!(of(running(&world, old).trial(1000).unwrap()));
 }
 
@@ -440,24 +451,24 @@ fn self_correcting_timer_never_paces_self_test() {
 fn exit_of_measured_authority_is_reported_and_restarted() {
     let world = World::new();
     world.limit_qps.set(100_000);
-    let server = SERVER.parse().unwrap();
-    let program = Program {
-        world: Rc::clone(&world),
-        is_dut: false,
-    };
     let load = load(|_| {});
-    let client = Fake(Rc::clone(&world));
-    let mut looped = Loopback::new(client, Some(program), server, &load, Arc::default()).unwrap();
+    let looped = |is_subject| {
+        let program = Program {
+            world: Rc::clone(&world),
+            is_dut: false,
+        };
+        looped_with(&world, &load, Some(program), is_subject)
+    };
+    let mut measured = looped(true);
     *world.authority_ended.borrow_mut() = Some("signal 9".to_owned());
-    let told = looped.trial(1000).unwrap();
+    let told = measured.trial(1000).unwrap();
     assert_eq!((told.dut_exit, world.restarts.get()), (None, 1));
     world.ends_in_trial.set(true);
-    let told = looped.trial(1000).unwrap();
+    let told = measured.trial(1000).unwrap();
     let exit = "signal 9; last log lines: out of memory";
     assert_eq!(told.dut_exit.as_deref(), Some(exit));
     assert!(!matches!(told.outcome, Outcome::Invalid(_)));
-    looped.tests_the_tester();
-    let told = looped.trial(1000).unwrap();
+    let told = looped(false).trial(1000).unwrap();
     assert!(matches!(
         told.outcome,
         Outcome::Invalid(TesterFault::AuthorityDied { .. })

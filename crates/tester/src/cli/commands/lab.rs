@@ -10,9 +10,9 @@ use super::{Failure, exit, print};
 use crate::cli::args::LabCommand;
 use crate::lab::topology::{self, Lab, Setup};
 use crate::lab::{LabKind, userns};
-use crate::machine::{Machine, Role};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::network::Network;
+use crate::machine::{Machine, Role};
 
 /// Creates, uses or removes the hosts.
 pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::machine::interface::Interface;
 use crate::lab::hosts::{LinkEnd, LinkName, Reach};
 use crate::machine::cpuset::CpuSet;
+use crate::machine::interface::Interface;
 
 /// Link, interface, addresses.
 type End = (LinkName, &'static str, &'static [&'static str]);
@@ -68,7 +68,11 @@ fn good(hosts: &Hosts) -> Vec<(String, HostFacts)> {
         speed_mbps: Some(10_000),
         is_up: true,
         has_carrier: true,
-        addresses: end.addresses.iter().map(|it| (it.address(), it.prefix_len())).collect(),
+        addresses: end
+            .addresses
+            .iter()
+            .map(|it| (it.address(), it.prefix_len()))
+            .collect(),
         packets: 2,
         ..Interface::default()
     };
