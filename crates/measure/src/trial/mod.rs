@@ -53,7 +53,7 @@ use crate::machine::{Blame, LabError};
 use crate::machine::{Machine, Role};
 use crate::naming::{Message, SOCKETS};
 use crate::quantity::as_text;
-use backend::{AnyLink, BackendClock};
+use backend::AnyLink;
 use in_driver::{InDriver, Interception};
 use surroundings::AuthorityReport;
 use turns::Serving;
@@ -232,7 +232,7 @@ fn worker_lost() -> LabError {
 /// The Tester's threads and sockets, ready for trials.
 pub struct Tester {
     measurer: Measurer,
-    workers: Vec<Worker<AnyLink, BackendClock>>,
+    workers: Vec<Worker>,
     tcp: Option<TcpService>,
     /// Answers common queries before they reach the sockets of the authority.
     in_driver: Option<InDriver>,

@@ -6,35 +6,31 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 
-use dns64_transport::clock::Clock;
-use dns64_transport::{Link, cpu};
+use dns64_transport::cpu;
 
+use super::backend::{AnyLink, BackendClock};
 use super::surroundings::{AuthorityReport, ShardReport};
 use super::turns::{Sending, Serving};
 use crate::authority::ledger::Recorder;
 
-enum WorkerTask<L, C> {
-    Run(Box<Sending<L, C>>, Sender<ShardReport>),
+enum WorkerTask {
+    Run(Box<Sending<AnyLink, BackendClock>>, Sender<ShardReport>),
     Record(Option<Recorder>),
     Count(Sender<AuthorityReport>),
 }
 
 /// A running worker. Dropping it ends the thread.
-pub(super) struct Worker<L, C> {
-    commands: Option<Sender<WorkerTask<L, C>>>,
+pub(super) struct Worker {
+    commands: Option<Sender<WorkerTask>>,
     thread: Option<JoinHandle<()>>,
     tid: u32,
 }
 
-impl<L, C> Worker<L, C>
-where
-    L: Link + Send + 'static,
-    C: Clock + Send + 'static,
-{
+impl Worker {
     /// Starts a thread on `core`, or without an affinity.
     pub(super) fn spawn(
         core: Option<usize>,
-        serving: Option<Serving<L>>,
+        serving: Option<Serving<AnyLink>>,
         interrupted: Arc<AtomicBool>,
     ) -> std::io::Result<Self> {
         let (commands, received) = channel();
@@ -63,7 +59,7 @@ where
     }
 
     /// Runs a shard from its start to its end.
-    pub(super) fn run(&self, sending: Sending<L, C>, report: Sender<ShardReport>) {
+    pub(super) fn run(&self, sending: Sending<AnyLink, BackendClock>, report: Sender<ShardReport>) {
         self.command(WorkerTask::Run(Box::new(sending), report));
     }
 
@@ -80,7 +76,7 @@ where
         counts
     }
 
-    fn command(&self, command: WorkerTask<L, C>) {
+    fn command(&self, command: WorkerTask) {
         if let Some(commands) = &self.commands {
             // A worker ends only after its sender is dropped. If it has panicked, the closed channel informs the
             // receiver of its report.
@@ -89,7 +85,7 @@ where
     }
 }
 
-impl<L, C> Drop for Worker<L, C> {
+impl Drop for Worker {
     fn drop(&mut self) {
         self.commands = None;
         if let Some(thread) = self.thread.take() {
@@ -99,9 +95,9 @@ impl<L, C> Drop for Worker<L, C> {
 }
 
 /// Main loop of a worker's thread. A report whose receiver has gone is dropped.
-fn run<L: Link, C: Clock>(
-    received: &Receiver<WorkerTask<L, C>>,
-    mut serving: Option<Serving<L>>,
+fn run(
+    received: &Receiver<WorkerTask>,
+    mut serving: Option<Serving<AnyLink>>,
     interrupted: &AtomicBool,
 ) {
     loop {

@@ -17,8 +17,6 @@ mod site;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::profile::Family;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
@@ -29,8 +27,7 @@ pub use link::{LinkAddress, LinkEnd, LinkName};
 pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer, SiteRouter};
 
 /// A host of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSpec {
     /// Its name in the plan, in results and in messages: 1 to 32 of a-z, 0-9 and -.
     pub name: String,
@@ -53,8 +50,7 @@ pub struct HostSpec {
 }
 
 /// How an agent is started on a host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// Over OpenSSH; a destination of ssh(1): `gen1`, `root@gen1`, `ssh://root@gen1:2222`.
     Ssh(String),
@@ -87,8 +83,7 @@ impl HostSpec {
 
 /// The hosts of a plan, at most [`HOSTS_MAX`]. There is at least one authority and one Measurer, every Measurer is
 /// connected to every DUT, and every DUT to every authority.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<HostSpec>", into = "Vec<HostSpec>")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts(Vec<HostSpec>);
 
 impl Hosts {
@@ -166,20 +161,6 @@ impl<'a> IntoIterator for &'a Hosts {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
-    }
-}
-
-impl TryFrom<Vec<HostSpec>> for Hosts {
-    type Error = HostsErrors;
-
-    fn try_from(hosts: Vec<HostSpec>) -> Result<Self, HostsErrors> {
-        Self::new(hosts)
-    }
-}
-
-impl From<Hosts> for Vec<HostSpec> {
-    fn from(hosts: Hosts) -> Self {
-        hosts.0
     }
 }
 

@@ -95,7 +95,7 @@ impl Host {
         limit_ns: Nanos,
     ) -> Result<(Reply, Vec<Vec<u8>>), LabError> {
         match &self.way {
-            PostAccess::Here(post) => Ok((locked(post).handle(request)?, Vec::new())),
+            PostAccess::Here(post) => Ok((locked(post).execute(request)?, Vec::new())),
             PostAccess::Link(link) => {
                 match locked(link).ask(&request, limit_ns).map_err(unanswered)? {
                     (Reply::Refused(blame, what), _) => {

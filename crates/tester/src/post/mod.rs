@@ -28,15 +28,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::facts::HostFacts;
 use crate::authority::counts::AuthorityCounts;
+use crate::lab::Blame;
 use crate::lab::profile::{Profile, as_source};
 use crate::lab::routes::Route;
 use crate::lab::server::{ServerSpec, Start};
-use crate::lab::{Blame, LabError};
 use crate::machine::Role;
 use crate::machine::counters::CounterReading;
 use crate::machine::network::Network;
 use crate::machine::process::Resources;
-use crate::naming::Naming;
 use crate::quantity::as_text;
 use crate::trial::part::{Gathered, Part, Spare};
 use crate::trial::{AuthDns, Measurer, TrialSpec};
@@ -128,13 +127,6 @@ pub enum Reply {
     Answer(Result<Vec<u8>, NoAnswer>),
     /// Response time of each query.
     Waits(Vec<Nanos>),
-}
-
-impl From<LabError> for Reply {
-    fn from(error: LabError) -> Self {
-        // Only plans have other hosts.
-        Self::Refused(error.blame, Naming::Keys.with_causes(&error))
-    }
 }
 
 /// Roles of the Tester on a host; none on the host of a DUT, which is only observed.

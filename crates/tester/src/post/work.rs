@@ -18,7 +18,7 @@ use crate::lab::zone;
 use crate::lab::{Blame, LabError};
 use crate::machine::counters::CounterReading;
 use crate::machine::{Machine, Role};
-use crate::naming::Message;
+use crate::naming::Naming;
 use crate::trial::backend::allow_ports;
 use crate::trial::part::{Armed, Part, Spare};
 use crate::trial::{Measurer, Tester, TrialSpec};
@@ -32,6 +32,8 @@ pub struct Post {
     authority: Option<Server>,
     /// It has given this host routes.
     is_routing: bool,
+    /// Memory of the last trial, behind a connection.
+    spare: Spare,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -45,6 +47,7 @@ impl Post {
             dut: None,
             authority: None,
             is_routing: false,
+            spare: Spare::default(),
             interrupted,
         }
     }
@@ -54,7 +57,7 @@ impl Post {
     /// # Errors
     ///
     /// What failed, and who has to change something.
-    pub fn handle(&mut self, request: Request) -> Result<Reply, LabError> {
+    pub fn execute(&mut self, request: Request) -> Result<Reply, LabError> {
         Ok(match request {
             Request::Launch(role, spec) => self.launch(role, *spec)?,
             Request::Relaunch(role) => {
@@ -187,29 +190,16 @@ impl Drop for Post {
 }
 
 /// A post behind a connection. The memory of a trial's ledgers stays there for the next trial.
-pub struct Agent {
-    post: Post,
-    spare: Spare,
-}
-
-impl Agent {
-    /// Creates an agent for this post.
-    pub fn new(post: Post) -> Self {
-        Self {
-            post,
-            spare: Spare::default(),
-        }
-    }
-}
-
-impl Work for Agent {
+impl Work for Post {
     fn handle(&mut self, request: Value) -> Result<Handled, String> {
         let request = serde_json::from_value(request);
         let mut request: Request = request.map_err(|error| format!("not understood: {error}"))?;
         if let Request::Arm { spare, .. } = &mut request {
             *spare = std::mem::take(&mut self.spare);
         }
-        let reply = self.post.handle(request).unwrap_or_else(Reply::from);
+        let reply = self
+            .execute(request)
+            .unwrap_or_else(|error| Reply::Refused(error.blame, Naming::Keys.with_causes(&error)));
         let told = serde_json::to_value(&reply).map_err(|error| error.to_string())?;
         let mut blobs = Vec::new();
         if let Reply::Gathered(gathered) = reply {

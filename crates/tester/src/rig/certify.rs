@@ -13,9 +13,7 @@ use dns64_transport::socket::Segmentation;
 
 use super::equipment::{Client, PROBE_NS, StartedServer};
 use super::running::observed_trial;
-use super::servers::Servers;
 use super::spec::Load;
-use super::tester::Instruments;
 use super::{Rig, RigError};
 use crate::lab::Blame;
 use crate::lab::server::{Probe, Start};

@@ -16,7 +16,7 @@ use crate::agent::lock::HostLock;
 use crate::agent::outer;
 use crate::agent::serve::serve;
 use crate::lab::routes;
-use crate::post::work::{Agent, Post};
+use crate::post::work::Post;
 
 /// Serves the controller on standard input and output until the connection closes.
 pub(super) fn run(inner: Option<u32>) -> Result<u8, Failure> {
@@ -64,9 +64,9 @@ fn work(outer: u32) -> Result<u8, Failure> {
         routes::sweep();
         Ok::<_, AgentRefusal>(Welcome::here())
     };
-    let mut agent = Agent::new(Post::new(Arc::clone(&interrupted)));
-    serve(input, output, interrupted, admit, &mut agent)?;
-    drop(agent);
+    let mut post = Post::new(Arc::clone(&interrupted));
+    serve(input, output, interrupted, admit, &mut post)?;
+    drop(post);
     drop(lock);
     Ok(exit::PASSED)
 }

@@ -98,12 +98,6 @@ impl fmt::Display for HostsError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostsErrors(pub Vec<HostsError>);
 
-impl From<HostsError> for HostsErrors {
-    fn from(error: HostsError) -> Self {
-        Self(vec![error])
-    }
-}
-
 impl fmt::Display for HostsErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let texts: Vec<_> = self.0.iter().map(ToString::to_string).collect();

@@ -44,8 +44,7 @@ impl fmt::Display for LinkName {
 }
 
 /// One end of a test link.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkEnd {
     /// The network interface, as listed by `ip link`.
     pub interface: String,
@@ -54,8 +53,7 @@ pub struct LinkEnd {
 }
 
 /// An address with its prefix length: `2001:2:0:1::1/64`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkAddress(IpNet);
 
 impl LinkAddress {
@@ -114,20 +112,6 @@ impl FromStr for LinkAddress {
 impl fmt::Display for LinkAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl TryFrom<String> for LinkAddress {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        text.parse()
-    }
-}
-
-impl From<LinkAddress> for String {
-    fn from(address: LinkAddress) -> Self {
-        address.to_string()
     }
 }
 

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
-
 use super::link::{LinkName, Meeting, meeting};
 use super::{HostPart, HostSpec, Hosts, HostsError, HostsErrors};
 use crate::lab::DNS_PORT;
@@ -15,7 +13,7 @@ use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 
 /// Roles and connections of one setup with one DUT.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Measurers in the order of the plan; at least one.
     pub measurers: Vec<SiteMeasurer>,
@@ -28,7 +26,7 @@ pub struct Site {
 }
 
 /// A host that sends queries.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteMeasurer {
     /// Its name.
     pub host: String,
@@ -52,7 +50,7 @@ pub struct SiteMeasurer {
 }
 
 /// The host of a DUT between a Measurer and its authority.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteRouter {
     /// Its name.
     pub host: String,
@@ -61,7 +59,7 @@ pub struct SiteRouter {
 }
 
 /// The host of the DUT.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteDut {
     /// Its name.
     pub host: String,
@@ -69,8 +67,6 @@ pub struct SiteDut {
     pub listen: Ipv6Addr,
     /// Its port, that of the DNS.
     pub port: u16,
-    /// Destination of the first query, which shows that it is ready: its address for the first Measurer.
-    pub probe: SocketAddr,
     /// Addresses of the authorities, in their order.
     pub upstreams: Vec<SocketAddr>,
     /// Its CPUs, unless its variant of the plan overrides them.
@@ -78,7 +74,7 @@ pub struct SiteDut {
 }
 
 /// The host of an authority.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteAuthority {
     /// Its name.
     pub host: String,
@@ -91,7 +87,7 @@ pub struct SiteAuthority {
 }
 
 /// One link between two hosts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteLink {
     /// Its purpose.
     pub name: LinkName,
@@ -102,7 +98,7 @@ pub struct SiteLink {
 }
 
 /// One end of a link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteEnd {
     /// Name of the host.
     pub host: String,
@@ -217,7 +213,6 @@ impl Hosts {
                 host: dut.name.clone(),
                 listen,
                 port: DNS_PORT,
-                probe: measurers.iter().find_map(|it| it.dut).unwrap_or(at(listen)),
                 upstreams: all.iter().map(|met| (met.far.1, DNS_PORT).into()).collect(),
                 cpus: dut.cpus.clone(),
             }
@@ -243,7 +238,7 @@ impl Hosts {
     }
 
     /// Returns the host of a DUT by its name.
-    fn dut_named(&self, name: &str) -> Result<&HostSpec, HostsError> {
+    fn dut_named(&self, name: &str) -> Result<&HostSpec, HostsErrors> {
         let duts = self.duts();
         let found = duts.iter().find(|host| host.name == name);
         found.copied().ok_or_else(|| {
@@ -252,7 +247,8 @@ impl Hosts {
                 [] => "add \"dut\" to the roles of one".to_owned(),
                 names => format!("there is {}", names.join(", ")),
             };
-            HostsError::of_all(format!("no host of a DUT is named {name:?}"), remedy)
+            let what = format!("no host of a DUT is named {name:?}");
+            HostsErrors(vec![HostsError::of_all(what, remedy)])
         })
     }
 

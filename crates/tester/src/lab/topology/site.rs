@@ -50,7 +50,6 @@ impl Setup {
                 host: name(Role::Dut),
                 listen: dut,
                 port,
-                probe: (dut, port).into(),
                 upstreams: vec![listen],
                 cpus: CpuSet::unrestricted(),
             }),

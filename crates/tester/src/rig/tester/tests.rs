@@ -19,7 +19,7 @@ use crate::load::pace::Schedule;
 use crate::machine::Role;
 use crate::machine::network::Network;
 use crate::namespace::Share;
-use crate::post::work::{Agent, Post};
+use crate::post::work::Post;
 use crate::rig::spec::Load;
 use crate::trial::AuthDns;
 use crate::trial::result::Outcome;
@@ -31,8 +31,8 @@ pub(crate) fn host(name: &str) -> (Host, JoinHandle<()>) {
     let ((answers, out), (input, calls)) = (pipe().unwrap(), pipe().unwrap());
     let agent = std::thread::spawn(move || {
         let interrupted = Arc::new(AtomicBool::new(false));
-        let mut agent = Agent::new(Post::new(Arc::clone(&interrupted)));
-        serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut agent).unwrap();
+        let mut post = Post::new(Arc::clone(&interrupted));
+        serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut post).unwrap();
     });
     let link = AgentLink::over(name, answers, calls, &Options::new("a test")).unwrap();
     (Host::at(name, link), agent)
