@@ -5,7 +5,6 @@
 //! fit one pacing quantum leave as one burst.
 
 use std::fmt;
-use std::str::FromStr;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use schemars::JsonSchema;
@@ -53,16 +52,6 @@ impl fmt::Display for Pacing {
             Self::Absolute => "absolute",
             Self::SelfCorrecting => "self-correcting",
         })
-    }
-}
-
-impl FromStr for Pacing {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Absolute, Self::SelfCorrecting];
-        let named = all.into_iter().find(|pacing| pacing.to_string() == text);
-        named.ok_or_else(|| format!("{text:?} is not a pacing; write absolute or self-correcting"))
     }
 }
 
@@ -345,14 +334,6 @@ mod tests {
             single.with_burst(1).burst_of_shard(4).unwrap().due_ns,
             16_000
         );
-    }
-
-    #[test]
-    fn pacing_is_parsed_as_printed() {
-        for pacing in [Pacing::Absolute, Pacing::SelfCorrecting] {
-            assert_eq!(pacing.to_string().parse(), Ok(pacing));
-        }
-        assert!("Absolute".parse::<Pacing>().is_err());
     }
 
     #[test]

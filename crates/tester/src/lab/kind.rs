@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +10,7 @@ use super::{LabError, userns};
 use crate::machine::process::{find_program, run, tool};
 
 /// Where the roles run.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize, ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LabKind {
     /// The best of the following kinds that this machine allows

@@ -58,7 +58,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -135,7 +134,7 @@ pub struct Requires {
 }
 
 /// A version of IP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
     /// IPv4

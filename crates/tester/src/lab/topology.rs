@@ -27,7 +27,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
 
-use clap::ValueEnum;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::xdp::netlink::{self, Netlink};
 use rustix::fs::{FlockOperation, flock};
@@ -43,7 +42,7 @@ use crate::machine::{Machine, Role, process};
 use crate::naming::{LAB, Message};
 
 /// How many hosts the lab has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Setup {
     /// Measurer, DUT and authority on a host each
@@ -58,7 +57,6 @@ pub enum Setup {
     /// None of its own: everything on the loopback interface of this machine. Not a measurement,
     /// and chosen by [`super::LabKind::Loopback`] alone.
     #[serde(skip_deserializing)]
-    #[value(skip)]
     Loopback,
 }
 
