@@ -15,6 +15,7 @@ use dns64_transport::clock::Nanos;
 use dns64_transport::random::{INCREMENT, below, mix};
 use dns64_wire::codes::Rtype;
 
+use crate::load::repeat::unit;
 use crate::namespace::{Share, dealt, fit_together};
 use crate::quantity::{self, ValueError};
 
@@ -327,12 +328,6 @@ impl Rules {
 
 /// Shares are exact over a million consecutive numbers; each type starts at its own position.
 const PLACES: u64 = 1_000_000;
-
-/// Maps random bits to a number from 0 to below 1.
-fn unit(random: u64) -> f64 {
-    // 53 bits are exact in an f64.
-    (random >> 11) as f64 / (1_u64 << 53) as f64
-}
 
 /// The error of a file of delays, at this line.
 fn unusable(path: &Path, line: &str, reason: &str) -> ValueError {

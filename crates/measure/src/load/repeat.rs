@@ -219,7 +219,7 @@ fn float(names: u64) -> f64 {
 }
 
 /// Maps 64 bits to a number from 0 to below 1, with 53 bits.
-fn unit(random: u64) -> f64 {
+pub(crate) fn unit(random: u64) -> f64 {
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }
 

@@ -33,8 +33,10 @@ pub struct Interception {
 /// An authority that answers in a driver until it is dropped.
 pub struct InDriver {
     driver: Driver,
-    interface: String,
-    mode: Mode,
+    /// The interface.
+    pub interface: String,
+    /// Where its program runs: in the driver or behind it.
+    pub mode: Mode,
     is_veth: bool,
     /// The program at the peer of a veth pair.
     _far: Option<Attached>,
@@ -96,16 +98,6 @@ impl InDriver {
             in_driver: true,
             ..AuthorityReport::default()
         })
-    }
-
-    /// Returns the interface.
-    pub fn interface(&self) -> &str {
-        &self.interface
-    }
-
-    /// Returns where its program runs: in the driver or behind it.
-    pub fn mode(&self) -> Mode {
-        self.mode
     }
 
     /// Returns whether replies are lost unless another program is attached to the peer of the interface.

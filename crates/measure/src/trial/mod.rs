@@ -246,11 +246,6 @@ pub struct Tester {
 }
 
 impl Tester {
-    /// Starts an authority without a Measurer.
-    pub fn serve(authority: &AuthDns, interrupted: &Arc<AtomicBool>) -> Result<Self, LabError> {
-        Self::open(Measurer::none(), Some(authority), interrupted)
-    }
-
     /// Returns the authority in the driver, if there is one.
     pub fn in_driver(&self) -> Option<&InDriver> {
         self.in_driver.as_ref()

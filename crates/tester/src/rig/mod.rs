@@ -110,7 +110,7 @@ impl Rig {
             highest_qps: None,
         };
         if spec.subject.hosts().is_none() {
-            zones::check(&spec.load, profiles.authority(), demand)?;
+            zones::check(&spec.load, profiles.authority.as_ref(), demand)?;
         }
         let rules = spec.subject.lab().map(|lab| rules(&lab.behaviour));
         let mut rig = Self {

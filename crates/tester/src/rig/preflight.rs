@@ -45,11 +45,11 @@ pub fn programs<'a>(
             }
         };
         let mut wanted = Vec::new();
-        if let Some(profile) = profiles.authority() {
+        if let Some(profile) = &profiles.authority {
             let names = hosts.authorities().into_iter().map(|host| &host.name);
             wanted.extend(names.map(|name| (name.clone(), profile, None)));
         }
-        if let (Some(profile), Some(choice)) = (profiles.dut(), subject.dut()) {
+        if let (Some(profile), Some(choice)) = (profiles.dut.as_ref(), subject.dut()) {
             let first = || hosts.duts().first().map(|host| host.name.clone());
             let name = choice.host.clone().or_else(first);
             wanted.extend(name.map(|name| (name, profile, choice.program.clone())));

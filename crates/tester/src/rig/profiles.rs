@@ -10,9 +10,9 @@ use crate::lab::{Blame, LabError};
 #[derive(Clone, Debug, Default)]
 pub struct Profiles {
     /// Of the DUT.
-    pub(super) dut: Option<Profile>,
+    pub dut: Option<Profile>,
     /// Of the authority, unless it is the built-in one.
-    pub(super) authority: Option<Profile>,
+    pub authority: Option<Profile>,
 }
 
 impl Profiles {
@@ -51,16 +51,6 @@ impl Profiles {
                 .transpose()?;
         }
         Ok(Self { dut, authority })
-    }
-
-    /// Returns the profile of the DUT, if one is started.
-    pub fn dut(&self) -> Option<&Profile> {
-        self.dut.as_ref()
-    }
-
-    /// Returns the profile of the authority, unless it is the built-in one.
-    pub fn authority(&self) -> Option<&Profile> {
-        self.authority.as_ref()
     }
 }
 

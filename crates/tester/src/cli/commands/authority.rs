@@ -14,7 +14,7 @@ use crate::cli::args::AuthorityArgs;
 use crate::machine::network::Network;
 use crate::report::text;
 use crate::trial::in_driver::{InDriver, Interception};
-use crate::trial::{AuthDns, Tester};
+use crate::trial::{AuthDns, Measurer, Tester};
 
 /// How often the command checks for an interrupt.
 const POLL_NS: Nanos = SECOND / 10;
@@ -53,7 +53,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             far: None,
         }),
     };
-    let tester = Tester::serve(&authority, &interrupted)?;
+    let tester = Tester::open(Measurer::none(), Some(&authority), &interrupted)?;
     let mode = if args.self_test {
         "every name has an AAAA (self-test)".to_owned()
     } else {
@@ -78,7 +78,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
 
 /// Prints the interface and mode of the XDP program that answers queries before the sockets.
 fn tell_driver(out: &mut dyn Write, in_driver: &InDriver) -> std::io::Result<()> {
-    let (interface, mode) = (in_driver.interface(), in_driver.mode());
+    let (interface, mode) = (&in_driver.interface, in_driver.mode);
     writeln!(
         out,
         "A and AAAA queries over UDP are answered at {interface} by XDP, {mode}"

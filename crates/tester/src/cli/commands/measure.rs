@@ -224,7 +224,7 @@ impl Measuring {
     fn refuse_zone(&self, demand: Demand) -> Result<(), Failure> {
         let RigSpec { subject, load } = &self.measurement.spec;
         let profiles = Profiles::load(subject)?;
-        Ok(zones::check(load, profiles.authority(), demand)?)
+        Ok(zones::check(load, profiles.authority.as_ref(), demand)?)
     }
 
     /// Duration and timeout of the trials.
