@@ -71,8 +71,8 @@ fn plan_of_one_dut_meets_rfc_8219() {
             },
             stop_early: true,
             restart: Restart::Never,
-            settle_ns: 0,
             order: Order::Interleaved,
+            ..SearchPlan::default()
         }
     );
     assert_eq!(names(&plan), ["unbound"]);
