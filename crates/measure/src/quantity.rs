@@ -22,8 +22,8 @@ impl ValueError {
     }
 }
 
-/// Kind and bounds of a quantity.
-struct Kind {
+/// A quantity and its bounds.
+struct Quantity {
     /// Name of the quantity.
     what: &'static str,
     /// Expected value, and an example.
@@ -35,7 +35,7 @@ struct Kind {
     most: (u64, &'static str),
 }
 
-impl Kind {
+impl Quantity {
     const fn time(
         what: &'static str,
         least: (Nanos, &'static str),
@@ -90,7 +90,7 @@ impl Kind {
 ///
 /// An invalid rate: not a number, below 1, above 10^9 or not whole.
 pub fn rate(text: &str) -> Result<u64, ValueError> {
-    const RATE: Kind = Kind {
+    const RATE: Quantity = Quantity {
         what: "a rate",
         wanted: ["a rate in queries per second", "500, 20k or 1.5M"],
         unit: "queries per second",
@@ -114,7 +114,7 @@ pub fn rate(text: &str) -> Result<u64, ValueError> {
 /// An invalid duration: not a duration, below 1 ms or above one day.
 pub fn duration(text: &str) -> Result<Nanos, ValueError> {
     let most = (24 * 60 * 60 * SECOND, "24h");
-    Kind::time("a duration", (MILLISECOND, "1ms"), most).read_time(text)
+    Quantity::time("a duration", (MILLISECOND, "1ms"), most).read_time(text)
 }
 
 /// Parses the timeout of a query: "250ms", "1s"; a bare number is in seconds.
@@ -124,7 +124,7 @@ pub fn duration(text: &str) -> Result<Nanos, ValueError> {
 /// An invalid timeout: not a duration, below 1 us or above 60 s.
 pub fn timeout(text: &str) -> Result<Nanos, ValueError> {
     // RFC 8219 section 9.2 advises against more than 1 s; no resolver waits longer than a minute.
-    Kind::time("a timeout", (MICROSECOND, "1us"), (60 * SECOND, "60s")).read_time(text)
+    Quantity::time("a timeout", (MICROSECOND, "1us"), (60 * SECOND, "60s")).read_time(text)
 }
 
 /// Parses a percentage of at least 0, with or without its sign.
@@ -144,7 +144,7 @@ pub fn pct(text: &str) -> Result<f64, ValueError> {
 ///
 /// An invalid stall: not a duration, below 1 us or above 1 s.
 pub fn stall(text: &str) -> Result<Nanos, ValueError> {
-    Kind::time("a stall", (MICROSECOND, "1us"), (SECOND, "1s")).read_time(text)
+    Quantity::time("a stall", (MICROSECOND, "1us"), (SECOND, "1s")).read_time(text)
 }
 
 /// Parses the rest of a server between trials: "0s", "10s"; a bare number is in seconds.
@@ -153,7 +153,7 @@ pub fn stall(text: &str) -> Result<Nanos, ValueError> {
 ///
 /// An invalid rest: not a duration, or above one hour.
 pub fn rest(text: &str) -> Result<Nanos, ValueError> {
-    Kind::time("a rest", (0, "0s"), (60 * 60 * SECOND, "1h")).read_time(text)
+    Quantity::time("a rest", (0, "0s"), (60 * 60 * SECOND, "1h")).read_time(text)
 }
 
 /// Parses the delay of a reply: "5ms", "200us"; a bare number is in seconds.
@@ -163,7 +163,7 @@ pub fn rest(text: &str) -> Result<Nanos, ValueError> {
 /// An invalid delay: not a duration, or above 10 s.
 pub fn delay(text: &str) -> Result<Nanos, ValueError> {
     // Ten times the longest timeout of RFC 8219 section 9.2: every client has given up by then.
-    Kind::time("a delay", (0, "0s"), (10 * SECOND, "10s")).read_time(text)
+    Quantity::time("a delay", (0, "0s"), (10 * SECOND, "10s")).read_time(text)
 }
 
 /// Parses the length of a soak: "30m", "4h"; a bare number is in seconds.
@@ -173,7 +173,7 @@ pub fn delay(text: &str) -> Result<Nanos, ValueError> {
 /// An invalid length: not a duration, below 1 s or above 30 days.
 pub fn soak_length(text: &str) -> Result<Nanos, ValueError> {
     let most = (30 * 24 * 60 * 60 * SECOND, "720h");
-    Kind::time("a soak", (SECOND, "1s"), most).read_time(text)
+    Quantity::time("a soak", (SECOND, "1s"), most).read_time(text)
 }
 
 /// Parses a multiple of a rate, in thousandths: "0.5", "3".
@@ -182,7 +182,7 @@ pub fn soak_length(text: &str) -> Result<Nanos, ValueError> {
 ///
 /// An invalid factor: not a number, below 0.01, above 100 or with more than three decimals.
 pub fn factor(text: &str) -> Result<u32, ValueError> {
-    const FACTOR: Kind = Kind {
+    const FACTOR: Quantity = Quantity {
         what: "a factor",
         wanted: ["a multiple of the rate", "0.5 or 3"],
         unit: "thousandths",
@@ -199,7 +199,7 @@ pub fn factor(text: &str) -> Result<u32, ValueError> {
 ///
 /// An invalid resolution: neither of these, not above 0, or at least 100 %.
 pub fn resolution(text: &str) -> Result<Resolution, ValueError> {
-    const RESOLUTION: Kind = Kind {
+    const RESOLUTION: Quantity = Quantity {
         what: "a resolution",
         wanted: [
             "a share of the rate or a number of queries per second",

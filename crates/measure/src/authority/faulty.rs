@@ -11,7 +11,7 @@ use dns64_wire::name::Name;
 use super::answer::{Answered, Authority, Transport};
 use super::behaviour::{Act, ReplyFault, Rules};
 use super::counts::FaultCounts;
-use super::ledger::{Mark, Recorder};
+use super::ledger::{AnswerSlot, Recorder};
 use super::pending::{PENDING_MAX, Pending};
 use super::zone::Position;
 
@@ -155,7 +155,7 @@ impl Faulty {
         let query = datagram.payload;
         let Answered { len, asked } = authority.answer(query, frame, Transport::Udp);
         let mark = recorder.as_ref().map(|r| r.arrived(asked, datagram.at));
-        let mark = mark.unwrap_or(Mark::NOWHERE);
+        let mark = mark.unwrap_or(AnswerSlot::NOWHERE);
         if len == 0 {
             return 0;
         }

@@ -162,21 +162,21 @@ impl NameLedger {
 
     /// Records a query that arrived at `at`; returns where its answer is to be recorded.
     #[inline]
-    fn arrived(&self, asked: AskedName, at: Nanos) -> Mark {
+    fn arrived(&self, asked: AskedName, at: Nanos) -> AnswerSlot {
         let kind = match asked.rtype {
             Rtype::AAAA => 0,
             Rtype::A => 1,
-            _ => return Mark::NOWHERE,
+            _ => return AnswerSlot::NOWHERE,
         };
         match self.slot(asked.address) {
             Some((n, slot)) => {
                 let since_ns = at.saturating_sub(self.start);
                 change(&slot[kind], |stamp| stamp.arrived(since_ns));
-                Mark(n << 1 | kind as u64)
+                AnswerSlot(n << 1 | kind as u64)
             }
             None => {
                 self.other[kind].fetch_add(1, Ordering::Relaxed);
-                Mark::NOWHERE
+                AnswerSlot::NOWHERE
             }
         }
     }
@@ -190,7 +190,7 @@ impl NameLedger {
 
     /// Records that the answer to a query was passed to the network at `at`; `None` if the time is unknown.
     #[inline]
-    fn answered(&self, mark: Mark, at: Option<Nanos>) {
+    fn answered(&self, mark: AnswerSlot, at: Option<Nanos>) {
         let slot = usize::try_from(mark.0 >> 1).ok();
         if let Some(slot) = slot.and_then(|n| self.slots.get(n)) {
             let since_ns = at.map(|at| at.saturating_sub(self.start));
@@ -208,9 +208,9 @@ fn change(stamp: &AtomicU64, by: impl FnOnce(Stamp) -> Stamp) {
 
 /// The place where the answer to a query is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark(u64);
+pub struct AnswerSlot(u64);
 
-impl Mark {
+impl AnswerSlot {
     /// The query is not for a fresh name of the trial.
     pub(super) const NOWHERE: Self = Self(u64::MAX);
 }
@@ -220,7 +220,7 @@ impl Mark {
 pub struct Recorder {
     ledger: Arc<NameLedger>,
     /// Replies that are written and not yet sent, in order.
-    leaving: Vec<Mark>,
+    leaving: Vec<AnswerSlot>,
 }
 
 /// Largest number of replies in one turn of an authority: more than any batch of datagrams has (see [`Link::answer`]).
@@ -239,19 +239,19 @@ impl Recorder {
 
     /// Records a query that arrived at `at`, if it asks for a fresh name.
     #[inline]
-    pub fn arrived(&self, asked: Option<AskedName>, at: Nanos) -> Mark {
-        asked.map_or(Mark::NOWHERE, |asked| self.ledger.arrived(asked, at))
+    pub fn arrived(&self, asked: Option<AskedName>, at: Nanos) -> AnswerSlot {
+        asked.map_or(AnswerSlot::NOWHERE, |asked| self.ledger.arrived(asked, at))
     }
 
     /// Records that the answer to a query was passed to the network at `at`.
     #[inline]
-    pub fn answered(&self, mark: Mark, at: Nanos) {
+    pub fn answered(&self, mark: AnswerSlot, at: Nanos) {
         self.ledger.answered(mark, Some(at));
     }
 
     /// The reply to a query has been written and will be sent with those before it.
     #[inline]
-    pub fn leaves(&mut self, mark: Mark) {
+    pub fn leaves(&mut self, mark: AnswerSlot) {
         if self.leaving.len() < self.leaving.capacity() {
             self.leaving.push(mark);
         } else {

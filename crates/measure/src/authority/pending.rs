@@ -7,7 +7,7 @@ use dns64_transport::Origin;
 use dns64_transport::clock::Nanos;
 
 use super::REPLY_LEN_MAX;
-use super::ledger::Mark;
+use super::ledger::AnswerSlot;
 
 /// Capacity of the queue of one worker, about 25 MB: 5 ms of 13 million replies a second, or 100 ms of 650,000.
 pub(super) const PENDING_MAX: usize = 65_536;
@@ -27,7 +27,7 @@ pub(super) struct Pending {
 #[derive(Clone, Copy, Debug)]
 struct DelayedReply {
     to: Origin,
-    mark: Mark,
+    mark: AnswerSlot,
     len: usize,
     octets: [u8; REPLY_LEN_MAX],
 }
@@ -44,7 +44,7 @@ impl Pending {
     }
 
     /// Queues a reply until `due`; returns false if the queue is full.
-    pub(super) fn keep(&mut self, due: Nanos, to: Origin, mark: Mark, reply: &[u8]) -> bool {
+    pub(super) fn keep(&mut self, due: Nanos, to: Origin, mark: AnswerSlot, reply: &[u8]) -> bool {
         let Some(slot) = self.free.pop() else {
             return false;
         };
@@ -70,13 +70,17 @@ impl Pending {
     /// Removes the ledger places of all queued replies.
     pub(super) fn forget_marks(&mut self) {
         for reply in self.slots.iter_mut().flatten() {
-            reply.mark = Mark::NOWHERE;
+            reply.mark = AnswerSlot::NOWHERE;
         }
     }
 
     /// Writes the next reply that is due by `now` into `frame`. Returns its destination, its length and its place in
     /// the ledger.
-    pub(super) fn take(&mut self, now: Nanos, frame: &mut [u8]) -> Option<(Origin, usize, Mark)> {
+    pub(super) fn take(
+        &mut self,
+        now: Nanos,
+        frame: &mut [u8],
+    ) -> Option<(Origin, usize, AnswerSlot)> {
         self.next_due().filter(|due| *due <= now)?;
         let Reverse((_, _, slot)) = self.due.pop()?;
         self.free.push(slot);
@@ -110,16 +114,16 @@ mod tests {
         let to = Origin::new("[2001:2::2]:4000".parse().unwrap());
         let mut pending = Pending::new(4);
         for (due, name) in [(30, 1), (10, 2), (20, 3), (10, 4)] {
-            assert!(pending.keep(due, to, Mark::NOWHERE, &[0, name]));
+            assert!(pending.keep(due, to, AnswerSlot::NOWHERE, &[0, name]));
         }
         assert!(
-            !pending.keep(5, to, Mark::NOWHERE, &[0, 5]),
+            !pending.keep(5, to, AnswerSlot::NOWHERE, &[0, 5]),
             "there is room for four"
         );
         assert!(drain(&mut pending, 9).is_empty());
         assert_eq!(pending.next_due(), Some(10));
         assert_eq!(drain(&mut pending, 20), [2, 4, 3]);
-        assert!(pending.keep(25, to, Mark::NOWHERE, &[0, 6]));
+        assert!(pending.keep(25, to, AnswerSlot::NOWHERE, &[0, 6]));
         assert_eq!(drain(&mut pending, 30), [6, 1]);
         assert_eq!(pending.next_due(), None);
     }

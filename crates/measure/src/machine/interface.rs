@@ -178,14 +178,14 @@ const LIMIT: Nanos = 5 * SECOND;
 
 /// Output of `ip -j route get`.
 #[derive(Deserialize)]
-struct Route {
+struct IpRoute {
     dev: String,
 }
 
 /// Returns the outgoing interface for packets to `address`; `None` without `ip` or a route.
 pub fn toward(address: IpAddr) -> Option<String> {
     let words = ["-j", "route", "get", &address.to_string()];
-    let routes: Vec<Route> = serde_json::from_str(&output(&Network::Own, "ip", &words)?).ok()?;
+    let routes: Vec<IpRoute> = serde_json::from_str(&output(&Network::Own, "ip", &words)?).ok()?;
     routes.into_iter().next().map(|route| route.dev)
 }
 

@@ -8,7 +8,7 @@ use super::quantile::median;
 
 /// Bounds of the true rate from one search, in queries per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bracket {
+pub struct RateBounds {
     /// Highest rate that passed; 0 if none did.
     pub passed: f64,
     /// Lowest rate that failed above it; `None` if the search ended at a limit that is not the DUT's.
@@ -49,7 +49,7 @@ const APART_MAX: f64 = 0.5;
 const OFF: usize = 10;
 
 /// Combines these searches; `None` if none of them found a rate.
-pub fn agreement(runs: &[Bracket]) -> Option<Agreement> {
+pub fn agreement(runs: &[RateBounds]) -> Option<Agreement> {
     let passed: Vec<f64> = runs.iter().map(|run| run.passed).collect();
     let failed: Option<Vec<f64>> = runs.iter().map(|run| run.failed).collect();
     let fastest_qps = passed.iter().copied().fold(0.0, f64::max);
@@ -77,7 +77,7 @@ pub fn agreement(runs: &[Bracket]) -> Option<Agreement> {
 }
 
 /// Returns the median of the rates that failed; searches that ended at a limit count as higher than all.
-fn median_of_failed(runs: &[Bracket]) -> Option<f64> {
+fn median_of_failed(runs: &[RateBounds]) -> Option<f64> {
     let failed = runs.iter().map(|run| run.failed.unwrap_or(f64::INFINITY));
     let mut failed: Vec<f64> = failed.collect();
     failed.sort_by(f64::total_cmp);
@@ -87,7 +87,7 @@ fn median_of_failed(runs: &[Bracket]) -> Option<f64> {
 
 /// Returns whether some searches found a rate and others none, or the brackets are too far apart. The distance of two
 /// brackets counts from their ends, so that a coarse resolution is not a disagreement.
-fn is_unstable(runs: &[Bracket], median: f64) -> bool {
+fn is_unstable(runs: &[RateBounds], median: f64) -> bool {
     if runs.iter().any(|run| run.passed <= 0.0) {
         return true;
     }
@@ -104,22 +104,22 @@ fn is_unstable(runs: &[Bracket], median: f64) -> bool {
 mod tests {
     use super::*;
 
-    fn found(passed: f64) -> Bracket {
+    fn found(passed: f64) -> RateBounds {
         let failed = Some(passed * 1.02);
-        Bracket { passed, failed }
+        RateBounds { passed, failed }
     }
 
-    fn limited(passed: f64) -> Bracket {
+    fn limited(passed: f64) -> RateBounds {
         let failed = None;
-        Bracket { passed, failed }
+        RateBounds { passed, failed }
     }
 
-    const NONE: Bracket = Bracket {
+    const NONE: RateBounds = RateBounds {
         passed: 0.0,
         failed: Some(1.0),
     };
 
-    fn is_unstable(runs: &[Bracket]) -> bool {
+    fn is_unstable(runs: &[RateBounds]) -> bool {
         agreement(runs).unwrap().unstable
     }
 
@@ -141,7 +141,7 @@ mod tests {
             found(10_000.0),
             found(11_000.0)
         ]));
-        let coarse = |passed| Bracket {
+        let coarse = |passed| RateBounds {
             passed,
             failed: Some(2.0 * passed),
         };

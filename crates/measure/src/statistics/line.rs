@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// y = intercept + slope * x, by least squares.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
-pub struct Line {
+pub struct FittedLine {
     /// Value at 0.
     pub intercept: f64,
     /// Increase per unit of x.
@@ -14,7 +14,7 @@ pub struct Line {
     pub r_squared: f64,
 }
 
-impl Line {
+impl FittedLine {
     /// Returns the value at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.intercept + self.slope * x
@@ -22,7 +22,7 @@ impl Line {
 }
 
 /// Fits a line to these points; `None` for fewer than two different x, or if a number is not finite.
-pub fn line(points: &[(f64, f64)]) -> Option<Line> {
+pub fn line(points: &[(f64, f64)]) -> Option<FittedLine> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (x_mean, y_mean) = (mean(|point| point.0), mean(|point| point.1));
@@ -37,7 +37,7 @@ pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     let slope = sum(&|x, y| x * y) / spread;
     let (total, left) = (sum(&|_, y| y * y), sum(&|x, y| (y - slope * x).powi(2)));
     let r_squared = if total > 0.0 { 1.0 - left / total } else { 1.0 };
-    slope.is_finite().then_some(Line {
+    slope.is_finite().then_some(FittedLine {
         intercept: y_mean - slope * x_mean,
         slope,
         r_squared,

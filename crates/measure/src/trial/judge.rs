@@ -6,7 +6,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::disturbance;
 use super::fault::TesterFault;
-use super::place::{Facts, LossKind, Place, UpstreamReach, place};
+use super::place::{LossFacts, LossKind, Place, UpstreamReach, place};
 use super::result::{HostClock, Outcome, TrialResult};
 use crate::load::pace::Schedule;
 use crate::machine::counters::SEGMENTS_MAX;
@@ -110,7 +110,7 @@ fn not_sent(trial: &TrialResult) -> Option<TesterFault> {
 /// Losses on the Tester's side explain the queries without a valid answer. A trial with only valid answers has none,
 /// regardless of other losses.
 fn lost_outside_the_dut(trial: &TrialResult) -> Option<TesterFault> {
-    let cause = place(Facts::of(trial)?).cause?;
+    let cause = place(LossFacts::of(trial)?).cause?;
     let datagrams = cause.source.count;
     Some(match (cause.kind, cause.place) {
         (LossKind::Sockets, Place::Measurer) => TesterFault::ReceiveDrops { datagrams },
@@ -211,7 +211,7 @@ fn disturbed(trial: &TrialResult) -> Option<TesterFault> {
     disturbance::fault(&trial.machine, limits, &schedule, (lost, trial.losses.span))
 }
 
-impl Facts {
+impl LossFacts {
     /// Returns the facts in the result of a trial; `None` if it is of an older program, which did not record them.
     pub fn of(trial: &TrialResult) -> Option<Self> {
         let evidence = trial.losses.evidence.clone()?;

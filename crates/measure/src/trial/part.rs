@@ -38,12 +38,12 @@ pub struct Part {
 
 /// Memory of an earlier trial, for reuse.
 #[derive(Debug, Default)]
-pub struct Spare {
+pub struct ReusedLedgers {
     shards: Vec<Ledger>,
     asked: Option<Arc<ledger::NameLedger>>,
 }
 
-impl From<TrialQueries> for Spare {
+impl From<TrialQueries> for ReusedLedgers {
     fn from(queries: TrialQueries) -> Self {
         let ledgers = queries.shards.into_iter().map(|shard| shard.ledger);
         Self {
@@ -53,7 +53,7 @@ impl From<TrialQueries> for Spare {
     }
 }
 
-impl From<Gathered> for Spare {
+impl From<Gathered> for ReusedLedgers {
     fn from(gathered: Gathered) -> Self {
         let ledgers = gathered.shards.into_iter();
         Self {
@@ -132,7 +132,12 @@ impl Tester {
     /// # Errors
     ///
     /// No sockets or threads are available.
-    pub fn arm(&mut self, spec: &TrialSpec, part: Part, spare: Spare) -> Result<Armed, LabError> {
+    pub fn arm(
+        &mut self,
+        spec: &TrialSpec,
+        part: Part,
+        spare: ReusedLedgers,
+    ) -> Result<Armed, LabError> {
         let clock = BackendClock::default();
         // Answers from a driver have no timestamps. Times of the remaining answers alone would be misleading.
         let asked = (self.serves && self.in_driver.is_none()).then(|| {

@@ -157,7 +157,7 @@ pub struct Evidence {
     /// Minimum number of affected queries.
     pub low: u64,
     /// Maximum number of affected queries. `None` if the loss also affects other queries: a DUT that waits for a lost
-    /// response refuses them, or answers them late; [`Facts::each`] is their number.
+    /// response refuses them, or answers them late; [`LossFacts::each`] is their number.
     pub high: Option<u64>,
 }
 
@@ -191,7 +191,7 @@ pub struct LossEvidence {
 
 /// All facts about the losses of a trial.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct LossFacts {
     /// Queries that the kernel did not accept.
     pub not_sent: u64,
     /// Queries that were sent and got no response.
@@ -325,8 +325,8 @@ pub struct Placing {
 }
 
 /// Assigns each query without a valid answer to one place.
-pub fn place(facts: Facts) -> Placing {
-    let Facts { missing, asked, .. } = facts;
+pub fn place(facts: LossFacts) -> Placing {
+    let LossFacts { missing, asked, .. } = facts;
     let mut evidence = facts.evidence;
     evidence.extend(asked.and_then(unanswered));
     evidence.sort_by_key(|evidence| evidence.place);

@@ -9,7 +9,7 @@ use super::evidence::{self, Own};
 use super::join::Join;
 use super::judge::judge;
 use super::path::Path;
-use super::place::{Facts, LossEvidence, LossKind, Losses, place};
+use super::place::{LossEvidence, LossFacts, LossKind, Losses, place};
 use super::result::{Answers, AuthorityShare, Outcome, Rtt, Timing, TrialResult};
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Hanging, TimingSums, is_expired};
@@ -35,7 +35,7 @@ pub fn result(
         around: &around,
     };
     let mut result = inputs.figures();
-    if let Some(facts) = Facts::of(&result) {
+    if let Some(facts) = LossFacts::of(&result) {
         result.losses.locate(place(facts).losses);
     }
     result.outcome = judge(&result);

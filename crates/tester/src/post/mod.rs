@@ -37,7 +37,7 @@ use crate::machine::counters::CounterReading;
 use crate::machine::network::Network;
 use crate::machine::process::Resources;
 use crate::quantity::as_text;
-use crate::trial::part::{Gathered, Part, Spare};
+use crate::trial::part::{Gathered, Part, ReusedLedgers};
 use crate::trial::{AuthDns, Measurer, TrialSpec};
 
 /// Request to a host. The reply is the [`Reply`] of its line, or an error.
@@ -72,7 +72,7 @@ pub enum Request {
         part: Part,
         /// Memory of an earlier trial, for reuse; on another host it stays there.
         #[serde(skip)]
-        spare: Spare,
+        spare: ReusedLedgers,
     },
     /// Runs it from this time of the host's monotonic clock to its end: [`Reply::Ran`].
     Run(Nanos),

@@ -20,7 +20,7 @@ use crate::machine::counters::CounterReading;
 use crate::machine::{Machine, Role};
 use crate::naming::Naming;
 use crate::trial::backend::allow_ports;
-use crate::trial::part::{Armed, Part, Spare};
+use crate::trial::part::{Armed, Part, ReusedLedgers};
 use crate::trial::{Measurer, Tester, TrialSpec};
 
 /// Everything that runs on this host for a controller. Dropping it stops all of it.
@@ -33,7 +33,7 @@ pub struct Post {
     /// It has given this host routes.
     is_routing: bool,
     /// Memory of the last trial, behind a connection.
-    spare: Spare,
+    spare: ReusedLedgers,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -47,7 +47,7 @@ impl Post {
             dut: None,
             authority: None,
             is_routing: false,
-            spare: Spare::default(),
+            spare: ReusedLedgers::default(),
             interrupted,
         }
     }
@@ -134,7 +134,12 @@ impl Post {
         tester.ok_or_else(|| Blame::Machine.error("no Tester is open here"))
     }
 
-    fn arm(&mut self, spec: &TrialSpec, part: Part, spare: Spare) -> Result<Reply, LabError> {
+    fn arm(
+        &mut self,
+        spec: &TrialSpec,
+        part: Part,
+        spare: ReusedLedgers,
+    ) -> Result<Reply, LabError> {
         // A trial that another host could not arm: its memory and its ports are free for this one.
         self.armed = None;
         spec.check()?;

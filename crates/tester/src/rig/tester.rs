@@ -21,7 +21,7 @@ use crate::post::clocks::Clocks;
 use crate::post::host::{Host, PROMPT_NS, TRANSFER_NS, at_once};
 use crate::post::probe::{ProbeError, Prober};
 use crate::post::{Reply, Request, TesterSpec};
-use crate::trial::part::{Gathered, Part, Spare, concluded};
+use crate::trial::part::{Gathered, Part, ReusedLedgers, concluded};
 use crate::trial::result::{HostClock, TrialResult};
 use crate::trial::rows::{Rows, TrialQueries};
 use crate::trial::surroundings::{AuthorityReport, Surroundings};
@@ -125,7 +125,11 @@ impl Instruments {
         let others = self.hosts.iter().filter(|host| !is_sender(host));
         let others = others.map(|host| (host, 0, spec.server));
         let shards = senders.clone().map(|(_, threads, _)| threads).sum();
-        let mut spare = self.last.take().map(Spare::from).unwrap_or_default();
+        let mut spare = self
+            .last
+            .take()
+            .map(ReusedLedgers::from)
+            .unwrap_or_default();
         let mut first = 0;
         let mut parts = Vec::new();
         for (host, threads, server) in senders.chain(others) {

@@ -173,7 +173,7 @@ fn replies_beyond_the_capacity_of_a_turn_are_answered_and_not_timed() {
         address: "192.0.2.16".parse().unwrap(),
         rtype: Rtype::AAAA,
     };
-    (0..room).for_each(|_| recorder.leaves(Mark::NOWHERE));
+    (0..room).for_each(|_| recorder.leaves(AnswerSlot::NOWHERE));
     let mark = recorder.arrived(Some(asked), 0);
     recorder.leaves(mark);
     assert_eq!(recorder.leaving.capacity(), room);

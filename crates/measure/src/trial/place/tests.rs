@@ -19,18 +19,18 @@ fn evidence(place: Place, low: u64, high: Option<u64>) -> Evidence {
     }
 }
 
-fn missing(missing: u64, evidence: Vec<Evidence>) -> Facts {
-    Facts {
+fn missing(missing: u64, evidence: Vec<Evidence>) -> LossFacts {
+    LossFacts {
         missing,
         each: 1000,
         is_watched: true,
         evidence,
-        ..Facts::default()
+        ..LossFacts::default()
     }
 }
 
 /// Returns the text for these losses, and whether the Tester's side explains them.
-fn told(facts: Facts) -> (String, bool) {
+fn told(facts: LossFacts) -> (String, bool) {
     let placing = place(facts);
     let words = placing.losses.words().unwrap_or_default();
     (words, placing.cause.is_some())
@@ -38,7 +38,7 @@ fn told(facts: Facts) -> (String, bool) {
 
 #[test]
 fn unexplained_losses_are_attributed_to_dut() {
-    let facts = Facts {
+    let facts = LossFacts {
         dut_drops: 12,
         late: 2,
         not_valid: 1,
@@ -55,7 +55,7 @@ fn unexplained_losses_are_attributed_to_dut() {
 
 #[test]
 fn path_to_dut_is_possible_place_without_counters_of_its_host() {
-    let facts = Facts {
+    let facts = LossFacts {
         is_watched: false,
         ..missing(7, Vec::new())
     };
@@ -161,7 +161,7 @@ fn losses_explained_by_tester_are_not_attributed_to_dut() {
     for (queries, late, lost, dut_drops, words, explained) in CASES {
         let lost = lost.iter();
         let lost = lost.map(|&(place, low, high)| evidence(place, low, high));
-        let facts = Facts {
+        let facts = LossFacts {
             late,
             dut_drops,
             ..missing(queries, lost.collect())
@@ -177,7 +177,7 @@ fn authority_counts_bound_places_before_and_behind_it() {
         reached: 6,
         answered: 6,
     };
-    let facts = Facts {
+    let facts = LossFacts {
         asked: Some(asked),
         ..missing(9, vec![evidence(Place::ToDut, 0, Some(640))])
     };
@@ -196,7 +196,7 @@ fn unanswered_upstream_queries_are_losses_of_authority() {
         reached: 9,
         answered: 2,
     };
-    let facts = Facts {
+    let facts = LossFacts {
         asked: Some(asked),
         ..missing(9, Vec::new())
     };
@@ -209,7 +209,7 @@ fn unanswered_upstream_queries_are_losses_of_authority() {
 fn loss_behind_dut_explains_only_queries_that_it_can_block() {
     let one = || vec![evidence(Place::ToAuthority, 1, None)];
     let lost = |queries, late| {
-        let late = Facts {
+        let late = LossFacts {
             late,
             ..missing(queries, one())
         };
@@ -224,7 +224,7 @@ fn loss_behind_dut_explains_only_queries_that_it_can_block() {
 #[test]
 fn hanging_queries_at_early_end_need_explanation() {
     let hanging = |hanging, high| {
-        let facts = Facts {
+        let facts = LossFacts {
             hanging,
             ..missing(5, vec![evidence(Place::FromDut, 1, high)])
         };
@@ -282,9 +282,9 @@ prop_compose! {
         is_watched: bool,
         evidence in vec(any_evidence(), 0..6),
         asked in option::of(any_asked()),
-    ) -> Facts {
+    ) -> LossFacts {
         let (not_sent, missing, late, not_valid) = counts;
-        Facts {
+        LossFacts {
             not_sent, missing, hanging, each, late, not_valid, dut_drops, is_watched, evidence, asked,
         }
     }

@@ -12,7 +12,7 @@ use crate::load::pace::Schedule;
 use crate::quantity::Thousands;
 use crate::trial::achieved::Achieved;
 use crate::trial::judge::{is_complete, judge};
-use crate::trial::place::{Facts, LossKind, place};
+use crate::trial::place::{LossFacts, LossKind, place};
 use crate::trial::result::{AuthorityShare, Outcome, TrialResult};
 
 type Rule = fn(&TrialResult) -> Option<String>;
@@ -214,7 +214,7 @@ fn evidence(result: &TrialResult) -> Option<String> {
     if counted < u128::from(result.tester_drops) || evidence.hanging > result.undecided {
         return Some("the evidence of its losses lacks some of its counts".to_owned());
     }
-    let due = place(Facts::of(result)?).losses;
+    let due = place(LossFacts::of(result)?).losses;
     let is_same = (losses.queries, losses.undecided) == (due.queries, due.undecided)
         && (&losses.places, &losses.between) == (&due.places, &due.between);
     (!is_same).then(|| "the places of its losses do not follow from their evidence".to_owned())

@@ -15,7 +15,7 @@ use crate::machine::watch::HostOf;
 use crate::procedure::search::{Resolution, SearchEnd, SearchSpec};
 use crate::report::{Conditions, Thousands, numbers, text};
 use crate::rig::certify::{Aim, COARSE};
-use crate::statistics::agreement::{Bracket, agreement};
+use crate::statistics::agreement::{RateBounds, agreement};
 use crate::statistics::quantile::median;
 
 /// Servers that the demo looks for, in this order, if none is given.
@@ -176,7 +176,7 @@ fn headline(found: &[SearchSummary]) -> String {
         .map(|search| {
             let passed = search.rate_qps.unwrap_or(0) as f64;
             let failed = search.failed_qps.map_or(passed, |qps| qps as f64);
-            Bracket {
+            RateBounds {
                 passed,
                 failed: (!search.limited).then_some(failed),
             }

@@ -159,7 +159,7 @@ fn trial_that_cannot_be_prepared_replaces_the_one_before() {
                 first: 0,
                 shards: 1,
             },
-            spare: Spare::default(),
+            spare: ReusedLedgers::default(),
         };
         here.ask(order, PROMPT_NS)
     };
@@ -277,7 +277,7 @@ fn late_start_of_host_makes_trial_invalid() {
             first: 0,
             shards: 3,
         },
-        spare: Spare::default(),
+        spare: ReusedLedgers::default(),
     };
     one.ask(order, PROMPT_NS).unwrap();
     let late = match one.ask(Request::Run(1), 20 * SECOND).unwrap() {

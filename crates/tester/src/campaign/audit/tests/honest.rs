@@ -29,7 +29,9 @@ use crate::trial::achieved::Achieved;
 use crate::trial::fault::RateError;
 use crate::trial::judge::judge;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path as Ways, QuestionCounts};
-use crate::trial::place::{Evidence, Facts, LossEvidence, LossKind, Losses, Place, Source, place};
+use crate::trial::place::{
+    Evidence, LossEvidence, LossFacts, LossKind, Losses, Place, Source, place,
+};
 use crate::trial::result::{
     Answers, AuthorityShare, CatchUp, HostClock, Outcome, Rtt, Timing, TrialResult,
 };
@@ -456,7 +458,7 @@ pub(super) fn located(told: &mut TrialResult, found: Vec<Evidence>) {
         found,
         ..LossEvidence::default()
     });
-    let facts = Facts::of(told).expect("it has evidence");
+    let facts = LossFacts::of(told).expect("it has evidence");
     told.losses = Losses {
         evidence: told.losses.evidence.take(),
         ..place(facts).losses

@@ -13,7 +13,7 @@ use crate::report::campaign::analysis::{
     Analysis, Authorities, AuthorityRow, PointResult, Recommendation, RunEnd, ZoneGrowth, ZoneRow,
 };
 use crate::report::numbers::{self, whole};
-use crate::statistics::line::{Line, line};
+use crate::statistics::line::{FittedLine, line};
 use crate::statistics::quantile::median;
 use crate::trial::result::{Outcome, TrialResult};
 use crate::warning::{Severity, Warning};
@@ -140,7 +140,7 @@ fn growth(mut own: Vec<&AuthorityRow>) -> Option<ZoneGrowth> {
     };
     let memory = over_names(|row| row.pss_bytes.map(|bytes| bytes as f64));
     let start = over_names(|row| row.start_ns);
-    let whole = |line: &Line| {
+    let whole = |line: &FittedLine| {
         let at = line.at(WHOLE_NAMES as f64);
         (at > 0.0).then_some(at)
     };

@@ -13,7 +13,7 @@ use crate::report::campaign::analysis::{
 };
 use crate::report::campaign::{numbers, words};
 use crate::rig::spec::Subject;
-use crate::statistics::agreement::{Bracket, agreement};
+use crate::statistics::agreement::{RateBounds, agreement};
 use crate::statistics::quantile::median;
 use crate::statistics::summary::{Summary, summarise};
 use crate::trial::achieved;
@@ -128,15 +128,15 @@ fn pct(share: Share) -> f64 {
 }
 
 /// The bounds of the true rate from a run, if it ended with a result.
-fn bracket(run: &RunResult) -> Option<Bracket> {
+fn bracket(run: &RunResult) -> Option<RateBounds> {
     let failed = run.failed_qps.map(|rate| rate as f64);
     let passed = run.rate_qps.map(|rate| rate as f64);
     match run.ended {
-        RunEnd::NothingPasses => Some(Bracket {
+        RunEnd::NothingPasses => Some(RateBounds {
             passed: 0.0,
             failed: failed.or(Some(0.0)),
         }),
-        ended => passed.map(|passed| Bracket {
+        ended => passed.map(|passed| RateBounds {
             passed,
             failed: failed.or(Some(passed)).filter(|_| !ended.is_lower_bound()),
         }),

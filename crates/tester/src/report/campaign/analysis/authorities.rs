@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::statistics::line::Line;
+use crate::statistics::line::FittedLine;
 
 /// Authorities measured by self-tests, without a DUT.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize)]
@@ -72,9 +72,9 @@ pub struct ZoneGrowth {
     /// The zones, by ascending number of names.
     pub rows: Vec<ZoneRow>,
     /// Octets (proportional set size) over names.
-    pub memory: Option<Line>,
+    pub memory: Option<FittedLine>,
     /// Nanoseconds to the first correct response over names.
-    pub start: Option<Line>,
+    pub start: Option<FittedLine>,
     /// Names of a /5, the zone of the paper.
     pub whole_names: u64,
     /// Memory with `whole_names` names, by the line.

@@ -6,7 +6,7 @@ use super::super::analysis::{Analysis, ZoneGrowth, ZoneRow};
 use super::super::numbers;
 use super::{Figure, Series, lines, values};
 use crate::report::chart::Axis;
-use crate::statistics::line::Line;
+use crate::statistics::line::FittedLine;
 
 /// File with the numbers of all of them.
 const DATA: &str = "results.json";
@@ -62,7 +62,7 @@ struct OverNames {
     title: &'static str,
     axis: &'static str,
     of: fn(&ZoneRow) -> Option<f64>,
-    line: fn(&ZoneGrowth) -> Option<Line>,
+    line: fn(&ZoneGrowth) -> Option<FittedLine>,
     /// Size of the unit of the axis.
     unit: f64,
 }

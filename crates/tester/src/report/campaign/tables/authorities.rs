@@ -4,7 +4,7 @@ use super::two;
 use crate::report::campaign::analysis::{Analysis, AuthorityRow, ZoneGrowth};
 use crate::report::campaign::table::{Cell, Table, columns};
 use crate::report::numbers::whole;
-use crate::statistics::line::Line;
+use crate::statistics::line::FittedLine;
 use crate::statistics::model::can_judge;
 
 /// Rates, processor time, memory and starts.
@@ -84,7 +84,7 @@ pub(super) fn zones(analysis: &Analysis) -> Table {
 }
 
 /// R², if there are enough zones to judge the fit.
-fn judged(zones: &ZoneGrowth, line: Option<Line>) -> Cell {
+fn judged(zones: &ZoneGrowth, line: Option<FittedLine>) -> Cell {
     let line = line.filter(|_| can_judge(zones.rows.len(), 2));
     line.map(|line| Cell::Decimal(line.r_squared, 4)).into()
 }

@@ -31,7 +31,7 @@ use crate::trial::fault::TesterFault;
 use crate::trial::path::{
     AnsweredNames, AuthorityTimes, LostNames, Messages, Path, QuestionCounts,
 };
-use crate::trial::place::{Facts, Losses, place};
+use crate::trial::place::{LossFacts, Losses, place};
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, Timing, TrialResult};
 
 /// The seal of every sample.
@@ -328,10 +328,10 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
 
 /// All of them in the DUT.
 fn losses(shortfall: u64) -> Losses {
-    let facts = Facts {
+    let facts = LossFacts {
         missing: shortfall,
         is_watched: true,
-        ..Facts::default()
+        ..LossFacts::default()
     };
     place(facts).losses
 }
