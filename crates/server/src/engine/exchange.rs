@@ -345,7 +345,7 @@ impl Engine {
     }
 
     /// Queries the next upstream unless a response is still awaited.
-    fn go_on(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+    pub(super) fn go_on(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         let newest = self.lookups.get(slot).exchanges;
         if self.exchanges.of(newest).all(|(_, exchange)| exchange.late) {
             self.ask_next(slot, now, actions);

@@ -422,7 +422,7 @@ impl Engine {
         self.lookups.get(slot).failed = Some((rcode, stored.extended_error()));
         self.fault(slot, server, fault, now, actions);
         self.exhaust(slot, server);
-        self.ask_next(slot, now, actions);
+        self.go_on(slot, now, actions);
     }
 
     /// Counts a failure of an upstream for the name of a lookup.
