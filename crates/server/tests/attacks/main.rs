@@ -6,10 +6,12 @@
 //! - `flood`: the most costly datagrams from a client outside the access list;
 //! - `overload`: measures the statements of the operators' page about overload;
 //! - `soak`: all of it for a given time;
+//! - `classes`: attack classes of recent years that use upstreams;
 //! - `packets`, `upstream`, `victim`: parts of the attacks.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod classes;
 mod flood;
 mod overload;
 mod packets;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::panic::{catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -185,9 +185,9 @@ const PAUSE_NS: Nanos = SECOND / 2;
 
 /// Runs a test that requires a running machine. If it fails and the machine stalled meanwhile, as a
 /// virtual one does while its host copies it, the test is repeated.
-pub(crate) fn unless_paused(test: fn()) {
+pub(crate) fn unless_paused(test: impl Fn()) {
     for _ in 0..4 {
-        let (result, longest_ns) = watched(test);
+        let (result, longest_ns) = watched(&test);
         match result {
             Ok(()) => return,
             Err(panic) if longest_ns < PAUSE_NS => resume_unwind(panic),
@@ -199,7 +199,7 @@ pub(crate) fn unless_paused(test: fn()) {
 }
 
 /// The result of a test, and the longest stall of the machine meanwhile.
-fn watched(test: fn()) -> (thread::Result<()>, Nanos) {
+fn watched(test: &impl Fn()) -> (thread::Result<()>, Nanos) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watch = scope.spawn(|| {
@@ -212,7 +212,7 @@ fn watched(test: fn()) -> (thread::Result<()>, Nanos) {
             }
             longest_ns
         });
-        let result = catch_unwind(test);
+        let result = catch_unwind(AssertUnwindSafe(test));
         is_over.store(true, Ordering::Relaxed);
         (result, watch.join().unwrap())
     })

@@ -1,6 +1,7 @@
 //! Checks that the code and the tests in the tables of clauses exist.
 
 use std::fs::read_to_string;
+use std::path::Path;
 
 use super::{root, rust_files, tester_file};
 
@@ -26,6 +27,14 @@ impl Row {
 fn is_test(name: &str, texts: &[String]) -> bool {
     let function = format!("fn {name}(");
     texts.iter().any(|text| text.contains(&function))
+}
+
+/// Returns whether it is a script of a dialogue, or a test in one of the texts.
+fn is_proof(proof: &str, scripts: &Path, texts: &[String]) -> bool {
+    match proof.ends_with(".txt") {
+        true => scripts.join(proof).is_file(),
+        false => is_test(proof, texts),
+    }
 }
 
 fn texts(folder: &str) -> Vec<String> {
@@ -68,11 +77,11 @@ fn clauses_of_rfc_6147_name_existing_code_and_proofs() {
             assert!(exists, "no {code}, named in: {:?}", row.0);
         }
         for proof in row.quoted(6) {
-            let exists = match proof.ends_with(".txt") {
-                true => scripts.join(proof).is_file(),
-                false => is_test(proof, &texts),
-            };
-            assert!(exists, "no {proof}, named in: {:?}", row.0);
+            assert!(
+                is_proof(proof, &scripts, &texts),
+                "no {proof}, named in: {:?}",
+                row.0
+            );
         }
     }
     for number in 1..=23 {
@@ -85,4 +94,26 @@ fn clauses_of_rfc_6147_name_existing_code_and_proofs() {
         let name = script.unwrap().file_name().into_string().unwrap();
         assert!(proofs.contains(&name.as_str()), "no row names {name}");
     }
+}
+
+#[test]
+fn attack_classes_name_existing_proofs() {
+    let texts = texts("crates/server");
+    let scripts = root().join("crates/server/tests/dialogues/scripts");
+    let rows = Row::all("security.md", "| ");
+    let classes = rows.iter().filter(|row| row.0.len() == 5).skip(1);
+    let mut named = 0;
+    for row in classes {
+        let proofs = row.quoted(3);
+        assert!(!proofs.is_empty(), "no proof in: {:?}", row.0);
+        for proof in proofs {
+            assert!(
+                is_proof(proof, &scripts, &texts),
+                "no {proof}, named in: {:?}",
+                row.0
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 20, "the table was not read");
 }
