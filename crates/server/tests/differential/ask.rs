@@ -68,8 +68,6 @@ pub(crate) struct Answer {
     pub(crate) repeated: usize,
     /// TTL of the SOA record in the authority section.
     pub(crate) soa: Option<u32>,
-    /// AAAA records in the additional section.
-    pub(crate) additional: Vec<Data>,
 }
 
 /// Sends a query over UDP, and over TCP if the response is truncated; `None` without a response.
@@ -144,7 +142,6 @@ fn read(reply: &[u8], query: &[u8]) -> Option<Answer> {
         records: BTreeMap::new(),
         repeated: 0,
         soa: None,
-        additional: Vec::new(),
     };
     for record in message.records() {
         let record = record.unwrap();
@@ -154,7 +151,6 @@ fn read(reply: &[u8], query: &[u8]) -> Option<Answer> {
                 answer.repeated += usize::from(known.is_some());
             }
             (Section::Authority, Rtype::SOA) => answer.soa = Some(record.ttl),
-            (Section::Additional, Rtype::AAAA) => answer.additional.push(data(&message, &record)),
             _ => {}
         }
     }

@@ -38,8 +38,6 @@ pub(crate) enum Aspect {
     Soa,
     /// TTL of the SOA record, if both responses have one.
     SoaTtl,
-    /// Synthesised AAAA records in the additional section.
-    Additional,
 }
 
 impl fmt::Display for Aspect {
@@ -55,7 +53,6 @@ impl fmt::Display for Aspect {
             Self::Ttl => "TTL",
             Self::Soa => "SOA",
             Self::SoaTtl => "TTL of the SOA",
-            Self::Additional => "additional records",
         })
     }
 }
@@ -72,10 +69,6 @@ pub(crate) fn differences(
         } else {
             vec![Aspect::Silence]
         };
-    };
-    let made = |answer: &Answer| {
-        let made = |data: &&crate::ask::Data| data.rdata.starts_with("64:ff9b:");
-        answer.additional.iter().filter(made).count()
     };
     let keys = |answer: &Answer| answer.records.keys().cloned().collect::<Vec<_>>();
     let ttls = one.records.iter().any(|(data, ttl)| {
@@ -99,7 +92,6 @@ pub(crate) fn differences(
             Aspect::SoaTtl,
             soa_ttls.is_some_and(|(a, b)| a.abs_diff(b) > tolerance_s),
         ),
-        (Aspect::Additional, made(one) != made(other)),
     ];
     let differs = all.into_iter().filter(|(_, differs)| *differs);
     differs.map(|(aspect, _)| aspect).collect()

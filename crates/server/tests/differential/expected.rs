@@ -297,8 +297,8 @@ pub(crate) fn page(world: &World) -> String {
          between two responses is a difference between two servers. Unbound and BIND do not validate\nhere, as \
          dns64d never does.\n\n\
          The test compares: response code, AA, AD, RA, TC; the records of the answer section, over TCP if the \
-         response over UDP is\ntruncated, and their TTLs to within 5 s; the SOA record; synthesised records in the \
-         additional section. The test fails if\nit finds a difference that is not on this page, or if a difference \
+         response over UDP is\ntruncated, and their TTLs to within 5 s; the SOA record. The test \
+         fails if\nit finds a difference that is not on this page, or if a difference \
          on this page does not occur for every query of its\nkind. The page is generated from the test's list.\n\n\
          In addition, `dig_rows` sends at least one query for each clause of RFC 6147 to dns64d with dig. To read the \
          calls and\nthe responses of dns64d:\n\n    \
