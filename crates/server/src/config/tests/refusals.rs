@@ -3,6 +3,7 @@
 mod addresses;
 mod dns64;
 mod driver;
+mod ports;
 mod server;
 
 use expect_test::Expect;
