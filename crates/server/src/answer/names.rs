@@ -6,7 +6,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use dns64_wire::name::{LABEL_LEN_MAX, Name};
 use hashbrown::HashTable;
@@ -14,13 +14,22 @@ use siphasher::sip::SipHasher13;
 
 use super::work::step;
 
+/// The key of [`hasher`] in this process.
+static SECRET: OnceLock<[u64; 2]> = OnceLock::new();
+
 /// A hash function with a random key, which nobody can predict.
 pub(crate) fn hasher() -> SipHasher13 {
-    static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
+    let secret = SECRET.get_or_init(|| {
         let random = RandomState::new();
         [0, 1].map(|half: u8| random.hash_one(half))
     });
-    SipHasher13::new_with_keys(SECRET[0], SECRET[1])
+    SipHasher13::new_with_keys(secret[0], secret[1])
+}
+
+/// Lets a process whose runs must repeat exactly choose the key of the hash function, before its first use. Of several
+/// keys the first counts.
+pub fn choose_hash_key(key: [u64; 2]) {
+    SECRET.get_or_init(|| key);
 }
 
 /// A name in a [`Tree`].

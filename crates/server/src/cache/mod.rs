@@ -24,6 +24,8 @@ use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::{HEADER_LEN, TYPE_AND_CLASS_LEN};
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 
+#[doc(hidden)] // For simulations.
+pub use crate::answer::names::choose_hash_key;
 pub(crate) use crate::answer::names::hasher;
 use crate::answer::stored::{Asked, Stored};
 use crate::counts::{Figure, Shape};
