@@ -79,7 +79,7 @@ fn ask_by_tcp(number: u16) {
 
 impl Lab {
     /// Number of datagrams that the UDP stack in the server's namespace received and sent.
-    fn by_the_kernel(&self) -> [u64; 2] {
+    pub(super) fn by_the_kernel(&self) -> [u64; 2] {
         let text = run(&format!("ip netns exec {} cat /proc/net/snmp", self.server));
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
         let [names, figures] = [lines.next().unwrap(), lines.next().unwrap()];

@@ -1,12 +1,16 @@
 //! Runs the built program with XDP programs, between two network namespaces. This file tests the
 //! cache in the driver: what the driver answers, what it passes to the sockets, and that nothing
-//! remains after the process ends. `af_xdp` tests AF_XDP sockets.
+//! remains after the process ends. `af_xdp` tests AF_XDP sockets, `law` that both answer the `frames` that sockets
+//! answer.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod af_xdp;
+mod frames;
+mod law;
 
 use std::cell::Cell;
+use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
@@ -80,10 +84,10 @@ impl Drop for Lab {
 }
 
 impl Lab {
-    fn new(mode: Mode) -> Self {
+    fn new(kind: impl fmt::Display) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        let name = |end| format!("dns64d-{mode}-{end}-{}", std::process::id());
+        let name = |end| format!("dns64d-{kind}-{end}-{}", std::process::id());
         let lab = Self {
             server: name("s"),
             client: name("c"),
@@ -95,7 +99,8 @@ impl Lab {
             run(&format!("ip netns add {name}"));
         }
         run(&format!(
-            "ip link add s0 netns {server} type veth peer name c0 netns {client}"
+            "ip link add s0 address 02:00:00:00:00:01 netns {server} type veth \
+             peer name c0 address 02:00:00:00:00:02 netns {client}"
         ));
         for (name, device, address) in [
             (server, "s0", "10.64.0.1/24"),
@@ -118,10 +123,16 @@ impl Lab {
 
     /// Writes a configuration with a program at the interface, under this key.
     fn write_config_with(&self, key: &str, mode: Mode, upstream: &str, more: &str) {
+        let own = format!(
+            "listen = [\"{SERVER}\"]\n{key} = [{{ interface = \"s0\", mode = \"{mode}\" }}]\n"
+        );
+        self.write_settings(&own, upstream, more);
+    }
+
+    fn write_settings(&self, own: &str, upstream: &str, more: &str) {
         let socket = self.dir.path().join("run/control.sock");
         let text = format!(
-            "listen = [\"{SERVER}\"]\nworkers = 1\nuser = \"nobody\"\n\
-             {key} = [{{ interface = \"s0\", mode = \"{mode}\" }}]\n\
+            "{own}workers = 1\nuser = \"nobody\"\n\
              [upstream]\nservers = [\"{upstream}\"]\n[control]\nsocket = {socket:?}\n{more}"
         );
         fs::write(self.dir.path().join("dns64d.toml"), text).unwrap();

@@ -112,15 +112,19 @@ pub struct Address {
     pub interface: u32,
     /// The address.
     pub ip: IpAddr,
-    /// The broadcast address of its network, if it has one.
+    /// The broadcast address that was assigned with it, if there is one.
     pub broadcast: Option<Ipv4Addr>,
+    /// The first and the last address of its IPv4 network, unless that has only one or two addresses.
+    pub ends: Option<[Ipv4Addr; 2]>,
 }
 
-/// Sources that the kernel refuses, or answers within this host: its own addresses, and the broadcast addresses of its
-/// networks.
+/// Sources that the kernel refuses, or answers within this host: its own addresses, assigned broadcast addresses, and
+/// the last address of each network, which is one for the kernel in any case; before Linux 5.14 the first one was, too.
 pub fn no_clients(addresses: &[Address]) -> Vec<IpAddr> {
     let own = addresses.iter().map(|address| address.ip);
-    let broadcast = addresses.iter().filter_map(|address| address.broadcast);
+    let assigned = addresses.iter().filter_map(|address| address.broadcast);
+    let ends = addresses.iter().filter_map(|address| address.ends);
+    let broadcast = assigned.chain(ends.flatten());
     own.chain(broadcast.map(IpAddr::V4)).collect()
 }
 
@@ -354,17 +358,26 @@ fn interface(body: &[u8]) -> Option<Interface> {
 /// `struct ifaddrmsg`.
 fn address(body: &[u8]) -> Option<Address> {
     let value = |kind| attribute(body, ADDRESS, kind).and_then(ip);
-    // On a point-to-point link the other attribute is the address of the peer.
-    let own = value(ADDRESS_LOCAL).or_else(|| value(ADDRESS_IP));
-    let broadcast = match value(ADDRESS_BROADCAST) {
-        Some(IpAddr::V4(broadcast)) => Some(broadcast),
+    let value4 = |kind| match value(kind) {
+        Some(IpAddr::V4(v4)) => Some(v4),
         _ => None,
     };
+    // On a point-to-point link the other attribute is the address of the peer, in whose network the host is.
+    let own = value(ADDRESS_LOCAL).or_else(|| value(ADDRESS_IP));
+    let prefix_len = *body.get(1)?;
     Some(Address {
         interface: number(body, 4)?,
         ip: own?,
-        broadcast,
+        broadcast: value4(ADDRESS_BROADCAST),
+        ends: value4(ADDRESS_IP).and_then(|ip| ends(ip, prefix_len)),
     })
+}
+
+/// The first and the last address of the network of an address. A network with a longer prefix has no others (RFC 3021).
+fn ends(ip: Ipv4Addr, prefix_len: u8) -> Option<[Ipv4Addr; 2]> {
+    let hosts = u32::MAX.checked_shr(prefix_len.into())?;
+    let bits = [ip.to_bits() & !hosts, ip.to_bits() | hosts];
+    (prefix_len < 31).then_some(bits.map(Ipv4Addr::from_bits))
 }
 
 /// `struct rtmsg`. An interface and a neighbour do not describe a tunnel (`RTA_ENCAP`).
@@ -448,6 +461,28 @@ mod tests {
     }
 
     #[test]
+    fn ends_of_networks_are_no_clients() {
+        let ip = Ipv4Addr::new(192, 0, 2, 77);
+        assert_eq!(
+            ends(ip, 0),
+            Some([Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST])
+        );
+        let [first, last] = ends(ip, 30).unwrap();
+        assert_eq!(
+            [first, last],
+            [76, 79].map(|last| Ipv4Addr::new(192, 0, 2, last))
+        );
+        assert_eq!([31, 32].map(|prefix_len| ends(ip, prefix_len)), [None; 2]);
+        let address = Address {
+            interface: 1,
+            ip: ip.into(),
+            broadcast: None,
+            ends: Some([first, last]),
+        };
+        assert_eq!(no_clients(&[address]), [ip, first, last].map(IpAddr::V4));
+    }
+
+    #[test]
     fn loopback_interface_has_its_address_and_is_not_usable() {
         let mut netlink = Netlink::open().unwrap();
         // The same socket is used twice.
@@ -457,6 +492,8 @@ mod tests {
             let own = all.iter().find(|address| address.ip == localhost);
             let own = own.expect("127.0.0.1: this test needs a loopback interface that is up");
             assert_eq!(own.broadcast, None);
+            let ends = [[127, 0, 0, 0], [127, 255, 255, 255]].map(Ipv4Addr::from);
+            assert_eq!(own.ends, Some(ends));
             let lo = netlink.interface(own.interface).unwrap();
             assert_eq!(
                 (lo.name.as_str(), lo.is_veth, lo.master),

@@ -64,6 +64,7 @@ impl World {
             interface: 1,
             ip: address,
             broadcast: Some(BROADCAST),
+            ends: None,
         });
         let (driver, inbox) =
             Driver::new(&object, None, vec![interface], addresses.into()).unwrap();
