@@ -25,6 +25,9 @@ const LATE_NS: Nanos = 5 * SECOND;
 const MODEST: u8 = 1;
 const FLOODING: u8 = 9;
 
+/// Ports of connections are the numbers of networks.
+const TCP_PORT_MAX: u16 = FLOODING as u16;
+
 const POPULAR: u32 = 500;
 const NAMES: u32 = 1_000_000;
 
@@ -47,10 +50,26 @@ pub(crate) struct Clients {
     pub(crate) queries: u64,
     pub(crate) goal: u64,
     pub(crate) last_query_at: Nanos,
+    pub(crate) last_tcp_id: u16,
     /// Queries of workers that panicked.
     lost: u64,
     /// Queries that waited when the machine slept.
     late: u64,
+}
+
+/// The address of a client.
+pub(crate) fn address(network: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, network, 1], port))
+}
+
+fn join(port: u16, id: u16) -> u32 {
+    u32::from(port) << 16 | u32::from(id)
+}
+
+/// Port and ID of a message.
+fn key(client: Client, message: &[u8]) -> u32 {
+    let id = u16::from_be_bytes([message[0], message[1]]);
+    join(client.address().port(), id)
 }
 
 impl Clients {
@@ -120,6 +139,7 @@ impl World {
         if self.random.random_range(0..4) == 0 {
             self.ask(MODEST)?;
         }
+        (MODEST..=FLOODING).try_for_each(|network| self.serve(network))?;
         self.is_bounded()?;
         self.none_waits_too_long()?;
         let delay = self.random.random_range(0..gap_ms * SECOND / 1000);
@@ -141,11 +161,12 @@ impl World {
     }
 
     /// The port and the ID of no other query that waits.
-    fn unused_key(&mut self) -> u32 {
+    fn unused_key(&mut self) -> [u16; 2] {
         loop {
-            let key = self.random.random();
-            if !self.clients.pending.contains_key(&key) {
-                return key;
+            let [port, id] = self.random.random();
+            let is_used = self.clients.pending.contains_key(&join(port, id));
+            if port > TCP_PORT_MAX && !is_used {
+                return [port, id];
             }
         }
     }
@@ -157,42 +178,44 @@ impl World {
             1..=3 => Rtype::A,
             _ => Rtype::AAAA,
         };
-        let key = self.unused_key();
-        let [port, id] = [key >> 16, key & 0xffff].map(|half| u16::try_from(half).unwrap());
+        if self.random.random_range(0..20) == 0 {
+            self.ask_over_connection(network, name, rtype);
+            return Ok(());
+        }
+        let [port, id] = self.unused_key();
         let query = truth::query(id, name, rtype, self.random.random());
-        let worker = usize::from(port) % WORKERS;
+        let network_seen = match self.planted.is(Fault::OneNetwork) {
+            true => FLOODING,
+            false => network,
+        };
+        let client = Client::Udp(Origin::new(address(network_seen, port)));
+        self.query(usize::from(port) % WORKERS, client, network, &query)
+    }
+
+    /// A query of this network reaches a worker.
+    pub(crate) fn query(
+        &mut self,
+        worker: usize,
+        client: Client,
+        network: u8,
+        query: &[u8],
+    ) -> Holds {
+        let (name, rtype) = truth::asked(query);
         let pending = Pending {
             name,
             rtype,
-            query: query.clone(),
+            query: query.to_vec(),
             worker,
             asked_at: self.now,
             is_modest: network == MODEST,
             was_calm: self.is_calm(),
         };
-        self.clients.pending.insert(key, pending);
+        self.clients.pending.insert(key(client, query), pending);
         self.clients.queries += 1;
         self.clients.last_query_at = self.now;
         if self.planted.strikes(Fault::LostQuery) {
             return Ok(());
         }
-        let network = match self.planted.is(Fault::OneNetwork) {
-            true => FLOODING,
-            false => network,
-        };
-        let address = SocketAddr::from(([10, 0, network, 1], port));
-        let client = match self.random.random_range(0..20) {
-            0 => Client::Tcp {
-                connection: key.into(),
-                address,
-            },
-            _ => Client::Udp(Origin::new(address)),
-        };
-        self.query(worker, client, &query)
-    }
-
-    /// A worker receives a query.
-    fn query(&mut self, worker: usize, client: Client, query: &[u8]) -> Holds {
         let late = match worker == 1 && self.planted.is(Fault::LateClock) {
             true => 60 * SECOND,
             false => 0,
@@ -209,13 +232,15 @@ impl World {
 
     /// The server responds to a client, unless a planted fault changes it.
     pub(crate) fn respond(&mut self, client: Client, response: &[u8]) -> Holds {
-        let mut response = response.to_vec();
-        let Some(id) = response.first_chunk() else {
-            // The gateway gets to know that there is none: the query was dropped, and is counted.
+        if let Client::Tcp { connection, .. } = client {
+            self.answered(connection, response);
+        }
+        if response.is_empty() {
+            // The query was dropped, and is counted.
             return Ok(());
-        };
-        let (port, id) = (client.address().port(), u16::from_be_bytes(*id));
-        let mut key = u32::from(port) << 16 | u32::from(id);
+        }
+        let mut response = response.to_vec();
+        let mut key = key(client, &response);
         self.planted.damage(&mut response);
         if self.planted.strikes(Fault::LostResponse) {
             return Ok(());

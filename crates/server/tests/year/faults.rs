@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     LostQuery,
     /// A response arrives twice.
     DoubledResponse,
+    /// An octet that a client reads from its connection is another one.
+    TornStream,
     /// A response has the ID of another query.
     ForeignId,
     /// A response has a letter of its question in the other case.
@@ -50,10 +52,11 @@ pub(crate) enum Fault {
 }
 
 /// Every fault with the laws that may find it first.
-pub(crate) const FAULTS: [(Fault, &[Law]); 18] = [
+pub(crate) const FAULTS: [(Fault, &[Law]); 19] = [
     (Fault::LostResponse, &[Law::AnsweredOrCounted]),
     (Fault::LostQuery, &[Law::AnsweredOrCounted]),
     (Fault::DoubledResponse, &[Law::OneResponse]),
+    (Fault::TornStream, &[Law::OneResponse]),
     (Fault::ForeignId, &[Law::OneResponse]),
     (Fault::OtherCase, &[Law::OneResponse]),
     (Fault::LateResponse, &[Law::AnsweredOrCounted]),

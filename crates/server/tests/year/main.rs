@@ -9,6 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod clients;
+mod connections;
 mod faults;
 mod laws;
 mod operator;
@@ -22,7 +23,7 @@ use faults::FAULTS;
 use world::World;
 
 /// Queries without the environment variable.
-const QUERIES: u64 = 80_000;
+const QUERIES: u64 = 60_000;
 
 /// The most queries until a planted fault is found.
 const QUERIES_WITH_FAULT: u64 = 10_000;

@@ -10,12 +10,14 @@ use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions};
 use dns64d::engine::rate_limit::RateLimiter;
 use dns64d::engine::{Engine, Seeds};
+use dns64d::framed::Held;
 use dns64d::mailbox::ConnectionFailed;
 use dns64d::settings::Settings;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::clients::Clients;
+use super::connections::Connection;
 use super::faults::{Fault, Planted};
 use super::laws::{Expiry, Holds, Law, require};
 use super::operator;
@@ -45,20 +47,38 @@ pub(crate) enum Event {
     /// Clients ask.
     Load,
     /// An upstream changes its behaviour.
-    Change { server: usize },
+    Change {
+        server: usize,
+    },
     /// The operator, or the machine, does something.
     Operate,
     /// What an upstream sent arrives.
-    Arrival { worker: usize, way: Way, sent: Sent },
+    Arrival {
+        worker: usize,
+        way: Way,
+        sent: Sent,
+    },
     /// A message from another worker arrives.
     Outcome {
         worker: usize,
         outcome: Arc<Outcome>,
     },
+    /// A client writes to its connection, or reads from it.
+    Write {
+        network: u8,
+    },
+    Read {
+        network: u8,
+    },
     /// A response that a planted fault holds back.
-    Late { key: u32, response: Vec<u8> },
+    Late {
+        key: u32,
+        response: Vec<u8>,
+    },
     /// A question that a planted fault repeats.
-    Again { worker: usize },
+    Again {
+        worker: usize,
+    },
 }
 
 struct Timed {
@@ -105,6 +125,9 @@ pub(crate) struct World {
     /// Since when all upstreams are healthy and nothing was disturbed.
     pub(crate) healthy_since: Option<Nanos>,
     pub(crate) clients: Clients,
+    /// By network.
+    pub(crate) connections: BTreeMap<u8, Connection>,
+    pub(crate) held: Held,
     pub(crate) expiry: Expiry,
     pub(crate) planted: Planted,
     pub(crate) digest: u64,
@@ -133,6 +156,8 @@ impl World {
             bad_modes: 0,
             healthy_since: Some(BEGINNING),
             clients: Clients::default(),
+            connections: BTreeMap::new(),
+            held: Held::default(),
             expiry: Expiry::default(),
             planted,
             digest: 0xcbf2_9ce4_8422_2325,
@@ -252,6 +277,8 @@ impl World {
                 })?;
                 self.turn(worker)
             }
+            Event::Write { network } => self.write(network),
+            Event::Read { network } => self.read(network),
             Event::Late { key, response } => self.heard(key, &response),
             Event::Again { worker } => {
                 self.after(SECOND, Event::Again { worker });
@@ -378,7 +405,9 @@ impl World {
             "SERVFAIL",
             "answers at once",
             "answers later",
+            "connections with unread responses",
             "flushes",
+            "idle connections",
             "jumps of the clock",
             "outcomes of other workers",
             "questions",
