@@ -230,6 +230,13 @@ impl Habits {
         CookieSeen::Fine
     }
 
+    /// Whether a response to a query in this form can change what is known of the upstream: reading its OPT record takes
+    /// a walk over all records.
+    pub(super) fn may_learn(&self, form: Form, now: Nanos) -> bool {
+        let edns_is_new = self.edns_at.is_some_and(|at| now < at + BETWEEN_NS);
+        form.cookie || !edns_is_new || form != self.form(now)
+    }
+
     /// A response other than a format error shows that the upstream has a capability.
     pub(super) fn responded(&mut self, shown: Shown, now: Nanos) {
         if shown.edns {

@@ -180,18 +180,19 @@ impl Engine {
             transport,
             now_s: seconds(now),
         };
-        match guard::admit(message, &context, &mut self.maker.frame) {
+        // An asker is large: it is copied only if its query has to wait.
+        match &guard::admit(message, &context, &mut self.maker.frame) {
             Admission::Drop(reason) => {
-                self.count_dropped(reason);
+                self.count_dropped(*reason);
                 stay_silent(client, actions);
                 0
             }
             Admission::Answer { len, refused } => {
                 if let Some(reason) = refused {
-                    self.count_refused(reason);
+                    self.count_refused(*reason);
                 }
                 match self.limit(transport, address, false, now) {
-                    RateVerdict::Send => self.respond(client, len, frame, actions),
+                    RateVerdict::Send => self.respond(client, *len, frame, actions),
                     RateVerdict::Truncate | RateVerdict::Drop => {
                         self.counts.dropped_rate_limit.tick();
                         0
@@ -204,7 +205,7 @@ impl Engine {
                 match self.limit(transport, address, known, now) {
                     RateVerdict::Send => self.resolve(client, asker, frame, now, actions),
                     RateVerdict::Truncate => {
-                        let len = reply::truncated(&asker, &mut self.maker.frame);
+                        let len = reply::truncated(asker, &mut self.maker.frame);
                         self.respond(client, len, frame, actions)
                     }
                     RateVerdict::Drop => {
@@ -233,19 +234,19 @@ impl Engine {
     fn resolve(
         &mut self,
         client: Client,
-        asker: Asker,
+        asker: &Asker,
         frame: &mut [u8],
         now: Nanos,
         actions: &mut Actions,
     ) -> usize {
         let view = self.maker.settings.view_of(client.address().ip());
         let name_hash = cache::name_hash(&asker.name);
-        let key = queries::key_of(&asker, name_hash);
-        let sent = self.send_again(client, &asker, key, view, frame, now, actions);
+        let key = queries::key_of(asker, name_hash);
+        let sent = self.send_again(client, asker, key, view, frame, now, actions);
         if let SentAgain::Yes(len) = sent {
             return len;
         }
-        match self.maker.begin(&asker, view) {
+        match self.maker.begin(asker, view) {
             Ok(len) => {
                 self.counts.at_once.tick();
                 self.respond(client, len, frame, actions)
@@ -254,7 +255,7 @@ impl Engine {
                 // A rendered response that is only too long for this client is not cached again.
                 let generation = self.maker.generation();
                 let generation = generation.filter(|_| matches!(sent, SentAgain::No));
-                let mut query = Query::new(client, asker, name_hash, view, plan, now, generation);
+                let mut query = Query::new(client, asker.clone(), name_hash, view, plan, now, generation);
                 match self.maker.advance(&mut query, now) {
                     Step::Answer(len, made) => {
                         self.counts.at_once.tick();

@@ -72,8 +72,10 @@ impl Engine {
             Fit::Same if form.exact_case => self.upstreams.habits(server).same_case(),
             Fit::OtherCase | Fit::Same => {}
         }
-        let seen = EdnsSeen::of(&reply);
-        if form.cookie && !self.believes(slot, lookup, &seen, now, actions) {
+        let seen = form.cookie.then(|| EdnsSeen::of(&reply));
+        if let Some(seen) = &seen
+            && !self.believes(slot, lookup, seen, now, actions)
+        {
             return;
         }
         if reply.tc() {
@@ -90,7 +92,7 @@ impl Engine {
         };
         self.close(slot);
         self.heard(server, Some(rtt_ns), now, actions);
-        self.judge(lookup, server, form, (&reply, &seen, stored), now, actions);
+        self.judge(lookup, server, form, (&reply, seen, stored), now, actions);
     }
 
     /// Handles an error code without a question, over UDP. Whoever guesses ID and port can forge it, so the response is
@@ -293,15 +295,15 @@ impl Engine {
             return self.ask_next(lookup, now, actions);
         };
         self.heard(server, None, now, actions);
-        let seen = EdnsSeen::of(&reply);
-        if form.cookie {
+        let seen = form.cookie.then(|| EdnsSeen::of(&reply));
+        if let Some(seen) = &seen {
             // It cannot be forged; without a cookie it is evidence like any other response.
             let _ = self.upstreams.habits(server).heard_cookie(seen.cookie);
         }
         if other_case.is_some() && other_case == ask::fingerprint(&reply) {
             self.case_is_lost(lookup, server, now, actions);
         }
-        self.judge(lookup, server, form, (&reply, &seen, stored), now, actions);
+        self.judge(lookup, server, form, (&reply, seen, stored), now, actions);
     }
 
     /// Handles a UDP response with an ID that is not in use at its port: if all else matches, an
@@ -397,21 +399,26 @@ impl Engine {
         slot: u32,
         server: usize,
         form: Form,
-        (reply, seen, stored): (&Message<'_>, &EdnsSeen<'_>, Stored),
+        (reply, seen, stored): (&Message<'_>, Option<EdnsSeen<'_>>, Stored),
         now: Nanos,
         actions: &mut Actions,
     ) {
         self.counts.upstream_answers.tick();
-        let (habits, shown) = (self.upstreams.habits(server), seen.shown());
+        let habits = self.upstreams.habits(server);
+        let shown = || seen.unwrap_or_else(|| EdnsSeen::of(reply)).shown();
         let Some((rcode, fault)) = failure(reply, &stored) else {
-            habits.responded(shown, now);
-            let name = || cache::name_hash(self.lookups.question(slot).name);
-            let lacks = habits.answered(form, shown, name, now);
-            actions.turn(server, lacks.map(Turn::Lacks));
+            if habits.may_learn(form, now) {
+                let shown = shown();
+                habits.responded(shown, now);
+                let name = || cache::name_hash(self.lookups.question(slot).name);
+                let lacks = habits.answered(form, shown, name, now);
+                actions.turn(server, lacks.map(Turn::Lacks));
+            }
             self.praise(slot, server, now, actions);
             return self.finish(slot, Arc::new(stored), now, actions);
         };
         self.counts.upstream_rcode.tick();
+        let shown = shown();
         if !is_format_error(rcode) {
             habits.responded(shown, now);
         } else if (rcode == Rcode::FORMERR || !shown.edns)
