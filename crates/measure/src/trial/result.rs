@@ -79,6 +79,11 @@ impl Outcome {
         }
     }
 
+    /// Whether it says anything about the DUT.
+    pub fn is_valid(&self) -> bool {
+        self.fault().is_none()
+    }
+
     /// Returns the fault, if it is invalid.
     pub fn fault(&self) -> Option<&TesterFault> {
         match self {

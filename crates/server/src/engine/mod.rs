@@ -255,7 +255,15 @@ impl Engine {
                 // A rendered response that is only too long for this client is not cached again.
                 let generation = self.maker.generation();
                 let generation = generation.filter(|_| matches!(sent, SentAgain::No));
-                let mut query = Query::new(client, asker.clone(), name_hash, view, plan, now, generation);
+                let mut query = Query::new(
+                    client,
+                    asker.clone(),
+                    name_hash,
+                    view,
+                    plan,
+                    now,
+                    generation,
+                );
                 match self.maker.advance(&mut query, now) {
                     Step::Answer(len, made) => {
                         self.counts.at_once.tick();

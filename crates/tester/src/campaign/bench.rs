@@ -401,7 +401,7 @@ pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
             pacing: plan.variants[point.variant].pacing,
             duration_ns: point.duration_ns,
             timeout_ns: point.timeout_ns,
-            cidr: plan.cidr(point.variant),
+            cidr: point.cidr,
             zone: Zone {
                 suffix: plan.load.zone.suffix.clone(),
                 aaaa_share: point.cell.aaaa_share,

@@ -2,53 +2,19 @@
 //! Searches are simulated on DUTs with many limits to find their number of trials.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
 use super::plan::{Cell, Plan, Restart};
-use super::tasks::{Point, Task, asked_qps, points, rates, search_spec, tasks};
+use super::status::Phase;
+use super::tasks::{Point, Task, rates, search_spec};
 use crate::namespace::Cidr;
 use crate::procedure::search::{HIGHEST_RATE_QPS, Search, SearchSpec};
 use crate::procedure::selftest::{LOWERED_BY_PCT, self_test_timeout};
 use crate::rig::certify::{self, COARSE, SEARCH_TRIAL_NS};
 use crate::rig::spec::Subject;
 use crate::trial::result::Outcome;
-
-/// Kinds of work, in the order in which they run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Certificates of the Tester.
-    SelfTest,
-    /// Searches.
-    Search,
-    /// Overload curves.
-    Overload,
-    /// Soaks.
-    Soak,
-}
-
-impl From<Task> for Kind {
-    fn from(task: Task) -> Self {
-        match task {
-            Task::Search { .. } => Self::Search,
-            Task::Overload { .. } => Self::Overload,
-            Task::Soak { .. } => Self::Soak,
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::SelfTest => "self-tests",
-            Self::Search => "searches",
-            Self::Overload => "overload curves",
-            Self::Soak => "soaks",
-        })
-    }
-}
 
 /// Trials and time of one or more pieces of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,8 +57,8 @@ impl Cost {
 /// Estimated cost of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Kind, number of pieces of work, and their total cost; only kinds that occur.
-    pub rows: Vec<(Kind, u64, Cost)>,
+    /// Kind of work, number of pieces, and their total cost; only kinds that occur.
+    pub rows: Vec<(Phase, u64, Cost)>,
     /// Total.
     pub total: Cost,
     /// Likely trials of each running server, which is queried for no name twice: their number and total length.
@@ -108,7 +74,6 @@ pub fn estimate(plan: &Plan) -> Estimate {
 #[derive(Clone, Debug)]
 pub struct Estimator<'p> {
     plan: &'p Plan,
-    points: Vec<Point>,
     /// Time to start the servers, by variant.
     starts_ns: Vec<Nanos>,
     /// Trials by their length and by whether the search begins at the result of earlier runs.
@@ -120,7 +85,6 @@ impl<'p> Estimator<'p> {
     pub fn new(plan: &'p Plan) -> Self {
         Self {
             plan,
-            points: points(plan),
             starts_ns: {
                 let loads_ns = plan.variants.iter().map(|it| plan.zone_load_ns(it));
                 loads_ns.map(|load_ns| START_NS + load_ns).collect()
@@ -130,7 +94,7 @@ impl<'p> Estimator<'p> {
     }
 
     fn estimate(mut self) -> Estimate {
-        let mut rows: BTreeMap<Kind, (u64, Cost)> = BTreeMap::new();
+        let mut rows: BTreeMap<Phase, (u64, Cost)> = BTreeMap::new();
         let mut add = |kind, cost| {
             let (count, sum) = rows.entry(kind).or_default();
             *count += 1;
@@ -138,14 +102,14 @@ impl<'p> Estimator<'p> {
         };
         let (mut certified, mut last) = (Vec::new(), None);
         let mut running = BTreeMap::new();
-        for task in tasks(self.plan) {
-            let point = self.points[task.point()];
+        for &task in &self.plan.tasks {
+            let point = self.plan.points[task.point()];
             if self.needs_certificate(&point, &mut certified) {
-                add(Kind::SelfTest, self.self_test(&point));
+                add(Phase::SelfTest, self.self_test(&point));
             }
             let moved = last.replace(task.point()) != Some(task.point());
             let cost = self.task(task, moved);
-            add(Kind::from(task), cost);
+            add(Phase::from(task), cost);
             if let Some(server) = self.plan.variants[point.variant].subject.server() {
                 let (trials, length_ns): &mut (u64, Nanos) = running.entry(server).or_default();
                 let more_ns = cost.trials.saturating_mul(point.duration_ns);
@@ -167,13 +131,13 @@ impl<'p> Estimator<'p> {
     /// Estimates the time that remains. `done` has the finished tasks with the time that each took: their ratio to the
     /// estimate scales the other tasks of their kind.
     pub fn left_ns(&mut self, done: &[(Task, Nanos)], remaining: &[Task]) -> Nanos {
-        let mut measured: BTreeMap<Kind, (u128, u128)> = BTreeMap::new();
-        let (mut certified, points) = (Vec::new(), self.points.len());
+        let mut measured: BTreeMap<Phase, (u128, u128)> = BTreeMap::new();
+        let (mut certified, points) = (Vec::new(), self.plan.points.len());
         for &(task, took_ns) in done.iter().filter(|(task, _)| task.point() < points) {
             let (estimated, took) = measured.entry(task.into()).or_default();
             *estimated += u128::from(self.task(task, true).time_ns);
             *took += u128::from(took_ns);
-            self.needs_certificate(&self.points[task.point()], &mut certified);
+            self.needs_certificate(&self.plan.points[task.point()], &mut certified);
         }
         let mut left = 0u128;
         for &task in remaining {
@@ -182,7 +146,7 @@ impl<'p> Estimator<'p> {
                 Some(&(estimated @ 1.., took)) => likely * took / estimated,
                 _ => likely,
             };
-            let point = self.points[task.point()];
+            let point = self.plan.points[task.point()];
             if self.needs_certificate(&point, &mut certified) {
                 left += u128::from(self.self_test(&point).time_ns);
             }
@@ -191,18 +155,15 @@ impl<'p> Estimator<'p> {
     }
 
     /// Whether a point needs a certificate that is not in `certified`; if so, adds it.
-    fn needs_certificate(&self, point: &Point, certified: &mut Vec<Conditions>) -> bool {
-        let subject = &self.plan.variants[point.variant].subject;
-        let authority = match subject {
+    fn needs_certificate(&self, point: &Point, certified: &mut Vec<Certified>) -> bool {
+        let server = match self.plan.variants[point.variant].subject {
             Subject::Server {
-                self_test_server: Some(server),
-                ..
-            } => Some(*server),
-            Subject::Lab(_) if !subject.is_authority() => None,
-            _ => return false,
+                self_test_server, ..
+            } => self_test_server,
+            Subject::Lab(_) => None,
         };
-        let conditions = (authority, point.cell, point.duration_ns, point.timeout_ns);
-        let needed = !self.plan.uncertified && !certified.contains(&conditions);
+        let conditions = (server, point.cell, point.duration_ns, point.timeout_ns);
+        let needed = self.plan.needs_certificate(point) && !certified.contains(&conditions);
         if needed {
             certified.push(conditions);
         }
@@ -216,7 +177,7 @@ impl<'p> Estimator<'p> {
         let timeout_ns = self_test_timeout(point.timeout_ns);
         let start_ns = self.starts_ns[point.variant];
         let short_ns = point.duration_ns.min(SEARCH_TRIAL_NS);
-        let spec = certify::search_spec(COARSE, asked_qps(self.plan), short_ns);
+        let spec = certify::search_spec(COARSE, self.plan.search.method.max_qps(), short_ns);
         let likely_ns = self.trial_ns(likely_ns(short_ns), timeout_ns);
         let short = Cost::of(
             simulated([&spec], HIGHEST_RATE_QPS, 2),
@@ -235,7 +196,7 @@ impl<'p> Estimator<'p> {
     /// `moved` says that the servers of another point ran before. The point must belong to the plan.
     fn task(&mut self, task: Task, moved: bool) -> Cost {
         let plan = self.plan;
-        let point = self.points[task.point()];
+        let point = self.plan.points[task.point()];
         let timeout_ns = match &plan.variants[point.variant].subject {
             subject if subject.is_authority() => self_test_timeout(point.timeout_ns),
             _ => point.timeout_ns,
@@ -267,7 +228,7 @@ impl<'p> Estimator<'p> {
         let later = run > 1 && spec(&[1]) != first;
         let known = self.searches.entry((point.duration_ns, later));
         *known.or_insert_with(|| {
-            let names_qps = names_qps(self.plan, point);
+            let names_qps = names_last(point.cidr, point.duration_ns).max(1);
             let first_run = simulated([&first], names_qps, 1);
             if !later {
                 return first_run;
@@ -292,8 +253,8 @@ impl<'p> Estimator<'p> {
     }
 }
 
-/// Conditions that distinguish the certificates of a plan.
-type Conditions = (Option<SocketAddr>, Cell, Nanos, Nanos);
+/// What distinguishes the certificates of a plan: a self-test server, cell, duration and timeout.
+type Certified = (Option<SocketAddr>, Cell, Nanos, Nanos);
 
 /// Likely and most trials of searches with these specifications, on DUTs with all limits up to `highest_qps`. A
 /// failure is tried `tries` times.
@@ -342,11 +303,6 @@ fn limits(highest_qps: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Highest rate for which the plan has enough names.
-fn names_qps(plan: &Plan, point: &Point) -> u64 {
-    names_last(plan.cidr(point.variant), point.duration_ns).max(1)
-}
-
 /// The rate at which the names of a range last for `length_ns`, without those reserved for probes.
 pub fn names_last(range: Cidr, length_ns: Nanos) -> u64 {
     let rate = u128::from(range.names()) * u128::from(SECOND) / u128::from(length_ns.max(1));
@@ -385,7 +341,7 @@ mod tests {
         .unwrap()
     }
 
-    fn row(plan: &Plan, kind: Kind) -> (u64, Cost) {
+    fn row(plan: &Plan, kind: Phase) -> (u64, Cost) {
         let rows = estimate(plan).rows;
         let row = rows.iter().find(|(k, _, _)| *k == kind);
         row.map(|(_, n, cost)| (*n, *cost)).unwrap_or_default()
@@ -396,7 +352,7 @@ mod tests {
         let plan = plan(
             "[search]\nmethod = \"fixed-range\"\nmax-rate = 16384\nresolution = 1\nruns = 20\n",
         );
-        let (searches, cost) = row(&plan, Kind::Search);
+        let (searches, cost) = row(&plan, Phase::Search);
         assert_eq!((searches, cost.trials), (20, 280));
         // 60 s, a timeout of 1 s and 0.5 s; and one start of 1.5 s.
         assert_eq!(cost.time_ns, 280 * 61_500_000_000 + 1_500_000_000);
@@ -412,7 +368,7 @@ mod tests {
                      max-rate = 1024\nresolution = 1\nruns = 1\n[[dut]]\nauthority = \"{authority}\"\n"
                 ),
             );
-            row(&plan.unwrap(), Kind::Search).1.time_ns
+            row(&plan.unwrap(), Phase::Search).1.time_ns
         };
         let nsd = Profile::built_in("nsd").unwrap();
         let load_ns = nsd.zone.load_ns(1 << 21).unwrap();
@@ -423,7 +379,7 @@ mod tests {
     #[test]
     fn galloping_is_estimated_as_a_range() {
         let plan = plan("[search]\nruns = 2\nmax-rate = \"80k\"\n");
-        let (searches, cost) = row(&plan, Kind::Search);
+        let (searches, cost) = row(&plan, Phase::Search);
         // First run: 10k to 80k all pass; 5 of galloping and 10 of bisection, and never more, since a bracket of few
         // queries takes few bisections. Second run: the most if the limit is far above the earlier results.
         assert_eq!((searches, cost.trials), (2, 15 + 10));
@@ -435,20 +391,20 @@ mod tests {
     #[test]
     fn certificates_are_counted_by_their_conditions() {
         let one = plan("[search]\nruns = 3\n");
-        assert_eq!(row(&one, Kind::SelfTest).0, 1);
+        assert_eq!(row(&one, Phase::SelfTest).0, 1);
         let four = plan("[queue-check]\ndurations = [\"5s\", \"60s\"]\ntimeouts = [0.5, 1]\n");
-        assert_eq!(row(&four, Kind::SelfTest).0, 4);
+        assert_eq!(row(&four, Phase::SelfTest).0, 4);
         let none = plan("[tester]\nuncertified = true\n");
-        assert_eq!(row(&none, Kind::SelfTest).0, 0);
+        assert_eq!(row(&none, Phase::SelfTest).0, 0);
     }
 
     #[test]
     fn overload_and_soak_run_to_their_end() {
         let plan = plan("[trial]\nduration = \"10s\"\n[overload]\n[soak]\nlength = \"65s\"\n");
-        let (curves, cost) = row(&plan, Kind::Overload);
+        let (curves, cost) = row(&plan, Phase::Overload);
         assert_eq!((curves, cost.trials), (1, 6));
         assert_eq!(cost.time_ns, 6 * 11_500_000_000 + 1_500_000_000);
-        let (soaks, cost) = row(&plan, Kind::Soak);
+        let (soaks, cost) = row(&plan, Phase::Soak);
         assert_eq!((soaks, cost.trials), (1, 7));
     }
 
@@ -456,7 +412,11 @@ mod tests {
     fn restarts_and_rests_are_counted() {
         let base =
             "[search]\nruns = 1\nmethod = \"fixed-range\"\nmax-rate = 1024\nresolution = 1\n";
-        let likely = |more: &str| row(&plan(&format!("{base}{more}")), Kind::Search).1.time_ns;
+        let likely = |more: &str| {
+            row(&plan(&format!("{base}{more}")), Phase::Search)
+                .1
+                .time_ns
+        };
         assert_eq!(likely(""), 10 * 61_500_000_000 + 1_500_000_000);
         assert_eq!(
             likely("settle = \"10s\"\n"),
@@ -474,7 +434,7 @@ mod tests {
             "[tester]\nuncertified = true\n[search]\nruns = 4\nmethod = \"fixed-range\"\n\
              max-rate = 1024\nresolution = 1\n[overload]\nfactors = [1, 2]\n",
         );
-        let all = tasks(&plan);
+        let all = plan.tasks.clone();
         // No task is finished: 10 trials of 61.5 s and a start, four times; two trials and a start.
         assert_eq!(
             Estimator::new(&plan).left_ns(&[], &all),
@@ -492,10 +452,10 @@ mod tests {
     #[test]
     fn existing_certificates_cost_no_time() {
         let plan = plan("[search]\nruns = 2\n");
-        let all = tasks(&plan);
+        let all = plan.tasks.clone();
         let first = Estimator::new(&plan).left_ns(&[], &all[..1]);
         let after = Estimator::new(&plan).left_ns(&[(all[0], 0)], &[Task::Overload { point: 0 }]);
-        assert!(first > row(&plan, Kind::SelfTest).1.time_ns);
+        assert!(first > row(&plan, Phase::SelfTest).1.time_ns);
         assert_eq!(after, 1_500_000_000, "no factors: only a start is left");
     }
 

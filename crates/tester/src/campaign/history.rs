@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use dns64_transport::clock::Nanos;
 
 use super::names::UsedNames;
-use super::plan::Plan;
+use super::plan::{Laboratory, Plan};
 use super::record::{Environment, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
-use super::tasks::{Point, Task, points, rates};
+use super::tasks::{Point, Task, rates};
 use crate::hash::sha256_u64;
 use crate::lab::LabKind;
 use crate::load::pace::Schedule;
 use crate::procedure::search::{INVALID_REPEATS, Search, SearchSpec};
-use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::result::TrialResult;
 
 /// The contents of the lines so far. `R` is the part of each trial's result that is kept: a report reads all results in
 /// place, a driver needs none after its search has observed them ([`Forgotten`]).
@@ -52,8 +52,8 @@ pub struct History<R> {
     pub under_way: Option<UnderWay>,
     /// Names that were queried at running servers.
     pub names: UsedNames,
-    plan: Plan,
-    points: Vec<Point>,
+    /// The plan of the campaign.
+    pub plan: Plan,
     /// By variant.
     abandoned_in_row: BTreeMap<usize, u32>,
 }
@@ -67,6 +67,9 @@ impl From<&TrialResult> for Forgotten {
         Self
     }
 }
+
+/// History for a report: the results of all trials, borrowed from the lines.
+pub type Recorded<'l> = History<&'l TrialResult>;
 
 /// All records of a task.
 #[derive(Clone, Debug)]
@@ -104,8 +107,13 @@ impl<R> Default for TaskHistory<R> {
 impl<R> TaskHistory<R> {
     /// Time in its trials, earlier attempts included, by the monotonic clock.
     pub fn took_ns(&self) -> Nanos {
-        let all = self.earlier.iter().chain(&self.trials);
+        let all = self.all_trials();
         all.fold(0, |sum, t| sum.saturating_add(t.took_ns))
+    }
+
+    /// Its trials, those of earlier attempts first.
+    pub fn all_trials(&self) -> impl Iterator<Item = &TrialHistory<R>> {
+        self.earlier.iter().chain(&self.trials)
     }
 
     /// Begins another attempt.
@@ -125,13 +133,6 @@ pub struct TrialHistory<R> {
     pub took_ns: Nanos,
     /// Kept part of its result.
     pub result: R,
-}
-
-impl TrialHistory<&TrialResult> {
-    /// Resident memory of the DUT after the trial.
-    pub fn memory_bytes(&self) -> Option<u64> {
-        self.result.resources.map(|r| r.memory_bytes)
-    }
 }
 
 /// A process that worked on the campaign.
@@ -223,7 +224,6 @@ impl<R> History<R> {
             under_way: None,
             names: UsedNames::default(),
             plan: plan.clone(),
-            points: points(plan),
             abandoned_in_row: BTreeMap::new(),
         }
     }
@@ -233,25 +233,43 @@ impl<R> History<R> {
         self.abandoned_in_row.get(&variant).copied().unwrap_or(0)
     }
 
-    /// Tasks of the selected points.
-    pub fn tasks_of<'s>(
-        &'s self,
-        wanted: impl Fn(usize) -> bool + 's,
-    ) -> impl Iterator<Item = (Task, &'s TaskHistory<R>)> + 's {
-        let tasks = self.tasks.iter().map(|(task, history)| (*task, history));
-        tasks.filter(move |(task, _)| wanted(task.point()))
+    /// Where the roles run. Older journals do not record the selected kind of lab; for them the plan decides.
+    pub fn laboratory(&self) -> Laboratory<'_> {
+        match (self.plan.laboratory(), self.lab) {
+            (Laboratory::Here(_), Some(kind)) => Laboratory::Here(kind),
+            (planned, _) => planned,
+        }
     }
 
-    /// Variant of a task; an index outside the plan if the point is unknown.
-    fn variant(&self, task: Task) -> usize {
-        let point = self.points.get(task.point());
-        point.map_or(usize::MAX, |point| point.variant)
+    /// Tasks of these points.
+    fn tasks_of(&self, wanted: impl Fn(&Point) -> bool) -> impl Iterator<Item = &TaskHistory<R>> {
+        let point = |task: &Task| self.plan.points.get(task.point());
+        let tasks = self.tasks.iter();
+        let tasks = tasks.filter(move |(task, _)| point(task).is_some_and(&wanted));
+        tasks.map(|(_, history)| history)
+    }
+
+    /// Variant of a task; `None` if the plan does not have its point.
+    fn variant(&self, task: Task) -> Option<usize> {
+        Some(self.plan.points.get(task.point())?.variant)
     }
 
     /// The running server that a task queries, if any.
     fn server(&self, task: Task) -> Option<SocketAddr> {
-        let variant = self.plan.variants.get(self.variant(task))?;
-        variant.subject.server()
+        self.plan.variants[self.variant(task)?].subject.server()
+    }
+
+    /// Rate of the next trial of the task in progress, if there is one.
+    pub fn next_rate(&self) -> Option<u64> {
+        let under_way = self.under_way.as_ref()?;
+        match &under_way.search {
+            Some(search) => search.next_rate(),
+            None => {
+                let base_rate_qps = under_way.base_rate_qps.unwrap_or(0);
+                let rates = rates(&self.plan, under_way.task, base_rate_qps);
+                rates.get(under_way.steps).copied()
+            }
+        }
     }
 
     /// Accounts for the names of a trial that may have been cut off when a process or a task ended: no record has them.
@@ -260,14 +278,12 @@ impl<R> History<R> {
             return;
         };
         let task = under_way.task;
-        let rate_qps = under_way.next_rate(&self.plan);
-        let point = self.points.get(task.point()).copied();
-        if let (Some(server), Some(rate_qps), Some(point)) = (self.server(task), rate_qps, point) {
+        if let (Some(server), Some(rate_qps)) = (self.server(task), self.next_rate()) {
+            let point = &self.plan.points[task.point()];
             let queries = Schedule::new(rate_qps, point.duration_ns).queries();
             // The working set precedes the first fresh name.
             let names = queries.saturating_add(point.cell.pattern.working_set());
-            let range = self.plan.cidr(point.variant);
-            self.names.cut_off(server, range, names);
+            self.names.cut_off(server, point.cidr, names);
         }
     }
 
@@ -327,7 +343,8 @@ impl<R> History<R> {
     }
 
     fn finish<'l>(&mut self, finished: &'l TaskEnd) -> News<'l> {
-        self.abandoned_in_row.remove(&self.variant(finished.task));
+        let variant = self.variant(finished.task);
+        variant.and_then(|variant| self.abandoned_in_row.remove(&variant));
         let history = self.closed(finished.task);
         history.disturbed += u32::from(finished.is_disturbed());
         history.finished = Some(finished.clone());
@@ -336,7 +353,9 @@ impl<R> History<R> {
 
     fn abandon<'l>(&mut self, task: Task, reason: &'l str) -> News<'l> {
         self.trial_was_cut_off();
-        *self.abandoned_in_row.entry(self.variant(task)).or_default() += 1;
+        if let Some(variant) = self.variant(task) {
+            *self.abandoned_in_row.entry(variant).or_default() += 1;
+        }
         self.closed(task).abandoned = Some(reason.to_owned());
         News::Abandoned(task, reason)
     }
@@ -345,6 +364,30 @@ impl<R> History<R> {
     fn closed(&mut self, task: Task) -> &mut TaskHistory<R> {
         self.under_way.take_if(|under_way| under_way.task == task);
         self.tasks.entry(task).or_default()
+    }
+}
+
+impl<'l> Recorded<'l> {
+    /// Results of the trials of these points, without those of earlier attempts.
+    pub fn trials_of(
+        &self,
+        wanted: impl Fn(&Point) -> bool,
+    ) -> impl Iterator<Item = &'l TrialResult> {
+        let tasks = self.tasks_of(wanted);
+        tasks
+            .flat_map(|task| &task.trials)
+            .map(|trial| trial.result)
+    }
+
+    /// Results of all trials of these points.
+    pub fn all_trials_of(
+        &self,
+        wanted: impl Fn(&Point) -> bool,
+    ) -> impl Iterator<Item = &'l TrialResult> {
+        let tasks = self.tasks_of(wanted);
+        tasks
+            .flat_map(TaskHistory::all_trials)
+            .map(|trial| trial.result)
     }
 }
 
@@ -427,7 +470,7 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
 
     fn trial(&mut self, task: Task, took_ns: Nanos, result: &'l TrialResult) -> News<'l> {
         self.trials += 1;
-        self.invalid_trials += u64::from(matches!(result.outcome, Outcome::Invalid(_)));
+        self.invalid_trials += u64::from(!result.outcome.is_valid());
         if let (Some(server), Some(dealt)) = (self.server(task), &result.names) {
             self.names.learn(server, dealt);
         }
@@ -443,17 +486,6 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
 }
 
 impl UnderWay {
-    /// Rate of its next trial, if there is one.
-    pub fn next_rate(&self, plan: &Plan) -> Option<u64> {
-        match &self.search {
-            Some(search) => search.next_rate(),
-            None => {
-                let rates = rates(plan, self.task, self.base_rate_qps.unwrap_or(0));
-                rates.get(self.steps).copied()
-            }
-        }
-    }
-
     /// Whether the task continues with a Tester that is certified up to this rate. A search with a higher ceiling
     /// restarts, unless it needs no further trial: a result between the two rates is not a measurement.
     pub fn goes_on(&self, certified_qps: Option<u64>) -> bool {
@@ -477,7 +509,7 @@ impl UnderWay {
         }
         self.trials += 1;
         self.took_ns = self.took_ns.saturating_add(took_ns);
-        let invalid = matches!(result.outcome, Outcome::Invalid(_));
+        let invalid = !result.outcome.is_valid();
         let repeated = matches!(self.task, Task::Overload { .. });
         if invalid && repeated && self.invalid_in_row < INVALID_REPEATS {
             self.invalid_in_row += 1;

@@ -6,15 +6,15 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::bench;
 use super::estimate::estimate;
 use super::journal::{JOURNAL_FILE, JournalError};
 use super::plan::{Method, Place, Places, Plan, Problem, RawFormat, Variant};
-use super::tasks::{Point, points};
+use super::tasks::Point;
 use crate::lab::profile::Profile;
 use crate::lab::zone::Mib;
-use crate::lab::{Blame, LabError, LabKind, server};
+use crate::lab::{Blame, LabError, server};
 use crate::load::names::{Names, RESERVED};
+use crate::load::pace::Schedule;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
 use crate::quantity::Thousands;
@@ -70,7 +70,7 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
             lacks.add(&Place::of(&["tester", "local"]), Blame::Machine, why);
         }
     }
-    for variant in &plan.variants {
+    for (index, variant) in plan.variants.iter().enumerate() {
         let place = match variant.cidr {
             Some(_) => Place::dut(variant.number, "namespace"),
             None => Place::of(&["tester", "namespace"]),
@@ -86,7 +86,7 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
         } = variant.subject
         {
             addresses(variant, (server, self_test_server), around, &mut lacks);
-            names(plan, variant, server, &mut lacks);
+            names(plan, index, server, &mut lacks);
         }
     }
     journal(plan, around, &mut lacks);
@@ -243,19 +243,15 @@ fn addresses(
 }
 
 /// A running server is queried for no name twice: there must be enough names for the trials with a known rate.
-fn names(plan: &Plan, variant: &Variant, server: SocketAddr, lacks: &mut Lacks<'_>) {
+fn names(plan: &Plan, variant: usize, server: SocketAddr, lacks: &mut Lacks<'_>) {
     let first_qps = plan.search.method.first_qps();
     let repeats = !matches!(plan.search.method, Method::Galloping { reuse: true, .. });
     let runs = if repeats { plan.search.runs.into() } else { 1 };
-    let of_point = |point: Point| {
-        let load = bench::spec(plan, &point, LabKind::Loopback).load;
-        Names::fresh(load.cached_share, load.schedule(first_qps).queries())
+    let of_point = |point: &Point| {
+        let queries = Schedule::new(first_qps, point.duration_ns).queries();
+        Names::fresh(point.cell.cached_share, queries)
     };
-    let points = points(plan);
-    let points = points.into_iter().filter(|point| {
-        let its = &plan.variants[point.variant];
-        its.name == variant.name
-    });
+    let points = plan.points.iter().filter(|point| point.variant == variant);
     let once: u64 = points.map(of_point).fold(0, u64::saturating_add);
     let needed = once.saturating_mul(runs);
     if needed > NAMES_MAX - RESERVED {
@@ -265,7 +261,8 @@ fn names(plan: &Plan, variant: &Variant, server: SocketAddr, lacks: &mut Lacks<'
             Thousands(needed),
             Thousands(NAMES_MAX)
         );
-        lacks.add(&Place::dut(variant.number, "server"), Blame::Request, &why);
+        let place = Place::dut(plan.variants[variant].number, "server");
+        lacks.add(&place, Blame::Request, &why);
     }
 }
 

@@ -14,7 +14,7 @@ use super::plan::Plan;
 use super::record::{CertificateConditions, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
-use super::tasks::{Point, Task, asked_qps, point_name, points, rates, search_spec, tasks};
+use super::tasks::{Point, Task, rates, search_spec};
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::certificate::{Certificate, DISTURBED_MAX};
@@ -98,8 +98,6 @@ const ABANDONED_IN_ROW_MAX: u32 = 3;
 /// A campaign in progress.
 pub struct Campaign<'a, B, C> {
     plan: &'a Plan,
-    points: Vec<Point>,
-    tasks: Vec<Task>,
     state: State,
     estimator: Estimator<'a>,
     journal: Journal,
@@ -131,18 +129,14 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         directory: String,
         watch: &'a mut dyn FnMut(&Status),
     ) -> Self {
-        let (points, tasks) = (points(plan), tasks(plan));
-        let names = points.iter().map(|point| point_name(plan, point)).collect();
         let mut state = State::new(plan);
-        let mut status = Status::new(plan, names, tasks.len() as u64, directory);
+        let mut status = Status::new(plan, directory);
         for line in &parts.lines {
             status.apply(state.apply(line), line.at_unix_ms);
         }
         status.count(&state, None);
         Self {
             plan,
-            points,
-            tasks,
             state,
             estimator: Estimator::new(plan),
             journal: parts.journal,
@@ -162,7 +156,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     /// resumed when the cause is removed.
     pub fn work(mut self) -> Result<(), BenchError> {
         (self.watch)(&self.status);
-        while let Some(task) = self.state.next_task(&self.tasks) {
+        while let Some(task) = self.state.next_task() {
             match self.task(task) {
                 Err(BenchError::Variant(reason)) => {
                     self.record(Record::Abandoned { task, reason })?;
@@ -183,7 +177,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     fn task(&mut self, task: Task) -> Result<(), BenchError> {
-        let point = self.points[task.point()];
+        let point = self.plan.points[task.point()];
         if self.state.abandoned_in_row(point.variant) >= ABANDONED_IN_ROW_MAX {
             let reason = format!("given up: the {ABANDONED_IN_ROW_MAX} tasks before had no result");
             return Err(BenchError::Variant(reason));
@@ -287,7 +281,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let (status, watch) = (&mut self.status, &mut *self.watch);
         // Its trials are at most as long as those of the task, and wait a quarter of the timeout.
         let length_ns = conditions.duration_ns + conditions.timeout_ns / 4;
-        let max_qps = asked_qps(self.plan);
+        let max_qps = self.plan.search.method.max_qps();
         let result = self.bench.self_test(max_qps, near_qps, &mut |event| {
             status.observe(event, unix_ms(), length_ns);
             watch(status);
@@ -417,16 +411,16 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     fn record(&mut self, record: Record) -> Result<(), JournalError> {
         let line = self.journal.append(record)?;
         self.status.apply(self.state.apply(&line), line.at_unix_ms);
-        let left = |task: &&Task| self.state.is_left(**task);
-        let left: Vec<Task> = self.tasks.iter().filter(left).copied().collect();
-        let left_ns = self.estimator.left_ns(&self.state.done(), &left);
+        let left_ns = self
+            .estimator
+            .left_ns(&self.state.done(), &self.state.left());
         self.status.count(&self.state, Some(left_ns));
         (self.watch)(&self.status);
         Ok(())
     }
 
     fn observe(&mut self, task: Task, event: &Event<'_>) {
-        let point = &self.points[task.point()];
+        let point = &self.plan.points[task.point()];
         let length_ns = point.duration_ns + point.timeout_ns;
         self.status.observe(event, unix_ms(), length_ns);
         (self.watch)(&self.status);

@@ -23,19 +23,24 @@ const ATTEMPTS_MAX: u32 = 3;
 pub const CERTIFICATE_AGE_MAX_MS: u64 = 12 * 60 * 60 * 1000;
 
 impl<R> History<R> {
-    /// The next task: the one in progress, or else the first of `tasks` that is not finished, or else the first
+    /// The next task: the one in progress, or else the first of the plan that is not finished, or else the first
     /// disturbed search that may be repeated.
-    pub fn next_task(&self, tasks: &[Task]) -> Option<Task> {
+    pub fn next_task(&self) -> Option<Task> {
         if let Some(under_way) = &self.under_way {
             return Some(under_way.task);
         }
-        let first = |attempts| tasks.iter().find(|task| self.is_open(**task, attempts));
-        [1, ATTEMPTS_MAX].into_iter().find_map(first).copied()
+        let mut first = |attempts| self.open_tasks(attempts).next();
+        [1, ATTEMPTS_MAX].into_iter().find_map(&mut first)
     }
 
-    /// Whether a task has to run, for the first time or again.
-    pub fn is_left(&self, task: Task) -> bool {
-        self.is_open(task, ATTEMPTS_MAX)
+    /// Tasks of the plan that have to run, for the first time or again.
+    pub fn left(&self) -> Vec<Task> {
+        self.open_tasks(ATTEMPTS_MAX).collect()
+    }
+
+    fn open_tasks(&self, attempts: u32) -> impl Iterator<Item = Task> {
+        let tasks = self.plan.tasks.iter().copied();
+        tasks.filter(move |task| self.is_open(*task, attempts))
     }
 
     /// Whether a task has no result, was not abandoned, and was disturbed in fewer than `attempts` attempts.
@@ -50,7 +55,9 @@ impl<R> History<R> {
     /// Number of tasks that are finished and will not be repeated.
     pub fn tasks_over(&self) -> usize {
         let tasks = self.tasks.keys();
-        tasks.filter(|task| !self.is_left(**task)).count()
+        tasks
+            .filter(|task| !self.is_open(**task, ATTEMPTS_MAX))
+            .count()
     }
 
     /// Finished tasks, and the time of each; without disturbed searches.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::history::News;
 use super::plan::Plan;
 use super::state::State;
-use super::tasks::Task;
+use super::tasks::{Task, point_name};
 use crate::procedure::Event;
 use crate::procedure::search::SearchEnd;
 use crate::quantity::Thousands;
@@ -73,7 +73,7 @@ pub struct Status {
 }
 
 /// Activity of a campaign.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Servers start or rest.
@@ -89,6 +89,40 @@ pub enum Phase {
     Soak,
     /// Finished or stopped.
     Over,
+}
+
+impl Phase {
+    /// All of them, in order.
+    pub const ALL: [Self; 6] = [
+        Self::Preparing,
+        Self::SelfTest,
+        Self::Search,
+        Self::Overload,
+        Self::Soak,
+        Self::Over,
+    ];
+
+    /// Its word in JSON, CSV and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Preparing => "preparing",
+            Self::SelfTest => "self_test",
+            Self::Search => "search",
+            Self::Overload => "overload",
+            Self::Soak => "soak",
+            Self::Over => "over",
+        }
+    }
+}
+
+impl From<Task> for Phase {
+    fn from(task: Task) -> Self {
+        match task {
+            Task::Search { .. } => Self::Search,
+            Task::Overload { .. } => Self::Overload,
+            Task::Soak { .. } => Self::Soak,
+        }
+    }
 }
 
 /// The current trial.
@@ -153,9 +187,9 @@ pub struct Done {
 }
 
 impl Status {
-    /// Creates the status of a campaign of `tasks` tasks before its first line. `names` are variant and cell of each
-    /// point, in words, in the order of the points.
-    pub fn new(plan: &Plan, names: Vec<(String, String)>, tasks: u64, directory: String) -> Self {
+    /// Creates the status of a campaign before its first line.
+    pub fn new(plan: &Plan, directory: String) -> Self {
+        let names = plan.points.iter().map(|point| point_name(plan, point));
         Self {
             campaign: plan.name.clone(),
             directory,
@@ -164,8 +198,8 @@ impl Status {
                 .into_iter()
                 .map(|remark| remark.text)
                 .collect(),
-            tasks,
-            names: names.into(),
+            tasks: plan.tasks.len() as u64,
+            names: names.collect(),
             runs: plan.search.runs,
             ..Self::default()
         }
@@ -268,13 +302,8 @@ impl Status {
     }
 
     fn start(&mut self, task: Task) {
-        let (phase, run) = match task {
-            Task::Search { run, .. } => (Phase::Search, Some((run, self.runs))),
-            Task::Overload { .. } => (Phase::Overload, None),
-            Task::Soak { .. } => (Phase::Soak, None),
-        };
-        self.enter(phase);
-        self.run = run;
+        self.enter(task.into());
+        self.run = task.run().map(|run| (run, self.runs));
         let (variant, cell) = self.name(task);
         (self.variant, self.cell) = (Some(variant), Some(cell));
     }
@@ -340,9 +369,9 @@ impl Status {
             at_unix_ms,
             variant,
             cell,
-            task: match task {
-                Task::Search { run, .. } => format!("run {run} of {}", self.runs),
-                Task::Overload { .. } | Task::Soak { .. } => task.to_string(),
+            task: match task.run() {
+                Some(_) => format!("{task} of {}", self.runs),
+                None => task.to_string(),
             },
             rate_qps: None,
             remark: None,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{Cell, Method, Order, Plan};
 use crate::load::pace::Schedule;
+use crate::namespace::Cidr;
 use crate::procedure::search::{self, SearchSpec};
 use crate::quantity::Span;
 
@@ -18,13 +19,17 @@ pub struct Point {
     pub variant: usize,
     /// Shares.
     pub cell: Cell,
+    /// Range of the names.
+    pub cidr: Cidr,
+    /// Whether duration and timeout are those of the plan, and not of its queue check alone.
+    pub is_usual: bool,
     /// Length of a trial.
     pub duration_ns: Nanos,
     /// A response counts up to this time after its query.
     pub timeout_ns: Nanos,
 }
 
-/// One unit of work. `point` is an index into [`points`] of the plan.
+/// One unit of work. `point` is an index into [`Plan::points`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
@@ -56,6 +61,14 @@ impl Task {
             Self::Search { point, .. } | Self::Overload { point } | Self::Soak { point } => point,
         }
     }
+
+    /// The number of its run, if it is a search.
+    pub fn run(self) -> Option<u32> {
+        match self {
+            Self::Search { run, .. } => Some(run),
+            Self::Overload { .. } | Self::Soak { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Task {
@@ -69,52 +82,53 @@ impl fmt::Display for Task {
 }
 
 /// All points of a plan, in order: variants, in each its cells, then those of the queue check.
-pub fn points(plan: &Plan) -> Vec<Point> {
-    let mut points = Vec::new();
-    for variant in 0..plan.variants.len() {
-        let first = points.len();
-        let mut add = |cell: &Cell, duration_ns, timeout_ns| {
-            let point = Point {
-                variant,
-                cell: *cell,
-                duration_ns,
-                timeout_ns,
-            };
-            if !points[first..].contains(&point) {
-                points.push(point);
-            }
-        };
-        for cell in &plan.cells {
-            add(cell, plan.load.duration_ns, plan.load.timeout_ns);
-        }
-        if let (Some(check), Some(cell)) = (&plan.queue_check, plan.cells.first()) {
-            for &timeout_ns in &check.timeouts_ns {
-                for &duration_ns in &check.durations_ns {
-                    add(cell, duration_ns, timeout_ns);
-                }
-            }
+pub(super) fn points(plan: &Plan) -> Vec<Point> {
+    let usual = (plan.load.duration_ns, plan.load.timeout_ns);
+    let checks = plan.queue_check.iter().zip(&plan.cells);
+    let checks = checks.flat_map(|(check, first)| {
+        let timeouts = check.timeouts_ns.iter();
+        let spans = timeouts.flat_map(|t| check.durations_ns.iter().map(move |d| (*d, *t)));
+        spans.map(move |spans| (*first, spans))
+    });
+    let cells = plan.cells.iter().map(|cell| (*cell, usual));
+    let mut rows: Vec<(Cell, (Nanos, Nanos))> = Vec::new();
+    for row in cells.chain(checks) {
+        if !rows.contains(&row) {
+            rows.push(row);
         }
     }
-    points
+    let of_variant = |variant| {
+        let cidr = plan.cidr(variant);
+        rows.iter().map(move |&(cell, spans)| Point {
+            variant,
+            cell,
+            cidr,
+            is_usual: spans == usual,
+            duration_ns: spans.0,
+            timeout_ns: spans.1,
+        })
+    };
+    (0..plan.variants.len()).flat_map(of_variant).collect()
 }
 
 /// All tasks of a plan, in order: the searches, then the overload curves, then the soaks, since both need the results
 /// of the searches. Authorities as DUTs have only searches.
-pub fn tasks(plan: &Plan) -> Vec<Task> {
-    let points = points(plan);
+pub(super) fn tasks(plan: &Plan) -> Vec<Task> {
+    let points = 0..plan.points.len();
     let runs = 1..=plan.search.runs;
     let mut tasks: Vec<Task> = match plan.search.order {
         Order::Interleaved => runs
-            .flat_map(|run| (0..points.len()).map(move |point| Task::Search { point, run }))
+            .flat_map(|run| points.clone().map(move |point| Task::Search { point, run }))
             .collect(),
-        Order::Sequential => (0..points.len())
+        Order::Sequential => points
             .flat_map(|point| runs.clone().map(move |run| Task::Search { point, run }))
             .collect(),
     };
     // The first point of a variant is its first cell with the duration and timeout of the plan.
-    let firsts: Vec<usize> = (0..plan.variants.len())
-        .filter(|&variant| !plan.variants[variant].subject.is_authority())
-        .filter_map(|variant| points.iter().position(|point| point.variant == variant))
+    let duts = plan.variants.iter().enumerate();
+    let duts = duts.filter(|(_, variant)| !variant.subject.is_authority());
+    let firsts: Vec<usize> = duts
+        .filter_map(|(variant, _)| plan.points.iter().position(|p| p.variant == variant))
         .collect();
     if plan.overload.is_some() {
         tasks.extend(firsts.iter().map(|&point| Task::Overload { point }));
@@ -123,11 +137,6 @@ pub fn tasks(plan: &Plan) -> Vec<Task> {
         tasks.extend(firsts.iter().map(|&point| Task::Soak { point }));
     }
     tasks
-}
-
-/// The highest rate of a plan.
-pub fn asked_qps(plan: &Plan) -> Option<u64> {
-    plan.search.method.max_qps()
 }
 
 /// How the search of a point selects its rates: up to the certified rate, and from the results of the earlier runs,
@@ -191,7 +200,6 @@ pub fn spaced(cell: &str) -> String {
 
 /// A point in words: its variant, and its cell with duration and timeout if they are not the plan's.
 pub fn point_name(plan: &Plan, point: &Point) -> (String, String) {
-    let variant = plan.variants.get(point.variant);
     let mut cell = spaced(&point.cell.to_string());
     if point.duration_ns != plan.load.duration_ns {
         cell.push_str(&format!(", trials of {}", Span(point.duration_ns)));
@@ -199,7 +207,7 @@ pub fn point_name(plan: &Plan, point: &Point) -> (String, String) {
     if point.timeout_ns != plan.load.timeout_ns {
         cell.push_str(&format!(", timeout {}", Span(point.timeout_ns)));
     }
-    (variant.map_or_else(String::new, |v| v.name.clone()), cell)
+    (plan.variants[point.variant].name.clone(), cell)
 }
 
 #[cfg(test)]
@@ -227,7 +235,7 @@ mod tests {
             "[search]\nruns = 2\n[cells]\naaaa-share = [0, 1]\n[overload]\n[soak]\n{TWO}"
         ));
         assert_eq!(
-            words(&tasks(&plan)),
+            words(&plan.tasks),
             [
                 "0: run 1",
                 "1: run 1",
@@ -251,7 +259,7 @@ mod tests {
             "[search]\nruns = 2\norder = \"sequential\"\n{TWO}"
         ));
         assert_eq!(
-            words(&tasks(&plan)),
+            words(&plan.tasks),
             ["0: run 1", "0: run 2", "1: run 1", "1: run 2"]
         );
     }
@@ -259,7 +267,7 @@ mod tests {
     #[test]
     fn authorities_as_duts_have_searches_only() {
         let plan = plan("[search]\nruns = 1\n[overload]\n[[dut]]\nauthority = \"nsd\"\n");
-        assert_eq!(words(&tasks(&plan)), ["0: run 1"]);
+        assert_eq!(words(&plan.tasks), ["0: run 1"]);
     }
 
     #[test]
@@ -268,7 +276,8 @@ mod tests {
             "[trial]\nduration = \"60s\"\n[queue-check]\ndurations = [\"5s\", \"60s\"]\n\
              timeouts = [\"0.5s\", \"1s\"]\n{TWO}"
         ));
-        let names: Vec<_> = points(&plan)
+        let names: Vec<_> = plan
+            .points
             .iter()
             .map(|point| point_name(&plan, point))
             .map(|(variant, cell)| format!("{variant}: {cell}"))
@@ -301,10 +310,10 @@ mod tests {
                 text.push_str(&format!("[[dut]]\nprofile = \"bind\"\nname = \"d{dut}\"\n"));
             }
             let plan = plan(&text);
-            let tasks = tasks(&plan);
-            prop_assert_eq!(tasks.len(), points(&plan).len() * runs as usize);
+            let tasks = &plan.tasks;
+            prop_assert_eq!(tasks.len(), plan.points.len() * runs as usize);
             prop_assert_eq!(tasks.iter().collect::<HashSet<_>>().len(), tasks.len());
-            for point in 0..points(&plan).len() {
+            for point in 0..plan.points.len() {
                 let of_it: Vec<u32> = tasks
                     .iter()
                     .filter_map(|task| match *task {

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use super::args::{MayLoadArgs, MeasureArgs, OutputArgs};
 use crate::campaign::bench;
 use crate::campaign::plan::{self, Method, ServerName};
-use crate::campaign::tasks::Point;
 use crate::lab::LabKind;
 use crate::procedure::search::Resolution;
 use crate::procedure::selftest::self_test_rate;
@@ -134,13 +133,7 @@ impl MeasureArgs {
             .map(|it| SocketAddr::new(it, draft.port));
         draft.choose(server, needs == Needs::Dut);
         let plan = plan::measurement(&draft).map_err(UsageError::Settings)?;
-        let point = Point {
-            variant: 0,
-            cell: plan.cells[0],
-            duration_ns: plan.load.duration_ns,
-            timeout_ns: plan.load.timeout_ns,
-        };
-        let mut spec = bench::spec(&plan, &point, LabKind::Auto);
+        let mut spec = bench::spec(&plan, &plan.points[0], LabKind::Auto);
         spec.load.stop_early = false;
         Ok(Measurement {
             spec,

@@ -10,7 +10,7 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, SECOND};
 use dns64bench::campaign::journal;
 use dns64bench::campaign::plan::Plan;
 use dns64bench::campaign::record::{Line, Record};
-use dns64bench::campaign::tasks::{Task, point_name, points, tasks};
+use dns64bench::campaign::tasks::{Task, point_name};
 
 use crate::machine::{command, in_use, left_behind, turn, with_lab};
 use crate::shortened::{Shortened, shortened};
@@ -146,7 +146,7 @@ fn program(arguments: &str) -> Result<(), String> {
 /// a valid answer. Whether servers sustain a rate depends on the machine; whether they answer does not.
 fn judge(path: &Path, directory: &Path) -> Result<Vec<String>, String> {
     let (plan, _) = Plan::load(path).map_err(|error| error.to_string())?;
-    let points = points(&plan);
+    let points = &plan.points;
     let lines = journal::read(directory).unwrap().lines;
     if !matches!(
         lines.last().map(|line| &line.record),
@@ -155,8 +155,9 @@ fn judge(path: &Path, directory: &Path) -> Result<Vec<String>, String> {
         return Err("the campaign has not come to its end".to_owned());
     }
     let outcome = Outcome::of(&lines);
-    let missing = tasks(&plan)
-        .into_iter()
+    let missing = plan
+        .tasks
+        .iter()
         .filter(|task| !outcome.over.contains(task));
     if let Some(task) = missing.into_iter().next() {
         return Err(format!("{task:?} was neither done nor given up"));

@@ -5,7 +5,6 @@ use crate::campaign::record::{CertificateConditions, Environment, SelfTest};
 use crate::campaign::state::CERTIFICATE_AGE_MAX_MS;
 use crate::campaign::tasks::{Point, Task};
 use crate::procedure::certificate::Certificate;
-use crate::rig::spec::Subject;
 use crate::trial::result::TrialResult;
 
 impl Audit<'_> {
@@ -13,12 +12,10 @@ impl Audit<'_> {
     /// ceiling, unless variants have separate self-tests under conditions that the plan does not distinguish, or a
     /// self-test has expired meanwhile.
     pub(super) fn ceilings(&self, task: Task, point: &Point) -> Vec<Option<u64>> {
-        if !self.is_certified(point) {
+        if !self.plan.needs_certificate(point) {
             return vec![None];
         }
-        let in_lab = self
-            .variant_of(point)
-            .is_some_and(|v| v.subject.lab().is_some());
+        let in_lab = self.subject(point).lab().is_some();
         let wanted = self
             .state
             .self_tests_wanted(self.plan.self_tests, task.point());
@@ -42,19 +39,6 @@ impl Audit<'_> {
             ceilings.push(None);
         }
         ceilings
-    }
-
-    /// Whether a task of this point needs a certificate.
-    fn is_certified(&self, point: &Point) -> bool {
-        let subject = self.variant_of(point).map(|variant| &variant.subject);
-        let can_be = match subject {
-            Some(Subject::Server {
-                self_test_server, ..
-            }) => self_test_server.is_some(),
-            Some(Subject::Lab(lab)) => lab.dut.is_some(),
-            None => false,
-        };
-        can_be && !self.plan.uncertified
     }
 
     /// Times that represent every time at which the driver can have looked up the certificate: after the last line
@@ -95,7 +79,7 @@ impl Audit<'_> {
 
     /// A process continues a task of an earlier process: its first trial determines the possible certificates.
     pub(super) fn take_up(&mut self, task: Task) {
-        let Some(point) = self.points.get(task.point()) else {
+        let Some(point) = self.plan.points.get(task.point()) else {
             return;
         };
         if self.in_force.is_none() {
@@ -112,7 +96,7 @@ impl Audit<'_> {
     ) -> Option<String> {
         let in_force = self.in_force.as_deref().unwrap_or_default();
         let is = result.certified;
-        if self.is_authority(point) {
+        if self.subject(point).is_authority() {
             let text = "it is called certified or not, and an authority is measured by the self-test itself";
             return is.map(|_| text.to_owned());
         }

@@ -11,13 +11,12 @@ use crate::trial::result::TrialResult;
 impl Audit<'_> {
     /// Returns how the hosts of a trial of this point differ from those of the plan.
     pub(super) fn elsewhere(&self, point: &Point, trial: &TrialResult) -> Option<String> {
-        let site = self.site_of(point);
-        other_hosts(site.as_ref(), trial)
+        other_hosts(self.subject(point).site(None).as_ref(), trial)
     }
 
     /// Like [`Self::elsewhere`] for a self-test, which may belong to any of these points.
     pub(super) fn self_test_elsewhere(&self, points: &[&Point], test: &SelfTest) -> Option<String> {
-        let sites = points.iter().map(|point| self.site_of(point));
+        let sites = points.iter().map(|point| self.subject(point).site(None));
         let fault = |site: Option<Site>| {
             let each = test.trials.iter().zip(1..);
             let mut told = each.filter_map(|(trial, number)| {
@@ -31,10 +30,6 @@ impl Audit<'_> {
             wrong = Some(found?);
         }
         wrong
-    }
-
-    fn site_of(&self, point: &Point) -> Option<Site> {
-        self.variant_of(point)?.subject.site(None)
     }
 }
 

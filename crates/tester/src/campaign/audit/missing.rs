@@ -10,7 +10,7 @@ use crate::trial::result::TrialResult;
 impl Audit<'_> {
     /// Returns the missing figure of a trial or self-test for a point.
     pub(super) fn missing(&self, point: &Point, trial: &TrialResult) -> Option<String> {
-        let subject = &self.variant_of(point)?.subject;
+        let subject = self.subject(point);
         let lab = subject.lab();
         let is_program = lab.is_some_and(|lab| lab.authority.is_program());
         // For responses in the driver no times are known.
@@ -63,7 +63,7 @@ impl Audit<'_> {
         trial: &TrialResult,
     ) -> Option<String> {
         let dealt = trial.names.as_ref()?;
-        let planned = &self.plan.cidr(point.variant);
+        let planned = &point.cidr;
         let may_be_wider = !matches!(task, Some(Task::Search { .. } | Task::Overload { .. }));
         let in_range =
             dealt.namespace == *planned || may_be_wider && dealt.namespace.contains(planned);

@@ -18,16 +18,17 @@ use std::collections::BTreeSet;
 
 use dns64_transport::clock::Nanos;
 
-use super::plan::{Plan, Variant};
+use super::plan::Plan;
 use super::record::{Environment, Line, Record, SelfTest, TaskEnd};
 use super::state::State;
-use super::tasks::{Point, Task, point_name, points, search_spec, tasks};
+use super::tasks::{Point, Task, point_name, search_spec};
 use crate::load::pace::Pacing;
 use crate::procedure::search::{Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::quantity::Thousands;
+use crate::rig::spec::Subject;
 use crate::trial::judge::is_complete;
-use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::result::TrialResult;
 use certificates::{is_of, rates};
 
 /// Numbers of recomputed and consistent items.
@@ -80,8 +81,6 @@ pub fn audit(plan: &Plan, lines: &[Line]) -> Result<Audited, Contradiction> {
 /// State of the audit before a line.
 struct Audit<'a> {
     plan: &'a Plan,
-    points: Vec<Point>,
-    tasks: Vec<Task>,
     /// What the driver would know.
     state: State,
     /// Time at which the current line was written.
@@ -104,8 +103,6 @@ impl<'a> Audit<'a> {
     fn new(plan: &'a Plan) -> Self {
         Self {
             plan,
-            points: points(plan),
-            tasks: tasks(plan),
             state: State::new(plan),
             now_unix_ms: 0,
             idle_unix_ms: 0,
@@ -158,7 +155,7 @@ impl<'a> Audit<'a> {
             }
             Record::Campaign { .. } => Vec::new(),
             Record::Complete => {
-                let left = self.state.next_task(&self.tasks);
+                let left = self.state.next_task();
                 let left =
                     left.map(|task| format!("it is called complete before {}", self.name(task)));
                 left.into_iter().collect()
@@ -177,9 +174,9 @@ impl<'a> Audit<'a> {
     fn self_test(&mut self, test: &SelfTest) -> Vec<String> {
         let on_this_machine = self.machine().is_some_and(|machine| is_of(test, machine));
         let in_lab = !test.conditions.lab.is_empty();
-        let of_points = self.points.iter().filter(|point| {
-            let is_of_lab = self.variant_of(point).map(|v| v.subject.lab().is_some());
-            let is_dut = !self.is_authority(point) && is_of_lab == Some(in_lab);
+        let of_points = self.plan.points.iter().filter(|point| {
+            let subject = self.subject(point);
+            let is_dut = !subject.is_authority() && subject.lab().is_some() == in_lab;
             is_dut && test.conditions.fit(point)
         });
         let of_points: Vec<&Point> = of_points.collect();
@@ -239,7 +236,7 @@ impl<'a> Audit<'a> {
                 return vec![format!("{} begins before {other} is over", self.name(task))];
             }
         }
-        let Some(&point) = self.points.get(task.point()) else {
+        let Some(&point) = self.plan.points.get(task.point()) else {
             return vec![format!("the plan has no point {}", task.point())];
         };
         if let Some(fault) = self.in_turn(task) {
@@ -273,7 +270,7 @@ impl<'a> Audit<'a> {
 
     /// Returns the contradiction if the next task is not the expected one.
     fn in_turn(&self, task: Task) -> Option<String> {
-        let due = self.state.next_task(&self.tasks);
+        let due = self.state.next_task();
         (due != Some(task)).then(|| {
             let due = due.map_or("nothing more".to_owned(), |due| self.name(due));
             format!("{} where {due} is due", self.name(task))
@@ -318,7 +315,7 @@ impl<'a> Audit<'a> {
         let too_long = took_ns > trials::COUNT_MAX;
         faults.extend(too_long.then(|| format!("it took {took_ns} ns, which no trial takes")));
         if faults.is_empty()
-            && let Some(point) = self.points.get(task.point())
+            && let Some(point) = self.plan.points.get(task.point())
         {
             let fault = self
                 .certified_otherwise(point, result)
@@ -346,7 +343,7 @@ impl<'a> Audit<'a> {
         let Some(under_way) = under_way.filter(|under_way| under_way.task == task) else {
             return Some("its task is not under way".to_owned());
         };
-        let point = self.points.get(task.point())?;
+        let point = self.plan.points.get(task.point())?;
         if self.died_in == Some(task) {
             return Some(
                 "the DUT had ended in the trial before, so the search was over".to_owned(),
@@ -365,9 +362,7 @@ impl<'a> Audit<'a> {
                 "trial {due} is due: trials are missing, or were added"
             ));
         }
-        let due_qps = under_way
-            .next_rate(self.plan)
-            .map(|rate_qps| rate_qps.max(1));
+        let due_qps = self.state.next_rate().map(|rate_qps| rate_qps.max(1));
         if due_qps != Some(result.rate_qps) {
             let (is, due) = (Thousands(result.rate_qps), rate(due_qps));
             return Some(format!("it is at {is} queries/s, and {due} is due"));
@@ -384,7 +379,7 @@ impl<'a> Audit<'a> {
 
     /// Returns how a trial differs from the trials that the plan specifies for this point.
     fn asked_otherwise(&self, task: Task, point: &Point, result: &TrialResult) -> Option<String> {
-        let is_authority = self.is_authority(point);
+        let is_authority = self.subject(point).is_authority();
         let timeout_ns = match is_authority {
             true => self_test_timeout(point.timeout_ns),
             false => point.timeout_ns,
@@ -400,14 +395,14 @@ impl<'a> Audit<'a> {
             Some(_) => Pacing::SelfCorrecting,
             None => Pacing::Absolute,
         };
-        if self.variant_of(point).is_some_and(|v| v.pacing != pacing) {
+        if self.plan.variants[point.variant].pacing != pacing {
             return Some(format!(
                 "its pacing is {pacing}, and the plan asks for the other"
             ));
         }
         let searched = matches!(task, Task::Search { .. });
         let may_stop = is_authority || searched && self.plan.search.stop_early;
-        if result.ended_early && !may_stop && !matches!(result.outcome, Outcome::Invalid(_)) {
+        if result.ended_early && !may_stop && result.outcome.is_valid() {
             return Some("it ended early, which it was not to".to_owned());
         }
         None
@@ -434,7 +429,7 @@ impl<'a> Audit<'a> {
                 self.audited.searches += 1;
                 end_of_search(search, end)
             }
-            None => under_way.next_rate(self.plan).map_or_else(
+            None => self.state.next_rate().map_or_else(
                 || {
                     (end.end.is_some() || end.rate_qps.or(end.failed_qps).is_some())
                         .then(|| "has the end of a search".to_owned())
@@ -460,17 +455,12 @@ impl<'a> Audit<'a> {
             .map(|session| &session.environment)
     }
 
-    fn variant_of(&self, point: &Point) -> Option<&Variant> {
-        self.plan.variants.get(point.variant)
-    }
-
-    fn is_authority(&self, point: &Point) -> bool {
-        let variant = self.variant_of(point);
-        variant.is_some_and(|variant| variant.subject.is_authority())
+    fn subject(&self, point: &Point) -> &Subject {
+        &self.plan.variants[point.variant].subject
     }
 
     fn name(&self, task: Task) -> String {
-        let Some(point) = self.points.get(task.point()) else {
+        let Some(point) = self.plan.points.get(task.point()) else {
             return format!("{task} of point {}", task.point());
         };
         let (variant, cell) = point_name(self.plan, point);

@@ -7,7 +7,6 @@ use dns64_transport::clock::Nanos;
 use super::{rate, trials, word};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::SelfTest;
-use crate::campaign::tasks::asked_qps;
 use crate::procedure::Trials;
 use crate::procedure::selftest::self_test_timeout;
 use crate::rig::certify::{COARSE, HighestRate, Lengths, highest};
@@ -44,7 +43,7 @@ fn done_again(plan: &Plan, test: &SelfTest, near_qps: Option<u64>) -> Option<Str
     };
     let wanted = HighestRate {
         resolution: COARSE,
-        max_qps: asked_qps(plan),
+        max_qps: plan.search.method.max_qps(),
         near_qps,
         whole_ns: test.conditions.duration_ns,
     };

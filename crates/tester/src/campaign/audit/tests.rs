@@ -22,6 +22,7 @@ use crate::load::pace::SelfCorrected;
 use crate::procedure::search::SearchEnd;
 use crate::trial::fault::TesterFault;
 use crate::trial::judge::judge;
+use crate::trial::result::Outcome;
 
 /// Changed lines, numbered and sealed again.
 pub(crate) fn resealed(mut lines: Vec<Line>) -> Vec<u8> {

@@ -51,10 +51,6 @@ pub(super) fn is_on_trust(result: &TrialResult) -> bool {
     result.outcome != judge(result)
 }
 
-fn is_invalid(result: &TrialResult) -> bool {
-    matches!(result.outcome, Outcome::Invalid(_))
-}
-
 /// Largest count or time: 2^53 ns are 104 days, and sums of some hundreds of such values fit 64 bits.
 pub(super) const COUNT_MAX: u64 = 1 << 53;
 
@@ -149,14 +145,14 @@ fn early_end(result: &TrialResult) -> Option<String> {
         return Some(format!("{open} queries are open, and it went to its end"));
     }
     let is_failure = result.outcome.shortfall() > 0;
-    (result.ended_early && !is_failure && !is_invalid(result))
+    (result.ended_early && !is_failure && result.outcome.is_valid())
         .then(|| "it ended early without a failure".to_owned())
 }
 
 /// The verdict follows from the figures. Older programs did not record every figure from which a fault follows.
 fn verdict(result: &TrialResult) -> Option<String> {
     let due = judge(result);
-    let is_open = is_invalid(result) && !is_complete(result);
+    let is_open = !result.outcome.is_valid() && !is_complete(result);
     (result.outcome != due && !is_open).then(|| {
         let [is, due] = [&result.outcome, &due].map(|outcome| match outcome {
             Outcome::Passed => outcome.word().to_owned(),

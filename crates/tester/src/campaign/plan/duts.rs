@@ -6,7 +6,7 @@ use std::path::Path;
 use super::draft::{Draft, Dut};
 use super::hosts::host_of;
 use super::places::{Faults, Place};
-use super::{Plan, Restart, Variant};
+use super::{Plan, Restart, Variant, Varied};
 use crate::authority::behaviour::Behaviour;
 use crate::machine::cpuset::CpuSet;
 use crate::rig::spec::{AuthorityChoice, DutChoice, LabSpec, Subject};
@@ -45,18 +45,15 @@ pub(super) fn variants(draft: &Draft, plan: &Plan, faults: &mut Faults) -> Vec<V
 fn variants_of(dut: &Dut, number: usize, subject: &Subject, faults: &mut Faults) -> Vec<Variant> {
     let name = dut.name.clone().unwrap_or_else(|| default_name(subject));
     let unrestricted = [CpuSet::unrestricted()];
-    let cores = if dut.cores.is_empty() {
-        &unrestricted[..]
-    } else {
-        &dut.cores
+    let cores = match dut.cores.is_empty() {
+        true => &unrestricted[..],
+        false => &dut.cores,
     };
-    let ranges: Vec<_> = dut.namespaces.iter().copied().map(Some).collect();
-    let ranges = if ranges.is_empty() {
-        vec![None]
-    } else {
-        ranges
+    let ranges: Vec<_> = match dut.namespaces.as_slice() {
+        [] => vec![None],
+        ranges => ranges.iter().copied().map(Some).collect(),
     };
-    let several = |values: usize, part: String| if values > 1 { part } else { String::new() };
+    let several = |values: usize, what, text: String| (values > 1).then_some((what, text));
     let mut variants = Vec::new();
     for settings in settings(dut, faults) {
         let swept = settings
@@ -71,18 +68,22 @@ fn variants_of(dut: &Dut, number: usize, subject: &Subject, faults: &mut Faults)
                     for &pacing in &dut.pacings {
                         let range =
                             cidr.map_or_else(String::new, |cidr| format!(" namespace={cidr}"));
+                        let (behaviours, pacings) = (dut.behaviours.len(), dut.pacings.len());
+                        let faults = format!(" authority={behaviour}");
+                        let varied = [
+                            several(cores.len(), Varied::Cores, format!(" cores={cpus}")),
+                            several(ranges.len(), Varied::Names, range),
+                            Some((Varied::Settings, swept.clone())),
+                            several(behaviours, Varied::Behaviour, faults),
+                            several(pacings, Varied::Pacing, format!(" pacing={pacing}")),
+                        ];
+                        let varied: Vec<_> = varied.into_iter().flatten().collect();
                         variants.push(Variant {
-                            name: [
-                                name.clone(),
-                                several(cores.len(), format!(" cores={cpus}")),
-                                several(ranges.len(), range),
-                                swept.clone(),
-                                several(dut.behaviours.len(), format!(" authority={behaviour}")),
-                                several(dut.pacings.len(), format!(" pacing={pacing}")),
-                            ]
-                            .concat(),
+                            name: name.clone()
+                                + &varied.iter().map(|it| it.1.as_str()).collect::<String>(),
                             dut: name.clone(),
                             number,
+                            varied,
                             subject: with(subject.clone(), cpus, &settings, behaviour),
                             pacing,
                             cidr,

@@ -33,8 +33,10 @@ pub use places::{Place, Places, Problem};
 pub use read::measurement;
 pub use server::ServerName;
 
+use super::tasks::{Point, Task};
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
+use crate::lab::hosts::Hosts;
 use crate::load::pace::Pacing;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, Pattern, Share};
@@ -71,6 +73,10 @@ pub struct Plan {
     pub variants: Vec<Variant>,
     /// Combinations of shares. At least one; the first is used for overload, soak and queue check.
     pub cells: Vec<Cell>,
+    /// The rows of the results, which follow from variants, cells and queue check.
+    pub points: Vec<Point>,
+    /// All work, in order.
+    pub tasks: Vec<Task>,
     /// More durations and timeouts for the first cell, to find out whether the DUT stores queries.
     pub queue_check: Option<QueueCheck>,
     /// Rates beyond the measured one.
@@ -155,8 +161,7 @@ impl Plan {
 
     /// Range of the names in the trials of a variant.
     pub fn cidr(&self, variant: usize) -> Cidr {
-        let own = self.variants.get(variant).and_then(|variant| variant.cidr);
-        own.unwrap_or(self.load.cidr)
+        self.variants[variant].cidr.unwrap_or(self.load.cidr)
     }
 
     /// The source addresses of its queries in words, if it gives them.
@@ -191,7 +196,7 @@ impl Plan {
                  requires",
             ));
         }
-        if self.uses_lab() && self.hosts.at.is_none() && self.lab == LabKind::Loopback {
+        if self.laboratory() == Laboratory::Here(LabKind::Loopback) {
             remarks.push(
                 Severity::Critical
                     .warning("all roles share the loopback interface: not a measurement"),
@@ -234,11 +239,37 @@ impl Plan {
         behaviours
     }
 
-    /// Whether any server has to be started.
-    pub fn uses_lab(&self) -> bool {
-        let mut variants = self.variants.iter();
-        variants.any(|variant| variant.subject.lab().is_some())
+    /// Whether the tasks of a point need a certificate of the Tester. An authority is measured by the self-test itself.
+    pub fn needs_certificate(&self, point: &Point) -> bool {
+        let can_be = match &self.variants[point.variant].subject {
+            Subject::Server {
+                self_test_server, ..
+            } => self_test_server.is_some(),
+            subject @ Subject::Lab(_) => !subject.is_authority(),
+        };
+        can_be && !self.uncertified
     }
+
+    /// Where the roles run.
+    pub fn laboratory(&self) -> Laboratory<'_> {
+        let mut subjects = self.variants.iter().map(|variant| &variant.subject);
+        match &self.hosts.at {
+            Some(hosts) => Laboratory::Hosts(hosts),
+            None if subjects.any(|subject| subject.lab().is_some()) => Laboratory::Here(self.lab),
+            None => Laboratory::Elsewhere,
+        }
+    }
+}
+
+/// Where the roles run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Laboratory<'a> {
+    /// The servers ran before the campaign and are queried from this machine.
+    Elsewhere,
+    /// A lab on this machine.
+    Here(LabKind),
+    /// The hosts of the plan.
+    Hosts(&'a Hosts),
 }
 
 /// The plan of a draft, with everything that it refers to.
@@ -379,6 +410,8 @@ pub struct Variant {
     pub dut: String,
     /// Number of its `[[dut]]` in the plan, from 0.
     pub number: usize,
+    /// What distinguishes it from the other variants of its `[[dut]]`, as in its name.
+    pub varied: Vec<(Varied, String)>,
     /// What runs, and where. A lab without a DUT measures its authority by the self-test.
     pub subject: Subject,
     /// Pacing of its trials.
@@ -387,7 +420,32 @@ pub struct Variant {
     pub cidr: Option<Cidr>,
 }
 
+/// A property in which the variants of a `[[dut]]` differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Varied {
+    /// Cores of the measured program.
+    Cores,
+    /// Range of the names of an authority.
+    Names,
+    /// Settings of the profile.
+    Settings,
+    /// Faults of the authority.
+    Behaviour,
+    /// Pacing of the trials.
+    Pacing,
+}
+
 impl Variant {
+    /// Number of its `[[dut]]`, and its name without these properties: equal for the variants that differ in nothing else.
+    pub fn without(&self, omitted: &[Varied]) -> (usize, String) {
+        let kept = self
+            .varied
+            .iter()
+            .filter(|(what, _)| !omitted.contains(what));
+        let texts = kept.map(|(_, text)| text.as_str());
+        (self.number, self.dut.clone() + &texts.collect::<String>())
+    }
+
     /// Cores of the measured program; unrestricted means all those that the Tester does not use.
     pub fn cpus(&self) -> CpuSet {
         let cpus = self.subject.lab().map(|lab| match &lab.dut {

@@ -8,6 +8,7 @@ use dns64_transport::clock::Nanos;
 use super::draft::Draft;
 use super::places::{Faults, Place};
 use super::{Cell, Method, Plan, cells, duts, hosts};
+use crate::campaign::tasks;
 use crate::load::names::{Names, RESERVED};
 use crate::load::pace::Schedule;
 use crate::namespace::{Cidr, Share};
@@ -25,6 +26,8 @@ pub(super) fn plan(draft: &Draft, origin: &str, faults: &mut Faults) -> Plan {
     if draft.namespace.is_none() && faults.is_empty() {
         plan.load.cidr = plan.smallest_range();
     }
+    plan.points = tasks::points(&plan);
+    plan.tasks = tasks::tasks(&plan);
     if sound(faults, &["cells", "queue-check", "dut"]) {
         check_size(&plan, faults);
     }
@@ -52,8 +55,9 @@ pub fn measurement(draft: &Draft) -> Result<Plan, Vec<String>> {
     let mut faults = Faults::default();
     let mut draft = draft.clone();
     draft.duts = vec![draft.dut.clone()];
-    let plan = measured(&draft, &mut faults);
+    let mut plan = measured(&draft, &mut faults);
     check_patterns(&draft, &plan, &mut faults);
+    plan.points = tasks::points(&plan);
     match faults.is_empty() {
         true => Ok(plan),
         false => Err(faults.messages()),

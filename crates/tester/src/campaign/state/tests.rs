@@ -8,7 +8,6 @@ use crate::campaign::journal::tests::{conditions, octets_of};
 use crate::campaign::journal::{JOURNAL_FILE, Journal};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record, SelfTest, TaskEnd};
-use crate::campaign::tasks::tasks;
 use crate::load::names::NameRange;
 use crate::namespace::DEFAULT_NAMESPACE;
 use crate::procedure::search::{Resolution, Search, SearchSpec, reuse};
@@ -84,11 +83,11 @@ fn disturbed() -> Outcome {
 }
 
 /// The next record of a controller that knows only the state. DUTs and disturbances are random, from the seed.
-fn next(state: &State, tasks: &[Task], seed: u64) -> Option<Record> {
+fn next(state: &State, seed: u64) -> Option<Record> {
     if state.complete {
         return None;
     }
-    let Some(task) = state.next_task(tasks) else {
+    let Some(task) = state.next_task() else {
         return Some(Record::Complete);
     };
     let lot = |what: u64, of: u64| {
@@ -153,9 +152,9 @@ fn begin(state: &State, task: Task) -> Record {
 }
 
 /// Continues to the end and returns the records.
-fn go_on(state: &mut State, tasks: &[Task], seed: u64) -> Vec<Record> {
+fn go_on(state: &mut State, seed: u64) -> Vec<Record> {
     let mut records = Vec::new();
-    while let Some(record) = next(state, tasks, seed) {
+    while let Some(record) = next(state, seed) {
         state.apply(&line(record.clone()));
         records.push(record);
     }
@@ -177,10 +176,9 @@ proptest! {
         cuts in proptest::collection::vec(0.0..1.0f64, 1..4),
     ) {
         let plan = plan(runs);
-        let tasks = tasks(&plan);
         let mut calm = State::new(&plan);
-        let whole = go_on(&mut calm, &tasks, seed);
-        prop_assert_eq!(calm.tasks_over(), tasks.len());
+        let whole = go_on(&mut calm, seed);
+        prop_assert_eq!(calm.tasks_over(), plan.tasks.len());
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(JOURNAL_FILE);
         let mut records = whole.clone();
@@ -197,7 +195,7 @@ proptest! {
             lines.iter().for_each(|line| _ = state.apply(line));
             records = lines.into_iter().skip(1).map(|line| line.record).collect();
             state.apply(&line(Record::Stopped { reason: "killed".to_owned() }));
-            records.extend(go_on(&mut state, &tasks, seed));
+            records.extend(go_on(&mut state, seed));
         }
         prop_assert_eq!(texts(&records), texts(&whole));
         prop_assert_eq!(format!("{state:?}"), format!("{calm:?}"));
@@ -207,20 +205,21 @@ proptest! {
 #[test]
 fn tasks_run_in_order_after_the_current_one() {
     let plan = plan(2);
-    let tasks = tasks(&plan);
     let mut state = State::new(&plan);
-    assert_eq!(state.next_task(&tasks), Some(search(0, 1)));
+    assert_eq!(state.next_task(), Some(search(0, 1)));
     state.apply(&line(started(search(0, 2))));
-    assert_eq!(state.next_task(&tasks), Some(search(0, 2)));
+    assert_eq!(state.next_task(), Some(search(0, 2)));
     state.apply(&line(finished(search(0, 2), Some(50))));
     state.apply(&line(abandoned(search(0, 1))));
-    assert_eq!(state.next_task(&tasks), Some(search(1, 1)));
-    assert!(state.tasks[&search(0, 1)].abandoned.is_some() && !state.is_left(search(0, 1)));
-    assert!(state.rates_qps(0) == [50] && !state.is_left(search(0, 2)));
-    for task in tasks.clone() {
+    assert_eq!(state.next_task(), Some(search(1, 1)));
+    assert!(
+        state.tasks[&search(0, 1)].abandoned.is_some() && !state.left().contains(&search(0, 1))
+    );
+    assert!(state.rates_qps(0) == [50] && !state.left().contains(&search(0, 2)));
+    for task in plan.tasks.clone() {
         state.apply(&line(finished(task, None)));
     }
-    assert_eq!(state.next_task(&tasks), None);
+    assert_eq!(state.next_task(), None);
     assert!(!state.complete, "the journal does not say so yet");
     state.apply(&line(Record::Complete));
     assert!(state.complete);
@@ -267,7 +266,7 @@ fn unrequested_trial_does_not_affect_the_search() {
     let task = search(0, 1);
     let state = folded(&plan(1), [started(task), trial(task, 150, Outcome::Passed)]);
     assert!(state.under_way.is_none());
-    assert_eq!(state.next_task(&tasks(&plan(1))), Some(task), "it restarts");
+    assert_eq!(state.next_task(), Some(task), "it restarts");
     let other = folded(
         &plan(1),
         [started(task), trial(search(1, 1), 100, Outcome::Passed)],

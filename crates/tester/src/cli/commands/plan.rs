@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use super::{Failure, exit, interrupt, print};
 use crate::agent::facts::HostFacts;
 use crate::campaign::estimate::estimate;
-use crate::campaign::plan::{Places, Plan};
+use crate::campaign::plan::{Laboratory, Places, Plan};
 use crate::campaign::preflight::{self, Surroundings};
 use crate::cli::args::{MayLoadArgs, RunArgs};
 use crate::doctor::hosts::ready::{self, Readiness};
@@ -110,8 +110,10 @@ pub(super) fn not_ready(lacks: &[String]) -> anyhow::Error {
 /// The kind of lab that a plan needs on this machine, if any. It is selected once, since it must not change during a
 /// campaign.
 pub(super) fn settled(plan: &Plan) -> Option<Result<LabKind, LabError>> {
-    let is_here = plan.uses_lab() && plan.hosts.at.is_none();
-    is_here.then(|| plan.lab.settle())
+    match plan.laboratory() {
+        Laboratory::Here(kind) => Some(kind.settle()),
+        Laboratory::Elsewhere | Laboratory::Hosts(_) => None,
+    }
 }
 
 /// Directory of the journal and the report.

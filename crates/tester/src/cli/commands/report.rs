@@ -94,7 +94,7 @@ pub(super) fn write(
     template: Option<&str>,
 ) -> Result<(Analysis, PathBuf), Failure> {
     let analysis = loaded.analyse();
-    let files = files::files(&analysis, &loaded.plan, &loaded.lines, template)
+    let files = files::files(&analysis, &loaded.lines, template)
         .map_err(|error| Failure::new(exit::USAGE, error))?;
     let folder = dir.join(FOLDER);
     let failed = |path: &Path| format!("cannot write {}", path.display());

@@ -44,7 +44,7 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
     let folder = dir.join(FOLDER);
     let template = fs::read_to_string(folder.join(TEMPLATE)).ok();
     let analysis = loaded.analyse();
-    let files = files::files(&analysis, &loaded.plan, &loaded.lines, template.as_deref())
+    let files = files::files(&analysis, &loaded.lines, template.as_deref())
         .map_err(|error| Failure::new(exit::TESTER, error))?;
     check(&files, |name| fs::read(folder.join(name)).ok())
         .and_then(|()| check_no_others(&files, below(&folder)))

@@ -13,8 +13,11 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
+use crate::campaign::plan::Variant;
 use crate::campaign::record::{CertificateConditions, Environment};
+use crate::campaign::tasks::Point;
 use crate::machine::watch::HostOf;
+use crate::namespace::Pattern;
 use crate::statistics::agreement::Agreement;
 use crate::statistics::summary::Summary;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
@@ -32,7 +35,7 @@ pub use standing::{CommonLoad, CommonLoadRow, Standing, Standings};
 pub const FORMAT: u32 = 2;
 
 /// The results of a campaign.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct Analysis {
     /// [`FORMAT`].
     pub format: u32,
@@ -100,9 +103,34 @@ pub struct Analysis {
     pub time: TimeSpent,
 }
 
+impl Analysis {
+    /// The name of a variant.
+    pub fn name_of(&self, variant: usize) -> &str {
+        &self.variants[variant].name
+    }
+
+    /// The points of a variant.
+    pub fn points_of(&self, variant: usize) -> impl Iterator<Item = &PointResult> + Clone {
+        let points = self.points.iter();
+        points.filter(move |point| point.variant == variant)
+    }
+
+    /// The representative point of a variant: nothing cached and no AAAA (RFC 8219 section 9.2), or else its first
+    /// point.
+    pub fn headline(&self, variant: usize) -> Option<&PointResult> {
+        let mut worst = self
+            .points_of(variant)
+            .filter(|point| point.is_worst_case());
+        worst.next().or(self.points_of(variant).next())
+    }
+}
+
 /// A measured variant.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct VariantInfo {
+    /// The variant in the plan.
+    #[serde(skip)]
+    pub planned: Variant,
     /// Its name in the report.
     pub name: String,
     /// Its DUT.
@@ -125,6 +153,13 @@ pub struct VariantInfo {
     pub notes: Vec<String>,
 }
 
+impl VariantInfo {
+    /// Whether it is an authority, which the self-test measures.
+    pub fn is_authority(&self) -> bool {
+        self.planned.subject.is_authority()
+    }
+}
+
 /// One self-test.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Certificate {
@@ -143,6 +178,9 @@ pub struct Certificate {
 /// One row of the results.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct PointResult {
+    /// The point in the plan.
+    #[serde(skip)]
+    pub planned: Point,
     /// Index of the point in the plan.
     pub point: usize,
     /// Index into [`Analysis::variants`].
@@ -195,6 +233,31 @@ pub struct PointResult {
     pub dut_cpu_pct: Option<f64>,
     /// Why that is unknown.
     pub dut_cpu_unknown: Option<&'static str>,
+    /// Processor time of the authority for each query in these trials: the median.
+    #[serde(skip)]
+    pub authority_cpu_ns: Option<f64>,
+}
+
+impl PointResult {
+    /// The median of the runs, if any found a rate.
+    pub fn median(&self) -> Option<f64> {
+        Some(self.summary.as_ref()?.median)
+    }
+
+    /// Whether no single rate represents the runs.
+    pub fn is_unstable(&self) -> bool {
+        self.agreement.is_some_and(|found| found.unstable)
+    }
+
+    /// Whether it has no AAAA and nothing cached.
+    pub fn is_worst_case(&self) -> bool {
+        self.planned.cell.is_worst_case()
+    }
+
+    /// Whether it repeats only the papers' single name, with the duration and timeout of the plan.
+    pub fn is_of_the_papers(&self) -> bool {
+        self.planned.is_usual && self.planned.cell.pattern == Pattern::OneName
+    }
 }
 
 /// One search.
@@ -520,7 +583,7 @@ pub struct Session {
 }
 
 /// How the time was spent.
-#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
 pub struct TimeSpent {
     /// In searches.
     pub searches_s: f64,

@@ -195,7 +195,7 @@ impl Row {
 /// The points, each with a key of everything but the rates: equal keys mean the same point.
 fn keyed(analysis: &Analysis) -> Vec<(String, &PointResult)> {
     let key = |point: &PointResult| {
-        let variant = &analysis.variants[point.variant].name;
+        let variant = analysis.name_of(point.variant);
         format!("{variant}, {}, {}", words::cell(point), words::spans(point))
     };
     let points = analysis.points.iter();
@@ -227,7 +227,7 @@ fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64)
         verdict: Verdict::NotJudged,
         why: String::new(),
     };
-    let unstable = |p: &PointResult| p.agreement.is_some_and(|found| found.unstable);
+    let unstable = |p: &PointResult| p.is_unstable();
     let disagree = [("A", a), ("B", b)]
         .into_iter()
         .find(|side| unstable(side.1));

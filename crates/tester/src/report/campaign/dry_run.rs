@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use crate::campaign::estimate::{Estimate, names_last};
 use crate::campaign::plan::{Plan, Variant};
-use crate::campaign::tasks::{point_name, points};
+use crate::campaign::status::Phase;
+use crate::campaign::tasks::point_name;
 use crate::lab::zone::Room;
 use crate::report::numbers::{Thousands, wait};
 
@@ -34,7 +35,6 @@ pub fn write(
 }
 
 fn heading(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
-    let points = points(plan);
     writeln!(out, "Plan {}", plan.name)?;
     if !plan.description.is_empty() {
         writeln!(out, "{}", plan.description)?;
@@ -45,7 +45,8 @@ fn heading(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         .iter()
         .map(|Variant { name, .. }| name.as_str());
     list(out, "variants", &names.collect::<Vec<_>>())?;
-    let cells: Vec<String> = points
+    let cells: Vec<String> = plan
+        .points
         .iter()
         .filter(|point| point.variant == 0)
         .map(|point| point_name(plan, point).1)
@@ -57,7 +58,7 @@ fn heading(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         "points",
         plan.variants.len(),
         cells.len(),
-        points.len(),
+        plan.points.len(),
         plan.search.runs
     )?;
     for table in ["tester", "trial", "search"] {
@@ -93,7 +94,16 @@ fn costs(out: &mut dyn Write, estimate: &Estimate) -> io::Result<()> {
     let tasks: u64 = estimate.rows.iter().map(|(_, tasks, _)| tasks).sum();
     let all = (&"in all" as &dyn Display, tasks, &estimate.total);
     let rows = estimate.rows.iter();
-    let rows = rows.map(|(kind, tasks, cost)| (kind as &dyn Display, *tasks, cost));
+    let rows = rows.map(|(kind, tasks, cost)| {
+        let name: &dyn Display = match kind {
+            Phase::SelfTest => &"self-tests",
+            Phase::Search => &"searches",
+            Phase::Overload => &"overload curves",
+            Phase::Soak => &"soaks",
+            Phase::Preparing | Phase::Over => &"others",
+        };
+        (name, *tasks, cost)
+    });
     for (what, tasks, cost) in rows.chain([all]) {
         let (time, most) = (wait(cost.time_ns), wait(cost.most_ns));
         line([

@@ -7,7 +7,6 @@ use super::latex::Latex;
 use super::table::Exporter;
 use super::{markdown, metrics, plots, tables};
 use crate::PROGRAM;
-use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::hash::sha256_hex;
 
@@ -40,15 +39,14 @@ pub enum FilesError {
     Table(#[from] std::io::Error),
 }
 
-/// Every file of the report: its path below the folder of the report, and its octets. `analysis` is that of `lines`,
-/// whose plan is `plan`. The same journal and template give the same files.
+/// Every file of the report: its path below the folder of the report, and its octets. `analysis` is that of `lines`.
+/// The same journal and template give the same files.
 ///
 /// # Errors
 ///
 /// The template is wrong, or a number of the report has no JSON form.
 pub fn files(
     analysis: &Analysis,
-    plan: &Plan,
     lines: &[Line],
     template: Option<&str>,
 ) -> Result<Vec<(String, Vec<u8>)>, FilesError> {
@@ -67,11 +65,11 @@ pub fn files(
         ("report.md", markdown::page(analysis, &people)?),
         ("results.schema.json", SCHEMA.to_owned()),
         ("plan.toml", plan_text.unwrap_or_default()),
-        ("points.csv", csv(tables::points(analysis, plan))?),
-        ("runs.csv", csv(tables::runs(analysis, plan))?),
-        ("trials.csv", csv(tables::trials(analysis, plan, lines))?),
+        ("points.csv", csv(tables::points(analysis))?),
+        ("runs.csv", csv(tables::runs(analysis))?),
+        ("trials.csv", csv(tables::trials(analysis, lines))?),
         ("tables.tex", Latex.export(&tables::papers(analysis))?),
-        ("dns-metrics.jsonl", metrics::lines(analysis, plan, lines)),
+        ("dns-metrics.jsonl", metrics::lines(analysis, lines)),
     ];
     let mut texts: Vec<_> = texts.map(|(path, text)| (path.to_owned(), text)).into();
     let conditions = plots::conditions(analysis);

@@ -4,8 +4,7 @@
 use serde_json::json;
 
 use super::analysis::Analysis;
-use super::{numbers, words};
-use crate::campaign::plan::Plan;
+use super::words;
 use crate::campaign::record::{Line, Record};
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -14,7 +13,7 @@ const SCHEMA_VERSION: u32 = 20_240_530;
 
 /// A header, then a `stats_sum` for each trial that passed. All durations are in nanoseconds, as the header says;
 /// `since` and `until` include the rests before and after the trial.
-pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String {
+pub(super) fn lines(analysis: &Analysis, lines: &[Line]) -> String {
     let (generator, version) = analysis
         .tester
         .split_once(' ')
@@ -32,8 +31,8 @@ pub(super) fn lines(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> String 
         "generator_version": version,
         "generator_params": command.unwrap_or_default(),
         "time_units_per_sec": 1_000_000_000,
-        "stats_interval": numbers::seconds(plan.load.duration_ns),
-        "timeout": numbers::seconds(plan.load.timeout_ns),
+        "stats_interval": analysis.points[0].duration_s,
+        "timeout": analysis.points[0].timeout_s,
     });
     let mut out = format!("{header}\n");
     for line in lines {

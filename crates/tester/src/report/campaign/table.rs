@@ -211,8 +211,12 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-/// The same columns as constants with names, for tables that select among them.
+/// The same columns as constants with names, for tables that select among them; `$all` is the list of them.
 macro_rules! named_columns {
+    ($all:ident; $row:ident: $source:ty; $($name:ident: $key:literal, $head:literal => $value:expr;)+) => {
+        named_columns! { $row: $source; $($name: $key, $head => $value;)+ }
+        pub(super) static $all: &[Column<$source>] = &[$($name),+];
+    };
     ($row:ident: $source:ty; $($name:ident: $key:literal, $head:literal => $value:expr;)+) => {
         $(pub(super) const $name: Column<$source> = Column {
             key: $key,

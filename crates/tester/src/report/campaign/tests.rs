@@ -8,7 +8,7 @@ use super::analysis::Met;
 use super::files::files;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record, VariantFacts};
-use crate::campaign::tasks::{Task, points};
+use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
 use crate::report::schemas;
 use crate::trial::result::TrialResult;
@@ -26,7 +26,7 @@ use sample::{SEAL, SMALL, analysed, full, small};
 fn text_of(file: &str) -> String {
     let (plan, lines) = small();
     let analysis = analyse(&plan, &lines, SEAL);
-    let files = files(&analysis, &plan, &lines, None).unwrap();
+    let files = files(&analysis, &lines, None).unwrap();
     let (_, octets) = files.into_iter().find(|(path, _)| *path == file).unwrap();
     String::from_utf8(octets).unwrap()
 }
@@ -87,7 +87,7 @@ fn passed_trials_for_tools_that_read_dns_metrics() {
 /// The small campaign, with a Tester that was not certified for the third variant.
 fn partly_certified() -> (Plan, Vec<Line>) {
     let (plan, mut lines) = small();
-    let points = points(&plan);
+    let points = &plan.points;
     let is_third = |task: &Task| points[task.point()].variant == 2;
     for line in &mut lines {
         match &mut line.record {
@@ -135,7 +135,7 @@ fn every_file_marks_exactly_the_uncertified_rates() {
         .map(|text| is_marked(text))
         .collect();
     assert_eq!(marked, [false, false, true]);
-    let files = files(&analysis, &plan, &lines, None).unwrap();
+    let files = files(&analysis, &lines, None).unwrap();
     let text = |file: &str| {
         let (_, octets) = files.iter().find(|(path, _)| *path == file).unwrap();
         String::from_utf8(octets.clone()).unwrap()
@@ -203,7 +203,7 @@ fn column(text: &str, name: &str) -> Vec<(String, String)> {
 fn tables_for_programs_have_the_certification_of_each_row() {
     let (plan, lines) = partly_certified();
     let analysis = analyse(&plan, &lines, SEAL);
-    let files = files(&analysis, &plan, &lines, None).unwrap();
+    let files = files(&analysis, &lines, None).unwrap();
     for (file, octets) in files.iter().filter(|(path, _)| path.ends_with(".csv")) {
         let text = std::str::from_utf8(octets).unwrap();
         let rows = column(text, "certified");
@@ -250,7 +250,7 @@ fn any_prefix_of_a_journal_gives_a_report() {
                 .starts_with("the campaign is not complete"),
             "{end}"
         );
-        files(&analysis, &plan, &lines[..end], None).unwrap();
+        files(&analysis, &lines[..end], None).unwrap();
     }
 }
 

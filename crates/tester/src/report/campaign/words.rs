@@ -55,15 +55,9 @@ pub(super) fn spans(point: &PointResult) -> String {
     format!("trials of {duration} s, timeout {timeout} s")
 }
 
-/// Whether a point has the duration and timeout of the first point: those of the plan.
-pub(super) fn is_usual(analysis: &Analysis, point: &PointResult) -> bool {
-    let first = &analysis.points[0];
-    (point.duration_s, point.timeout_s) == (first.duration_s, first.timeout_s)
-}
-
 /// The shares of a point, and its duration and timeout if they are not the plan's.
-pub(super) fn cell_and_spans(analysis: &Analysis, point: &PointResult) -> String {
-    match is_usual(analysis, point) {
+pub(super) fn cell_and_spans(point: &PointResult) -> String {
+    match point.planned.is_usual {
         true => cell(point),
         false => format!("{}, {}", cell(point), spans(point)),
     }
@@ -79,8 +73,8 @@ pub(super) fn range_is(found: Agreement) -> &'static str {
 
 /// The variant of a point, and its shares.
 pub(super) fn point(analysis: &Analysis, point: &PointResult) -> String {
-    let variant = &analysis.variants[point.variant].name;
-    format!("{variant}, {}", cell_and_spans(analysis, point))
+    let variant = analysis.name_of(point.variant);
+    format!("{variant}, {}", cell_and_spans(point))
 }
 
 /// Outcomes of the queries of a failed trial.

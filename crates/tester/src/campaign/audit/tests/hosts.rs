@@ -6,7 +6,7 @@ use super::*;
 use crate::campaign::plan::Plan;
 use crate::machine::Role;
 use crate::machine::usage::Usage;
-use crate::trial::result::HostClock;
+use crate::trial::result::{HostClock, Outcome};
 
 /// Two hosts with DUTs; each trial uses one of them.
 const PLAN: &str = r#"

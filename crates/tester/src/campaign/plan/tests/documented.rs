@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use super::super::{reader, settings};
 use super::*;
 use crate::campaign::estimate::estimate;
-use crate::campaign::tasks::{points, tasks};
 use crate::report::numbers::wait;
 
 fn root() -> PathBuf {
@@ -127,8 +126,8 @@ fn every_example_has_the_size_that_it_states() {
         found.push((
             plan.name.clone(),
             plan.variants.len(),
-            points(&plan).len(),
-            tasks(&plan).len(),
+            plan.points.len(),
+            plan.tasks.len(),
         ));
     }
     found.sort();

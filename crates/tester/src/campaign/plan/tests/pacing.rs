@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::campaign::bench;
-use crate::campaign::tasks::points;
 
 #[test]
 fn each_pacing_is_a_variant_and_self_correcting_is_not_a_measurement() {
@@ -24,8 +23,8 @@ fn each_pacing_is_a_variant_and_self_correcting_is_not_a_measurement() {
             "unbound",
         ]
     );
-    let rigs = points(&plan);
-    let rigs = rigs.iter().map(|at| bench::spec(&plan, at, LabKind::Netns));
+    let rigs = plan.points.iter();
+    let rigs = rigs.map(|at| bench::spec(&plan, at, LabKind::Netns));
     let (old, new) = (Pacing::SelfCorrecting, Pacing::Absolute);
     let pacings: Vec<_> = rigs.map(|rig| rig.load.pacing).collect();
     assert_eq!(pacings, [old, new, old, new, old, new]);

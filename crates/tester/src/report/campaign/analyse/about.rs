@@ -1,42 +1,35 @@
 //! The context of the results: conditions, variants, certificates, sessions, commands and time.
 
-use super::of_variant;
-use super::told::Told;
-use crate::campaign::history::SessionHistory;
-use crate::campaign::plan::{Method, Order, Plan, Restart, Variant};
+use super::distinct;
+use crate::campaign::history::{Recorded, SessionHistory};
+use crate::campaign::plan::{Laboratory, Method, Order, Plan, Restart, Variant};
 use crate::campaign::record::{SelfTest, VariantFacts};
 use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
-use crate::lab::hosts::{Hosts, Reach};
+use crate::lab::hosts::{HostSpec, Hosts, Reach};
 use crate::lab::profile::without_name;
 use crate::lab::topology::Setup;
 use crate::load::pace::Pacing;
 use crate::machine::cpuset::CpuSet;
 use crate::procedure::search::Resolution;
 use crate::report::campaign::analysis::{
-    Certificate, PointResult, Session, TimeSpent, VariantInfo,
+    Analysis, Certificate, PointResult, Session, TimeSpent, VariantInfo,
 };
 use crate::report::campaign::numbers;
 use crate::report::{Span, Thousands};
 use crate::trial::result::Outcome;
 
 /// Reasons that apply to every variant.
-pub(super) fn not_a_measurement(
-    plan: &Plan,
-    told: &Told<'_>,
-    points: &[PointResult],
-) -> Vec<String> {
-    let of = |variant: usize| {
-        let records = told.variants.get(variant).into_iter().flatten();
-        distinct(records.flat_map(|r| &r.not_a_measurement).cloned())
-    };
-    let mut reasons = of(0);
-    reasons.retain(|reason| (1..plan.variants.len()).all(|variant| of(variant).contains(reason)));
-    if place(plan, told) == Place::Lab(LabKind::Loopback) && reasons.is_empty() {
+pub(super) fn not_a_measurement(history: &Recorded<'_>, analysis: &Analysis) -> Vec<String> {
+    let mut all = analysis.variants.iter().map(|info| &info.not_a_measurement);
+    let mut reasons = all.next().cloned().unwrap_or_default();
+    reasons.retain(|reason| all.clone().all(|own| own.contains(reason)));
+    if history.laboratory() == Laboratory::Here(LabKind::Loopback) && reasons.is_empty() {
         reasons.push("all roles share the loopback interface".to_owned());
     }
-    let mut measured = points.iter().filter(|p| p.summary.is_some()).peekable();
-    if measured.peek().is_some() && measured.all(|p| p.certified == Some(false)) {
+    let measured = analysis.points.iter().filter(|p| p.summary.is_some());
+    let mut certified = measured.map(|p| p.certified).peekable();
+    if certified.peek().is_some() && certified.all(|certified| certified == Some(false)) {
         reasons.push(NOT_CERTIFIED.to_owned());
     }
     reasons
@@ -46,53 +39,43 @@ pub(super) fn not_a_measurement(
 pub(super) const NOT_CERTIFIED: &str = "the Tester is not certified (RFC 8219 section 9.2.1)";
 
 /// The same reason for some of the variants, if the Tester was certified for others.
-pub(super) fn partly_uncertified(variants: &[VariantInfo], points: &[PointResult]) -> Vec<String> {
-    let is_uncertified = |p: &&PointResult| p.certified == Some(false);
-    if points
-        .iter()
-        .filter(|p| p.summary.is_some())
-        .all(|p| is_uncertified(&p))
+pub(super) fn partly_uncertified(analysis: &Analysis) -> Vec<String> {
+    let counts = |variant: usize| {
+        let own = analysis.points_of(variant).filter(|p| p.summary.is_some());
+        let without = own.clone().filter(|p| p.certified == Some(false)).count();
+        (without, own.count())
+    };
+    let variants = 0..analysis.variants.len();
+    if variants
+        .clone()
+        .map(counts)
+        .all(|(without, all)| without == all)
     {
         return Vec::new();
     }
-    let reason = |(variant, info): (usize, &VariantInfo)| {
-        let own = || of_variant(points, variant).filter(|p| p.summary.is_some());
-        let (without, all) = (own().filter(is_uncertified).count(), own().count());
-        let which = match without {
-            0 => return None,
-            _ if without == all => String::new(),
-            _ => format!(", {without} of {}", numbers::count(all, "point")),
+    let reason = |variant: usize| {
+        let which = match counts(variant) {
+            (0, _) => return None,
+            (without, all) if without == all => String::new(),
+            (without, all) => format!(", {without} of {}", numbers::count(all, "point")),
         };
-        Some(format!("{}{which}: {NOT_CERTIFIED}", info.name))
+        Some(format!(
+            "{}{which}: {NOT_CERTIFIED}",
+            analysis.name_of(variant)
+        ))
     };
-    variants.iter().enumerate().filter_map(reason).collect()
-}
-
-/// Whether a variant is an authority, which the self-test measures.
-pub(super) fn is_authority(plan: &Plan, variant: usize) -> bool {
-    let variant = plan.variants.get(variant);
-    variant.is_some_and(|v| v.subject.is_authority())
-}
-
-fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
-    let mut seen = Vec::new();
-    for text in texts {
-        if !seen.contains(&text) {
-            seen.push(text);
-        }
-    }
-    seen
+    variants.filter_map(reason).collect()
 }
 
 /// Where the roles actually ran: the plan may leave the choice to the machine.
-pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
-    let kind = match place(plan, told) {
-        Place::Elsewhere => return "none: the servers were there before".to_owned(),
-        Place::Hosts(hosts) => return on_hosts(plan, hosts),
-        Place::Lab(kind) => kind,
+pub(super) fn lab(history: &Recorded<'_>) -> String {
+    let kind = match history.laboratory() {
+        Laboratory::Elsewhere => return "none: the servers were there before".to_owned(),
+        Laboratory::Hosts(hosts) => return on_hosts(&history.plan, hosts),
+        Laboratory::Here(kind) => kind,
     };
     // Self-tests beside a running server have no lab.
-    let mut labs = told.self_tests.iter().map(|told| &told.test.conditions.lab);
+    let mut labs = history.self_tests.iter().map(|it| &it.test.conditions.lab);
     if let Some(lab) = labs.find(|lab| !lab.is_empty()) {
         return lab.clone();
     }
@@ -102,7 +85,7 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
         LabKind::Userns => "network namespaces in a user namespace",
         LabKind::Loopback => "loopback",
     };
-    let setup = match plan.hosts.setup {
+    let setup = match history.plan.hosts.setup {
         Setup::Loopback => "one device",
         Setup::TwoDevice => "two devices",
         Setup::ThreeDevice => "three devices",
@@ -110,39 +93,14 @@ pub(super) fn lab(plan: &Plan, told: &Told<'_>) -> String {
     format!("{kind}, {setup}")
 }
 
-/// Where the roles ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place<'a> {
-    /// The servers ran before the campaign and are queried from this machine.
-    Elsewhere,
-    /// A lab on this machine.
-    Lab(LabKind),
-    /// The hosts of the plan.
-    Hosts(&'a Hosts),
-}
-
-/// Where the roles ran. Older journals do not record the selected kind of lab; for them the plan decides.
-pub(super) fn place<'a>(plan: &'a Plan, told: &Told<'_>) -> Place<'a> {
-    match &plan.hosts.at {
-        Some(hosts) => Place::Hosts(hosts),
-        None if plan.uses_lab() => Place::Lab(told.lab.unwrap_or(plan.lab)),
-        None => Place::Elsewhere,
-    }
-}
-
 /// "4 hosts over OpenSSH, three-device".
 fn on_hosts(plan: &Plan, hosts: &Hosts) -> String {
-    let mut ways: Vec<&str> = Vec::new();
-    for host in hosts {
-        let way = match host.reach {
-            Reach::Ssh(_) => "over OpenSSH",
-            Reach::Netns(_) => "in network namespaces of the controller",
-            Reach::Local => "on the controller itself",
-        };
-        if !ways.contains(&way) {
-            ways.push(way);
-        }
-    }
+    let way = |host: &HostSpec| match host.reach {
+        Reach::Ssh(_) => "over OpenSSH",
+        Reach::Netns(_) => "in network namespaces of the controller",
+        Reach::Local => "on the controller itself",
+    };
+    let ways = distinct(hosts.iter().map(way));
     let sites = plan.variants.iter();
     let mut sites = sites.filter_map(|variant| variant.subject.site(None));
     let setup = match sites.any(|site| site.is_two_device()) {
@@ -162,22 +120,20 @@ pub(super) fn family(plan: &Plan) -> String {
 }
 
 /// Names and values of conditions that all variants share.
-pub(super) fn conditions(plan: &Plan, told: &Told<'_>) -> Vec<(String, String)> {
+pub(super) fn conditions(history: &Recorded<'_>) -> Vec<(String, String)> {
+    let plan = &history.plan;
     let (hosts, load) = (&plan.hosts, &plan.load);
     let or = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned());
     let ports = load.ports.map(|sockets| sockets.to_string());
     let pref64 = load.pref64.map(|pref64| pref64.to_string());
-    let mut ranges: Vec<_> = (0..plan.variants.len())
-        .map(|it| plan.cidr(it).to_string())
-        .collect();
-    ranges = distinct(ranges.into_iter());
+    let ranges = distinct(plan.points.iter().map(|point| point.cidr.to_string()));
     let names = format!("{} under {}", ranges.join(", "), load.zone.suffix);
     let rest = match plan.search.settle_ns {
         0 => "none".to_owned(),
         settle_ns => Span(settle_ns).to_string(),
     };
     let mut conditions = vec![
-        ("lab", lab(plan, told)),
+        ("lab", lab(history)),
         ("authority", authority(plan)),
         ("between DUT and authority", family(plan)),
         ("length of a trial", Span(load.duration_ns).to_string()),
@@ -297,8 +253,8 @@ fn restart(restart: Restart) -> &'static str {
 }
 
 /// The variants: names from the plan, facts from the last start.
-pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
-    let infos = plan.variants.iter().zip(&told.variants);
+pub(super) fn variants(history: &Recorded<'_>) -> Vec<VariantInfo> {
+    let infos = history.plan.variants.iter().zip(&history.variants);
     let info = |(variant, records): (&Variant, &Vec<VariantFacts>)| {
         let server = records.last().map(|r| r.server.clone());
         let pref64 = records.last().map(|r| r.pref64.clone());
@@ -316,6 +272,7 @@ pub(super) fn variants(plan: &Plan, told: &Told<'_>) -> Vec<VariantInfo> {
         let reasons = records.iter().flat_map(|r| &r.not_a_measurement).cloned();
         let notes = records.iter().flat_map(|r| &r.notes).cloned();
         VariantInfo {
+            planned: variant.clone(),
             name: variant.name.clone(),
             dut: variant.dut.clone(),
             version: last
@@ -349,7 +306,7 @@ fn version(variant: &str, dut: &str, said: &str) -> String {
 }
 
 /// The self-tests.
-pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
+pub(super) fn certificates(history: &Recorded<'_>) -> Vec<Certificate> {
     let certificate = |test: &SelfTest| Certificate {
         conditions: (*test.conditions).clone(),
         end: match &test.end {
@@ -367,13 +324,13 @@ pub(super) fn certificates(told: &Told<'_>) -> Vec<Certificate> {
         certified_rate_qps: test.certified_rate_qps,
         trials: test.trials.len(),
     };
-    let tests = told.self_tests.iter().map(|told| &told.test);
+    let tests = history.self_tests.iter().map(|it| &it.test);
     tests.map(certificate).collect()
 }
 
 /// The processes that worked on the campaign.
-pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
-    let last = told.sessions.len().saturating_sub(1);
+pub(super) fn sessions(history: &Recorded<'_>) -> Vec<Session> {
+    let last = history.sessions.len().saturating_sub(1);
     let session = |(index, session): (usize, &SessionHistory)| Session {
         began: numbers::moment(session.began_unix_ms),
         ended: match &session.ended {
@@ -384,12 +341,12 @@ pub(super) fn sessions(told: &Told<'_>) -> Vec<Session> {
         torn_bytes: session.torn_bytes,
         environment: session.environment.clone(),
     };
-    told.sessions.iter().enumerate().map(session).collect()
+    history.sessions.iter().enumerate().map(session).collect()
 }
 
 /// Commands to repeat the campaign.
-pub(super) fn commands(told: &Told<'_>) -> Vec<String> {
-    let words: Vec<_> = told.command.iter().map(|word| quoted(word)).collect();
+pub(super) fn commands(history: &Recorded<'_>) -> Vec<String> {
+    let words: Vec<_> = history.command.iter().map(|word| quoted(word)).collect();
     let command = (!words.is_empty()).then(|| words.join(" "));
     command.into_iter().collect()
 }
@@ -404,11 +361,12 @@ fn quoted(word: &str) -> String {
 }
 
 /// How the time was spent.
-pub(super) fn time(told: &Told<'_>, points: &[PointResult]) -> TimeSpent {
+pub(super) fn time(history: &Recorded<'_>, points: &[PointResult]) -> TimeSpent {
     let runs = || points.iter().flat_map(|point| &point.runs);
-    let others = told.tasks.iter();
+    let others = history.tasks.iter();
     let others = others.filter(|(task, _)| !matches!(task, Task::Search { .. }));
-    let self_tests = told.self_tests.iter().flat_map(|told| &told.test.trials);
+    let self_tests = history.self_tests.iter();
+    let self_tests = self_tests.flat_map(|it| &it.test.trials);
     TimeSpent {
         searches_s: runs().map(|run| run.took_s).sum(),
         self_tests_s: self_tests

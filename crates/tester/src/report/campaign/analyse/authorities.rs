@@ -1,32 +1,27 @@
 //! Comparison of authoritative servers that are measured by themselves, with a recommendation.
 
-use super::about::is_authority;
-use super::curves::without_cores_and_names;
-use super::told::{TaskTold, Told};
-use super::{is_worst_case, of_variant};
-use crate::campaign::plan::Plan;
+use super::grouped;
+use crate::campaign::history::Recorded;
+use crate::campaign::plan::Varied;
 use crate::campaign::record::{Memory, Start};
-use crate::campaign::tasks::Task;
-use crate::machine::Role;
 use crate::procedure::selftest::certified_rate;
 use crate::report::campaign::analysis::{
-    Analysis, Authorities, AuthorityRow, PointResult, Recommendation, RunEnd, ZoneGrowth, ZoneRow,
+    Analysis, Authorities, AuthorityRow, Recommendation, RunEnd, ZoneGrowth, ZoneRow,
 };
 use crate::report::numbers::{self, whole};
 use crate::statistics::line::{FittedLine, line};
 use crate::statistics::quantile::median;
-use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::result::Outcome;
 use crate::warning::{Severity, Warning};
 
 /// Names of a /5: the zone of Lencse, Pivoda and Shima 2021, section 2.3.
 const WHOLE_NAMES: u64 = 1 << 27;
 
-/// All authorities of a campaign. The recommendation is added later: it needs the names of variants.
-pub(super) fn authorities(plan: &Plan, told: &Told<'_>, points: &[PointResult]) -> Authorities {
-    let variants = 0..plan.variants.len();
-    let rows = variants
-        .filter(|variant| is_authority(plan, *variant))
-        .filter_map(|variant| row(plan, told, points, variant));
+/// All authorities of a campaign. The recommendation is added later: it needs the verdict on the whole.
+pub(super) fn authorities(history: &Recorded<'_>, analysis: &Analysis) -> Authorities {
+    let variants = analysis.variants.iter().zip(0..);
+    let variants = variants.filter(|(info, _)| info.is_authority());
+    let rows = variants.filter_map(|(_, variant)| row(history, analysis, variant));
     let rows: Vec<_> = rows.collect();
     Authorities {
         zones: zones(&rows),
@@ -35,31 +30,25 @@ pub(super) fn authorities(plan: &Plan, told: &Told<'_>, points: &[PointResult]) 
     }
 }
 
-fn row(
-    plan: &Plan,
-    told: &Told<'_>,
-    points: &[PointResult],
-    variant: usize,
-) -> Option<AuthorityRow> {
-    let it = plan.variants.get(variant)?;
-    let own = || of_variant(points, variant);
-    let point = own().find(|p| is_worst_case(p)).or(own().next())?;
-    let starts = told.starts.get(variant).map_or(&[][..], Vec::as_slice);
+fn row(history: &Recorded<'_>, analysis: &Analysis, variant: usize) -> Option<AuthorityRow> {
+    let planned = &analysis.variants[variant].planned;
+    let point = analysis.headline(variant)?;
+    let starts = &history.starts[variant];
     let later = starts.iter().skip(1).map(|start| start.took_ns as f64);
     let most = |of: fn(&Memory) -> u64| {
         let memories = starts.iter().filter_map(|start| start.memory.as_ref());
         memories.map(of).max()
     };
     let summary = point.summary.as_ref();
-    let cores = it.cpus().cpus().len();
+    let cores = planned.cpus().cpus().len();
     let ended = |how| point.runs.iter().filter(move |run| run.ended == how);
     let trials = point.runs.iter().flat_map(|run| &run.trials);
     let passed = trials.filter(|trial| trial.outcome == Outcome::Passed);
     Some(AuthorityRow {
         variant,
-        server: without_cores_and_names(plan, it),
+        server: planned.without(&[Varied::Cores, Varied::Names]).1,
         cores: (cores > 0).then_some(cores),
-        names: plan.cidr(variant).names(),
+        names: point.planned.cidr.names(),
         point: point.point,
         p1: summary.map(|s| s.p1),
         median: summary.map(|s| s.median),
@@ -69,7 +58,7 @@ fn row(
         tester_limited_runs: ended(RunEnd::TesterFault).count(),
         passed_qps: passed.map(|trial| trial.rate_qps).max(),
         certifies_qps: summary.map(|s| certified_rate(whole(s.p1))),
-        cpu_ns_per_query: cpu_ns_per_query(told, point),
+        cpu_ns_per_query: point.authority_cpu_ns,
         rss_bytes: most(|memory| memory.rss_bytes),
         pss_bytes: most(|memory| memory.pss_bytes),
         starts: starts.len(),
@@ -79,40 +68,13 @@ fn row(
     })
 }
 
-/// Median over the runs, each represented by the trial at the rate that it found.
-fn cpu_ns_per_query(told: &Told<'_>, point: &PointResult) -> Option<f64> {
-    let found = |run: u32, rate_qps: u64| {
-        let task = Task::Search {
-            point: point.point,
-            run,
-        };
-        let task: &TaskTold<'_> = told.tasks.get(&task)?;
-        let passed = |result: &&TrialResult| {
-            result.outcome == Outcome::Passed && result.rate_qps == rate_qps
-        };
-        let result = task.trials.iter().map(|trial| trial.result).rfind(passed)?;
-        let used = result.machine.of(Role::Authority)?;
-        (result.queries_sent > 0).then(|| used.cpu_ns as f64 / result.queries_sent as f64)
-    };
-    let runs = point.runs.iter();
-    let each = runs.filter_map(|run| found(run.run, run.rate_qps?));
-    median(&each.collect::<Vec<_>>())
-}
-
 /// Servers that were measured with several zones on the same cores.
 fn zones(rows: &[AuthorityRow]) -> Vec<ZoneGrowth> {
-    let mut servers: Vec<Vec<&AuthorityRow>> = Vec::new();
-    for row in rows {
-        let is_same = |other: &&mut Vec<&AuthorityRow>| {
-            let first = other.first();
-            first.is_some_and(|first| (&first.server, first.cores) == (&row.server, row.cores))
-        };
-        match servers.iter_mut().find(is_same) {
-            Some(own) => own.push(row),
-            None => servers.push(vec![row]),
-        }
-    }
-    servers.into_iter().filter_map(growth).collect()
+    let servers = grouped(rows.iter().map(|row| ((&row.server, row.cores), row)));
+    servers
+        .into_iter()
+        .filter_map(|(_, own)| growth(own))
+        .collect()
 }
 
 fn growth(mut own: Vec<&AuthorityRow>) -> Option<ZoneGrowth> {
@@ -229,8 +191,7 @@ fn text(analysis: &Analysis, best: &AuthorityRow, found: &Recommendation) -> Str
         let limited = names(&found.not_compared);
         text += &format!("; not compared, because the Tester or max-rate was the limit: {limited}");
     }
-    let info = analysis.variants.get(best.variant);
-    let own = info.into_iter().flat_map(|info| &info.not_a_measurement);
+    let own = &analysis.variants[best.variant].not_a_measurement;
     if let Some(reason) = analysis.not_a_measurement.iter().chain(own).next() {
         text += &format!("; not a measurement: {reason}");
     }
@@ -249,9 +210,8 @@ pub(in crate::report::campaign) fn limited(analysis: &Analysis) -> impl Iterator
         let text = format!(
             "the Tester, not the authority, was the limit in {runs}: {passed} and may do more"
         );
-        let about = analysis.variants.get(row.variant);
         let warning = Severity::Warning.warning(text);
         let warning = warning.remedy("give the Tester more threads and cores");
-        warning.about(about.map_or("", |info| info.name.as_str()))
+        warning.about(analysis.name_of(row.variant))
     })
 }

@@ -1,43 +1,30 @@
 //! Rates by the delay of the authority, and by its working set.
 
-use super::curves::without_cores;
-use super::of_variant;
+use super::grouped;
 use crate::authority::behaviour::Behaviour;
-use crate::campaign::plan::{Plan, Variant};
-use crate::campaign::tasks::Point;
+use crate::campaign::plan::Varied;
 use crate::namespace::{Pattern, Share};
 use crate::report::campaign::analysis::{
-    DelayCurve, DelayRow, PointResult, WorkingSetRow, WorkingSets,
+    Analysis, DelayCurve, DelayRow, PointResult, VariantInfo, WorkingSetRow, WorkingSets,
 };
 use crate::report::campaign::numbers;
 use crate::statistics::outstanding::{AtDelay, Outstanding, QueryLimit, outstanding};
 
 /// Rates by delay, for DUTs that were measured with several delays and no other fault of the authority.
-pub(super) fn delays(plan: &Plan, points: &[PointResult]) -> Vec<DelayCurve> {
-    let mut duts: Vec<(&Variant, Vec<DelayRow>)> = Vec::new();
-    for (variant, it) in plan.variants.iter().enumerate() {
-        let delay_ns = it.behaviour().and_then(Behaviour::only_delay_ns);
-        let row = delay_ns.and_then(|delay_ns| row(delay_ns, of_variant(points, variant).next()?));
-        let Some(row) = row.filter(|_| !it.subject.is_authority()) else {
-            continue;
-        };
-        let is_same = |other: &Variant| {
-            let same = other.dut == it.dut && other.settings() == it.settings();
-            same && other.cpus() == it.cpus() && other.pacing == it.pacing
-        };
-        match duts.iter_mut().find(|(other, _)| is_same(other)) {
-            Some((_, rows)) => rows.push(row),
-            None => duts.push((it, vec![row])),
-        }
-    }
-    let several = duts.into_iter().filter(|(_, rows)| rows.len() > 1);
-    several
-        .map(|(it, rows)| curve(name(plan, it), rows))
-        .collect()
+pub(super) fn delays(analysis: &Analysis) -> Vec<DelayCurve> {
+    let of_variant = |(variant, info): (usize, &VariantInfo)| {
+        let dut = Some(&info.planned).filter(|_| !info.is_authority())?;
+        let delay_ns = dut.behaviour().and_then(Behaviour::only_delay_ns)?;
+        let row = row(delay_ns, analysis.points_of(variant).next()?)?;
+        Some((dut.without(&[Varied::Behaviour]), row))
+    };
+    let rows = analysis.variants.iter().enumerate().filter_map(of_variant);
+    let several = grouped(rows).into_iter().filter(|(_, rows)| rows.len() > 1);
+    several.map(|((_, dut), rows)| curve(dut, rows)).collect()
 }
 
 fn row(delay_ns: u64, point: &PointResult) -> Option<DelayRow> {
-    let median = point.summary.as_ref()?.median;
+    let median = point.median()?;
     let p50 = point.rtt_ns.iter().find(|(pct, _)| *pct >= 50.0);
     let rtt_ns_p50 = p50.map(|(_, rtt_ns)| *rtt_ns);
     Some(DelayRow {
@@ -62,14 +49,14 @@ fn curve(dut: String, mut rows: Vec<DelayRow>) -> DelayCurve {
         })
     };
     let known: Option<Vec<_>> = rows.iter().map(at).collect();
-    let told = known.and_then(|known| outstanding(&known));
+    let found = known.and_then(|known| outstanding(&known));
     // A rate that ended at a limit of the Tester or the plan does not show a limit of the DUT.
     let bounded = rows.last().is_some_and(|row| row.lower_bound);
     DelayCurve {
-        verdict: verdict(told.as_ref(), bounded),
-        in_sequence: told.map(|told| told.in_sequence),
-        base_ns: told.map(|told| told.base_s * 1e9),
-        limit: told.and_then(|told| match told.finding {
+        verdict: verdict(found.as_ref(), bounded),
+        in_sequence: found.map(|found| found.in_sequence),
+        base_ns: found.map(|found| found.base_s * 1e9),
+        limit: found.and_then(|found| match found.finding {
             QueryLimit::Limit(queries) if !bounded => Some(queries),
             _ => None,
         }),
@@ -78,17 +65,17 @@ fn curve(dut: String, mut rows: Vec<DelayRow>) -> DelayCurve {
     }
 }
 
-fn verdict(told: Option<&Outstanding>, bounded: bool) -> String {
-    let Some(told) = told else {
+fn verdict(found: Option<&Outstanding>, bounded: bool) -> String {
+    let Some(found) = found else {
         return "no round-trip times at two delays, so nothing can be said of a limit".to_owned();
     };
     let count = |queries: f64| numbers::decimal(queries, 0);
-    match told.finding {
+    match found.finding {
         QueryLimit::Limit(queries) if !bounded => format!(
             "limit of about {} outstanding queries: the rate falls as {0} / ({} x delay + {})",
             count(queries),
-            numbers::decimal(told.in_sequence, 2),
-            numbers::span(told.base_s * 1e9)
+            numbers::decimal(found.in_sequence, 2),
+            numbers::span(found.base_s * 1e9)
         ),
         QueryLimit::NoLimit(most) => format!(
             "no limit seen: the rate does not fall with the delay, up to {} outstanding queries",
@@ -101,39 +88,23 @@ fn verdict(told: Option<&Outstanding>, bounded: bool) -> String {
     }
 }
 
-/// A DUT with the properties that differ between its variants, except the authority.
-fn name(plan: &Plan, variant: &Variant) -> String {
-    let mut name = without_cores(plan, variant);
-    let mut own = plan.variants.iter().filter(|v| v.dut == variant.dut);
-    if own.any(|other| other.cpus() != variant.cpus()) {
-        name += &format!(" cores={}", variant.cpus());
-    }
-    name
-}
-
 /// Rates by working set, from points whose queries all repeat the names of a set.
-pub(super) fn working_sets(
-    plan: &Plan,
-    planned: &[Point],
-    points: &[PointResult],
-) -> Vec<WorkingSets> {
-    let of = |variant: usize, order| {
-        let own = of_variant(points, variant);
-        let mut rows: Vec<_> = own
-            .filter_map(|point| {
-                let cell = &planned[point.point].cell;
-                let (this, names) =
-                    set(cell.pattern).filter(|_| cell.cached_share == Share::ALL)?;
-                (this == order).then_some(WorkingSetRow {
-                    names,
-                    point: point.point,
-                    median: point.summary.as_ref()?.median,
-                    lower_bound: point.lower_bound,
-                    certified: point.certified,
-                    factor: 1.0,
-                })
-            })
-            .collect();
+pub(super) fn working_sets(analysis: &Analysis) -> Vec<WorkingSets> {
+    let row = |order, point: &PointResult| {
+        let cell = &point.planned.cell;
+        let (this, names) = set(cell.pattern).filter(|_| cell.cached_share == Share::ALL)?;
+        (this == order).then_some(WorkingSetRow {
+            names,
+            point: point.point,
+            median: point.median()?,
+            lower_bound: point.lower_bound,
+            certified: point.certified,
+            factor: 1.0,
+        })
+    };
+    let sets = |variant: usize, order| {
+        let rows = analysis.points_of(variant);
+        let mut rows: Vec<_> = rows.filter_map(|point| row(order, point)).collect();
         rows.sort_by_key(|row| row.names);
         let fewest = rows.first()?.median;
         rows.iter_mut()
@@ -144,11 +115,10 @@ pub(super) fn working_sets(
             rows,
         })
     };
-    let variants = 0..plan.variants.len();
-    let orders = variants.flat_map(|variant| [IN_ORDER, AT_RANDOM].map(|order| (variant, order)));
-    orders
-        .filter_map(|(variant, order)| of(variant, order))
-        .collect()
+    let orders = [IN_ORDER, AT_RANDOM];
+    let variants = 0..analysis.variants.len();
+    let sets = variants.flat_map(|variant| orders.map(|order| sets(variant, order)));
+    sets.flatten().collect()
 }
 
 const IN_ORDER: &str = "in order";

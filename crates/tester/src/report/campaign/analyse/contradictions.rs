@@ -1,5 +1,6 @@
 //! Contradictory or misleading figures within one report.
 
+use super::grouped;
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{
     Analysis, Certificate, ModelOf, ModelResult, OverloadCurve, PointResult, RunResult, Step,
@@ -46,10 +47,7 @@ fn of_variant(
     variant: usize,
     kind: fn(&PointResult) -> Option<Warning>,
 ) -> Option<Warning> {
-    let points = analysis
-        .points
-        .iter()
-        .filter(|point| point.variant == variant);
+    let points = analysis.points_of(variant);
     let mut found =
         points.filter_map(|point| Some(kind(point)?.about(words::point(analysis, point))));
     let mut first = found.next()?;
@@ -104,13 +102,13 @@ fn inversions(point: &PointResult) -> Option<Warning> {
 
 /// A rate that the DUT reached only by storing queries for the length of a trial.
 fn stored(point: &PointResult) -> Option<Warning> {
-    let (stored, summary) = (point.stored?, point.summary.as_ref()?);
+    let (stored, median) = (point.stored?, point.median()?);
     let text = format!(
         "the answers' delay grew by {:.0} ms/s in the trials that passed: the DUT stores queries; it serves \
          {} queries/s, and the median, {}, is the rate of a trial of {} s",
         stored.slope_ns_per_s / 1e6,
         numbers::decimal(stored.sustainable_qps, 0),
-        numbers::decimal(summary.median, 0),
+        numbers::decimal(median, 0),
         numbers::short(point.duration_s)
     );
     let remedy = "quote the sustained rate, or measure with longer trials";
@@ -120,11 +118,8 @@ fn stored(point: &PointResult) -> Option<Warning> {
 /// Trials above the measured rate with a goodput far above it.
 fn overloads(analysis: &Analysis) -> Vec<Warning> {
     let warning = |curve: &OverloadCurve| {
-        let found = analysis
-            .points
-            .iter()
-            .find(|p| p.variant == curve.variant)?;
-        let median = found.summary.as_ref()?.median;
+        let found = analysis.points_of(curve.variant).next()?;
+        let median = found.median()?;
         // The goodput counts whatever the verdict of the trial.
         let best = curve
             .rows
@@ -149,28 +144,19 @@ fn overloads(analysis: &Analysis) -> Vec<Warning> {
 
 /// Certificates of the same Tester that differ by a large factor.
 fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
-    let tester = |c: &Certificate| {
-        let c = &c.conditions;
-        (
-            c.lab.clone(),
-            c.authority.clone(),
+    let known = certificates.iter().filter_map(|certificate| {
+        let c = &certificate.conditions;
+        let tester = (
+            &c.lab,
+            &c.authority,
             c.threads,
             c.sockets,
-            c.local.clone(),
-            c.cpus.clone(),
-        )
-    };
-    let mut known: Vec<(_, Vec<u64>)> = Vec::new();
-    for certificate in certificates {
-        let Some(rate_qps) = certificate.certified_rate_qps else {
-            continue;
-        };
-        let tester = tester(certificate);
-        match known.iter_mut().find(|(other, _)| *other == tester) {
-            Some((_, rates)) => rates.push(rate_qps),
-            None => known.push((tester, vec![rate_qps])),
-        }
-    }
+            &c.local,
+            &c.cpus,
+        );
+        Some((tester, certificate.certified_rate_qps?))
+    });
+    let known = grouped(known);
     let warning = |(_, rates): &(_, Vec<u64>)| {
         let (least, most) = (*rates.iter().min()?, *rates.iter().max()?);
         (most >= least.saturating_mul(CERTIFIED_FACTOR)).then(|| {
@@ -196,12 +182,8 @@ fn models(analysis: &Analysis) -> Vec<Warning> {
             .as_ref()
             .filter(|_| model.r_squared.is_some())?;
         let text = format!("the model over \"{}\" is refused: {why}", model.model);
-        let about = analysis.variants.get(model.variant).map(|v| &v.name);
         let warning = Severity::Warning.warning(text).section(Section::Curves);
-        Some(match about {
-            Some(name) => warning.about(name),
-            None => warning,
-        })
+        Some(warning.about(analysis.name_of(model.variant)))
     };
     // The table also shows the other models: queues distort reply times, and over both shares a very cheap synthesis
     // often has a negative cost.

@@ -2,27 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use super::told::Told;
+use super::grouped;
+use crate::campaign::history::Recorded;
 use crate::campaign::record::CertificateConditions;
-use crate::campaign::tasks::Point;
 use crate::procedure::certificate::Certificate;
 use crate::report::campaign::analysis::{
-    Analysis, Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread,
+    Analysis, Evidence, Lost, LostAt, Margin, PlacesOfLoss, PointResult, SenderEvidence, Spread,
 };
 use crate::statistics::quantile::median;
 use crate::trial::place::Place;
 use crate::trial::result::{Outcome, Timing, TrialResult};
 
 /// Evidence from all trials of each variant: searches with their earlier attempts, overload and soak.
-pub(super) fn of_variants(planned: &[Point], told: &Told<'_>) -> Vec<Evidence> {
+pub(super) fn of_variants(history: &Recorded<'_>) -> Vec<Evidence> {
     let of_variant = |variant| {
-        let own = |point: usize| planned.get(point).is_some_and(|p| p.variant == variant);
-        let tasks = told.tasks_of(own);
-        let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
-        let trials: Vec<_> = trials.map(|trial| trial.result).collect();
+        let trials = history.all_trials_of(|point| point.variant == variant);
+        let trials: Vec<_> = trials.collect();
         (!trials.is_empty()).then(|| evidence(variant, &trials))
     };
-    (0..told.variants.len()).filter_map(of_variant).collect()
+    (0..history.variants.len()).filter_map(of_variant).collect()
 }
 
 fn evidence(variant: usize, trials: &[&TrialResult]) -> Evidence {
@@ -37,7 +35,7 @@ fn evidence(variant: usize, trials: &[&TrialResult]) -> Evidence {
     }
     let mut invalid: Vec<_> = faults.into_iter().collect();
     invalid.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
-    let valid = trials.iter().filter(|trial| is_valid(trial));
+    let valid = trials.iter().filter(|trial| trial.outcome.is_valid());
     let timings: Vec<_> = valid.map(|trial| &trial.timing).collect();
     Evidence {
         variant,
@@ -47,10 +45,6 @@ fn evidence(variant: usize, trials: &[&TrialResult]) -> Evidence {
         sender: sender(&timings),
         losses: losses(trials),
     }
-}
-
-fn is_valid(trial: &TrialResult) -> bool {
-    trial.outcome.fault().is_none()
 }
 
 fn sender(timings: &[&Timing]) -> Option<SenderEvidence> {
@@ -113,7 +107,7 @@ fn losses(trials: &[&TrialResult]) -> Option<PlacesOfLoss> {
 
 impl Lost {
     fn add(&mut self, trial: &TrialResult, queries: u64) {
-        match is_valid(trial) {
+        match trial.outcome.is_valid() {
             true => self.valid_trials += queries,
             false => self.invalid_trials += queries,
         }
@@ -121,32 +115,23 @@ impl Lost {
 }
 
 /// The self-tests, grouped by conditions, with the points that they apply to.
-pub(super) fn margins(planned: &[Point], analysis: &Analysis) -> Vec<Margin> {
-    let mut alike: Vec<(&CertificateConditions, Vec<usize>)> = Vec::new();
-    for (index, test) in analysis.certificates.iter().enumerate() {
-        match alike
-            .iter_mut()
-            .find(|(known, _)| **known == test.conditions)
-        {
-            Some((_, tests)) => tests.push(index),
-            None => alike.push((&test.conditions, vec![index])),
-        }
-    }
+pub(super) fn margins(analysis: &Analysis) -> Vec<Margin> {
+    let tests = analysis.certificates.iter().enumerate();
+    let alike = grouped(tests.map(|(index, test)| (&test.conditions, index)));
     let margin = |(conditions, certificates): (&CertificateConditions, Vec<usize>)| {
-        let tests = certificates
-            .iter()
-            .map(|index| &analysis.certificates[*index]);
-        let rates: Vec<u64> = tests.filter_map(|test| test.certified_rate_qps).collect();
-        let is_under = |point: &usize| {
-            let result = &analysis.points[*point];
-            result.summary.is_some()
-                && result.certified_rate_qps.is_some()
-                && conditions.fit(&planned[*point])
-                && conditions.have_cores(&analysis.variants[result.variant].cpus)
+        let tests = certificates.iter();
+        let rates = tests.filter_map(|index| analysis.certificates[*index].certified_rate_qps);
+        let rates: Vec<u64> = rates.collect();
+        let is_under = |point: &&PointResult| {
+            point.summary.is_some()
+                && point.certified_rate_qps.is_some()
+                && conditions.fit(&point.planned)
+                && conditions.have_cores(&analysis.variants[point.variant].cpus)
         };
+        let points = analysis.points.iter().filter(is_under);
         Margin {
             certified_rate_qps: Certificate::of(&rates).map(|certificate| certificate.rate_qps),
-            points: (0..analysis.points.len()).filter(is_under).collect(),
+            points: points.map(|point| point.point).collect(),
             certificates,
         }
     };
@@ -171,7 +156,7 @@ mod tests {
     #[test]
     fn losses_in_invalid_trials_are_separate() {
         let (plan, mut lines) = small();
-        let invalid = trials(&mut lines).find(|trial| !is_valid(trial));
+        let invalid = trials(&mut lines).find(|trial| !trial.outcome.is_valid());
         invalid.unwrap().losses = Losses {
             queries: 5,
             places: vec![Placed {
@@ -202,7 +187,7 @@ mod tests {
     fn sender_evidence_has_valid_trials_only() {
         let (plan, mut lines) = small();
         for trial in trials(&mut lines) {
-            trial.timing.lateness_ns_max = match is_valid(trial) {
+            trial.timing.lateness_ns_max = match trial.outcome.is_valid() {
                 true => 7_000,
                 false => 90_000_000,
             };

@@ -1,24 +1,21 @@
 //! Rates by both shares at once (RFC 8219 section 9.2, "Reporting format").
 
-use super::{is_of_the_papers, of_variant};
-use crate::campaign::plan::Plan;
-use crate::campaign::tasks::Point;
-use crate::report::campaign::analysis::{Grid, GridRow, PointResult};
+use crate::report::campaign::analysis::{Analysis, Grid, GridRow, PointResult};
 
 /// One table for each variant with at least two shares of each kind. It excludes patterns of repeated names other than
 /// the papers' single name, and the points of a queue check.
-pub(super) fn grids(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<Grid> {
+pub(super) fn grids(analysis: &Analysis) -> Vec<Grid> {
     let table = |variant| {
-        let own = of_variant(points, variant);
-        let own: Vec<_> = own.filter(|p| is_of_the_papers(plan, planned, p)).collect();
+        let own = analysis.points_of(variant);
+        let own: Vec<_> = own.filter(|p| p.is_of_the_papers()).collect();
         grid(variant, &own)
     };
-    (0..plan.variants.len()).filter_map(table).collect()
+    (0..analysis.variants.len()).filter_map(table).collect()
 }
 
 fn grid(variant: usize, points: &[&PointResult]) -> Option<Grid> {
-    let aaaa_pct = distinct(points.iter().map(|p| p.aaaa_pct));
-    let cached_pct = distinct(points.iter().map(|p| p.cached_pct));
+    let aaaa_pct = ascending(points.iter().map(|p| p.aaaa_pct));
+    let cached_pct = ascending(points.iter().map(|p| p.cached_pct));
     if aaaa_pct.len() < 2 || cached_pct.len() < 2 {
         return None;
     }
@@ -46,7 +43,7 @@ fn shares_equal(a_pct: f64, b_pct: f64) -> bool {
 }
 
 /// The distinct shares in ascending order.
-pub(super) fn distinct(shares: impl Iterator<Item = f64>) -> Vec<f64> {
+pub(super) fn ascending(shares: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut shares: Vec<f64> = shares.collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup_by(|a, b| shares_equal(*a, *b));

@@ -1,8 +1,8 @@
 //! The hosts of a plan: their clocks, cores and links over all trials.
 
-use crate::campaign::plan::Plan;
+use crate::campaign::history::Recorded;
+use crate::campaign::plan::Laboratory;
 use crate::campaign::record::HostNote;
-use crate::campaign::tasks;
 use crate::lab::hosts::{HostSpec, LinkName, SiteEnd};
 use crate::lab::profile::Family;
 use crate::machine::Role;
@@ -11,24 +11,27 @@ use crate::report::campaign::analysis::{ClockRow, HostRow, Hosts, LinkEndRow, Li
 use crate::report::campaign::numbers;
 use crate::trial::disturbance::taken_pct;
 use crate::trial::judge::CLOCK_BOUND_MAX_NS;
-use crate::trial::result::{HostClock, TrialResult};
+use crate::trial::result::{AuthorityShare, HostClock, TrialResult};
 use dns64_transport::clock::Nanos;
 
-use super::told::Told;
+use super::{distinct, grouped};
 
 /// Hosts of the plan; none if it uses one machine.
-pub(super) fn hosts(plan: &Plan, told: &Told<'_>) -> Hosts {
-    let Some(planned) = &plan.hosts.at else {
+pub(super) fn hosts(history: &Recorded<'_>) -> Hosts {
+    let Laboratory::Hosts(planned) = history.laboratory() else {
         return Hosts::default();
     };
-    let trials = trials(told);
+    let self_tests = history.self_tests.iter();
+    let self_tests = self_tests.flat_map(|it| &it.test.trials);
+    let trials = self_tests.chain(history.all_trials_of(|_| true));
+    let trials: Vec<_> = trials.collect();
     let threads: usize = planned.measurers().iter().map(|host| host.threads).sum();
     let row = |host: &HostSpec| {
         let rows = rows_of(&trials, &host.name);
         HostRow {
             host: host.name.clone(),
             roles: host.roles.clone(),
-            machine: machine(told, &host.name),
+            machine: machine(history, &host.name),
             queries_pct: host
                 .has(Role::Measurer)
                 .then(|| 100.0 * host.threads as f64 / threads as f64),
@@ -40,51 +43,40 @@ pub(super) fn hosts(plan: &Plan, told: &Told<'_>) -> Hosts {
     let rows: Vec<HostRow> = planned.iter().map(row).collect();
     Hosts {
         weakest: weakest(&rows),
-        links: links(plan, told),
-        shares: shares(plan, told),
+        links: links(history),
+        shares: shares(history),
         rows,
     }
 }
 
-/// All trials: of self-tests, and of tasks with their earlier attempts.
-fn trials<'a>(told: &'a Told<'_>) -> Vec<&'a TrialResult> {
-    let self_tests = told.self_tests.iter().flat_map(|told| &told.test.trials);
-    let tasks = told.tasks.values();
-    let of_tasks = tasks.flat_map(|task| task.earlier.iter().chain(&task.trials));
-    self_tests
-        .chain(of_tasks.map(|trial| trial.result))
-        .collect()
-}
-
 /// Queries to each of several authorities: in all self-tests, and in all trials of each variant.
-fn shares(plan: &Plan, told: &Told<'_>) -> Vec<ShareRow> {
-    let points = tasks::points(plan);
-    let self_tests = told.self_tests.iter().flat_map(|told| &told.test.trials);
+fn shares(history: &Recorded<'_>) -> Vec<ShareRow> {
+    let self_tests = history.self_tests.iter();
+    let self_tests = self_tests.flat_map(|it| &it.test.trials);
     let self_tests = self_tests.map(|trial| (SELF_TESTS, trial));
-    let of_tasks = told.tasks.iter().flat_map(|(task, it)| {
-        let name = plan.variants[points[task.point()].variant].name.as_str();
-        let all = it.earlier.iter().chain(&it.trials);
-        all.map(move |trial| (name, trial.result))
+    let variants = history.plan.variants.iter().enumerate();
+    let of_tasks = variants.flat_map(|(variant, it)| {
+        let trials = history.all_trials_of(move |point| point.variant == variant);
+        trials.map(|trial| (it.name.as_str(), trial))
     });
-    let mut rows: Vec<ShareRow> = Vec::new();
-    for (trials, result) in self_tests.chain(of_tasks) {
-        for share in &result.authorities {
-            let is_same = |row: &&mut ShareRow| row.trials == trials && row.host == share.host;
-            match rows.iter_mut().find(is_same) {
-                Some(row) => {
-                    row.questions = row.questions.saturating_add(share.questions);
-                    row.drops = row.drops.saturating_add(share.drops);
-                }
-                None => rows.push(ShareRow {
-                    trials: trials.to_owned(),
-                    host: share.host.clone(),
-                    questions: share.questions,
-                    pct: 0.0,
-                    drops: share.drops,
-                }),
-            }
+    let shares = self_tests.chain(of_tasks).flat_map(|(trials, result)| {
+        let shares = result.authorities.iter();
+        shares.map(move |share| ((trials, share.host.as_str()), share))
+    });
+    let row = |((trials, host), shares): ((&str, &str), Vec<&AuthorityShare>)| {
+        let sum = |of: fn(&AuthorityShare) -> u64| {
+            let shares = shares.iter().map(|share| of(share));
+            shares.fold(0, u64::saturating_add)
+        };
+        ShareRow {
+            trials: trials.to_owned(),
+            host: host.to_owned(),
+            questions: sum(|share| share.questions),
+            pct: 0.0,
+            drops: sum(|share| share.drops),
         }
-    }
+    };
+    let mut rows: Vec<_> = grouped(shares).into_iter().map(row).collect();
     let all = rows.clone();
     for row in &mut rows {
         let same = all.iter().filter(|other| other.trials == row.trials);
@@ -97,8 +89,8 @@ fn shares(plan: &Plan, told: &Told<'_>) -> Vec<ShareRow> {
 const SELF_TESTS: &str = "self-tests";
 
 /// The machine of a host at its last connection.
-fn machine(told: &Told<'_>, host: &str) -> Option<HostNote> {
-    let starts = told.variants.iter().flatten();
+fn machine(history: &Recorded<'_>, host: &str) -> Option<HostNote> {
+    let starts = history.variants.iter().flatten();
     let mut notes = starts.flat_map(|facts| &facts.hosts);
     // Variants are in the order of the plan, and their starts in order of time: this is the last start of the last
     // variant with the host.
@@ -177,27 +169,22 @@ fn weakest(rows: &[HostRow]) -> Vec<String> {
 }
 
 /// Links of all variants in order, without duplicates.
-fn links(plan: &Plan, told: &Told<'_>) -> Vec<LinkRow> {
-    let families = told.self_tests.iter();
-    let mut families = families.map(|told| told.test.conditions.upstream_family.as_str());
+fn links(history: &Recorded<'_>) -> Vec<LinkRow> {
+    let families = history.self_tests.iter();
+    let mut families = families.map(|it| it.test.conditions.upstream_family.as_str());
     let family = families.find_map(|family| match family {
         "IPv4" => Some(Family::Ipv4),
         "IPv6" => Some(Family::Ipv6),
         _ => None,
     });
-    let sites = plan.variants.iter();
-    let sites = sites.filter_map(|variant| variant.subject.site(family));
-    let mut links: Vec<LinkRow> = Vec::new();
-    for link in sites.flat_map(|site| site.links) {
-        let row = LinkRow {
-            name: link.name,
-            near: end(told, link.near),
-            far: end(told, link.far),
-        };
-        if !links.contains(&row) {
-            links.push(row);
-        }
-    }
+    let variants = history.plan.variants.iter();
+    let sites = variants.filter_map(|variant| variant.subject.site(family));
+    let links = sites.flat_map(|site| site.links).map(|link| LinkRow {
+        name: link.name,
+        near: end(history, link.near),
+        far: end(history, link.far),
+    });
+    let mut links = distinct(links);
     links.sort_by_key(|link| match link.name {
         LinkName::Client => 0,
         LinkName::Upstream => 1,
@@ -206,8 +193,8 @@ fn links(plan: &Plan, told: &Told<'_>) -> Vec<LinkRow> {
     links
 }
 
-fn end(told: &Told<'_>, end: SiteEnd) -> LinkEndRow {
-    let sessions = told.sessions.iter().rev();
+fn end(history: &Recorded<'_>, end: SiteEnd) -> LinkEndRow {
+    let sessions = history.sessions.iter().rev();
     let mut interfaces = sessions.flat_map(|session| &session.environment.interfaces);
     let known = interfaces
         .find(|it| it.host.as_deref() == Some(end.host.as_str()) && it.name == end.interface);

@@ -1,7 +1,7 @@
 //! Computes every number of the report from the lines of a journal.
 //!
 //! ```text
-//! lines -> told (by subject) -> points, curves, about -> warnings, statement, verdict
+//! lines -> history (by subject) -> points, about -> curves, standings -> warnings, statement, verdict
 //! ```
 
 mod about;
@@ -12,106 +12,99 @@ mod curves;
 mod evidence;
 mod grids;
 mod hosts;
+mod load;
 mod models;
 mod points;
 mod standing;
 mod statement;
-mod told;
 mod warnings;
 
-use told::Told;
-
-use super::analysis::{Analysis, FORMAT, PointResult, Standings, VariantInfo};
+use super::analysis::{Analysis, FORMAT, VariantInfo};
 use super::{numbers, words};
+use crate::campaign::history::Recorded;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::Line;
-use crate::campaign::tasks::{self, Point};
-use crate::namespace::Pattern;
 
 /// Computes every number of the report of a campaign by `plan`, whose journal has `lines` and ends with `seal`. The
 /// same lines give the same numbers. Missing or unfinished results have none.
 pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
-    let told = Told::of(plan, lines);
-    let planned = tasks::points(plan);
-    let points = points::results(plan, &planned, &told);
-    let time = about::time(&told, &points);
+    let history = Recorded::of(plan, lines);
     let mut analysis = Analysis {
         format: FORMAT,
         name: plan.name.clone(),
         description: plan.description.clone(),
-        tester: told.tester.clone(),
-        plan_sha256: told.plan_sha256.clone(),
+        tester: history.tester.clone(),
+        plan_sha256: history.plan_sha256.clone(),
         journal_seal: seal.to_owned(),
-        complete: told.complete,
-        verdict: Vec::new(),
-        standings: Standings::default(),
-        not_a_measurement: about::not_a_measurement(plan, &told, &points),
-        warnings: Vec::new(),
-        conditions: about::conditions(plan, &told),
-        variants: about::variants(plan, &told),
-        hosts: hosts::hosts(plan, &told),
-        certificates: about::certificates(&told),
-        margins: Vec::new(),
-        evidence: evidence::of_variants(&planned, &told),
-        common_loads: Vec::new(),
-        grids: grids::grids(plan, &planned, &points),
-        models: models::models(plan, &planned, &points),
-        queue_checks: curves::queue_checks(plan, &planned, &points),
-        scaling: curves::scaling(plan, &points),
-        delays: authority::delays(plan, &points),
-        working_sets: authority::working_sets(plan, &planned, &points),
-        authorities: authorities::authorities(plan, &told, &points),
-        overloads: curves::overloads(&planned, &told, &points),
-        soaks: curves::soaks(&planned, &told),
-        points,
-        sessions: about::sessions(&told),
-        statement: Vec::new(),
-        commands: about::commands(&told),
-        time,
+        complete: history.complete,
+        conditions: about::conditions(&history),
+        variants: about::variants(&history),
+        hosts: hosts::hosts(&history),
+        certificates: about::certificates(&history),
+        evidence: evidence::of_variants(&history),
+        points: points::results(&history),
+        soaks: load::soaks(&history),
+        sessions: about::sessions(&history),
+        commands: about::commands(&history),
+        ..Analysis::default()
     };
-    analysis.margins = evidence::margins(&planned, &analysis);
-    analysis.standings = standing::standings(plan, &analysis);
-    analysis.common_loads = standing::common_loads(&told, &analysis);
+    analysis.not_a_measurement = about::not_a_measurement(&history, &analysis);
+    analysis.time = about::time(&history, &analysis.points);
+    analysis.grids = grids::grids(&analysis);
+    analysis.models = models::models(&analysis);
+    if plan.queue_check.is_some() {
+        analysis.queue_checks = curves::queue_checks(&analysis);
+    }
+    analysis.scaling = curves::scaling(&analysis);
+    analysis.delays = authority::delays(&analysis);
+    analysis.working_sets = authority::working_sets(&analysis);
+    analysis.overloads = load::overloads(&history, &analysis.points);
+    analysis.authorities = authorities::authorities(&history, &analysis);
+    analysis.margins = evidence::margins(&analysis);
+    analysis.standings = standing::standings(&analysis);
+    analysis.common_loads = standing::common_loads(&history, &analysis);
     analysis.verdict = verdict(&analysis);
-    let some = about::partly_uncertified(&analysis.variants, &analysis.points);
+    let some = about::partly_uncertified(&analysis);
     analysis.not_a_measurement.extend(some);
     analysis.authorities.recommendation = authorities::recommendation(&analysis);
     let recommended = analysis.authorities.recommendation.iter();
     let recommended: Vec<_> = recommended.map(|it| it.text.clone()).collect();
     analysis.verdict.extend(recommended);
-    analysis.warnings = warnings::all(plan, &told, &analysis);
-    analysis.statement = statement::clauses(plan, &told, &analysis);
+    analysis.warnings = warnings::all(&history, &analysis);
+    analysis.statement = statement::clauses(&history, &analysis);
     analysis
 }
 
-/// The representative point of a variant: nothing cached and no AAAA (RFC 8219 section 9.2), or else its first point.
-pub(super) fn headline(analysis: &Analysis, variant: usize) -> Option<&PointResult> {
-    let own = || of_variant(&analysis.points, variant);
-    own().find(|p| is_worst_case(p)).or(own().next())
+/// The distinct values, in the order of their first occurrence.
+pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
 }
 
-/// The points of one variant.
-fn of_variant(points: &[PointResult], variant: usize) -> impl Iterator<Item = &PointResult> {
-    points.iter().filter(move |p| p.variant == variant)
-}
-
-/// Whether a point has no AAAA and nothing cached.
-pub(super) fn is_worst_case(point: &PointResult) -> bool {
-    point.aaaa_pct == 0.0 && point.cached_pct == 0.0
-}
-
-/// Whether a point repeats only the papers' single name, with the duration and timeout of the plan.
-fn is_of_the_papers(plan: &Plan, planned: &[Point], result: &PointResult) -> bool {
-    let point = &planned[result.point];
-    point.cell.pattern == Pattern::OneName
-        && (point.duration_ns, point.timeout_ns) == (plan.load.duration_ns, plan.load.timeout_ns)
+/// Values with equal keys together, in the order of the first of each.
+pub(super) fn grouped<K: PartialEq, V>(
+    values: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in values {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
 }
 
 /// One sentence for each variant.
 fn verdict(analysis: &Analysis) -> Vec<String> {
     let sentence = |(variant, info): (usize, &VariantInfo)| {
         let name = &info.name;
-        let Some(point) = headline(analysis, variant) else {
+        let Some(point) = analysis.headline(variant) else {
             return format!("{name}: nothing was planned");
         };
         let cell = words::cell(point);

@@ -1,39 +1,38 @@
 //! The models of Lencse, Georgescu and Kadobayashi (2017), section 7, fitted to the results: the work for a query to
 //! rates, the reply times to those of the trials at these rates.
 
-use super::{is_of_the_papers, of_variant};
-use crate::campaign::plan::Plan;
-use crate::campaign::tasks::Point;
-use crate::report::campaign::analysis::{FittedRow, ModelOf, ModelResult, Parameter, PointResult};
+use crate::report::campaign::analysis::{
+    Analysis, FittedRow, ModelOf, ModelResult, Parameter, PointResult,
+};
 use crate::statistics::model;
 
 /// Models of each variant with enough cells. Lower bounds are excluded.
-pub(super) fn models(plan: &Plan, planned: &[Point], points: &[PointResult]) -> Vec<ModelResult> {
-    let usual = |p: &&PointResult| !p.lower_bound && is_of_the_papers(plan, planned, p);
+pub(super) fn models(analysis: &Analysis) -> Vec<ModelResult> {
+    let usual = |p: &&PointResult| !p.lower_bound && p.is_of_the_papers();
     let of_variant = |variant| {
-        let own: Vec<_> = of_variant(points, variant).filter(usual).collect();
+        let own: Vec<_> = analysis.points_of(variant).filter(usual).collect();
         let [aaaa, cached, aaaa_times, cached_times] =
             OVER_ONE.map(|model| over_one(variant, &model, &own));
         let [both, both_times] =
             [ModelOf::Work, ModelOf::ReplyTime].map(|of| over_both(variant, of, &own));
         [aaaa, cached, both, aaaa_times, cached_times, both_times]
     };
-    let models = (0..plan.variants.len()).flat_map(of_variant);
+    let models = (0..analysis.variants.len()).flat_map(of_variant);
     models.flatten().collect()
 }
 
 impl ModelOf {
     /// The fitted value, per second: a rate, or the reciprocal of the mean reply time.
     fn value(self, point: &PointResult) -> Option<f64> {
-        let summary = point.summary.as_ref()?;
+        let median = point.median()?;
         match self {
-            Self::Work => Some(summary.median),
+            Self::Work => Some(median),
             Self::ReplyTime => Some(1e9 / point.rtt_mean_ns.filter(|ns| *ns > 0)? as f64),
         }
     }
 
     /// The displayed value: a rate, or a reply time in microseconds.
-    fn told(self, per_s: f64) -> f64 {
+    fn shown(self, per_s: f64) -> f64 {
         match self {
             Self::Work => per_s,
             Self::ReplyTime => 1e6 / per_s,
@@ -115,8 +114,8 @@ fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<
     let fit = model::fit(&shares.collect::<Vec<_>>())?;
     let row = |((share_pct, value), modelled): (&(f64, f64), &f64)| FittedRow {
         share_pct: *share_pct,
-        median: of.told(*value),
-        modelled: of.told(*modelled),
+        median: of.shown(*value),
+        modelled: of.shown(*modelled),
         other_pct: 0.0,
     };
     let time = format!(
@@ -159,8 +158,8 @@ fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<Mod
     let row =
         |(((share_pct, cached_pct), value), modelled): (&((f64, f64), f64), &f64)| FittedRow {
             share_pct: *share_pct,
-            median: of.told(*value),
-            modelled: of.told(*modelled),
+            median: of.shown(*value),
+            modelled: of.shown(*modelled),
             other_pct: *cached_pct,
         };
     let time = format!(
@@ -204,7 +203,7 @@ fn parameter(name: &'static str, time_s: f64) -> Parameter {
 /// Largest difference between a modelled and a measured value, in per cent of the measured one.
 fn residual_pct(of: ModelOf, modelled: &[f64], measured: impl Iterator<Item = f64>) -> f64 {
     let pairs = modelled.iter().zip(measured);
-    let off = pairs.map(|(modelled, value)| (of.told(*modelled) / of.told(value) - 1.0).abs());
+    let off = pairs.map(|(modelled, value)| (of.shown(*modelled) / of.shown(value) - 1.0).abs());
     off.fold(0.0, f64::max) * 100.0
 }
 

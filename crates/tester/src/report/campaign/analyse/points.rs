@@ -1,9 +1,7 @@
 //! The rows of the results: runs, their figures, and what the authority and the sender observed.
 
-use super::about::is_authority;
-use super::told::{TaskTold, Told, TrialTold};
 use crate::authority::counts::AuthorityCounts;
-use crate::campaign::plan::Plan;
+use crate::campaign::history::{Recorded, TaskHistory};
 use crate::campaign::tasks::{Point, Task};
 use crate::machine::Role;
 use crate::namespace::{Pattern, Share};
@@ -15,58 +13,82 @@ use crate::report::campaign::{numbers, words};
 use crate::rig::spec::Subject;
 use crate::statistics::agreement::{RateBounds, agreement};
 use crate::statistics::quantile::median;
-use crate::statistics::summary::{Summary, summarise};
+use crate::statistics::summary::summarise;
 use crate::trial::achieved;
 use crate::trial::path::{AnsweredNames, Path};
 use crate::trial::result::{Outcome, TrialResult};
 use crate::trial::service::Service;
 
+type Search<'a> = TaskHistory<&'a TrialResult>;
+
+/// The rate that a run found, and its passed trial at that rate.
+type Found<'a> = (f64, Option<&'a TrialResult>);
+
 /// The results of all points.
-pub(super) fn results(plan: &Plan, points: &[Point], told: &Told<'_>) -> Vec<PointResult> {
-    let results = points.iter().enumerate();
-    let results = results.map(|(index, point)| result(plan, index, point, told));
+pub(super) fn results(history: &Recorded<'_>) -> Vec<PointResult> {
+    let points = history.plan.points.iter().enumerate();
+    let results = points.map(|(index, point)| result(history, index, point));
     let mut results: Vec<_> = results.collect();
-    for index in 0..results.len() {
-        let is_own = |first: &usize| points[*first].variant == points[index].variant;
-        let spans = |index: usize| (points[index].duration_ns, points[index].timeout_ns);
-        // Of a rate that may be higher, or that runs disagree about, no ratio follows.
-        let known = |index: usize| {
-            let result: &PointResult = &results[index];
-            let unstable = result.agreement.is_some_and(|found| found.unstable);
-            let known = !result.lower_bound && !unstable;
-            let summary = result.summary.as_ref().filter(|_| known);
-            summary.map(|summary| summary.median)
+    // Of a rate that may be higher, or that runs disagree about, no ratio follows.
+    let known = |result: &PointResult| {
+        let median = result.median().filter(|_| !result.lower_bound);
+        median.filter(|_| !result.is_unstable())
+    };
+    for index in 1..results.len() {
+        let (before, [own, ..]) = results.split_at_mut(index) else {
+            continue;
         };
-        let first = (0..index).find(is_own);
-        let base = first.filter(|first| spans(*first) == spans(index));
-        let medians = base.and_then(known).zip(known(index));
-        results[index].of_first = medians.map(|(base, own)| own / base);
+        let first = before.iter().find(|first| first.variant == own.variant);
+        let spans = |result: &PointResult| (result.planned.duration_ns, result.planned.timeout_ns);
+        let base = first.filter(|first| spans(first) == spans(own));
+        let medians = base.and_then(known).zip(known(own));
+        own.of_first = medians.map(|(base, own)| own / base);
     }
     results
 }
 
-fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointResult {
-    let task = |run| told.tasks.get(&Task::Search { point: index, run });
-    let tasks = || (1..=plan.search.runs).filter_map(task);
-    let runs = (1..=plan.search.runs).map(|run| run_result(run, task(run)));
-    let mut runs: Vec<_> = runs.collect();
-    let certified_rate_qps = certificate(plan, point, tasks());
-    for run in &mut runs {
-        let is_within = |lowest| run.rate_qps <= Some(lowest);
-        let certified = run.certified.filter(|_| !is_authority(plan, point.variant));
-        run.certified = certified.map(|is| is && certified_rate_qps.is_none_or(is_within));
-    }
-    let duration_s = numbers::seconds(point.duration_ns);
-    let timeout_s = numbers::seconds(point.timeout_ns);
-    let rates: Vec<f64> = rates(&runs).map(|(_, rate)| rate).collect();
+/// The searches of a point with their runs, and the lowest certified rate.
+fn runs(searches: &[Option<&Search<'_>>], is_authority: bool) -> (Vec<RunResult>, Option<u64>) {
+    let certified_rate_qps = certificate(searches.iter().copied().flatten());
+    let certified_rate_qps = certified_rate_qps.filter(|_| !is_authority);
+    let is_within = |rate| certified_rate_qps.is_none_or(|lowest| rate <= Some(lowest));
+    let run = |(run, search): (u32, &Option<&Search<'_>>)| {
+        let run = run_result(run, *search);
+        let certified = run.certified.filter(|_| !is_authority);
+        RunResult {
+            certified: certified.map(|is| is && is_within(run.rate_qps)),
+            ..run
+        }
+    };
+    let runs = (1..).zip(searches).map(run).collect();
+    (runs, certified_rate_qps)
+}
+
+fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
+    let subject = &history.plan.variants[point.variant].subject;
+    let search = |run| history.tasks.get(&Task::Search { point: index, run });
+    let searches: Vec<_> = (1..=history.plan.search.runs).map(search).collect();
+    let (runs, certified_rate_qps) = runs(&searches, subject.is_authority());
+    let found = runs.iter().zip(&searches).filter_map(|(run, search)| {
+        let passed = search.and_then(|search| passed(run.rate_qps, search));
+        Some((run.rate_qps? as f64, passed))
+    });
+    let found: Vec<Found<'_>> = found.collect();
+    let rates: Vec<f64> = found.iter().map(|(rate, _)| *rate).collect();
+    let [duration_s, timeout_s] = [point.duration_ns, point.timeout_ns].map(numbers::seconds);
     let summary = summarise(&rates, duration_s, timeout_s);
+    let median = summary.as_ref().map_or(0.0, |summary| summary.median);
+    let distance = |found: &Found<'_>| (found.0 - median).abs();
+    let nearest = found
+        .iter()
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let typical = nearest.and_then(|(_, passed)| *passed);
+    let trials = searches.iter().flatten().flat_map(|task| &task.trials);
+    let trials: Vec<_> = trials.map(|trial| trial.result).collect();
     let brackets: Vec<_> = runs.iter().filter_map(bracket).collect();
-    let trials = tasks().flat_map(|task| task.trials.iter().copied());
-    let trials: Vec<_> = trials.collect();
-    let typical = typical(&runs, summary.as_ref(), task);
-    let stored = stored(&runs, task);
-    let dut_cpu_pct = dut_cpu_pct(&runs, task);
+    let dut_cpu_pct = median_of(&found, |trial| trial.machine.cpu_pct(Role::Dut));
     PointResult {
+        planned: *point,
         point: index,
         variant: point.variant,
         aaaa_pct: pct(point.cell.aaaa_share),
@@ -80,43 +102,47 @@ fn result(plan: &Plan, index: usize, point: &Point, told: &Told<'_>) -> PointRes
         agreement: agreement(&brackets),
         lower_bound: runs.iter().any(|run| run.ended.is_lower_bound()),
         headroom: certified_rate_qps
-            .zip(summary.as_ref())
-            .map(|(certified, summary)| certified as f64 / summary.median),
+            .filter(|_| summary.is_some())
+            .map(|certified| certified as f64 / median),
         certified_rate_qps,
         certified: certified(&runs),
-        summary,
         of_first: None,
-        runs,
         achieved: achieved(&trials),
-        stored,
+        stored: stored(&found),
         rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
         rtt_mean_ns: typical.and_then(|t| t.rtt.mean),
         path: path(typical, &trials),
         timing: typical.map(|typical| timing(typical, &trials)),
-        memory_bytes_max: trials.iter().filter_map(TrialTold::memory_bytes).max(),
+        memory_bytes_max: trials
+            .iter()
+            .filter_map(|t| Some(t.resources?.memory_bytes))
+            .max(),
         dut_cpu_pct,
-        dut_cpu_unknown: match dut_cpu_pct {
-            Some(_) => None,
-            None => Some(why_no_cpu(plan, point, typical.is_some())),
-        },
+        dut_cpu_unknown: dut_cpu_pct
+            .is_none()
+            .then(|| why_no_cpu(subject, typical.is_some())),
+        authority_cpu_ns: median_of(&found, authority_cpu_ns),
+        summary,
+        runs,
     }
 }
 
-/// Processor time of the DUT at the measured rates: the median over the runs.
-fn dut_cpu_pct<'t>(
-    runs: &[RunResult],
-    task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
-) -> Option<f64> {
-    let found = rates(runs).filter_map(|(run, _)| passed(run.rate_qps, task(run.run)?));
-    let each = found.filter_map(|trial| trial.machine.cpu_pct(Role::Dut));
+/// Median of a figure of the trials at the rates that were found.
+fn median_of(found: &[Found<'_>], figure: impl Fn(&TrialResult) -> Option<f64>) -> Option<f64> {
+    let each = found.iter().filter_map(|(_, passed)| figure((*passed)?));
     median(&each.collect::<Vec<_>>())
 }
 
-fn why_no_cpu(plan: &Plan, point: &Point, has_rate: bool) -> &'static str {
-    let subject = plan.variants.get(point.variant).map(|v| &v.subject);
+/// Processor time of the authority for each query.
+fn authority_cpu_ns(trial: &TrialResult) -> Option<f64> {
+    let used = trial.machine.of(Role::Authority)?;
+    (trial.queries_sent > 0).then(|| used.cpu_ns as f64 / trial.queries_sent as f64)
+}
+
+fn why_no_cpu(subject: &Subject, has_rate: bool) -> &'static str {
     match subject {
-        Some(Subject::Server { .. }) => "a server that runs already is not watched",
-        Some(subject) if subject.is_authority() => "an authority is measured without a DUT",
+        Subject::Server { .. } => "a server that runs already is not watched",
+        subject if subject.is_authority() => "an authority is measured without a DUT",
         _ if has_rate => "its trials do not tell it",
         _ => "no run found a rate",
     }
@@ -143,12 +169,6 @@ fn bracket(run: &RunResult) -> Option<RateBounds> {
     }
 }
 
-/// Runs that found a rate, and the rates.
-fn rates(runs: &[RunResult]) -> impl Iterator<Item = (&RunResult, f64)> {
-    runs.iter()
-        .filter_map(|run| Some((run, run.rate_qps? as f64)))
-}
-
 /// Whether the Tester was certified for all rates of a point.
 fn certified(runs: &[RunResult]) -> Option<bool> {
     let runs = runs.iter().filter_map(|run| run.certified);
@@ -156,25 +176,17 @@ fn certified(runs: &[RunResult]) -> Option<bool> {
 }
 
 /// The lowest certified rate of these searches. No search exceeds its own certificate, but a later self-test may have
-/// shown that the certificate was too high. `None` if any search had no certificate, or for an authority, which the
-/// self-test measures.
-fn certificate<'t>(
-    plan: &Plan,
-    point: &Point,
-    searches: impl Iterator<Item = &'t TaskTold<'t>>,
-) -> Option<u64> {
-    if is_authority(plan, point.variant) {
-        return None;
-    }
+/// shown that the certificate was too high. `None` if any search had no certificate.
+fn certificate<'a>(searches: impl Iterator<Item = &'a Search<'a>>) -> Option<u64> {
     let ceilings = searches.filter_map(|task| task.search.as_ref().map(|spec| spec.ceiling_qps));
     let ceilings: Option<Vec<u64>> = ceilings.collect();
     ceilings?.into_iter().min()
 }
 
-fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
+fn run_result(run: u32, task: Option<&Search<'_>>) -> RunResult {
     let finished = task.filter(|task| task.abandoned.is_none());
     let finished = finished.and_then(|task| task.finished.as_ref());
-    let in_trials_ns = || task.map_or(0, TaskTold::took_ns);
+    let in_trials_ns = || task.map_or(0, TaskHistory::took_ns);
     let trials = task.into_iter().flat_map(|task| &task.trials);
     let (ended, why) = ended(task);
     let has_rate = ended == RunEnd::Found || ended.is_lower_bound();
@@ -196,7 +208,7 @@ fn run_result(run: u32, task: Option<&TaskTold<'_>>) -> RunResult {
     }
 }
 
-fn ended(task: Option<&TaskTold<'_>>) -> (RunEnd, Option<String>) {
+fn ended(task: Option<&Search<'_>>) -> (RunEnd, Option<String>) {
     let Some(task) = task else {
         return (RunEnd::Unfinished, Some("not begun".to_owned()));
     };
@@ -233,64 +245,43 @@ fn step(result: &TrialResult) -> Step {
     }
 }
 
-/// Passed trial of the run nearest to the median.
-fn typical<'t>(
-    runs: &[RunResult],
-    summary: Option<&Summary>,
-    task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
-) -> Option<&'t TrialResult> {
-    let median = summary?.median;
-    let distance = |rate: f64| (rate - median).abs();
-    let (run, _) = rates(runs).min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))?;
-    passed(run.rate_qps, task(run.run)?)
-}
-
 /// The passed trial at the rate that a run found.
-fn passed<'t>(rate_qps: Option<u64>, task: &TaskTold<'t>) -> Option<&'t TrialResult> {
-    let passed = |t: &&TrialTold<'t>| {
-        t.result.outcome == Outcome::Passed && Some(t.result.rate_qps) == rate_qps
-    };
-    task.trials.iter().rfind(passed).map(|t| t.result)
+fn passed<'a>(rate_qps: Option<u64>, task: &Search<'a>) -> Option<&'a TrialResult> {
+    let mut trials = task.trials.iter().map(|trial| trial.result);
+    trials.rfind(|t| t.outcome == Outcome::Passed && Some(t.rate_qps) == rate_qps)
 }
 
 /// The sustainable rate of the DUT, if most runs show that it stores queries.
-fn stored<'t>(
-    runs: &[RunResult],
-    task: impl Fn(u32) -> Option<&'t TaskTold<'t>>,
-) -> Option<Stored> {
-    let found = rates(runs).count();
-    let services = rates(runs).filter_map(|(run, _)| passed(run.rate_qps, task(run.run)?)?.service);
+fn stored(found: &[Found<'_>]) -> Option<Stored> {
+    let services = found.iter().filter_map(|(_, passed)| (*passed)?.service);
     let stored: Vec<_> = services.filter(|service| service.stores_queries).collect();
     let median_of = |of: fn(&Service) -> f64| median(&stored.iter().map(of).collect::<Vec<_>>());
-    (2 * stored.len() > found).then_some(Stored {
+    (2 * stored.len() > found.len()).then_some(Stored {
         runs: stored.len(),
         slope_ns_per_s: median_of(|service| service.slope_ns_per_s)?,
         sustainable_qps: median_of(|service| service.service_rate_qps)?,
     })
 }
 
-fn timing(typical: &TrialResult, trials: &[TrialTold<'_>]) -> TimingResult {
-    let valid = |t: &&TrialTold<'_>| !matches!(t.result.outcome, Outcome::Invalid(_));
-    let lateness = |t: &TrialTold<'_>| t.result.timing.lateness_ns_max;
+fn timing(typical: &TrialResult, trials: &[&TrialResult]) -> TimingResult {
+    let valid = trials.iter().filter(|trial| trial.outcome.is_valid());
     TimingResult {
         lateness_ns_p99: typical.timing.lateness_ns_p99,
         lateness_ns_max: typical.timing.lateness_ns_max,
         bin_10ms_deviation_pct_max: typical.timing.bin_10ms_deviation_pct_max,
         bin_100ms_deviation_pct_max: typical.timing.bin_100ms_deviation_pct_max,
-        worst_lateness_ns: trials.iter().filter(valid).map(lateness).max().unwrap_or(0),
-        tester_drops: trials.iter().map(|t| t.result.tester_drops).sum(),
+        worst_lateness_ns: valid.map(|t| t.timing.lateness_ns_max).max().unwrap_or(0),
+        tester_drops: trials.iter().map(|t| t.tester_drops).sum(),
     }
 }
 
 /// Path of the queries: the DUT's queries in all trials that report them, and the times of the typical trial.
-fn path(typical: Option<&TrialResult>, trials: &[TrialTold<'_>]) -> Option<PathResult> {
+fn path(typical: Option<&TrialResult>, trials: &[&TrialResult]) -> Option<PathResult> {
     let typical = typical.and_then(|trial| trial.path.as_ref());
     let mut answered = AnsweredNames::default();
-    for trial in trials.iter().map(|t| t.result) {
-        if !matches!(trial.outcome, Outcome::Invalid(_)) {
-            // `None` if one of them has no path, as in a journal that an earlier version began.
-            answered.add(trial.path.as_ref()?.answered);
-        }
+    for trial in trials.iter().filter(|trial| trial.outcome.is_valid()) {
+        // `None` if one of them has no path, as in a journal that an earlier version began.
+        answered.add(trial.path.as_ref()?.answered);
     }
     (answered.names > 0).then(|| PathResult {
         answered,
@@ -305,9 +296,9 @@ fn path(typical: Option<&TrialResult>, trials: &[TrialTold<'_>]) -> Option<PathR
 ///
 /// A DUT sends one AAAA query for each name that it does not know. The authority answers each A query with a record, so
 /// the other answers with records are for names with an AAAA.
-fn achieved(trials: &[TrialTold<'_>]) -> Option<Achieved> {
+fn achieved(trials: &[&TrialResult]) -> Option<Achieved> {
     let (mut sent, mut counts) = (0, AuthorityCounts::default());
-    for trial in trials.iter().map(|t| t.result) {
+    for trial in trials {
         if let (Outcome::Passed, Some(counted)) = (&trial.outcome, trial.authority) {
             sent += trial.queries_sent;
             counts.add(counted);

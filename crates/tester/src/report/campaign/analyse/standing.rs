@@ -1,9 +1,7 @@
 //! Comparison of the servers: ranking, differences and their significance, and latency at a common load.
 
-use super::about::is_authority;
-use super::headline;
-use super::told::Told;
-use crate::campaign::plan::Plan;
+use super::grouped;
+use crate::campaign::history::Recorded;
 use crate::report::campaign::analysis::{
     Analysis, CommonLoad, CommonLoadRow, PointResult, Standing, Standings,
 };
@@ -11,21 +9,14 @@ use crate::report::campaign::{numbers, words};
 use crate::trial::result::{Outcome, TrialResult};
 
 /// The servers side by side; DNS64 servers separate from authorities.
-pub(super) fn standings(plan: &Plan, analysis: &Analysis) -> Standings {
-    let points = (0..analysis.variants.len()).filter_map(|variant| headline(analysis, variant));
-    let points: Vec<_> = points.collect();
+pub(super) fn standings(analysis: &Analysis) -> Standings {
     let mut standings = Standings::default();
     for authorities in [false, true] {
-        let own = points.iter().copied();
-        let own = own.filter(|p| is_authority(plan, p.variant) == authorities);
+        let own = analysis.variants.iter().zip(0..);
+        let own = own.filter(|(info, _)| info.is_authority() == authorities);
+        let own = own.filter_map(|(_, variant)| analysis.headline(variant));
         let mut own: Vec<&PointResult> = own.collect();
-        let rank = |p: &PointResult| {
-            if stands(p) {
-                median(p).unwrap_or(0.0)
-            } else {
-                0.0
-            }
-        };
+        let rank = |p: &PointResult| p.median().filter(|_| stands(p)).unwrap_or(0.0);
         own.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
         let fastest = own.first().copied().filter(|p| stands(p));
         let rows = own.iter().map(|point| standing(analysis, point, fastest));
@@ -40,11 +31,7 @@ pub(super) fn standings(plan: &Plan, analysis: &Analysis) -> Standings {
 
 /// Whether the runs of a point agree on a rate.
 fn stands(point: &PointResult) -> bool {
-    point.agreement.is_some_and(|agreement| !agreement.unstable)
-}
-
-fn median(point: &PointResult) -> Option<f64> {
-    Some(point.summary.as_ref()?.median)
+    point.agreement.is_some() && !point.is_unstable()
 }
 
 /// Ends of the interval or range; the upper one is infinite at a limit.
@@ -62,7 +49,7 @@ fn standing(analysis: &Analysis, point: &PointResult, fastest: Option<&PointResu
         of_fastest_range: None,
         against: String::new(),
     };
-    let known = |p: &PointResult| median(p).zip(ends(p)).filter(|_| stands(p));
+    let known = |p: &PointResult| p.median().zip(ends(p)).filter(|_| stands(p));
     let Some((own, (low, high))) = known(point) else {
         standing.against = match point.agreement {
             Some(_) => "the runs disagree".to_owned(),
@@ -78,12 +65,8 @@ fn standing(analysis: &Analysis, point: &PointResult, fastest: Option<&PointResu
         let is_alone = analysis.variants.len() == 1;
         standing.against = if is_alone { "" } else { "the fastest" }.to_owned();
     } else {
-        let name = &analysis.variants[fastest.variant].name;
-        let what = if both_intervals(point, fastest) {
-            "intervals"
-        } else {
-            "ranges"
-        };
+        let name = analysis.name_of(fastest.variant);
+        let what = ranges(point, fastest);
         standing.against = match high < least {
             _ if is_lone(point) || is_lone(fastest) => {
                 "one run shows no spread: no difference shown".to_owned()
@@ -104,23 +87,24 @@ fn is_lone(point: &PointResult) -> bool {
     point.agreement.is_some_and(|found| found.runs < 2)
 }
 
-fn both_intervals(a: &PointResult, b: &PointResult) -> bool {
-    [a, b]
-        .iter()
-        .all(|p| p.agreement.is_some_and(|found| found.interval))
+/// What the ends of both are.
+fn ranges(a: &PointResult, b: &PointResult) -> &'static str {
+    let is_interval = |p: &PointResult| p.agreement.is_some_and(|found| found.interval);
+    match is_interval(a) && is_interval(b) {
+        true => "intervals",
+        false => "ranges",
+    }
 }
 
 /// The first against the second, in a sentence, and who has no rank.
 fn answer(analysis: &Analysis, ranked: &[&PointResult]) -> Option<String> {
-    let name = |p: &&&PointResult| analysis.variants[p.variant].name.as_str();
+    let name = |p: &PointResult| analysis.name_of(p.variant);
     let mut standing = ranked.iter().filter(|p| stands(p));
-    let unstable = ranked
-        .iter()
-        .filter(|p| p.agreement.is_some() && !stands(p));
-    let unstable = unstable.map(|p| name(&p)).collect::<Vec<_>>().join(", ");
+    let unstable = ranked.iter().filter(|p| p.is_unstable());
+    let unstable = unstable.map(|p| name(p)).collect::<Vec<_>>().join(", ");
     match (standing.next(), standing.next()) {
         (Some(first), Some(second)) => {
-            let text = compared(first, second, [name(&first), name(&second)])?;
+            let text = compared(first, second, [name(first), name(second)])?;
             Some(match unstable.is_empty() {
                 true => text,
                 false => format!("{text}; not ranked because the runs disagree: {unstable}"),
@@ -138,11 +122,7 @@ fn answer(analysis: &Analysis, ranked: &[&PointResult]) -> Option<String> {
 
 fn compared(a: &PointResult, b: &PointResult, [first, second]: [&str; 2]) -> Option<String> {
     let ((a_low, a_high), (b_low, b_high)) = (ends(a)?, ends(b)?);
-    let what = if both_intervals(a, b) {
-        "intervals"
-    } else {
-        "ranges"
-    };
+    let what = ranges(a, b);
     let lone = [(a, first), (b, second)]
         .into_iter()
         .find(|side| is_lone(side.0));
@@ -157,7 +137,7 @@ fn compared(a: &PointResult, b: &PointResult, [first, second]: [&str; 2]) -> Opt
         ));
     }
     let lead = match a_high.is_finite() {
-        true => times(median(a)? / median(b)?, (a_low / b_high, a_high / b_low)),
+        true => times(a.median()? / b.median()?, (a_low / b_high, a_high / b_low)),
         false => format!("at least {}", lead(a_low / b_high)),
     };
     Some(format!(
@@ -186,31 +166,23 @@ fn lead(factor: f64) -> String {
 }
 
 /// Round-trip times at the highest rate that all servers of a cell passed, for cells with several servers.
-pub(super) fn common_loads(told: &Told<'_>, analysis: &Analysis) -> Vec<CommonLoad> {
-    let mut cells: Vec<(String, Vec<&PointResult>)> = Vec::new();
-    for point in analysis
-        .points
-        .iter()
-        .filter(|p| words::is_usual(analysis, p))
-    {
-        let cell = words::cell(point);
-        match cells.iter_mut().find(|(name, _)| *name == cell) {
-            Some((_, points)) => points.push(point),
-            None => cells.push((cell, vec![point])),
-        }
-    }
-    let of = |(cell, points): (String, Vec<&PointResult>)| common_load(told, cell, &points);
+pub(super) fn common_loads(history: &Recorded<'_>, analysis: &Analysis) -> Vec<CommonLoad> {
+    let points = analysis.points.iter().filter(|p| p.planned.is_usual);
+    let cells = grouped(points.map(|point| (words::cell(point), point)));
+    let of = |(cell, points): (String, Vec<&PointResult>)| common_load(history, cell, &points);
     cells.into_iter().filter_map(of).collect()
 }
 
-fn common_load(told: &Told<'_>, cell: String, points: &[&PointResult]) -> Option<CommonLoad> {
-    let passed = |point: &PointResult| -> Vec<&TrialResult> {
-        let index = point.point;
-        let tasks = told.tasks_of(move |p| p == index);
-        let trials = tasks.flat_map(|(_, task)| &task.trials).map(|t| t.result);
+fn common_load(
+    history: &Recorded<'_>,
+    cell: String,
+    points: &[&PointResult],
+) -> Option<CommonLoad> {
+    let passed = |point: &&PointResult| -> Vec<&TrialResult> {
+        let trials = history.trials_of(|planned| *planned == point.planned);
         trials.filter(|t| t.outcome == Outcome::Passed).collect()
     };
-    let trials: Vec<_> = points.iter().map(|point| passed(point)).collect();
+    let trials: Vec<_> = points.iter().map(passed).collect();
     let at = |trials: &[&TrialResult], rate_qps: u64| trials.iter().any(|t| t.rate_qps == rate_qps);
     let rates = trials.first()?.iter().map(|trial| trial.rate_qps);
     let common = rates.filter(|rate| trials.iter().all(|trials| at(trials, *rate)));

@@ -7,17 +7,15 @@ mod names;
 use std::borrow::Borrow;
 use std::net::{IpAddr, SocketAddr};
 
-use super::about::{Place, family, is_authority, lab, place};
-use super::grids::distinct;
-use super::told::Told;
-use super::{is_worst_case, of_variant};
-use crate::campaign::plan::Plan;
+use super::about::{family, lab};
+use super::grids::ascending;
+use crate::campaign::history::Recorded;
+use crate::campaign::plan::Laboratory;
 use crate::lab::LabKind;
 use crate::procedure::selftest::{literal_self_test_rate, self_test_rate};
 use crate::report::campaign::analysis::{Analysis, Clause, Met, PointResult, RunEnd};
 use crate::report::campaign::numbers;
 use crate::report::{Span, Thousands};
-use crate::rig::spec::Subject;
 use dns64_transport::clock::SECOND;
 
 /// Queries at the authority for one query of the client in the worst case, and the tolerance: a DUT also sends a few
@@ -27,8 +25,7 @@ const MESSAGES_OFF_MAX: f64 = 0.1;
 
 /// The basis for the verdicts.
 struct Facts<'a> {
-    plan: &'a Plan,
-    told: &'a Told<'a>,
+    history: &'a Recorded<'a>,
     analysis: &'a Analysis,
 }
 
@@ -38,15 +35,21 @@ impl Facts<'_> {
         let variants = self.analysis.variants.iter().enumerate();
         let names = variants.map(|(variant, info)| (variant, info.name.as_str()));
         names
-            .filter(|(variant, _)| !is_authority(self.plan, *variant))
+            .filter(|(variant, _)| !self.analysis.variants[*variant].is_authority())
             .collect()
     }
 
     /// Names of the servers that ran before the campaign, on hosts that are not the Tester's.
     fn servers_of_others(&self) -> Vec<&str> {
-        let variants = self.plan.variants.iter();
-        let running = variants.filter(|variant| variant.subject.server().is_some());
-        running.map(|variant| variant.name.as_str()).collect()
+        let variants = self.analysis.variants.iter();
+        let running = variants.filter(|info| info.planned.subject.server().is_some());
+        running.map(|info| info.name.as_str()).collect()
+    }
+
+    /// The points of DNS64 servers.
+    fn dns64_points(&self) -> impl Iterator<Item = &PointResult> {
+        let points = self.analysis.points.iter();
+        points.filter(|p| !self.analysis.variants[p.variant].is_authority())
     }
 }
 
@@ -105,12 +108,8 @@ macro_rules! clauses {
 }
 
 /// All clauses.
-pub(super) fn clauses(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Clause> {
-    let facts = Facts {
-        plan,
-        told,
-        analysis,
-    };
+pub(super) fn clauses(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Clause> {
+    let facts = Facts { history, analysis };
     clauses! { &facts;
         "B-1" SHOULD "traffic of six messages (section 9.1)" six_messages;
         "B-2" MAY "Tester as one device or two (section 9.1)" devices;
@@ -159,9 +158,7 @@ fn six_messages(f: &Facts<'_>) -> Finding {
     if f.dns64_servers().is_empty() {
         return not_applicable("no DNS64 server was measured");
     }
-    let points = f.analysis.points.iter();
-    let dns64 = points.filter(|p| !is_authority(f.plan, p.variant));
-    let worst = dns64.filter(|p| is_worst_case(p));
+    let worst = f.dns64_points().filter(|p| p.is_worst_case());
     let seen = worst.filter_map(|p| Some(p.achieved?.amplification));
     let off = |seen: &f64| (seen - MESSAGES).abs();
     match seen.max_by(|a, b| off(a).total_cmp(&off(b))) {
@@ -176,11 +173,11 @@ fn six_messages(f: &Facts<'_>) -> Finding {
 }
 
 fn devices(f: &Facts<'_>) -> Finding {
-    let lab = lab(f.plan, f.told);
-    match place(f.plan, f.told) {
-        Place::Elsewhere => not_applicable("the servers were there before"),
-        Place::Lab(LabKind::Loopback) => not_met(format!("all roles on one device: {lab}")),
-        Place::Lab(_) | Place::Hosts(_) => met(lab),
+    let lab = lab(f.history);
+    match f.history.laboratory() {
+        Laboratory::Elsewhere => not_applicable("the servers were there before"),
+        Laboratory::Here(LabKind::Loopback) => not_met(format!("all roles on one device: {lab}")),
+        Laboratory::Here(_) | Laboratory::Hosts(_) => met(lab),
     }
 }
 
@@ -194,16 +191,16 @@ fn ipv6(f: &Facts<'_>) -> Finding {
 }
 
 fn upstream(f: &Facts<'_>) -> Finding {
-    match f.plan.uses_lab() {
-        true => met(family(f.plan)),
-        false => not_applicable("the servers choose it themselves"),
+    match f.history.laboratory() {
+        Laboratory::Elsewhere => not_applicable("the servers choose it themselves"),
+        Laboratory::Here(_) | Laboratory::Hosts(_) => met(family(&f.history.plan)),
     }
 }
 
 fn answers(f: &Facts<'_>) -> Finding {
     met(format!(
         "each answer within {} of its own query, with the very AAAA that is expected",
-        Span(f.plan.load.timeout_ns)
+        Span(f.history.plan.load.timeout_ns)
     ))
 }
 
@@ -215,7 +212,7 @@ fn duration(f: &Facts<'_>) -> Finding {
 }
 
 fn timeout(f: &Facts<'_>) -> Finding {
-    let timeout_ns = f.plan.load.timeout_ns;
+    let timeout_ns = f.history.plan.load.timeout_ns;
     let why = format!("timeout of {}", Span(timeout_ns));
     met_if(timeout_ns <= SECOND, why)
 }
@@ -247,8 +244,8 @@ fn runs(f: &Facts<'_>) -> Finding {
 /// The combination that has to be measured first, for every variant.
 fn worst_case(f: &Facts<'_>, how: &str) -> Finding {
     let measured = |variant| {
-        let mut own = of_variant(&f.analysis.points, variant);
-        own.any(|p| is_worst_case(p) && p.summary.is_some())
+        let mut own = f.analysis.points_of(variant);
+        own.any(|p| p.is_worst_case() && p.summary.is_some())
     };
     let servers = f.dns64_servers();
     if servers.is_empty() {
@@ -263,13 +260,13 @@ fn worst_case(f: &Facts<'_>, how: &str) -> Finding {
 
 fn shares(f: &Facts<'_>, of: fn(&PointResult) -> f64) -> Finding {
     let shares = f.analysis.points.iter().map(of);
-    let shares = distinct(shares.filter(|share| *share > 0.0));
+    let shares = ascending(shares.filter(|share| *share > 0.0));
     let shown: Vec<_> = shares.into_iter().map(numbers::pct).collect();
     asked_for(&shown)
 }
 
 fn combinations(f: &Facts<'_>) -> Finding {
-    match f.plan.cells.len() {
+    match f.history.plan.cells.len() {
         0 | 1 => not_applicable("one combination was measured"),
         cells => met(format!(
             "{cells} combinations; each table and figure gives both shares"
@@ -278,8 +275,7 @@ fn combinations(f: &Facts<'_>) -> Finding {
 }
 
 fn self_test(f: &Facts<'_>) -> Finding {
-    let points = f.analysis.points.iter();
-    let measured = points.filter(|p| p.summary.is_some() && !is_authority(f.plan, p.variant));
+    let measured = f.dns64_points().filter(|p| p.summary.is_some());
     let certified: Vec<_> = measured.map(|p| p.certified_rate_qps).collect();
     let without = certified.iter().filter(|rate| rate.is_none()).count();
     let all = certified.len();
@@ -300,8 +296,8 @@ fn self_test(f: &Facts<'_>) -> Finding {
 }
 
 fn self_test_reading(f: &Facts<'_>) -> Finding {
-    let tests = f.told.self_tests.iter();
-    match tests.filter_map(|told| told.test.certified_rate_qps).min() {
+    let tests = f.history.self_tests.iter();
+    match tests.filter_map(|it| it.test.certified_rate_qps).min() {
         None => not_applicable("there is no certificate"),
         Some(rate) => met(format!(
             "read as 2(1 + 0.1)r: {} queries/s for {}; literally it would be {}",
@@ -314,31 +310,33 @@ fn self_test_reading(f: &Facts<'_>) -> Finding {
 
 /// Clauses that a lab of namespaces always meets.
 fn private(f: &Facts<'_>, how: &str) -> Finding {
-    match place(f.plan, f.told) {
-        Place::Elsewhere => not_applicable(
+    match f.history.laboratory() {
+        Laboratory::Elsewhere => not_applicable(
             "the network of the servers is not the Tester's: its operator has to say",
         ),
-        Place::Hosts(_) => not_known(
+        Laboratory::Hosts(_) => not_known(
             "the Tester sends nothing to its hosts during trials; what else uses the test links, their \
              operator has to say",
         ),
-        Place::Lab(LabKind::Loopback) => not_met("the loopback interface is the machine's own"),
-        Place::Lab(_) => met(how),
+        Laboratory::Here(LabKind::Loopback) => {
+            not_met("the loopback interface is the machine's own")
+        }
+        Laboratory::Here(_) => met(how),
     }
 }
 
 fn addresses(f: &Facts<'_>) -> Finding {
-    let outside = f.plan.variants.iter().filter_map(|v| match v.subject {
-        Subject::Server { server, .. } if !is_reserved(server.ip()) => Some(v.name.as_str()),
-        _ => None,
+    let outside = f.analysis.variants.iter().filter(|info| {
+        let server = info.planned.subject.server();
+        server.is_some_and(|server| !is_reserved(server.ip()))
     });
-    let mut outside: Vec<_> = outside.collect();
+    let mut outside: Vec<_> = outside.map(|info| info.name.as_str()).collect();
     let reserved = "2001:2::/48 and 198.18.0.0/15";
-    match place(f.plan, f.told) {
-        Place::Lab(LabKind::Loopback) if outside.is_empty() => {
+    match f.history.laboratory() {
+        Laboratory::Here(LabKind::Loopback) if outside.is_empty() => {
             return not_met("addresses of the loopback interface");
         }
-        Place::Hosts(hosts) => {
+        Laboratory::Hosts(hosts) => {
             let others = hosts.iter().filter(|host| {
                 let ends = host.links.values().flatten();
                 let mut addresses = ends.flat_map(|end| &end.addresses);

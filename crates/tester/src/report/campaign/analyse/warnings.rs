@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::told::Told;
-use super::{authorities, contradictions, of_variant};
-use crate::campaign::plan::Plan;
+use super::{authorities, contradictions};
+use crate::campaign::history::Recorded;
+use crate::campaign::plan::Laboratory;
 use crate::campaign::record::{Environment, VariantFacts};
 use crate::campaign::{environment, facts};
 use crate::report::Thousands;
@@ -30,7 +30,8 @@ const DISTURBED_MAX: usize = 10;
 const SHARE_OFF_MAX: f64 = 1.0;
 
 /// All warnings, the most severe first.
-pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
+pub(super) fn all(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
+    let plan = &history.plan;
     let mut all = Vec::new();
     let mut add = |section: Option<Section>, warnings: Vec<Warning>| {
         all.extend(warnings.into_iter().map(|warning| Warning {
@@ -39,9 +40,9 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         }));
     };
     let (results, evidence) = (Some(Section::Results), Some(Section::Evidence));
-    add(results, unfinished(plan, told, analysis));
+    add(results, unfinished(history, analysis));
     add(None, plan.remarks());
-    add(None, in_driver(plan).collect());
+    add(None, in_driver(analysis).collect());
     add(None, doubts(analysis).collect());
     add(results, contradictions::all(analysis));
     add(results, authorities::limited(analysis).collect());
@@ -49,7 +50,7 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         add(results, few_runs(analysis).into_iter().collect());
     }
     for (variant, info) in analysis.variants.iter().enumerate() {
-        let points: Vec<_> = of_variant(&analysis.points, variant).collect();
+        let points: Vec<_> = analysis.points_of(variant).collect();
         add(results, runs(&info.name, &points));
         add(
             results,
@@ -64,16 +65,13 @@ pub(super) fn all(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warn
         add(results, figures(analysis, point));
     }
     for (variant, info) in analysis.variants.iter().enumerate() {
-        let points = &analysis.points;
-        let own = |point: usize| points.get(point).is_some_and(|p| p.variant == variant);
-        let tasks = told.tasks_of(own);
-        let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
-        let trials: Vec<_> = trials.map(|trial| trial.result).collect();
+        let trials = history.all_trials_of(|point| point.variant == variant);
+        let trials: Vec<_> = trials.collect();
         add(evidence, self::trials(&info.name, &trials));
     }
     // Warnings about the machine come after those about the servers.
-    add(Some(Section::Sessions), sessions(told, analysis));
-    add(Some(Section::Sessions), machines(plan, told));
+    add(Some(Section::Sessions), sessions(history, analysis));
+    add(Some(Section::Sessions), machines(history));
     all.sort_by_key(|warning| warning.severity);
     all
 }
@@ -91,11 +89,11 @@ fn has(analysis: &Analysis, section: Section) -> bool {
     }
 }
 
-fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
+fn unfinished(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if !analysis.complete {
-        let all = analysis.points.len() * usize::try_from(plan.search.runs).unwrap_or(0);
         let runs = analysis.points.iter().flat_map(|point| &point.runs);
+        let all = runs.clone().count();
         let done = runs.filter(|run| run.ended != RunEnd::Unfinished).count();
         let text = format!(
             "the campaign is not complete: {} of {all} searches are done",
@@ -104,8 +102,8 @@ fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning>
         let remedy = "continue it with `dns64bench resume`";
         warnings.push(Severity::Critical.warning(text).remedy(remedy));
     }
-    for (task, told) in &told.tasks {
-        if let Some(reason) = &told.abandoned
+    for (task, history) in &history.tasks {
+        if let Some(reason) = &history.abandoned
             && let Some(point) = analysis.points.get(task.point())
         {
             let text = format!("{task} was given up and has no result: {reason}");
@@ -116,10 +114,10 @@ fn unfinished(plan: &Plan, told: &Told<'_>, analysis: &Analysis) -> Vec<Warning>
     warnings
 }
 
-fn sessions(told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
+fn sessions(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let last = told.sessions.len().saturating_sub(1);
-    for (index, session) in told.sessions.iter().enumerate() {
+    let last = history.sessions.len().saturating_sub(1);
+    for (index, session) in history.sessions.iter().enumerate() {
         let mut note = |text: String| {
             let about = format!("session {}", index + 1);
             warnings.push(Severity::Note.warning(text).about(about));
@@ -137,7 +135,7 @@ fn sessions(told: &Told<'_>, analysis: &Analysis) -> Vec<Warning> {
             ));
         }
     }
-    for (variant, records) in analysis.variants.iter().zip(&told.variants) {
+    for (variant, records) in analysis.variants.iter().zip(&history.variants) {
         warnings.extend(changed(&variant.name, records));
     }
     warnings
@@ -182,25 +180,20 @@ const CHANGED: [(bool, Severity, &str, Option<&str>); 2] = [
 ];
 
 /// Doubts about the machine, once for consecutive sessions with the same doubts, and changes between sessions.
-fn machines(plan: &Plan, told: &Told<'_>) -> Vec<Warning> {
+fn machines(history: &Recorded<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let machine = match plan.hosts.at {
-        Some(_) => "controller",
-        None => "machine",
+    let (machine, of) = match history.laboratory() {
+        Laboratory::Hosts(_) => ("controller", "controller of "),
+        Laboratory::Elsewhere | Laboratory::Here(_) => ("machine", ""),
     };
     let mut before = None;
-    for (index, session) in told.sessions.iter().enumerate() {
+    for (index, session) in history.sessions.iter().enumerate() {
         let environment = &session.environment;
         let known = before.map_or(Vec::new(), environment::warnings);
         let new = environment::warnings(environment).into_iter();
         let new = new.filter(|warning| !known.contains(warning));
-        warnings.extend(new.map(|warning| {
-            let session = format!("session {}", index + 1);
-            warning.about(match plan.hosts.at {
-                Some(_) => format!("controller of {session}"),
-                None => session,
-            })
-        }));
+        let about = format!("{of}session {}", index + 1);
+        warnings.extend(new.map(|warning| warning.about(&about)));
         let before = before.replace(environment);
         let changes = before.map_or(Vec::new(), |before| changes(before, environment));
         if !changes.is_empty() {
@@ -260,10 +253,10 @@ fn doubts(analysis: &Analysis) -> impl Iterator<Item = Warning> {
 }
 
 /// Variants whose authority responds in the driver, with its limitations.
-fn in_driver(plan: &Plan) -> impl Iterator<Item = Warning> {
-    plan.variants.iter().filter_map(|variant| {
-        let remark = variant.subject.lab()?.authority.remark()?;
-        Some(Severity::Note.warning(remark).about(&variant.name))
+fn in_driver(analysis: &Analysis) -> impl Iterator<Item = Warning> {
+    analysis.variants.iter().filter_map(|info| {
+        let remark = info.planned.subject.lab()?.authority.remark()?;
+        Some(Severity::Note.warning(remark).about(&info.name))
     })
 }
 
@@ -359,7 +352,7 @@ fn failed_soak(analysis: &Analysis, soak: &SoakResult) -> Option<Warning> {
             Thousands(soak.shortfall),
             numbers::count(soak.rows.len(), "segment")
         );
-        let name = &analysis.variants[soak.variant].name;
+        let name = analysis.name_of(soak.variant);
         let remedy = "the DUT does not sustain the rate of the searches: report the soak with the result";
         Severity::Critical.warning(text).about(name).remedy(remedy)
     })
@@ -482,8 +475,9 @@ fn trials(name: &str, trials: &[&TrialResult]) -> Vec<Warning> {
 fn is_uneven(trial: &TrialResult) -> bool {
     let deviation_pct = trial.timing.bin_100ms_deviation_pct_max;
     let queries = deviation_pct / 100.0 * trial.rate_qps as f64 / 10.0;
-    let is_valid = !matches!(trial.outcome, Outcome::Invalid(_));
-    is_valid && deviation_pct > BIN_DEVIATION_PCT_MAX && queries > BIN_DEVIATION_QUERIES
+    trial.outcome.is_valid()
+        && deviation_pct > BIN_DEVIATION_PCT_MAX
+        && queries > BIN_DEVIATION_QUERIES
 }
 
 /// The first of all remarks of trials that differ in numbers or in brackets only, such as "(rustc, pid 5)", and how many

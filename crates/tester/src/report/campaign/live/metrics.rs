@@ -40,7 +40,7 @@ impl Collector for Page {
         page.gauges(
             "campaign_phase",
             "1 for what the campaign is busy with, 0 for all else",
-            PHASES.map(|(phase, name)| ([("phase", name)], is_it(phase))),
+            Phase::ALL.map(|phase| ([("phase", phase.word())], is_it(phase))),
         )?;
         page.gauges(
             "campaign_found_qps",
@@ -160,13 +160,3 @@ impl Writer<'_> {
         Ok(())
     }
 }
-
-/// Names as in `status.json`.
-const PHASES: [(Phase, &str); 6] = [
-    (Phase::Preparing, "preparing"),
-    (Phase::SelfTest, "self_test"),
-    (Phase::Search, "search"),
-    (Phase::Overload, "overload"),
-    (Phase::Soak, "soak"),
-    (Phase::Over, "over"),
-];

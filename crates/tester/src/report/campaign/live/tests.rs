@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::*;
 use crate::campaign::state::State;
 use crate::campaign::status::{Found, Phase, TrialNow, Tried};
-use crate::campaign::tasks::points;
 use crate::report::campaign::tests::sample::small;
 use crate::report::schemas;
 
@@ -124,12 +123,8 @@ fn fault_of(status: &Status) -> Option<String> {
 fn status_matches_its_schema_after_each_line() {
     assert_eq!(fault_of(&status()), None);
     let (plan, lines) = small();
-    let names = points(&plan).into_iter().map(|point| {
-        let variant = plan.variants[point.variant].name.clone();
-        (variant, format!("cell {}", point.cell))
-    });
     let mut state = State::new(&plan);
-    let mut status = Status::new(&plan, names.collect(), 1, "small".into());
+    let mut status = Status::new(&plan, "small".into());
     let (mut phases, mut tried) = (BTreeSet::new(), 0);
     for line in &lines {
         let news = state.apply(line);

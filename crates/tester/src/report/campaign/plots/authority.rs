@@ -1,7 +1,7 @@
 //! Figures of the authority's influence on the rate: over its delay, and over its working set.
 
 use super::super::analysis::{Analysis, DelayCurve, WorkingSets};
-use super::{Figure, Series, lines, values, variant_name};
+use super::{Figure, Series, lines, values};
 use crate::report::chart::Axis;
 
 /// Rates over the delay, with the rates that a limit of outstanding queries allows.
@@ -79,9 +79,7 @@ fn working_set(analysis: &Analysis, sets: &[WorkingSets]) -> Figure {
     let ends = powers.fold((f64::INFINITY, 0.0_f64), |(from, to), power| {
         (from.min(power), to.max(power))
     });
-    let name = sets
-        .first()
-        .map_or("", |set| variant_name(analysis, set.variant));
+    let name = sets.first().map_or("", |set| analysis.name_of(set.variant));
     let title = format!("{name}: median rate over the working set; hollow: lower bound");
     let x = Axis::linear("names, as a power of 2", ends).whole();
     let y = Axis::from_zero("queries/s", values(&series));

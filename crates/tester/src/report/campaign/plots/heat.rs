@@ -2,7 +2,7 @@
 
 use super::super::analysis::{Analysis, Grid, GridRow, PointResult};
 use super::super::{numbers, words};
-use super::{Figure, by_cell, variant_name};
+use super::{Figure, by_cell};
 use crate::report::chart::{Diagram, LETTER, MEDIUM};
 
 /// Height of a row.
@@ -38,7 +38,7 @@ pub(super) fn maps(analysis: &Analysis) -> Vec<Figure> {
     let tiles = maps.iter().flat_map(|map| &map.rows).flat_map(|row| &row.1);
     let highest = tiles.flatten().map(|tile| tile.0).fold(0.0, f64::max);
     let certified = analysis.points.iter().map(|point| point.certified);
-    let unstable = analysis.points.iter().any(is_unstable);
+    let unstable = analysis.points.iter().any(PointResult::is_unstable);
     let told = match unstable {
         true => "in queries/s; the darker, the faster; ?: the runs disagree",
         false => "in queries/s; the darker, the faster",
@@ -56,7 +56,7 @@ fn by_shares(analysis: &Analysis, grid: &Grid) -> Map {
     Map {
         title: format!(
             "{}: median rate by cached share, downwards, and AAAA share, to the right",
-            variant_name(analysis, grid.variant)
+            analysis.name_of(grid.variant)
         ),
         columns: grid.aaaa_pct.iter().map(|pct| numbers::pct(*pct)).collect(),
         rows: grid.rows.iter().map(row).collect(),
@@ -74,7 +74,7 @@ fn by_server(analysis: &Analysis) -> Option<Map> {
         title: "Median rate by cell and server".to_owned(),
         columns: variants
             .clone()
-            .map(|v| variant_name(analysis, v).to_owned())
+            .map(|v| analysis.name_of(v).to_owned())
             .collect(),
         rows: cells.iter().map(row).collect(),
     })
@@ -107,14 +107,10 @@ fn draw(map: &Map, highest: f64, told_of_all: &str) -> Figure {
     Figure::new(&title, drawing.drawing(), "points.csv")
 }
 
-fn is_unstable(point: &PointResult) -> bool {
-    point.agreement.is_some_and(|found| found.unstable)
-}
-
 /// The rate of a point with its marks.
 fn tile(point: &PointResult) -> Tile {
     let median = point.summary.as_ref()?.median;
-    let (sign, doubt) = match (is_unstable(point), point.lower_bound) {
+    let (sign, doubt) = match (point.is_unstable(), point.lower_bound) {
         (true, _) => ("", "?"),
         (false, true) => ("≥", ""),
         (false, false) => ("", ""),

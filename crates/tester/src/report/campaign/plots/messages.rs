@@ -1,6 +1,5 @@
 //! Diagrams of the messages of one query (RFC 8219 section 9.1, figure 3).
 
-use super::super::analyse::headline;
 use super::super::analysis::{Analysis, PointResult};
 use super::super::{numbers, words};
 use super::Figure;
@@ -9,7 +8,7 @@ use crate::trial::path::Messages;
 
 /// The typical query at the representative point of each variant.
 pub(super) fn of_queries(analysis: &Analysis) -> Vec<Figure> {
-    let points = (0..analysis.variants.len()).filter_map(|variant| headline(analysis, variant));
+    let points = (0..analysis.variants.len()).filter_map(|variant| analysis.headline(variant));
     let typical = points.filter_map(|point| Some((point, point.path.as_ref()?.typical?)));
     typical
         .map(|(point, messages)| figure(analysis, point, &messages))

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::analyse::grouped;
 use super::analysis::{Analysis, PointResult};
 use super::words;
 use crate::report::chart::{Drawing, Key, Mark, Role};
@@ -87,7 +88,7 @@ pub(super) fn figures(analysis: &Analysis) -> Figures {
 /// What a figure alone would not say: runs, length and timeout of the trials, and whether they are a measurement.
 pub(super) fn conditions(analysis: &Analysis) -> String {
     let points = analysis.points.iter();
-    let points = points.filter(|point| words::is_usual(analysis, point));
+    let points = points.filter(|point| point.planned.is_usual);
     let runs = || {
         points
             .clone()
@@ -112,11 +113,6 @@ pub(super) fn conditions(analysis: &Analysis) -> String {
     format!("n = {runs}; {}.{doubts}", words::spans(point))
 }
 
-/// The name of a variant; empty for an index out of range, which an analysis never has.
-fn variant_name(analysis: &Analysis, variant: usize) -> &str {
-    analysis.variants.get(variant).map_or("", |v| &v.name)
-}
-
 /// Whether two copied numbers are equal.
 fn same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
@@ -127,7 +123,7 @@ fn legend(analysis: &Analysis, variants: impl Iterator<Item = usize>) -> Vec<(Ke
     let variants: BTreeSet<_> = variants.collect();
     let several = variants.len() > 1;
     let entry = |variant| {
-        let name = variant_name(analysis, variant).to_owned();
+        let name = analysis.name_of(variant).to_owned();
         let key = Key::series(Role::variant(variant), Mark::variant(variant, false));
         (key, name)
     };
@@ -140,16 +136,8 @@ fn by_cell<'a, T>(
     analysis: &'a Analysis,
     of: impl Fn(&'a PointResult) -> Option<T>,
 ) -> Vec<(String, Vec<T>)> {
-    let mut cells: Vec<(String, Vec<T>)> = Vec::new();
-    for point in &analysis.points {
-        let Some(value) = of(point) else { continue };
-        let name = words::cell_and_spans(analysis, point);
-        match cells.iter_mut().find(|(cell, _)| *cell == name) {
-            Some((_, values)) => values.push(value),
-            None => cells.push((name, vec![value])),
-        }
-    }
-    cells
+    let points = analysis.points.iter();
+    grouped(points.filter_map(|point| Some((words::cell_and_spans(point), of(point)?))))
 }
 
 #[cfg(test)]

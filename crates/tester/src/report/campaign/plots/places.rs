@@ -2,7 +2,7 @@
 
 use super::super::analysis::{Analysis, Evidence, Lost};
 use super::super::numbers::{self, Thousands};
-use super::{Figure, variant_name};
+use super::Figure;
 use crate::report::chart::{Axis, Chart, Diagram, Key, Look, MEDIUM, Role, Stroke};
 use crate::trial::place::Place;
 
@@ -80,7 +80,7 @@ fn places(analysis: &Analysis, evidence: &Evidence) -> Option<Figure> {
     {
         return None;
     }
-    let name = variant_name(analysis, evidence.variant);
+    let name = analysis.name_of(evidence.variant);
     let shared = match losses.shared {
         true => ". Other programs use the counters as well: they are evidence, not proof",
         false => "",
@@ -184,7 +184,7 @@ const ROW: f64 = 36.0;
 
 /// Outcomes of the trials of a variant, the invalid ones by cause.
 fn ends(analysis: &Analysis, evidence: &Evidence) -> Figure {
-    let name = variant_name(analysis, evidence.variant);
+    let name = analysis.name_of(evidence.variant);
     let title = format!(
         "{name}: how its trials ended. Good: few are invalid; those say nothing about the DUT, and were repeated"
     );

@@ -2,7 +2,7 @@
 
 use super::super::analysis::{Analysis, ModelResult, PointResult, Scaling};
 use super::super::{numbers, tables, words};
-use super::{Figure, Series, by_cell, legend, lines, same, values, variant_name};
+use super::{Figure, Series, by_cell, legend, lines, same, values};
 use crate::report::chart::{Axis, Chart, Drawing, LETTER, MEDIUM, Mark, Role};
 
 /// Maximum number of bars in a figure: more are split over several figures, so that each fits on a page of paper.
@@ -34,7 +34,7 @@ pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
         let summary = point.summary.as_ref()?;
         let [word, ..] = tables::standings::rates(point);
         // Of unstable runs the whisker alone, as in the verdict.
-        let unstable = point.agreement.is_some_and(|found| found.unstable);
+        let unstable = point.is_unstable();
         let value = if unstable { f64::NAN } else { summary.median };
         Some((value, Some([summary.p1, summary.p99]), word))
     };
@@ -47,7 +47,7 @@ pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
 /// Largest resident memory of each variant in each cell.
 pub(super) fn memory(analysis: &Analysis) -> Vec<Figure> {
     let points = analysis.points.iter();
-    let points = points.filter(|point| words::is_usual(analysis, point));
+    let points = points.filter(|point| point.planned.is_usual);
     let largest = points.filter_map(|point| point.memory_bytes_max).max();
     let (unit, name) = numbers::byte_unit(largest.unwrap_or(0) as f64);
     let bar = |point: &PointResult| {
@@ -66,7 +66,7 @@ fn bars_by_cell(
     of: impl Fn(&PointResult) -> Option<OfBar>,
 ) -> Vec<Figure> {
     let cells = by_cell(analysis, |point| {
-        let (value, whisker, word) = of(point).filter(|_| words::is_usual(analysis, point))?;
+        let (value, whisker, word) = of(point).filter(|_| point.planned.is_usual)?;
         let ends = whisker.into_iter().flatten();
         Some(Bar {
             variant: point.variant,
@@ -139,9 +139,9 @@ fn curve(analysis: &Analysis, over: &str, of: Shares) -> Option<Figure> {
     let mut series: Vec<Series> = Vec::new();
     let (mut shares, mut bounds, mut dashes) = (Vec::new(), "", "");
     for variant in 0..analysis.variants.len() {
-        let mut own = Series::new(variant, variant_name(analysis, variant));
+        let mut own = Series::new(variant, analysis.name_of(variant));
         let points = analysis.points.iter().filter(|p| p.variant == variant);
-        for point in points.filter(|p| p.pattern.is_empty() && words::is_usual(analysis, p)) {
+        for point in points.filter(|p| p.pattern.is_empty() && p.planned.is_usual) {
             let (share, other) = of(point);
             let Some(summary) = point.summary.as_ref().filter(|_| same(other, 0.0)) else {
                 continue;

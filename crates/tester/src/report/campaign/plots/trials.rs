@@ -3,7 +3,7 @@
 use super::super::analysis::{Analysis, CommonLoad, PointResult, RunResult, Step};
 use super::super::{numbers, words};
 use super::lines::places;
-use super::{Figure, Series, by_cell, lines, values, variant_name};
+use super::{Figure, Series, by_cell, lines, values};
 use crate::report::chart::{Axis, Chart, Mark, Role, SMALL, Stroke};
 use crate::trial::result::Outcome;
 
@@ -103,7 +103,7 @@ pub(super) fn latency(analysis: &Analysis) -> Vec<Figure> {
     });
     let figure = |(cell, found): &(String, Vec<(usize, String, &Vec<_>)>)| {
         let series = found.iter().map(|(variant, rate, times)| {
-            let name = format!("{}{rate}", variant_name(analysis, *variant));
+            let name = format!("{}{rate}", analysis.name_of(*variant));
             by_percentile(*variant, &name, times)
         });
         let alone = match &found[..] {
@@ -126,13 +126,10 @@ fn rate_of(point: &PointResult) -> Option<u64> {
 /// Round-trip times by percentile at the rate that all servers of a cell passed.
 pub(super) fn common_loads(analysis: &Analysis) -> Vec<Figure> {
     let figure = |load: &CommonLoad| {
-        let series = load.rows.iter().map(|row| {
-            by_percentile(
-                row.variant,
-                variant_name(analysis, row.variant),
-                &row.rtt_ns,
-            )
-        });
+        let series = load
+            .rows
+            .iter()
+            .map(|row| by_percentile(row.variant, analysis.name_of(row.variant), &row.rtt_ns));
         let rate = numbers::Thousands(load.rate_qps);
         let title = format!("{}: all at {rate} queries/s", load.cell);
         latency_of(&title, &series.collect::<Vec<_>>())

@@ -2,8 +2,9 @@
 
 use super::NAME;
 use super::point::{CELL, FIGURES};
-use crate::campaign::plan::{Plan, Variant};
+use crate::campaign::plan::Variant;
 use crate::campaign::record::{Line, Record};
+use crate::campaign::status::Phase;
 use crate::campaign::tasks::Task;
 use crate::machine::Role;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunResult};
@@ -13,36 +14,35 @@ use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 
 /// One row for each point.
-pub(in super::super) fn points(analysis: &Analysis, plan: &Plan) -> Table {
+pub(in super::super) fn points(analysis: &Analysis) -> Table {
     let points = analysis.points.iter();
-    about(analysis, plan, points.clone()).with(&FIGURES, points)
+    about(analysis, points.clone()).with(FIGURES, points)
 }
 
 /// One row for each run.
-pub(in super::super) fn runs(analysis: &Analysis, plan: &Plan) -> Table {
+pub(in super::super) fn runs(analysis: &Analysis) -> Table {
     let points = analysis.points.iter();
     let of_runs = points.clone().flat_map(|p| p.runs.iter().map(move |_| p));
-    about(analysis, plan, of_runs).with(&RUNS, points.flat_map(|point| &point.runs))
+    about(analysis, of_runs).with(&RUNS, points.flat_map(|point| &point.runs))
 }
 
 /// One row for each trial, in the order of the journal.
-pub(in super::super) fn trials(analysis: &Analysis, plan: &Plan, lines: &[Line]) -> Table {
+pub(in super::super) fn trials(analysis: &Analysis, lines: &[Line]) -> Table {
     let trials = lines.iter().filter_map(|line| Trial::of(analysis, line));
     let trials: Vec<_> = trials.collect();
-    about(analysis, plan, trials.iter().map(|t| t.point)).with(&trial_columns(), &trials)
+    about(analysis, trials.iter().map(|t| t.point)).with(&trial_columns(), &trials)
 }
 
 /// The columns that identify the point of a row.
 fn about<'a>(
     analysis: &'a Analysis,
-    plan: &'a Plan,
     points: impl Iterator<Item = &'a PointResult> + Clone,
 ) -> Table {
     let variants = points.clone().map(|point| point.variant);
     Table::default()
         .with(&NAME, variants.clone().map(|v| &analysis.variants[v]))
-        .with(&PLANNED, variants.map(|v| &plan.variants[v]))
-        .with(&CELL, points)
+        .with(&PLANNED, variants.map(|v| &analysis.variants[v].planned))
+        .with(CELL, points)
 }
 
 const PLANNED: [Column<Variant>; 3] = columns![v: Variant;
@@ -95,27 +95,12 @@ impl<'a> Trial<'a> {
             result,
         })
     }
-
-    fn kind(&self) -> &'static str {
-        match self.task {
-            Task::Search { .. } => "search",
-            Task::Overload { .. } => "overload",
-            Task::Soak { .. } => "soak",
-        }
-    }
-
-    fn run(&self) -> Option<u32> {
-        match self.task {
-            Task::Search { run, .. } => Some(*run),
-            Task::Overload { .. } | Task::Soak { .. } => None,
-        }
-    }
 }
 
 fn trial_columns<'a>() -> [Column<Trial<'a>>; 51] {
     columns![t: Trial<'a>;
-        "task", "" => t.kind();
-        "run", "" => t.run();
+        "task", "" => Phase::from(*t.task).word();
+        "run", "" => t.task.run();
         "trial", "" => *t.number;
         "over_at", "" => numbers::moment(t.over_at_unix_ms);
         "took_s", "" => numbers::seconds(*t.took_ns);

@@ -142,7 +142,7 @@ fn variants(analysis: &Analysis) -> Table {
 }
 
 fn grid(analysis: &Analysis, grid: &Grid) -> Table {
-    let title = format!("{} by both shares", analysis.variants[grid.variant].name);
+    let title = format!("{} by both shares", analysis.name_of(grid.variant));
     let caption = format!(
         "{title}: median, and 1st to 99th percentile, in queries per second. When everything is \
          cached, one cell stands for all."
@@ -253,7 +253,7 @@ fn soak(analysis: &Analysis) -> Table {
         let length_s = soak.rows.last().map_or(0.0, |row| row.at_s);
         format!(
             "{} at {} queries/s for {}: {} queries without a valid answer in time.",
-            analysis.variants[soak.variant].name,
+            analysis.name_of(soak.variant),
             numbers::Thousands(soak.rate_qps),
             numbers::duration(length_s),
             numbers::Thousands(soak.shortfall)
@@ -279,7 +279,7 @@ fn queue(analysis: &Analysis) -> Table {
     table.columns = by_variant(analysis, Table::default(), &columns, [].into_iter()).columns;
     for check in &analysis.queue_checks {
         let own = check.rows.iter().map(|row| (check.variant, row));
-        let name = &analysis.variants[check.variant].name;
+        let name = analysis.name_of(check.variant);
         table.notes.push(format!("{name}: {}", check.verdict));
         table
             .rows

@@ -45,7 +45,7 @@ fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {
     let Some(first) = own.first() else {
         return Vec::new();
     };
-    let variant_name = &analysis.variants[variant].name;
+    let variant_name = analysis.name_of(variant);
     let subject =
         format!("{variant_name} DNS64 performance: number of answered queries per second");
     let mut tables = Vec::new();
@@ -63,7 +63,7 @@ fn of_variant(analysis: &Analysis, variant: usize) -> Vec<Table> {
         ));
     }
     tables.retain(|table| table.columns.len() > 1);
-    own.retain(|p| p.pattern.is_empty() && words::is_usual(analysis, p));
+    own.retain(|p| p.pattern.is_empty() && p.planned.is_usual);
     let Some(spans) = own.first().map(|p| words::spans(p)) else {
         return tables;
     };

@@ -1,5 +1,6 @@
 //! Tables with a row for each point, and the columns of all of them.
 
+use super::super::analyse::{distinct, grouped};
 use super::super::analysis::{Analysis, PointResult};
 use super::super::numbers;
 use super::super::table::{Cell, Column, Table, named_columns, rate_if, two};
@@ -7,13 +8,17 @@ use super::by_variant;
 use crate::statistics::agreement::Agreement;
 use crate::statistics::summary::{Flag, Summary};
 
-named_columns! { p: PointResult;
+// The columns that identify a point of a variant.
+named_columns! { CELL; p: PointResult;
     AAAA: "aaaa_pct", "AAAA (%)" => p.aaaa_pct;
     CACHED: "cached_pct", "cached (%)" => p.cached_pct;
     PATTERN: "pattern", "pattern" => &p.pattern;
     DURATION: "duration_s", "trial (s)" => p.duration_s;
     TIMEOUT: "timeout_s", "timeout (s)" => p.timeout_s;
+}
 
+// The columns for programs.
+named_columns! { FIGURES; p: PointResult;
     RUNS: "runs", "runs" => p.summary.as_ref().map_or(0, |s| s.runs);
     AVERAGE: "average_qps", "average" => bound(p, |s| s.average);
     MEDIAN: "median_qps", "median" => bound(p, |s| s.median);
@@ -57,7 +62,10 @@ named_columns! { p: PointResult;
     DUT_ONLY_P99: "dut_only_ns_p99", "DUT only p99" => dut_only(p, 99.0);
     AUTHORITY_P50: "authority_ns_p50", "authority p50" =>
         p.path.as_ref().and_then(|path| path.authority.p50_ns).map(Cell::Span);
+}
 
+// The columns for people alone.
+named_columns! { p: PointResult;
     RATE: "rate_qps", "median" => match p.agreement {
         Some(found) if found.unstable => "unstable".into(),
         Some(found) => bound(p, |s| Rounding::of(&found).down(s.median)),
@@ -71,45 +79,6 @@ named_columns! { p: PointResult;
     };
     FLAGS: "flags", "flags" => flags(p);
 }
-
-/// The columns that identify a point of a variant.
-pub(super) const CELL: [Column<PointResult>; 5] = [AAAA, CACHED, PATTERN, DURATION, TIMEOUT];
-
-/// The columns for programs.
-pub(super) const FIGURES: [Column<PointResult>; 32] = [
-    RUNS,
-    AVERAGE,
-    MEDIAN,
-    P1,
-    P99,
-    STANDARD_DEVIATION,
-    MARGIN_OF_ERROR,
-    MEDIAN_DEVIATION,
-    DISPERSION,
-    CALCULATED,
-    SUSTAINED,
-    MEDIAN_LOW,
-    MEDIAN_HIGH,
-    LOWER_BOUND,
-    WITHIN,
-    CERTIFIED,
-    HEADROOM,
-    OF_FIRST,
-    ACHIEVED_AAAA,
-    ACHIEVED_CACHED,
-    AMPLIFICATION,
-    LATENESS,
-    WORST_LATENESS,
-    TESTER_DROPS,
-    MEMORY,
-    DUT_CPU,
-    FRESH_NAMES,
-    FRESH_UNASKED,
-    QUESTIONS,
-    DUT_ONLY_P50,
-    DUT_ONLY_P99,
-    AUTHORITY_P50,
-];
 
 /// A rate of the runs; a lower bound if a run was limited.
 fn bound(point: &PointResult, figure: impl Fn(&Summary) -> f64) -> Cell {
@@ -184,7 +153,7 @@ fn flags(point: &PointResult) -> String {
             Flag::Drift { .. } => "drift",
             Flag::FewRuns { .. } => "few runs",
         });
-        let unstable = point.agreement.is_some_and(|found| found.unstable);
+        let unstable = point.is_unstable();
         let unstable = unstable.then_some("unstable").into_iter();
         return unstable.chain(names).collect::<Vec<_>>().join(", ");
     }
@@ -242,22 +211,16 @@ pub(super) fn results(analysis: &Analysis) -> Table {
 
 /// Why the processor time of the DUT is unknown, a sentence for each reason.
 fn cpu_unknown(analysis: &Analysis) -> Vec<String> {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for point in &analysis.points {
-        let Some(why) = point.dut_cpu_unknown else {
-            continue;
-        };
-        let name = analysis.variants[point.variant].name.as_str();
-        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
-            Some((_, names)) if names.contains(&name) => {}
-            Some((_, names)) => names.push(name),
-            None => reasons.push((why, vec![name])),
-        }
-    }
+    let unknown = analysis.points.iter();
+    let unknown =
+        unknown.filter_map(|point| Some((point.dut_cpu_unknown?, analysis.name_of(point.variant))));
     let sentence = |(why, names): (&str, Vec<&str>)| {
-        format!("DUT CPU is not known of {}: {why}.", names.join(", "))
+        format!(
+            "DUT CPU is not known of {}: {why}.",
+            distinct(names).join(", ")
+        )
     };
-    reasons.into_iter().map(sentence).collect()
+    grouped(unknown).into_iter().map(sentence).collect()
 }
 
 /// Dispersion of the runs of each point, as in the papers.

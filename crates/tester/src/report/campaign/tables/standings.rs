@@ -27,7 +27,7 @@ pub(super) fn standings(analysis: &Analysis) -> Table {
     let ranked = |standing| -> Option<Ranked<'_>> {
         let standing: &Standing = standing;
         let point = analysis.points.get(standing.point)?;
-        let name = &analysis.variants[standing.variant].name;
+        let name = analysis.name_of(standing.variant);
         Some(Ranked {
             name,
             standing,

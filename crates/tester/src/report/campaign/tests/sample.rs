@@ -16,7 +16,7 @@ use crate::campaign::record::{
     CertificateConditions, Environment, InterfaceFacts, Line, Record, SelfTest, Start, TaskEnd,
     VariantFacts,
 };
-use crate::campaign::tasks::{Point, Task, points};
+use crate::campaign::tasks::{Point, Task};
 use crate::hash::sha256_hex;
 use crate::load::catch_up::Limits;
 use crate::machine::Role;
@@ -431,7 +431,7 @@ fn journal(plan: &Plan, text: &str) -> Vec<Line> {
             .to_vec(),
     });
     journal.session(0, "Linux 6.1.0");
-    let points = points(plan);
+    let points = &plan.points;
     journal.self_test(plan, &points[0]);
     for (variant, it) in plan.variants.iter().enumerate() {
         for start in starts(plan, variant) {
@@ -586,7 +586,7 @@ fn sample_has_its_documented_features() {
     let count = |wanted: fn(&Record) -> bool| lines.iter().filter(|l| wanted(&l.record)).count();
     assert_eq!(count(|r| matches!(r, Record::Session { .. })), 2);
     assert_eq!(count(|r| matches!(r, Record::Abandoned { .. })), 1);
-    let searches = points(&plan).len() * 3;
+    let searches = plan.points.len() * 3;
     assert_eq!(
         count(|r| matches!(r, Record::Finished { .. })),
         searches - 1 + 2 * 3

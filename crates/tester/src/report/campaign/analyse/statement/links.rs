@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{Facts, Finding, met, met_if, not_known, not_met};
+use crate::campaign::plan::Laboratory;
 use crate::campaign::record::InterfaceFacts;
 use crate::lab::LabKind;
-use crate::report::campaign::analyse::about::{Place, place};
+use crate::report::campaign::analyse::distinct;
 use crate::report::campaign::numbers;
 
 /// Kind of the loopback interface.
@@ -44,22 +45,16 @@ pub(super) fn mtus(f: &Facts<'_>) -> Finding {
 
 /// Interfaces on the path of the trials, over all sessions, without duplicates.
 fn links<'a>(f: &'a Facts<'_>) -> Vec<&'a InterfaceFacts> {
-    let place = place(f.plan, f.told);
-    let is_shared = place == Place::Lab(LabKind::Loopback);
-    let is_lab = place != Place::Elsewhere && !is_shared;
-    let sessions = f.told.sessions.iter();
+    let laboratory = f.history.laboratory();
+    let is_shared = laboratory == Laboratory::Here(LabKind::Loopback);
+    let is_lab = laboratory != Laboratory::Elsewhere && !is_shared;
+    let sessions = f.history.sessions.iter();
     let all = sessions.flat_map(|session| &session.environment.interfaces);
     let is_link = |link: &&InterfaceFacts| {
         let is_loopback = link.driver.as_deref() == Some(LOOPBACK);
         link.host.is_some() == is_lab && is_loopback == is_shared
     };
-    let mut links = Vec::new();
-    for link in all.filter(is_link) {
-        if !links.contains(&link) {
-            links.push(link);
-        }
-    }
-    links
+    distinct(all.filter(is_link))
 }
 
 /// Groups the names of interfaces by a property.

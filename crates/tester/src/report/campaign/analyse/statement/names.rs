@@ -3,8 +3,8 @@
 use super::{Facts, Finding, met, not_applicable, not_known, not_met};
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::names::asked_twice;
+use crate::campaign::tasks::Point;
 use crate::report::Thousands;
-use crate::report::campaign::analyse::is_worst_case;
 use crate::report::campaign::analysis::Met;
 use crate::trial::achieved::hits;
 use crate::trial::path::AnsweredNames;
@@ -22,14 +22,9 @@ pub(super) fn of_each(
     if servers.is_empty() {
         return not_applicable("no DNS64 server was measured");
     }
-    let is_of = |variant: usize, point: usize| {
-        let point = f.analysis.points.get(point);
-        point.is_some_and(|p| p.variant == variant && is_worst_case(p))
-    };
     let judged = servers.iter().map(|&(variant, name)| {
-        let tasks = f.told.tasks_of(move |point| is_of(variant, point));
-        let trials = tasks.flat_map(|(_, task)| &task.trials).map(|t| t.result);
-        let valid = trials.filter(|t| !matches!(t.outcome, Outcome::Invalid(_)));
+        let worst = |point: &Point| point.variant == variant && point.cell.is_worst_case();
+        let valid = f.history.trials_of(worst).filter(|t| t.outcome.is_valid());
         let valid: Vec<_> = valid.collect();
         let (verdict, why) = match valid.is_empty() {
             true => not_met("no valid trial without AAAA and cache"),
@@ -84,19 +79,15 @@ pub(super) fn were_different(f: &Facts<'_>, variant: usize, trials: &[&TrialResu
 
 /// Judges B-10 by the names alone, if the queries at the authority were not counted.
 fn by_the_names_alone(f: &Facts<'_>, variant: usize) -> Finding {
-    let server = |variant: usize| f.plan.variants.get(variant)?.subject.server();
+    let server = |variant: usize| f.analysis.variants[variant].planned.subject.server();
     let Some(own) = server(variant) else {
         return not_known(
             "the authority is not the Tester's own: what the cache answered is not counted",
         );
     };
-    let is_same = |point: usize| {
-        let point = f.analysis.points.get(point);
-        point.is_some_and(|p| server(p.variant) == Some(own))
-    };
-    let tasks = f.told.tasks_of(is_same);
-    let trials = tasks.flat_map(|(_, task)| task.earlier.iter().chain(&task.trials));
-    let dealt: Option<Vec<_>> = trials.map(|t| t.result.names.as_ref()).collect();
+    let is_same = |point: &Point| server(point.variant) == Some(own);
+    let trials = f.history.all_trials_of(is_same);
+    let dealt: Option<Vec<_>> = trials.map(|t| t.names.as_ref()).collect();
     match dealt.map(|dealt| asked_twice(dealt.into_iter())) {
         None => not_known("the journal does not say which names were asked"),
         Some(0) => not_known(

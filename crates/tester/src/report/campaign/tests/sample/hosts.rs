@@ -2,7 +2,6 @@
 
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{HostNote, InterfaceFacts, Line, Record};
-use crate::campaign::tasks::points;
 use crate::lab::hosts::{Site, SiteAuthority};
 use crate::machine::usage::{RoleUsage, Usage};
 use crate::trial::result::{AuthorityShare, HostClock, TrialResult};
@@ -12,7 +11,7 @@ pub(super) fn tell(plan: &Plan, lines: &mut [Line]) {
     if plan.hosts.at.is_none() {
         return;
     }
-    let points = points(plan);
+    let points = &plan.points;
     let site = |variant: usize| plan.variants[variant].subject.site(None).unwrap();
     for line in lines {
         match &mut line.record {
