@@ -115,7 +115,11 @@ impl<'a> RigBench<'a> {
 
     /// Returns the result of work with the open rig, or an error if a host was lost meanwhile: that can look like a
     /// fault of the server.
-    fn judged<T>(&mut self, done: Result<T, BenchError>) -> Result<T, BenchError> {
+    fn judged<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, BenchError>,
+    ) -> Result<T, BenchError> {
+        let done = work(self);
         match self.links.lost() {
             Some(_) if matches!(done, Err(BenchError::Interrupted)) => done,
             Some(lost) => {
@@ -194,9 +198,9 @@ impl RigBench<'_> {
             Some(looped) => looped.trial(rate_qps),
             None => open.rig.trial(rate_qps),
         };
-        let dealt = result.as_ref().ok().and_then(|result| result.names);
-        match (server, dealt) {
-            (Some(server), Some(dealt)) => self.names.learn(server, &dealt),
+        let names = result.as_ref().ok().and_then(|result| result.names);
+        match (server, names) {
+            (Some(server), Some(names)) => self.names.learn(server, &names),
             (Some(server), None) => self.names.cut_off(server, range, queries),
             (None, _) => {}
         }
@@ -214,8 +218,7 @@ impl RigBench<'_> {
 
 impl Bench for RigBench<'_> {
     fn prepare(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
-        let prepared = self.prepared(job);
-        self.judged(prepared)
+        self.judged(|bench| bench.prepared(job))
     }
 
     fn self_test(
@@ -224,13 +227,11 @@ impl Bench for RigBench<'_> {
         near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError> {
-        let tested = self.self_tested(max_qps, near_qps, observer);
-        self.judged(tested)
+        self.judged(|bench| bench.self_tested(max_qps, near_qps, observer))
     }
 
     fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
-        let started = self.started(certified_rate_qps);
-        self.judged(started)
+        self.judged(|bench| bench.started(certified_rate_qps))
     }
 
     fn take_start(&mut self) -> Option<Start> {
@@ -238,8 +239,7 @@ impl Bench for RigBench<'_> {
     }
 
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
-        let tried = self.tried(rate_qps, number);
-        self.judged(tried)
+        self.judged(|bench| bench.tried(rate_qps, number))
     }
 
     fn rest(&mut self, span_ns: Nanos) {
@@ -335,19 +335,15 @@ fn facts(open: &Open) -> VariantFacts {
     let delays =
         delays.filter_map(|path| Some((path.display().to_string(), sha256_of(path).ok()?)));
     started.files_sha256.extend(delays);
+    started.version = described.dut.or(started.version);
     VariantFacts {
-        version: described.dut.or(started.version),
+        program: started,
         server: match open.rig.self_test_server() {
             Some(server) if open.is_authority() => server.to_string(),
             _ => described.server,
         },
         pref64: described.pref64.unwrap_or_default(),
         cpus: described.cpus,
-        files_sha256: started.files_sha256,
-        program_sha256: started.program_sha256,
-        command: started.command,
-        environment: started.environment,
-        profile_sha256: started.profile_sha256,
         authority: open.rig.authority().map(program_facts).map(Box::new),
         hosts: open.rig.reached().map_or_else(Vec::new, hosts),
         not_a_measurement: described.not_a_measurement,

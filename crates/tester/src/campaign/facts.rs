@@ -39,7 +39,7 @@ impl fmt::Display for Change {
 /// for example in an older journal, is no difference.
 pub fn changes(before: &VariantFacts, after: &VariantFacts) -> Vec<Change> {
     let mut changes = Changes::default();
-    changes.program("", &of_variant(before), &of_variant(after));
+    changes.program("", &before.program, &after.program);
     if let (Some(before), Some(after)) = (&before.authority, &after.authority) {
         changes.program("authority's ", before, after);
     }
@@ -54,17 +54,6 @@ pub fn changes(before: &VariantFacts, after: &VariantFacts) -> Vec<Change> {
     changes.each("cores of the ", &cores(before), &cores(after));
     changes.found.sort_by_key(|change| change.harmless);
     changes.found
-}
-
-fn of_variant(facts: &VariantFacts) -> ProgramFacts {
-    ProgramFacts {
-        version: facts.version.clone(),
-        command: facts.command.clone(),
-        environment: facts.environment.clone(),
-        profile_sha256: facts.profile_sha256.clone(),
-        files_sha256: facts.files_sha256.clone(),
-        program_sha256: facts.program_sha256.clone(),
-    }
 }
 
 #[derive(Default)]
@@ -146,15 +135,17 @@ mod tests {
 
     fn facts() -> VariantFacts {
         VariantFacts {
-            version: Some("unbound 1.17".to_owned()),
+            program: ProgramFacts {
+                version: Some("unbound 1.17".to_owned()),
+                files_sha256: texts(&[("unbound.conf", "aa")]),
+                program_sha256: Some("bb".to_owned()),
+                command: vec!["unbound".to_owned(), "-d".to_owned()],
+                environment: texts(&[("THREADS", "1")]),
+                profile_sha256: Some("cc".to_owned()),
+            },
             server: "[2001:2::2]:53".to_owned(),
             pref64: "64:ff9b::/96".to_owned(),
             cpus: vec![(Role::Dut.into(), "1".to_owned())],
-            files_sha256: texts(&[("unbound.conf", "aa")]),
-            program_sha256: Some("bb".to_owned()),
-            command: vec!["unbound".to_owned(), "-d".to_owned()],
-            environment: texts(&[("THREADS", "1")]),
-            profile_sha256: Some("cc".to_owned()),
             authority: Some(Box::new(ProgramFacts {
                 command: vec!["nsd".to_owned()],
                 program_sha256: Some("dd".to_owned()),
@@ -182,19 +173,19 @@ mod tests {
         let grave = |text: &str| vec![(text.to_owned(), false)];
         assert_eq!(said(|_| {}), []);
         assert_eq!(
-            said(|f| f.command.push("-v".to_owned())),
+            said(|f| f.program.command.push("-v".to_owned())),
             grave("command was unbound -d, is unbound -d -v")
         );
         assert_eq!(
-            said(|f| f.environment = texts(&[("THREADS", "2")])),
+            said(|f| f.program.environment = texts(&[("THREADS", "2")])),
             grave("environment variable THREADS was 1, is 2")
         );
         assert_eq!(
-            said(|f| f.environment.clear()),
+            said(|f| f.program.environment.clear()),
             grave("environment variable THREADS was 1, is nothing")
         );
         assert_eq!(
-            said(|f| f.files_sha256 = texts(&[("unbound.conf", "ab")])),
+            said(|f| f.program.files_sha256 = texts(&[("unbound.conf", "ab")])),
             grave("configuration (SHA-256) unbound.conf was aa, is ab")
         );
         assert_eq!(
@@ -206,7 +197,7 @@ mod tests {
             grave("authority's command was nsd, is nsd -4")
         );
         assert_eq!(
-            said(|f| f.program_sha256 = Some("b0".to_owned())),
+            said(|f| f.program.program_sha256 = Some("b0".to_owned())),
             grave("program (SHA-256) was bb, is b0")
         );
     }
@@ -214,7 +205,7 @@ mod tests {
     #[test]
     fn profile_with_equal_output_is_harmless_and_last() {
         let changes = said(|f| {
-            f.profile_sha256 = Some("c0".to_owned());
+            f.program.profile_sha256 = Some("c0".to_owned());
             f.pref64 = "2001:db8::/96".to_owned();
         });
         let expected = [
@@ -229,12 +220,18 @@ mod tests {
 
     #[test]
     fn unknown_value_is_no_difference() {
-        assert_eq!(said(|f| f.version = None), []);
-        assert_eq!(said(|f| f.version = Some("version unknown".to_owned())), []);
+        assert_eq!(said(|f| f.program.version = None), []);
+        assert_eq!(
+            said(|f| f.program.version = Some("version unknown".to_owned())),
+            []
+        );
         let before = VariantFacts {
-            command: Vec::new(),
-            environment: BTreeMap::new(),
-            profile_sha256: None,
+            program: ProgramFacts {
+                command: Vec::new(),
+                environment: BTreeMap::new(),
+                profile_sha256: None,
+                ..facts().program
+            },
             authority: None,
             ..facts()
         };

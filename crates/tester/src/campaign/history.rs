@@ -471,8 +471,8 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
     fn trial(&mut self, task: Task, took_ns: Nanos, result: &'l TrialResult) -> News<'l> {
         self.trials += 1;
         self.invalid_trials += u64::from(!result.outcome.is_valid());
-        if let (Some(server), Some(dealt)) = (self.server(task), &result.names) {
-            self.names.learn(server, dealt);
+        if let (Some(server), Some(names)) = (self.server(task), &result.names) {
+            self.names.learn(server, names);
         }
         self.under_way
             .take_if(|under_way| under_way.task == task && !under_way.learn(took_ns, result));

@@ -136,11 +136,8 @@ impl Journal {
         let path = dir.join(JOURNAL_FILE);
         let mut file = opened(dir, &path, OpenOptions::new().read(true).append(true))?;
         lock(&file, dir, &path)?;
-        let (reading, torn_octets) = match parse_file(&mut file, &path) {
-            Ok(reading) => (reading, 0),
-            Err(JournalError::Torn(torn)) => (torn.reading, torn.octets),
-            Err(other) => return Err(other),
-        };
+        let reading = parse_file(&mut file, &path)?;
+        let torn_octets = reading.torn.map_or(0, |torn| torn.octets);
         if let Some(Record::Campaign {
             plan, plan_sha256, ..
         }) = reading.lines.first().map(|line| &line.record)
@@ -241,8 +238,7 @@ impl Drop for Journal {
 ///
 /// # Errors
 ///
-/// There is no campaign, a line was changed ([`JournalError::BadLine`]), the format is another one, or the last line is
-/// incomplete ([`JournalError::Torn`], which contains the rest).
+/// There is no campaign, a line was changed ([`JournalError::BadLine`]), or the format is another one.
 pub fn read(dir: &Path) -> Result<Reading, JournalError> {
     let path = dir.join(JOURNAL_FILE);
     let mut file = opened(dir, &path, OpenOptions::new().read(true))?;

@@ -38,12 +38,12 @@ impl UsedNames {
     }
 
     /// Records the names of a trial.
-    pub fn learn(&mut self, server: SocketAddr, dealt: &NameRange) {
+    pub fn learn(&mut self, server: SocketAddr, of_trial: &NameRange) {
         // Without a fresh name it does not tell where the next one is.
-        if dealt.fresh == 0 {
+        if of_trial.fresh == 0 {
             return;
         }
-        let (range, begin) = (dealt.namespace, Begin::after(dealt));
+        let (range, begin) = (of_trial.namespace, Begin::after(of_trial));
         let ranges = &mut self.servers.entry(server).or_default().ranges;
         match ranges.iter_mut().find(|(known, _)| *known == range) {
             Some((_, next)) => *next = begin,
@@ -107,13 +107,13 @@ impl UsedNames {
 /// Number of names that these trials have in common.
 pub fn asked_twice<'d>(trials: impl Iterator<Item = &'d NameRange>) -> u64 {
     let mut spans = Vec::new();
-    for dealt in trials {
-        let first = u64::from(u32::from(dealt.namespace.first()));
-        let end = dealt.namespace.names().saturating_sub(RESERVED);
-        let before_end = dealt.fresh.min(end.saturating_sub(dealt.first));
-        let from = first.saturating_add(dealt.first);
+    for of_trial in trials {
+        let first = u64::from(u32::from(of_trial.namespace.first()));
+        let end = of_trial.namespace.names().saturating_sub(RESERVED);
+        let before_end = of_trial.fresh.min(end.saturating_sub(of_trial.first));
+        let from = first.saturating_add(of_trial.first);
         spans.push((from, from.saturating_add(before_end)));
-        spans.push((first, first.saturating_add(dealt.fresh - before_end)));
+        spans.push((first, first.saturating_add(of_trial.fresh - before_end)));
     }
     spans.sort_unstable();
     let (mut twice, mut known_to) = (0_u64, 0);

@@ -18,7 +18,7 @@ use crate::load::pace::Schedule;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
 use crate::quantity::Thousands;
-use crate::rig::spec::{AuthorityChoice, Subject};
+use crate::rig::spec::Subject;
 use crate::rig::target;
 
 /// Environment for a run of a plan.
@@ -42,7 +42,7 @@ pub struct Surroundings<'a> {
 
 /// One obstacle to a run of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct Obstacle {
     /// The fault, and its place in the plan.
     pub problem: Problem,
     /// What has to change.
@@ -51,23 +51,23 @@ pub struct Lack {
 
 /// Returns everything that prevents a run of the plan, in the order of its text. Starts nothing except programs to get
 /// their version. Other hosts report their own missing requirements.
-pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec<Lack> {
-    let mut lacks = Lacks {
+pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec<Obstacle> {
+    let mut obstacles = Obstacles {
         places,
         found: Vec::new(),
     };
     if plan.hosts.at.is_none() {
         if let Some(error) = around.no_lab {
-            lacks.add(
+            obstacles.add(
                 &Place::of(&["tester", "lab"]),
                 error.blame,
                 &format!("{error:#}"),
             );
         }
-        programs(plan, &mut lacks);
-        cpus(plan, around.machine, &mut lacks);
+        programs(plan, &mut obstacles);
+        cpus(plan, around.machine, &mut obstacles);
         if let Some(why) = &around.no_sources {
-            lacks.add(&Place::of(&["tester", "local"]), Blame::Machine, why);
+            obstacles.add(&Place::of(&["tester", "local"]), Blame::Machine, why);
         }
     }
     for (index, variant) in plan.variants.iter().enumerate() {
@@ -77,7 +77,7 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
         };
         for error in plan.zone_faults(variant, around.machine) {
             let blame = error.blame().unwrap_or(Blame::Machine);
-            lacks.add(&place, blame, &format!("{error:#}"));
+            obstacles.add(&place, blame, &format!("{error:#}"));
         }
         if let Subject::Server {
             server,
@@ -85,13 +85,13 @@ pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec
             ..
         } = variant.subject
         {
-            addresses(variant, (server, self_test_server), around, &mut lacks);
-            names(plan, index, server, &mut lacks);
+            addresses(variant, (server, self_test_server), around, &mut obstacles);
+            names(plan, index, server, &mut obstacles);
         }
     }
-    journal(plan, around, &mut lacks);
-    let mut found = lacks.found;
-    found.sort_by_key(|lack| (lack.problem.line, lack.problem.column));
+    journal(plan, around, &mut obstacles);
+    let mut found = obstacles.found;
+    found.sort_by_key(|obstacle| (obstacle.problem.line, obstacle.problem.column));
     found
 }
 
@@ -133,28 +133,28 @@ fn overlaps(plan: &Plan) -> Vec<String> {
 }
 
 /// Obstacles found so far.
-struct Lacks<'a> {
+struct Obstacles<'a> {
     places: &'a Places<'a>,
-    found: Vec<Lack>,
+    found: Vec<Obstacle>,
 }
 
-impl Lacks<'_> {
+impl Obstacles<'_> {
     fn add(&mut self, place: &Place, blame: Blame, message: &str) {
         let problem = self.places.problem(place, message);
-        let lack = Lack { problem, blame };
-        if !self.found.contains(&lack) {
-            self.found.push(lack);
+        let obstacle = Obstacle { problem, blame };
+        if !self.found.contains(&obstacle) {
+            self.found.push(obstacle);
         }
     }
 }
 
 /// Checks that programs exist and are executable.
-fn programs(plan: &Plan, lacks: &mut Lacks<'_>) {
+fn programs(plan: &Plan, obstacles: &mut Obstacles<'_>) {
     for (place, profile, given) in servers(plan) {
         let told = found(profile, given)
             .and_then(|(profile, program)| server::known_version(&profile, &program));
         if let Err(error) = told {
-            lacks.add(&place, error.blame, &format!("{error:#}"));
+            obstacles.add(&place, error.blame, &format!("{error:#}"));
         }
     }
 }
@@ -177,12 +177,12 @@ fn servers(plan: &Plan) -> Vec<(Place, &str, Option<&Path>)> {
             let place = Place::dut(variant.number, key);
             all.push((place, dut.profile.as_str(), dut.program.as_deref()));
         }
-        if let AuthorityChoice::Profile { profile, .. } = &lab.authority {
+        if let Some(profile) = lab.authority.profile() {
             let place = match lab.dut {
                 Some(_) => Place::of(&["tester", "authority"]),
                 None => Place::dut(variant.number, "authority"),
             };
-            all.push((place, profile.as_str(), None));
+            all.push((place, profile, None));
         }
     }
     let mut asked = BTreeSet::new();
@@ -191,13 +191,13 @@ fn servers(plan: &Plan) -> Vec<(Place, &str, Option<&Path>)> {
 }
 
 /// Checks that CPUs exist and are available.
-fn cpus(plan: &Plan, machine: &Machine, lacks: &mut Lacks<'_>) {
+fn cpus(plan: &Plan, machine: &Machine, obstacles: &mut Obstacles<'_>) {
     let Some(cpus) = machine.cpus() else {
         return;
     };
     let mut refuse = |place, wished: &CpuSet| {
         if let Some(why) = cpus.refuse(wished) {
-            lacks.add(&place, Blame::Machine, &why);
+            obstacles.add(&place, Blame::Machine, &why);
         }
     };
     refuse(Place::of(&["tester", "cpus"]), &plan.load.cpus);
@@ -213,7 +213,7 @@ fn addresses(
     variant: &Variant,
     (server, self_test_server): (SocketAddr, Option<SocketAddr>),
     around: &Surroundings<'_>,
-    lacks: &mut Lacks<'_>,
+    obstacles: &mut Obstacles<'_>,
 ) {
     let servers = [
         ("server", Some(server)),
@@ -226,15 +226,15 @@ fn addresses(
             let why = format!(
                 "{address} is not the address of a server; use a unicast address and a port above 0"
             );
-            lacks.add(&place, Blame::Request, &why);
+            obstacles.add(&place, Blame::Request, &why);
         } else if !around.may_load
             && let Err(why) = target::check(address.ip(), around.machine)
         {
-            lacks.add(&place, Blame::Request, &format!("{why:#}"));
+            obstacles.add(&place, Blame::Request, &format!("{why:#}"));
         }
     }
     if self_test_server == Some(server) {
-        lacks.add(
+        obstacles.add(
             &Place::dut(variant.number, "self-test-server"),
             Blame::Request,
             "the server under test cannot certify the Tester; name an authority in self-test mode, or omit it",
@@ -243,7 +243,7 @@ fn addresses(
 }
 
 /// A running server is queried for no name twice: there must be enough names for the trials with a known rate.
-fn names(plan: &Plan, variant: usize, server: SocketAddr, lacks: &mut Lacks<'_>) {
+fn names(plan: &Plan, variant: usize, server: SocketAddr, obstacles: &mut Obstacles<'_>) {
     let first_qps = plan.search.method.first_qps();
     let repeats = !matches!(plan.search.method, Method::Galloping { reuse: true, .. });
     let runs = if repeats { plan.search.runs.into() } else { 1 };
@@ -262,16 +262,16 @@ fn names(plan: &Plan, variant: usize, server: SocketAddr, lacks: &mut Lacks<'_>)
             Thousands(NAMES_MAX)
         );
         let place = Place::dut(plan.variants[variant].number, "server");
-        lacks.add(&place, Blame::Request, &why);
+        obstacles.add(&place, Blame::Request, &why);
     }
 }
 
 /// Checks that the journal can be created, and that there is disk space for the likely number of trials.
-fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
+fn journal(plan: &Plan, around: &Surroundings<'_>, obstacles: &mut Obstacles<'_>) {
     if !around.is_resumed && around.directory.join(JOURNAL_FILE).exists() {
         let dir = around.directory.to_path_buf();
         let why = JournalError::Exists { dir }.to_string();
-        lacks.add(&Place::of(&["name"]), Blame::Request, &why);
+        obstacles.add(&Place::of(&["name"]), Blame::Request, &why);
     }
     let trials = estimate(plan).total.trials;
     let first_qps = plan.search.method.first_qps();
@@ -294,7 +294,7 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, lacks: &mut Lacks<'_>) {
             around.directory.display(),
             Mib(free)
         );
-        lacks.add(&place, Blame::Machine, &why);
+        obstacles.add(&place, Blame::Machine, &why);
     }
 }
 

@@ -139,6 +139,17 @@ impl Record {
             Self::Complete => "complete",
         }
     }
+
+    /// The task that it is about.
+    pub fn task(&self) -> Option<Task> {
+        match self {
+            Self::Started { task, .. }
+            | Self::Trial { task, .. }
+            | Self::Finished(TaskEnd { task, .. })
+            | Self::Abandoned { task, .. } => Some(*task),
+            _ => None,
+        }
+    }
 }
 
 /// A self-test of the Tester.
@@ -181,28 +192,15 @@ impl TaskEnd {
 /// Facts of a started variant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct VariantFacts {
-    /// Version that its program reports.
-    pub version: Option<String>,
+    /// Its program.
+    #[serde(flatten)]
+    pub program: ProgramFacts,
     /// Address at which it responded.
     pub server: String,
     /// Prefix of the expected answers.
     pub pref64: String,
     /// Cores of the roles, as a list.
     pub cpus: Vec<(HostOf, String)>,
-    /// SHA-256 of its rendered configuration files, by name.
-    pub files_sha256: BTreeMap<String, String>,
-    /// SHA-256 of its program.
-    pub program_sha256: Option<String>,
-    /// Program and arguments; empty if it ran already, or in journals from before this key. `{workdir}` stands for its
-    /// directory.
-    #[serde(default)]
-    pub command: Vec<String>,
-    /// Environment variables that were set, by name.
-    #[serde(default)]
-    pub environment: BTreeMap<String, String>,
-    /// SHA-256 of the text of its profile.
-    #[serde(default)]
-    pub profile_sha256: Option<String>,
     /// The authority, if it is a separate program beside the DUT.
     #[serde(default)]
     pub authority: Option<Box<ProgramFacts>>,
@@ -239,11 +237,15 @@ pub struct HostNote {
 pub struct ProgramFacts {
     /// Version that it reports.
     pub version: Option<String>,
-    /// Program and arguments, with `{workdir}` in place of its directory.
+    /// Program and arguments; empty if it ran already, or in journals from before this key. `{workdir}` stands for its
+    /// directory.
+    #[serde(default)]
     pub command: Vec<String>,
     /// Environment variables that were set, by name.
+    #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// SHA-256 of the text of its profile.
+    #[serde(default)]
     pub profile_sha256: Option<String>,
     /// SHA-256 of its rendered configuration files, by name.
     pub files_sha256: BTreeMap<String, String>,

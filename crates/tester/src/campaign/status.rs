@@ -101,18 +101,6 @@ impl Phase {
         Self::Soak,
         Self::Over,
     ];
-
-    /// Its word in JSON, CSV and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Preparing => "preparing",
-            Self::SelfTest => "self_test",
-            Self::Search => "search",
-            Self::Overload => "overload",
-            Self::Soak => "soak",
-            Self::Over => "over",
-        }
-    }
 }
 
 impl From<Task> for Phase {
@@ -223,7 +211,7 @@ impl Status {
                 self.message = Some(certified_rate_qps.map_or_else(failed, certified));
             }
             News::Variant(facts) => {
-                let version = facts.version.as_deref().unwrap_or("a server");
+                let version = facts.program.version.as_deref().unwrap_or("a server");
                 self.message = Some(format!("{version} answers at {}", facts.server));
             }
             News::Started(task) => self.start(task),

@@ -87,6 +87,12 @@ pub fn text(object: &impl Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(object)? + "\n")
 }
 
+/// The word of a value in JSON.
+pub(super) fn word(value: impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 /// A result with the fields that all reports share.
 #[derive(Serialize)]
 struct Report<'a, R> {

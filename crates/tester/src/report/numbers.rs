@@ -182,16 +182,15 @@ pub(crate) fn range(found: &Agreement) -> String {
     }
 }
 
-/// "1 search", "2 searches".
-pub(crate) fn searches(number: usize) -> String {
-    let what = if number == 1 { "search" } else { "searches" };
-    format!("{number} {what}")
-}
-
-/// "1 run", "2 runs".
-pub(crate) fn count(number: usize, what: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{} {what}{s}", Thousands(number as u64))
+/// "1 run", "2 runs", "2 searches".
+pub(crate) fn count(number: impl TryInto<u64>, what: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    let ending = match number {
+        1 => "",
+        _ if what.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {what}{ending}", Thousands(number))
 }
 
 /// Nanoseconds as seconds.

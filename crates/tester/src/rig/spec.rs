@@ -212,7 +212,15 @@ pub enum AuthorityChoice {
 impl AuthorityChoice {
     /// Returns whether it is a separate program, with a zone file.
     pub fn is_program(&self) -> bool {
-        matches!(self, Self::Profile { .. })
+        self.profile().is_some()
+    }
+
+    /// Returns the name of its profile, if it is a separate program.
+    pub fn profile(&self) -> Option<&str> {
+        match self {
+            Self::BuiltIn | Self::InDriver(_) => None,
+            Self::Profile { profile, .. } => Some(profile),
+        }
     }
 
     /// Returns how it answers in the driver, if it does.

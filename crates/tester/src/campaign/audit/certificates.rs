@@ -49,7 +49,7 @@ impl Audit<'_> {
         let (first, last) = (a.min(b), a.max(b));
         let expiry = |at_unix_ms: u64| at_unix_ms.saturating_add(CERTIFICATE_AGE_MAX_MS);
         let tests = self.state.self_tests.iter();
-        let expiries = tests.map(|told| expiry(told.at_unix_ms));
+        let expiries = tests.map(|it| expiry(it.at_unix_ms));
         let within = expiries.filter(|at| (first..last).contains(at));
         [first, last].into_iter().chain(within).collect()
     }
@@ -60,7 +60,7 @@ impl Audit<'_> {
         point: &Point,
         in_lab: bool,
     ) -> impl Iterator<Item = &CertificateConditions> {
-        let tests = self.state.self_tests.iter().map(|told| &told.test);
+        let tests = self.state.self_tests.iter().map(|it| &it.test);
         let held = tests.filter(move |test| {
             self.machine().is_some_and(|machine| is_of(test, machine))
                 && test.conditions.fit(point)
@@ -79,11 +79,8 @@ impl Audit<'_> {
 
     /// A process continues a task of an earlier process: its first trial determines the possible certificates.
     pub(super) fn take_up(&mut self, task: Task) {
-        let Some(point) = self.plan.points.get(task.point()) else {
-            return;
-        };
         if self.in_force.is_none() {
-            self.in_force = Some(self.ceilings(task, point));
+            self.in_force = Some(self.ceilings(task, self.point(task)));
         }
     }
 

@@ -62,20 +62,20 @@ impl Audit<'_> {
         point: &Point,
         trial: &TrialResult,
     ) -> Option<String> {
-        let dealt = trial.names.as_ref()?;
+        let used = trial.names.as_ref()?;
         let planned = &point.cidr;
         let may_be_wider = !matches!(task, Some(Task::Search { .. } | Task::Overload { .. }));
         let in_range =
-            dealt.namespace == *planned || may_be_wider && dealt.namespace.contains(planned);
-        let usable = dealt.namespace.names().saturating_sub(RESERVED);
+            used.namespace == *planned || may_be_wider && used.namespace.contains(planned);
+        let usable = used.namespace.names().saturating_sub(RESERVED);
         let due = Names::fresh(point.cell.cached_share, trial.queries_due);
-        let is_within = dealt.fresh == 0 || dealt.first.max(dealt.begin) < usable;
-        let fits = in_range && is_within && dealt.fresh <= usable;
-        (!fits || dealt.fresh != due).then(|| {
-            let (is, range) = (dealt.fresh, dealt.namespace);
+        let is_within = used.fresh == 0 || used.first.max(used.begin) < usable;
+        let fits = in_range && is_within && used.fresh <= usable;
+        (!fits || used.fresh != due).then(|| {
+            let (is, range) = (used.fresh, used.namespace);
             format!(
                 "it has {is} names from {} on of {range}, and by the plan {due} of {planned}",
-                dealt.first
+                used.first
             )
         })
     }

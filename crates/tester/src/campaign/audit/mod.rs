@@ -123,6 +123,12 @@ impl<'a> Audit<'a> {
         if self.at_work.is_none() && !begins {
             return vec!["no process is at work: there is no session before it".to_owned()];
         }
+        if let Some(task) = record
+            .task()
+            .filter(|task| task.point() >= self.plan.points.len())
+        {
+            return vec![format!("the plan has no point {}", task.point())];
+        }
         match record {
             Record::Session { .. } => {
                 self.at_work = Some(BTreeSet::new());
@@ -193,7 +199,7 @@ impl<'a> Audit<'a> {
         let Some(&&point) = of_points.first() else {
             return vec!["a self-test that is for no point of the plan".to_owned()];
         };
-        let earlier = self.state.self_tests.iter().map(|told| &told.test);
+        let earlier = self.state.self_tests.iter().map(|it| &it.test);
         let alike = earlier.filter(|earlier| earlier.conditions == test.conditions);
         let near_qps: BTreeSet<u64> = alike.filter_map(|test| test.certified_rate_qps).collect();
         let near_qps: Vec<u64> = near_qps.into_iter().collect();
@@ -236,9 +242,7 @@ impl<'a> Audit<'a> {
                 return vec![format!("{} begins before {other} is over", self.name(task))];
             }
         }
-        let Some(&point) = self.plan.points.get(task.point()) else {
-            return vec![format!("the plan has no point {}", task.point())];
-        };
+        let point = self.point(task);
         if let Some(fault) = self.in_turn(task) {
             return vec![fault];
         }
@@ -257,10 +261,10 @@ impl<'a> Audit<'a> {
         }
         self.in_force = Some(match search {
             Some(_) => vec![ceiling_qps],
-            None => self.ceilings(task, &point),
+            None => self.ceilings(task, point),
         });
         match search {
-            Some(spec) if wants_search => faults.extend(self.spec(task, &point, spec)),
+            Some(spec) if wants_search => faults.extend(self.spec(task, point, spec)),
             Some(_) => faults.push(format!("{} is no search", self.name(task))),
             None if wants_search => faults.push(format!("{} has no rates", self.name(task))),
             None => {}
@@ -314,9 +318,8 @@ impl<'a> Audit<'a> {
         faults.extend(trials::contradiction(result));
         let too_long = took_ns > trials::COUNT_MAX;
         faults.extend(too_long.then(|| format!("it took {took_ns} ns, which no trial takes")));
-        if faults.is_empty()
-            && let Some(point) = self.plan.points.get(task.point())
-        {
+        if faults.is_empty() {
+            let point = self.point(task);
             let fault = self
                 .certified_otherwise(point, result)
                 .or_else(|| self.missing(point, result))
@@ -343,7 +346,7 @@ impl<'a> Audit<'a> {
         let Some(under_way) = under_way.filter(|under_way| under_way.task == task) else {
             return Some("its task is not under way".to_owned());
         };
-        let point = self.plan.points.get(task.point())?;
+        let point = self.point(task);
         if self.died_in == Some(task) {
             return Some(
                 "the DUT had ended in the trial before, so the search was over".to_owned(),
@@ -459,11 +462,12 @@ impl<'a> Audit<'a> {
         &self.plan.variants[point.variant].subject
     }
 
+    fn point(&self, task: Task) -> &'a Point {
+        &self.plan.points[task.point()]
+    }
+
     fn name(&self, task: Task) -> String {
-        let Some(point) = self.plan.points.get(task.point()) else {
-            return format!("{task} of point {}", task.point());
-        };
-        let (variant, cell) = point_name(self.plan, point);
+        let (variant, cell) = point_name(self.plan, self.point(task));
         format!("{task} of {variant}, {cell}")
     }
 }

@@ -549,7 +549,7 @@ fn changed_server_is_not_measured_further() {
     let told = State::of(&plan(), &lines).variants;
     let profiles: Vec<_> = told[0]
         .iter()
-        .map(|facts| facts.profile_sha256.as_deref())
+        .map(|facts| facts.program.profile_sha256.as_deref())
         .collect();
     assert_eq!(profiles, [Some("aa"), Some("ab")]);
     assert!(Journal::resume(dir.path()).is_ok());

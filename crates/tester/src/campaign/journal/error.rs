@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::reading::Torn;
 use crate::campaign::record::FORMAT;
 
 /// Why a journal cannot be written or read.
@@ -117,7 +116,4 @@ pub enum JournalError {
         /// The fault.
         fault: String,
     },
-    /// The last line is incomplete after a crash. The lines before it are good.
-    #[error(transparent)]
-    Torn(Box<Torn>),
 }

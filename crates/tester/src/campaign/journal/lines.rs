@@ -31,8 +31,8 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
         lines: Vec::new(),
         seal: String::new(),
         octets: 0,
+        torn: None,
     };
-    let mut torn_octets = 0;
     let mut rest = octets;
     while !rest.is_empty() {
         let end = rest.iter().position(|&octet| octet == b'\n');
@@ -43,7 +43,12 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
             None => None,
         };
         let Some((line, seal)) = found else {
-            torn_octets = text.len() as u64;
+            reading.torn = Some(Torn {
+                path: path.to_owned(),
+                line: reading.lines.len() as u64 + 1,
+                offset: reading.octets,
+                octets: text.len() as u64,
+            });
             break;
         };
         reading.lines.push(line);
@@ -55,16 +60,7 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
         let missing = "is missing: the file holds no whole line";
         return Err(bad(path, &reading, missing.to_owned()));
     }
-    match torn_octets {
-        0 => Ok(reading),
-        octets => Err(JournalError::Torn(Box::new(Torn {
-            path: path.to_owned(),
-            line: reading.lines.len() as u64 + 1,
-            offset: reading.octets,
-            octets,
-            reading,
-        }))),
-    }
+    Ok(reading)
 }
 
 /// Checks one line that ends with a line feed; `None` if it is the last and incomplete.

@@ -13,10 +13,12 @@ pub struct Reading {
     pub seal: String,
     /// Octets of all lines.
     pub octets: u64,
+    /// The incomplete line after them, if there is one.
+    pub torn: Option<Torn>,
 }
 
-/// A journal whose last line is incomplete.
-#[derive(Debug, thiserror::Error)]
+/// An incomplete last line.
+#[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "line {line} of {}, at octet {offset}, is incomplete: {octets} octets, left by a crash; `dns64bench resume` removes them",
     .path.display()
@@ -30,6 +32,4 @@ pub struct Torn {
     pub offset: u64,
     /// Octets of it.
     pub octets: u64,
-    /// The lines before it.
-    pub reading: Reading,
 }

@@ -174,52 +174,38 @@ fn refuse_what_does_not_fit(dut: &Dut, subject: &Subject, draft: &Draft, faults:
             "namespace in [[dut]] is for an authority by itself; give it in [tester]",
         );
     }
-    let of_dut = ["self-test-server"];
-    let alone = ["self-test-server", "binary", "host", "authority-behaviour"];
-    let own = [
-        "self-test-server",
-        "binary",
-        "host",
-        "authority-behaviour",
-        "set",
-        "sweep",
-    ];
-    let server = [
-        "binary",
-        "host",
-        "cores",
-        "authority-behaviour",
-        "set",
-        "sweep",
-    ];
-    let far = ["self-test-server", "authority-behaviour"];
-    let (what, keys) = match subject {
-        Subject::Server { .. } => ("a server that runs", &server[..]),
-        Subject::Lab(lab) => match (&lab.dut, &lab.authority) {
-            (Some(_), AuthorityChoice::BuiltIn) => ("a profile", &of_dut[..]),
-            (Some(_), AuthorityChoice::InDriver(_)) => {
-                ("a profile whose authority answers in the driver", &far[..])
-            }
-            (Some(_), AuthorityChoice::Profile { .. }) => (
-                "a profile whose authority is not the built-in one",
-                &far[..],
-            ),
-            (None, AuthorityChoice::Profile { .. }) => ("an authority", &alone[..]),
-            (None, AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_)) => {
-                ("the Tester's own authority", &own[..])
-            }
-        },
-    };
+    let authority = subject.lab().map(|lab| &lab.authority);
+    let (has_lab, has_dut) = (authority.is_some(), subject.dut().is_some());
+    let has_profile = has_dut || authority.is_some_and(AuthorityChoice::is_program);
+    let may_fail = has_dut && authority == Some(&AuthorityChoice::BuiltIn);
     let is_faultless = dut.behaviours.iter().all(Behaviour::is_none);
-    let keys = keys
-        .iter()
-        .filter(|key| **key != "authority-behaviour" || !is_faultless);
-    for place in keys
-        .map(|key| dut.place.key(key))
-        .filter(|it| draft.has(it))
-    {
-        let key = draft.name(&format!("dut.{}", place.name()));
-        faults.add(&place, format!("{key} does not apply to {what}; omit it"));
+    let keys = [
+        ("self-test-server", !has_lab),
+        ("binary", has_dut),
+        ("host", has_dut),
+        ("cores", has_lab),
+        ("authority-behaviour", may_fail || is_faultless),
+        ("set", has_profile),
+        ("sweep", has_profile),
+    ];
+    let what = match (authority, has_dut) {
+        (None, _) => "a server that runs",
+        (Some(AuthorityChoice::BuiltIn), true) => "a profile",
+        (Some(AuthorityChoice::InDriver(_)), true) => {
+            "a profile whose authority answers in the driver"
+        }
+        (Some(AuthorityChoice::Profile { .. }), true) => {
+            "a profile whose authority is not the built-in one"
+        }
+        (Some(AuthorityChoice::Profile { .. }), false) => "an authority",
+        (Some(_), false) => "the Tester's own authority",
+    };
+    for (key, _) in keys.into_iter().filter(|(_, applies)| !applies) {
+        let place = dut.place.key(key);
+        if draft.has(&place) {
+            let key = draft.name(&format!("dut.{key}"));
+            faults.add(&place, format!("{key} does not apply to {what}; omit it"));
+        }
     }
 }
 

@@ -52,10 +52,11 @@ pub(super) fn profiles(draft: &Draft, plan: &Plan, faults: &mut Faults) {
 
 /// Profile of an authority; `None` for the built-in one.
 fn authority(name: &str) -> Result<Option<Profile>, String> {
-    match name.parse() {
-        Ok(AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_)) => Ok(None),
-        Ok(AuthorityChoice::Profile { .. }) => load(name, ProfileRole::Authority).map(Some),
-    }
+    let Ok(authority) = name.parse::<AuthorityChoice>();
+    let profile = authority.profile();
+    profile
+        .map(|name| load(name, ProfileRole::Authority))
+        .transpose()
 }
 
 fn load(name: &str, role: ProfileRole) -> Result<Profile, String> {

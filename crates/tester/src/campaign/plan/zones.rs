@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::namespace::{Cidr, Zone};
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::RigError;
-use crate::rig::spec::{AuthorityChoice, Load};
+use crate::rig::spec::Load;
 use crate::rig::zones::{self, Demand};
 
 impl Plan {
@@ -75,7 +75,11 @@ impl Plan {
             return self.load.cidr;
         }
         let variants = self.variants.iter();
-        let variants = variants.filter(|it| program(it).is_some() && it.cidr.is_none());
+        let is_program = |it: &&Variant| {
+            let lab = it.subject.lab();
+            lab.is_some_and(|lab| lab.authority.is_program()) && it.cidr.is_none()
+        };
+        let variants = variants.filter(is_program);
         let ranges = variants.flat_map(|variant| {
             let demand = self.demand(variant);
             let loads = self.loads(variant);
@@ -132,15 +136,7 @@ impl Plan {
 
 /// Profile of a variant's authority, if it is a program and readable.
 fn profile(variant: &Variant) -> Option<Profile> {
-    Profile::load(program(variant)?).ok()
-}
-
-/// Name of the profile of a variant's authority, if it is a program.
-fn program(variant: &Variant) -> Option<&str> {
-    match &variant.subject.lab()?.authority {
-        AuthorityChoice::BuiltIn | AuthorityChoice::InDriver(_) => None,
-        AuthorityChoice::Profile { profile, .. } => Some(profile),
-    }
+    Profile::load(variant.subject.lab()?.authority.profile()?).ok()
 }
 
 #[cfg(test)]

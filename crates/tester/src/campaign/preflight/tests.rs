@@ -43,7 +43,11 @@ fn server(root: &TempDir, name: &str, role: &str, version: &str) {
 }
 
 /// The obstacles to a run of a plan, and what has to change.
-fn lacks(root: &TempDir, text: &str, change: impl FnOnce(&mut Surroundings<'_>)) -> Vec<Lack> {
+fn obstacles(
+    root: &TempDir,
+    text: &str,
+    change: impl FnOnce(&mut Surroundings<'_>),
+) -> Vec<Obstacle> {
     let origin = root.path().join("plan.toml").display().to_string();
     let plan = Plan::parse(&origin, text).unwrap_or_else(|error| panic!("{error}"));
     let machine = Machine::at(root.path());
@@ -60,8 +64,11 @@ fn lacks(root: &TempDir, text: &str, change: impl FnOnce(&mut Surroundings<'_>))
     check(&plan, &Places::of(&origin, text), &around)
 }
 
-fn told(root: &TempDir, lacks: &[Lack], expected: &Expect) {
-    let texts: Vec<_> = lacks.iter().map(|lack| lack.problem.to_string()).collect();
+fn told(root: &TempDir, obstacles: &[Obstacle], expected: &Expect) {
+    let texts: Vec<_> = obstacles
+        .iter()
+        .map(|obstacle| obstacle.problem.to_string())
+        .collect();
     let texts = texts.join("\n");
     expected.assert_eq(&texts.replace(&root.path().display().to_string(), "DIR"));
 }
@@ -76,7 +83,7 @@ fn missing_requirements_are_reported_together() {
                 [[dut]]\nprofile = \"silent.toml\"\ncores = [\"1\", \"0-99\"]\n\
                 [[dut]]\nname = \"absent\"\nprofile = \"silent.toml\"\nbinary = \"no/such\"\ncores = \"2\"\n\
                 [[dut]]\nprofile = \"totd\"\n";
-    let found = lacks(&root, text, |_| {});
+    let found = obstacles(&root, text, |_| {});
     told(
         &root,
         &found,
@@ -108,7 +115,7 @@ fn complete_machine_has_no_obstacles() {
     server(&root, "fine", "dut", "good 1.0");
     let text = "[tester]\ncpus = \"0\"\n[[dut]]\nprofile = \"fine.toml\"\ncores = \"1\"\n[[dut]]\nserver = \
                 \"2001:db8::53\"\nself-test-server = \"10.1.2.3\"\n";
-    assert_eq!(lacks(&root, text, |_| {}), []);
+    assert_eq!(obstacles(&root, text, |_| {}), []);
 }
 
 #[test]
@@ -116,8 +123,12 @@ fn public_servers_are_refused_without_permission() {
     let root = machine();
     let text = "[[dut]]\nserver = \"8.8.8.8\"\nself-test-server = \"[2001:4860:4860::8888]:53\"\n[[dut]]\n\
                 server = \"ff02::1\"\n[[dut]]\nserver = \"::1\"\nself-test-server = \"::1\"\n";
-    let found = lacks(&root, text, |_| {});
-    assert!(found.iter().all(|lack| lack.blame == Blame::Request));
+    let found = obstacles(&root, text, |_| {});
+    assert!(
+        found
+            .iter()
+            .all(|obstacle| obstacle.blame == Blame::Request)
+    );
     told(
         &root,
         &found,
@@ -135,7 +146,7 @@ fn public_servers_are_refused_without_permission() {
         8 | self-test-server = "::1"
           |                    ^^^^^"#]],
     );
-    let allowed = lacks(&root, text, |around| around.may_load = true);
+    let allowed = obstacles(&root, text, |around| around.may_load = true);
     assert_eq!(allowed, found[2..]);
 }
 
@@ -149,20 +160,20 @@ fn server_needs_names_for_trials_with_a_known_rate() {
     };
     told(
         &root,
-        &lacks(&root, &plan("reuse = false\n"), |_| {}),
+        &obstacles(&root, &plan("reuse = false\n"), |_| {}),
         &expect![[r#"
             DIR/plan.toml:8:10: [::1]:53 must not be queried twice for a name: the first trials of its searches need 6,000,000,000 names and the namespace has 4,294,967,296; give a lower rate, shorter trials or fewer runs
             8 | server = "::1"
               |          ^^^^^"#]],
     );
-    assert_eq!(lacks(&root, &plan(""), |_| {}), []);
+    assert_eq!(obstacles(&root, &plan(""), |_| {}), []);
 }
 
 #[test]
 fn journal_needs_disk_space_and_a_new_directory() {
     let root = machine();
     let text = "name = \"x\"\n[tester]\nraw = \"csv\"\n[[dut]]\nserver = \"::1\"\n";
-    let small = lacks(&root, text, |around| around.free = Some(1 << 30));
+    let small = obstacles(&root, text, |around| around.free = Some(1 << 30));
     told(
         &root,
         &small,
@@ -174,7 +185,7 @@ fn journal_needs_disk_space_and_a_new_directory() {
     fs::write(root.path().join("journal.jsonl"), "").unwrap();
     let directory: &'static Path = Box::leak(root.path().into());
     let taken = |is_resumed| {
-        lacks(&root, text, |around| {
+        obstacles(&root, text, |around| {
             around.directory = directory;
             around.is_resumed = is_resumed;
         })
@@ -227,7 +238,7 @@ fn a_server_without_a_version_is_remarked_and_may_be_measured() {
     let root = machine();
     server(&root, "silent", "dut", "nothing");
     let text = "[[dut]]\nprofile = \"silent.toml\"\ncores = [\"0\", \"1\"]\n";
-    assert_eq!(lacks(&root, text, |_| {}), []);
+    assert_eq!(obstacles(&root, text, |_| {}), []);
     let origin = root.path().join("plan.toml").display().to_string();
     let plan = Plan::parse(&origin, text).unwrap();
     let script = root.path().join("silent.sh").display().to_string();

@@ -12,7 +12,7 @@ use super::{Failure, exit, interrupt, report};
 use crate::agent::program;
 use crate::campaign::bench::RigBench;
 use crate::campaign::environment;
-use crate::campaign::journal::{Beginning, Journal, unix_ms};
+use crate::campaign::journal::{Beginning, Journal, JournalError, unix_ms};
 use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, Line, Record};
 use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
@@ -21,8 +21,8 @@ use crate::campaign::status::Status;
 use crate::campaign::tasks::Task;
 use crate::cli::args::{PushArgs, ResumeArgs, RunArgs, WatchArgs};
 use crate::doctor::hosts::ready;
-use crate::lab::LabKind;
 use crate::lab::topology::Lab;
+use crate::lab::{LabError, LabKind};
 use crate::machine::Role;
 use crate::post::links::Links;
 use crate::report::campaign::live::Live;
@@ -33,7 +33,6 @@ use crate::trial::rows::Rows;
 /// `dns64bench run`
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let (plan, text) = Plan::load(&args.plan)?;
-    let interrupted = interrupt()?;
     let lab = settled(&plan);
     let directory = directory(args, &plan);
     let origin = args.plan.display().to_string();
@@ -41,26 +40,22 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         plan: &plan,
         origin: &origin,
         text: &text,
-        no_lab: lab.as_ref().and_then(|lab| lab.as_ref().err()),
+        lab: lab.as_ref(),
         directory: &directory,
         is_resumed: false,
         may_load: args.may_load,
     };
     attempt.refuse()?;
-    let lab = lab.transpose()?;
-    if let Some(code) = handed_over(lab, &interrupted)? {
-        return Ok(code);
-    }
-    let held = held(&plan, lab, &args.push, &interrupted)?;
-    let beginning = Beginning {
-        tester: crate::PROGRAM.to_owned(),
-        plan: text,
-        plan_origin: origin,
-        command: std::env::args().collect(),
-        lab,
-    };
-    Journal::create(&directory, beginning)?;
-    go_on(&directory, held, &args.watch, interrupted)
+    start(&plan, &directory, lab, (&args.push, &args.watch), |lab| {
+        let beginning = Beginning {
+            tester: crate::PROGRAM.to_owned(),
+            plan: text,
+            plan_origin: origin,
+            command: std::env::args().collect(),
+            lab,
+        };
+        Journal::create(&directory, beginning).map(drop)
+    })
 }
 
 /// `dns64bench resume`
@@ -70,43 +65,44 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     if matches!(last, Some(Record::Complete)) {
         return report::run(&args.directory, None);
     }
-    let interrupted = interrupt()?;
-    let (origin, text) = written(&lines);
+    let (origin, text) = report::written(&lines);
     let lab = lab_of(&lines).map(LabKind::settle);
     let attempt = Attempt {
         plan: &plan,
         origin,
         text,
-        no_lab: lab.as_ref().and_then(|lab| lab.as_ref().err()),
+        lab: lab.as_ref(),
         directory: &args.directory,
         is_resumed: true,
         may_load: args.may_load,
     };
     attempt.refuse()?;
+    let shown = (&args.push, &args.watch);
+    start(&plan, &args.directory, lab, shown, |_| Ok(()))
+}
+
+/// Runs the remaining tasks of the journal in `directory`, which `begin` writes if it does not exist, and then writes
+/// the report.
+fn start(
+    plan: &Plan,
+    directory: &Path,
+    lab: Option<Result<LabKind, LabError>>,
+    (push, watch): (&PushArgs, &WatchArgs),
+    begin: impl FnOnce(Option<LabKind>) -> Result<(), JournalError>,
+) -> Result<u8, Failure> {
+    let interrupted = interrupt()?;
     let lab = lab.transpose()?;
     if let Some(code) = handed_over(lab, &interrupted)? {
         return Ok(code);
     }
-    let held = held(&plan, lab, &args.push, &interrupted)?;
-    go_on(&args.directory, held, &args.watch, interrupted)
-}
-
-/// The hosts of a plan, and the environment of its trials.
-type Held = (Links, Environment);
-
-/// Runs the remaining tasks of the journal in `directory`, then writes the report.
-fn go_on(
-    directory: &Path,
-    (links, environment): Held,
-    watch: &WatchArgs,
-    interrupted: Arc<AtomicBool>,
-) -> Result<u8, Failure> {
-    let report::Loaded { plan, lines, .. } = report::load(directory)?;
-    let lab = lab_of(&lines);
+    let (links, environment) = held(plan, lab, push, &interrupted)?;
+    begin(lab)?;
     let (journal, lines, torn_bytes) = Journal::resume(directory)?;
+    let (origin, text) = report::written(&lines);
+    let plan = Plan::parse(origin, text)?;
     let opened = Opened {
         directory,
-        lab,
+        lab: lab_of(&lines),
         links,
         environment,
         journal,
@@ -125,17 +121,6 @@ fn lab_of(lines: &[Line]) -> Option<LabKind> {
     })
 }
 
-/// File name and text of the plan with which a campaign was begun.
-fn written(lines: &[Line]) -> (&str, &str) {
-    let first = lines.iter().find_map(|line| match &line.record {
-        Record::Campaign {
-            plan, plan_origin, ..
-        } => Some((plan_origin.as_str(), plan.as_str())),
-        _ => None,
-    });
-    first.unwrap_or_default()
-}
-
 /// Connects the hosts of a plan, if it has any, and refuses hosts that cannot be measured. The hosts are held from then
 /// on. The links of a lab on this machine are created temporarily: a campaign whose lab is in use leaves no journal.
 fn held(
@@ -143,7 +128,7 @@ fn held(
     lab: Option<LabKind>,
     push: &PushArgs,
     interrupted: &Arc<AtomicBool>,
-) -> Result<Held, Failure> {
+) -> Result<(Links, Environment), Failure> {
     let links = Links::new(
         &format!("plan {}", plan.name),
         push.push_binary,
@@ -153,8 +138,8 @@ fn held(
         return Ok((links, environment(plan, lab)?));
     };
     let seen = ready::look(plan, hosts, links.try_reach(hosts.iter()));
-    if !seen.lacks.is_empty() {
-        return Err(Failure::new(exit::ENVIRONMENT, not_ready(&seen.lacks)));
+    if !seen.obstacles.is_empty() {
+        return Err(Failure::new(exit::ENVIRONMENT, not_ready(&seen.obstacles)));
     }
     let mut environment = environment(plan, lab)?;
     let interfaces = environment::of_hosts(hosts, &seen.facts);

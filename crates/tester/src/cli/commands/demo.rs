@@ -182,7 +182,7 @@ fn headline(found: &[SearchSummary]) -> String {
             }
         });
     let brackets: Vec<_> = brackets.collect();
-    let searches = numbers::searches(brackets.len());
+    let searches = numbers::count(brackets.len(), "search");
     let passed: Vec<f64> = brackets.iter().map(|bracket| bracket.passed).collect();
     let Some((all, median)) = agreement(&brackets).zip(median(&passed)) else {
         return format!("DNS64 rate: none ({searches})");

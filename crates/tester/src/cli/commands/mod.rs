@@ -132,7 +132,7 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
         return error.blame().map_or(exit::INTERRUPTED, code_of_blame);
     }
     match error.downcast_ref() {
-        Some(JournalError::BadLine { .. } | JournalError::Torn(_)) => return exit::TESTER,
+        Some(JournalError::BadLine { .. }) => return exit::TESTER,
         Some(
             JournalError::Exists { .. }
             | JournalError::OtherPlan { .. }

@@ -40,17 +40,17 @@ pub(super) fn dry_run(args: &RunArgs) -> Result<u8, Failure> {
         plan: &plan,
         origin: &args.plan.display().to_string(),
         text: &text,
-        no_lab: lab.as_ref().and_then(|lab| lab.as_ref().err()),
+        lab: lab.as_ref(),
         directory: &directory(args, &plan),
         is_resumed: false,
         may_load: args.may_load,
     };
-    match (attempt.refuse(), seen.lacks.as_slice()) {
+    match (attempt.refuse(), seen.obstacles.as_slice()) {
         (Ok(()), []) => Ok(exit::PASSED),
         (Err(failure), []) => Err(failure),
-        (Ok(()), lacks) => Err(Failure::new(exit::ENVIRONMENT, not_ready(lacks))),
-        (Err(failure), lacks) => {
-            let both = anyhow!("{}\n{}", failure.error, not_ready(lacks));
+        (Ok(()), obstacles) => Err(Failure::new(exit::ENVIRONMENT, not_ready(obstacles))),
+        (Err(failure), obstacles) => {
+            let both = anyhow!("{}\n{}", failure.error, not_ready(obstacles));
             Err(Failure::new(exit::ENVIRONMENT, both))
         }
     }
@@ -103,8 +103,8 @@ fn told(out: &mut dyn Write, hosts: &Hosts, seen: &Readiness, plan: &Path) -> st
 }
 
 /// Why a plan cannot run on its hosts.
-pub(super) fn not_ready(lacks: &[String]) -> anyhow::Error {
-    anyhow!("the hosts are not ready:\n{}", lacks.join("\n"))
+pub(super) fn not_ready(obstacles: &[String]) -> anyhow::Error {
+    anyhow!("the hosts are not ready:\n{}", obstacles.join("\n"))
 }
 
 /// The kind of lab that a plan needs on this machine, if any. It is selected once, since it must not change during a
@@ -129,7 +129,8 @@ pub(super) struct Attempt<'a> {
     pub(super) origin: &'a str,
     /// Its complete text.
     pub(super) text: &'a str,
-    pub(super) no_lab: Option<&'a LabError>,
+    /// The lab that it needs on this machine.
+    pub(super) lab: Option<&'a Result<LabKind, LabError>>,
     pub(super) directory: &'a Path,
     pub(super) is_resumed: bool,
     pub(super) may_load: MayLoadArgs,
@@ -149,26 +150,28 @@ impl Attempt<'_> {
             .find_map(|variant| sources::possible_here(&variant.subject, &self.plan.load).err());
         let around = Surroundings {
             machine: &Machine::here(),
-            no_lab: self.no_lab,
+            no_lab: self.lab.and_then(|lab| lab.as_ref().err()),
             no_sources: no_sources.map(|why| format!("{why:#}")),
             directory: self.directory,
             free: zone::free(&std::path::absolute(self.directory)?),
             is_resumed: self.is_resumed,
             may_load: self.may_load.i_may_load_this_network,
         };
-        let lacks = preflight::check(self.plan, &places, &around);
-        if lacks.is_empty() {
+        let obstacles = preflight::check(self.plan, &places, &around);
+        if obstacles.is_empty() {
             return Ok(());
         }
-        let is_requested = lacks.iter().all(|lack| lack.blame == Blame::Request);
+        let is_requested = obstacles
+            .iter()
+            .all(|obstacle| obstacle.blame == Blame::Request);
         let code = if is_requested {
             exit::USAGE
         } else {
             exit::ENVIRONMENT
         };
-        let texts: String = lacks
+        let texts: String = obstacles
             .iter()
-            .map(|lack| format!("\n{}", lack.problem))
+            .map(|obstacle| format!("\n{}", obstacle.problem))
             .collect();
         let error = anyhow!("the plan cannot be run here:{texts}");
         Err(Failure::new(code, error))

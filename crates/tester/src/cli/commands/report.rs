@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 
 use super::{Failure, exit, print};
-use crate::campaign::journal::{self, JournalError};
+use crate::campaign::journal;
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::files::{self, TEMPLATE};
+use crate::report::numbers;
 
 /// Folder of the report in the directory of a campaign.
 pub(super) const FOLDER: &str = "report";
@@ -35,26 +36,24 @@ impl Loaded {
 
 /// Reads the journal in `dir`. The last line may be incomplete while the journal is being written.
 pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
-    let (reading, torn) = match journal::read(dir) {
-        Ok(reading) => (reading, None),
-        Err(JournalError::Torn(torn)) => {
-            let why = torn.to_string();
-            (torn.reading, Some(why))
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let Some(Record::Campaign {
-        plan, plan_origin, ..
-    }) = reading.lines.first().map(|line| &line.record)
-    else {
-        return Err(anyhow!("the journal in {} has no line yet", dir.display()).into());
-    };
+    let reading = journal::read(dir)?;
+    let (origin, text) = written(&reading.lines);
     Ok(Loaded {
-        plan: Plan::parse(plan_origin, plan)?,
+        plan: Plan::parse(origin, text)?,
         lines: reading.lines,
         seal: reading.seal,
-        torn,
+        torn: reading.torn.map(|torn| torn.to_string()),
     })
+}
+
+/// File name and text of the plan in a journal, whose first line has them.
+pub(super) fn written(lines: &[Line]) -> (&str, &str) {
+    match lines.first().map(|line| &line.record) {
+        Some(Record::Campaign {
+            plan, plan_origin, ..
+        }) => (plan_origin, plan),
+        _ => ("", ""),
+    }
 }
 
 /// Writes all files of the report and prints the results.
@@ -69,11 +68,10 @@ pub(super) fn run(directory: &Path, template: Option<&Path>) -> Result<u8, Failu
         if let Some(torn) = &loaded.torn {
             writeln!(out, "left out: {torn}")?;
         }
-        let warnings = analysis.warnings.len();
-        let s = if warnings == 1 { "" } else { "s" };
         writeln!(
             out,
-            "{warnings} warning{s} and all figures: {}",
+            "{} and all figures: {}",
+            numbers::count(analysis.warnings.len(), "warning"),
             folder.join("index.html").display()
         )
     })?;

@@ -12,9 +12,9 @@ use crate::campaign::record::{Line, Record};
 use crate::campaign::signature::{self, SIGNATURE_FILE, SignatureError};
 use crate::cli::args::VerifyArgs;
 use crate::hash::sha256_hex;
-use crate::report::Thousands;
 use crate::report::campaign::files::{self, TEMPLATE};
 use crate::report::campaign::verify::{Difference, check, check_no_others};
+use crate::report::numbers::count;
 
 /// Recomputes everything from the trials in the journal, and signs it or checks its signature.
 pub(super) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
@@ -58,10 +58,10 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
         })?;
     let mut lines = vec![format!(
         "verified: {} recounted, {} replayed, {} recomputed, {}, seal {}",
-        many(audited.trials, "trial"),
-        many(audited.searches, "search"),
-        many(audited.certificates, "certificate"),
-        many(files.len() as u64, "file"),
+        count(audited.trials, "trial"),
+        count(audited.searches, "search"),
+        count(audited.certificates, "certificate"),
+        count(files.len(), "file"),
         loaded.seal
     )];
     lines.extend(unchecked(&audited));
@@ -79,21 +79,12 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
 
 /// Facts that the journal only asserts.
 fn unchecked(audited: &Audited) -> Option<String> {
-    let trials = many(audited.on_trust, "invalid trial");
+    let trials = count(audited.on_trust, "invalid trial");
     (audited.on_trust > 0).then(|| {
         format!(
             "not checked: the faults of {trials}: the program that wrote the journal did not record their figures"
         )
     })
-}
-
-fn many(number: u64, what: &str) -> String {
-    let ending = match number {
-        1 => "",
-        _ if what.ends_with("ch") => "es",
-        _ => "s",
-    };
-    format!("{} {what}{ending}", Thousands(number))
 }
 
 /// The error for a contradiction in the journal. It names the program that wrote the journal if it is another version,

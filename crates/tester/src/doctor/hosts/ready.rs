@@ -20,7 +20,7 @@ pub struct Readiness {
     /// Versions of the servers of the plan's profiles that are installed on them.
     pub programs: Vec<Installed>,
     /// Everything that prevents a run of the plan: host, problem and remedy, one line each.
-    pub lacks: Vec<String>,
+    pub obstacles: Vec<String>,
     /// Findings that may disturb results.
     pub poor: Vec<Finding>,
 }
@@ -30,11 +30,11 @@ pub struct Readiness {
 pub fn look(plan: &Plan, hosts: &Hosts, tried: Vec<(String, Result<Host, LabError>)>) -> Readiness {
     let mut seen = Readiness::default();
     let mut reached = BTreeMap::new();
-    let mut lacks = BTreeSet::new();
+    let mut obstacles = BTreeSet::new();
     for (name, host) in tried {
         match host {
             Ok(host) => drop(reached.insert(name, host)),
-            Err(error) => seen.lacks.push(error.to_string()),
+            Err(error) => seen.obstacles.push(error.to_string()),
         }
     }
     for (name, facts) in preflight::facts(&reached) {
@@ -42,7 +42,7 @@ pub fn look(plan: &Plan, hosts: &Hosts, tried: Vec<(String, Result<Host, LabErro
             Ok(facts) => seen.facts.push((name, facts)),
             Err(error) => {
                 reached.remove(&name);
-                seen.lacks.push(error.to_string());
+                seen.obstacles.push(error.to_string());
             }
         }
     }
@@ -51,18 +51,18 @@ pub fn look(plan: &Plan, hosts: &Hosts, tried: Vec<(String, Result<Host, LabErro
         match program {
             Ok(installed) => seen.programs.push(installed),
             // One line for all variants that need it.
-            Err(error) => drop(lacks.insert(format!("{error:#}"))),
+            Err(error) => drop(obstacles.insert(format!("{error:#}"))),
         }
     }
     for finding in check(hosts, &seen.facts, &[]) {
         match finding.grade {
             Grade::Good => {}
             Grade::Poor => seen.poor.push(finding),
-            Grade::Missing => drop(lacks.insert(finding.to_string())),
+            Grade::Missing => drop(obstacles.insert(finding.to_string())),
         }
     }
-    lacks.extend(too_large(plan, hosts, &seen.facts));
-    seen.lacks.extend(lacks);
+    obstacles.extend(too_large(plan, hosts, &seen.facts));
+    seen.obstacles.extend(obstacles);
     seen
 }
 

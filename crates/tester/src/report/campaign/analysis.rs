@@ -303,19 +303,6 @@ pub enum RunEnd {
 }
 
 impl RunEnd {
-    /// Its word in JSON and CSV.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::LimitedByTester => "limited_by_tester",
-            Self::LimitedByRequest => "limited_by_request",
-            Self::NothingPasses => "nothing_passes",
-            Self::TesterFault => "tester_fault",
-            Self::Abandoned => "abandoned",
-            Self::Unfinished => "unfinished",
-        }
-    }
-
     /// Whether the true rate may be higher than the one that was found, but not lower.
     pub fn is_lower_bound(self) -> bool {
         matches!(self, Self::LimitedByTester | Self::LimitedByRequest)

@@ -4,10 +4,11 @@ mod page;
 
 use std::io::{self, Write};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::analysis::{Analysis, PointResult};
 use super::{numbers, words};
+use crate::report::json::word;
 use crate::statistics::compare;
 pub use page::page;
 
@@ -63,37 +64,23 @@ pub struct Row {
 }
 
 /// Whether a point is slower than tolerated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Verdict {
     /// Yes.
+    #[serde(rename = "slower")]
     Slower,
     /// It is faster by as much.
+    #[serde(rename = "faster")]
     Faster,
     /// It is neither.
+    #[serde(rename = "within the limit")]
     Within,
     /// The median is lower by more than the limit, but that may be chance.
+    #[serde(rename = "no difference shown")]
     NotShown,
     /// The data do not allow a verdict.
+    #[serde(rename = "not judged")]
     NotJudged,
-}
-
-impl Verdict {
-    /// The verdict in words, as in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Slower => "slower",
-            Self::Faster => "faster",
-            Self::Within => "within the limit",
-            Self::NotShown => "no difference shown",
-            Self::NotJudged => "not judged",
-        }
-    }
-}
-
-impl Serialize for Verdict {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.word())
-    }
 }
 
 impl Comparison {
@@ -186,8 +173,8 @@ impl Row {
     /// The verdict, with what it rests on.
     fn told(&self) -> String {
         match self.why.is_empty() {
-            true => self.verdict.word().to_owned(),
-            false => format!("{} ({})", self.verdict.word(), self.why),
+            true => word(self.verdict),
+            false => format!("{} ({})", word(self.verdict), self.why),
         }
     }
 }

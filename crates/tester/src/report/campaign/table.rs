@@ -171,14 +171,14 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 /// A measured rate of a Tester that was certified, or needed no certificate.
 #[cfg(test)]
 pub(super) fn rate(qps: f64) -> Cell {
-    rate_if(qps, None)
+    rate_if(qps, false, None)
 }
 
-/// A measured rate, marked if the Tester was not certified for it.
-pub(super) fn rate_if(qps: f64, certified: Option<bool>) -> Cell {
+/// A measured rate, with its marks: whether it is a lower bound, and whether the Tester was certified for it.
+pub(super) fn rate_if(qps: f64, at_least: bool, certified: Option<bool>) -> Cell {
     Cell::Rate {
         qps,
-        at_least: false,
+        at_least,
         uncertified: certified == Some(false),
     }
 }

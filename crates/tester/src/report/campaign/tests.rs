@@ -345,7 +345,7 @@ fn changed_server_at_a_later_start_causes_a_warning() {
         warned(|f| f.cpus[1].1 = "2".to_owned()),
         [(Severity::Critical, text)]
     );
-    let harmless = |f: &mut VariantFacts| f.profile_sha256 = Some("aa".to_owned());
+    let harmless = |f: &mut VariantFacts| f.program.profile_sha256 = Some("aa".to_owned());
     assert_eq!(warned(harmless), [], "it was not known before");
 }
 

@@ -10,7 +10,7 @@ use crate::campaign::journal::tests::conditions;
 use crate::campaign::journal::{self, Beginning, Journal};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{
-    CertificateConditions, Environment, Line, Record, Start, VariantFacts,
+    CertificateConditions, Environment, Line, ProgramFacts, Record, Start, VariantFacts,
 };
 use crate::campaign::run::{Assignment, Bench, BenchError, Campaign, Parts};
 use crate::campaign::tasks::Task;
@@ -255,9 +255,12 @@ impl Bench for Servers {
             cpus: cpus
                 .map(|(role, list)| (role.into(), list.to_owned()))
                 .to_vec(),
-            command: vec!["server".to_owned(), self.argument.to_owned()],
-            program_sha256: Some("bb".to_owned()),
-            profile_sha256: Some(self.profile.to_owned()),
+            program: ProgramFacts {
+                command: vec!["server".to_owned(), self.argument.to_owned()],
+                program_sha256: Some("bb".to_owned()),
+                profile_sha256: Some(self.profile.to_owned()),
+                ..ProgramFacts::default()
+            },
             ..VariantFacts::default()
         })
     }

@@ -27,7 +27,7 @@ fn failure(dir: &TempDir) -> (u8, String) {
 
 /// "18 files": those of the report.
 fn files(dir: &TempDir) -> String {
-    many(below(&dir.path().join(FOLDER)).len() as u64, "file")
+    count(below(&dir.path().join(FOLDER)).len(), "file")
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn report_is_verified_with_the_numbers_of_checks() {
     let dir = reported(None);
     let verified = verify(dir.path()).unwrap();
     let (plan, lines) = honest();
-    let trials = many(audit(&plan, &lines).unwrap().trials, "trial");
+    let trials = count(audit(&plan, &lines).unwrap().trials, "trial");
     let seal = &verified.seal;
     let expected = [format!(
         "verified: {trials} recounted, 11 searches replayed, 6 certificates recomputed, {}, seal {seal}",

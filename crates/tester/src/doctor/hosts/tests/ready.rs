@@ -136,7 +136,7 @@ fn all_problems_are_reported_and_nothing_is_started() {
         dut: CPUs online: 0; the plan names 1, too: correct cpus
         dut: port 53: not permitted; reach the host as root, or with sudo = true: servers there listen at port 53
         gen: link client (client): no carrier; check the cable and that the other end is up
-        host dut: found none of named; install the Debian package bind9"#]].assert_eq(&seen.lacks.join("\n"));
+        host dut: found none of named; install the Debian package bind9"#]].assert_eq(&seen.obstacles.join("\n"));
     let poor: Vec<_> = seen.poor.iter().map(|it| it.what.as_str()).collect();
     assert_eq!(poor, ["auth: other processes"]);
     asked.sort();
@@ -158,7 +158,7 @@ fn unreachable_host_does_not_prevent_checks_of_others() {
     let (seen, asked) = seen(PLAN, Some("dut"), |facts| client(facts).is_up = false);
     expect![[r#"
         host dut: cannot be reached
-        gen: link client (client): down; `ip link set client up`, or `ansible-playbook -i hosts.yml deploy/ansible/site.yml`"#]].assert_eq(&seen.lacks.join("\n"));
+        gen: link client (client): down; `ip link set client up`, or `ansible-playbook -i hosts.yml deploy/ansible/site.yml`"#]].assert_eq(&seen.obstacles.join("\n"));
     assert_eq!(seen.facts.len(), 2);
     assert_eq!(asked.len(), 2);
 }
@@ -169,12 +169,12 @@ fn ready_hosts_have_no_problems() {
         .trim_end()
         .trim_end_matches("[[dut]]\nprofile = \"bind\"");
     let (seen, _) = seen(unbound, None, |_| {});
-    assert_eq!(seen.lacks, Vec::<String>::new());
+    assert_eq!(seen.obstacles, Vec::<String>::new());
     let programs: Vec<_> = seen.programs.iter().map(|it| format!("{it:?}")).collect();
     expect![[r#"Installed { host: "dut", profile: "unbound", version: Some("1.17.1") }"#]]
         .assert_eq(&programs.join("\n"));
     // The host of an authority needs memory for the whole zone.
     let large = format!("[tester]\nauthority = \"nsd\"\nnamespace = \"0.0.0.0/0\"\n{unbound}");
-    let lacks = self::seen(&large, None, |_| {}).0.lacks.join("\n");
-    assert!(lacks.contains("auth: memory: "), "{lacks}");
+    let obstacles = self::seen(&large, None, |_| {}).0.obstacles.join("\n");
+    assert!(obstacles.contains("auth: memory: "), "{obstacles}");
 }

@@ -263,8 +263,8 @@ pub(super) fn variants(history: &Recorded<'_>) -> Vec<VariantInfo> {
             .authority
             .and_then(|authority| authority.program_sha256);
         let hashes = [
-            ("program", last.program_sha256),
-            ("profile", last.profile_sha256),
+            ("program", last.program.program_sha256),
+            ("profile", last.program.profile_sha256),
             ("authority", authority),
         ];
         let hashes = hashes.into_iter();
@@ -276,13 +276,14 @@ pub(super) fn variants(history: &Recorded<'_>) -> Vec<VariantInfo> {
             name: variant.name.clone(),
             dut: variant.dut.clone(),
             version: last
+                .program
                 .version
                 .map(|said| version(&variant.name, &variant.dut, &said)),
             settings: variant.settings().clone().into_iter().collect(),
             cpus: last.cpus,
             server,
             pref64,
-            hashes: hashes.chain(last.files_sha256).collect(),
+            hashes: hashes.chain(last.program.files_sha256).collect(),
             not_a_measurement: distinct(reasons),
             notes: distinct(notes),
         }

@@ -150,7 +150,7 @@ fn weakest(rows: &[HostRow]) -> Vec<String> {
         (set, _) => format!(
             "The clock of {} was set during {}.",
             row.host,
-            numbers::count(usize::try_from(set).unwrap_or(usize::MAX), "trial")
+            numbers::count(set, "trial")
         ),
     });
     let of_tester = rows.iter().filter(|row| row.roles != [Role::Dut]);

@@ -130,17 +130,16 @@ fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<
         parameter(model.saved, fit.saved_s),
         parameter(model.rest, fit.full_s - fit.saved_s),
     ];
-    Some(ModelResult {
-        variant,
-        of,
-        model: model.name,
-        equation: of.equation(model.variable, &time),
-        refused: refused(cells.len(), LINE, &parameters),
+    let fitted = cells.iter().zip(&fit.fitted).map(row).collect();
+    let equation = of.equation(model.variable, &time);
+    let named = (model.name, equation);
+    Some(result(
+        (variant, of),
+        named,
         parameters,
-        fitted: cells.iter().zip(&fit.fitted).map(row).collect(),
-        residual_pct_max: residual_pct(of, &fit.fitted, cells.iter().map(|cell| cell.1)),
-        r_squared: model::can_judge(cells.len(), LINE).then_some(fit.r_squared),
-    })
+        fitted,
+        (LINE, fit.r_squared),
+    ))
 }
 
 /// Equation 6, over both shares; for work derived as 7 and 8 are from 4 and 5.
@@ -179,17 +178,39 @@ fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<Mod
             fit.synthesis_s,
         ),
     ];
-    Some(ModelResult {
+    let fitted = cells.iter().zip(&fit.fitted).map(row).collect();
+    let named = (name, of.equation("a, c", &time));
+    Some(result(
+        (variant, of),
+        named,
+        parameters,
+        fitted,
+        (PLANE, fit.r_squared),
+    ))
+}
+
+/// A model with its judgement. The quality of the fit is of this number of parameters.
+fn result(
+    (variant, of): (usize, ModelOf),
+    (model, equation): (&'static str, String),
+    parameters: Vec<Parameter>,
+    fitted: Vec<FittedRow>,
+    (number, r_squared): (usize, f64),
+) -> ModelResult {
+    let residuals = fitted
+        .iter()
+        .map(|row| (row.modelled / row.median - 1.0).abs());
+    ModelResult {
         variant,
         of,
-        model: name,
-        equation: of.equation("a, c", &time),
-        refused: refused(cells.len(), PLANE, &parameters),
+        model,
+        equation,
+        refused: refused(fitted.len(), number, &parameters),
         parameters,
-        fitted: cells.iter().zip(&fit.fitted).map(row).collect(),
-        residual_pct_max: residual_pct(of, &fit.fitted, cells.iter().map(|cell| cell.1)),
-        r_squared: model::can_judge(cells.len(), PLANE).then_some(fit.r_squared),
-    })
+        residual_pct_max: residuals.fold(0.0, f64::max) * 100.0,
+        r_squared: model::can_judge(fitted.len(), number).then_some(r_squared),
+        fitted,
+    }
 }
 
 fn parameter(name: &'static str, time_s: f64) -> Parameter {
@@ -198,13 +219,6 @@ fn parameter(name: &'static str, time_s: f64) -> Parameter {
         value: time_s * 1e6,
         unit: "us",
     }
-}
-
-/// Largest difference between a modelled and a measured value, in per cent of the measured one.
-fn residual_pct(of: ModelOf, modelled: &[f64], measured: impl Iterator<Item = f64>) -> f64 {
-    let pairs = modelled.iter().zip(measured);
-    let off = pairs.map(|(modelled, value)| (of.shown(*modelled) / of.shown(value) - 1.0).abs());
-    off.fold(0.0, f64::max) * 100.0
 }
 
 /// Number of times that are fitted over one share, and over both.

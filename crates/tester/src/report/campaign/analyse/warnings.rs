@@ -131,7 +131,7 @@ fn sessions(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
         if session.torn_bytes > 0 {
             note(format!(
                 "found half a line of {} at the end of the journal and cut it off",
-                numbers::count(usize::try_from(session.torn_bytes).unwrap_or(0), "octet")
+                numbers::count(session.torn_bytes, "octet")
             ));
         }
     }
@@ -413,7 +413,7 @@ fn figures(analysis: &Analysis, point: &PointResult) -> Vec<Warning> {
     let warning = |text: String| Severity::Warning.warning(text).about(about());
     warnings.extend(texts.into_iter().map(&warning));
     if let Some(drops @ 1..) = point.timing.map(|timing| timing.tester_drops) {
-        let lost = numbers::count(usize::try_from(drops).unwrap_or(usize::MAX), "datagram");
+        let lost = numbers::count(drops, "datagram");
         let text = format!("{lost} lost at the Tester's own sockets");
         let remedy = "raise net.core.rmem_max or use more threads";
         warnings.push(warning(text).remedy(remedy).section(Section::Evidence));

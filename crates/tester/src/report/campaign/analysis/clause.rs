@@ -34,15 +34,3 @@ pub enum Met {
     #[serde(rename = "not known")]
     NotKnown,
 }
-
-impl Met {
-    /// The verdict in words, as in JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Met => "met",
-            Self::NotMet => "not met",
-            Self::NotApplicable => "not applicable",
-            Self::NotKnown => "not known",
-        }
-    }
-}

@@ -80,7 +80,7 @@ fn verdict_depends_on_bounds_interval_and_test() {
             why: String::new(),
         };
         let (verdict, why) = judge(&row, 5.0);
-        format!("{}: {why}", verdict.word())
+        format!("{}: {why}", word(verdict))
     };
     let exact = (false, false);
     let narrow = Some((-12.0, -8.0));

@@ -15,6 +15,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::campaign::status::{Found, Phase, Status};
+use crate::report::json::word;
 
 /// The text of `/metrics`.
 pub(super) fn text(status: Status) -> String {
@@ -40,7 +41,7 @@ impl Collector for Page {
         page.gauges(
             "campaign_phase",
             "1 for what the campaign is busy with, 0 for all else",
-            Phase::ALL.map(|phase| ([("phase", phase.word())], is_it(phase))),
+            Phase::ALL.map(|phase| ([("phase", word(phase))], is_it(phase))),
         )?;
         page.gauges(
             "campaign_found_qps",

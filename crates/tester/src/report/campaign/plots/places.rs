@@ -89,10 +89,7 @@ fn places(analysis: &Analysis, evidence: &Evidence) -> Option<Figure> {
         "{name}: where queries were lost, of {} sent in {} (+: in invalid trials). Good: every number of the Tester \
          is 0; those of the DUT are what a search looks for{shared}",
         Thousands(losses.queries_sent),
-        numbers::count(
-            usize::try_from(losses.trials).unwrap_or(usize::MAX),
-            "trial"
-        ),
+        numbers::count(losses.trials, "trial"),
     );
     let mut diagram = Diagram::new((MEDIUM.0, 760.0));
     draw_hosts(&mut diagram);

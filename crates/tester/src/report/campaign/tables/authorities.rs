@@ -2,7 +2,7 @@
 
 use super::two;
 use crate::report::campaign::analysis::{Analysis, AuthorityRow, ZoneGrowth};
-use crate::report::campaign::table::{Cell, Table, columns};
+use crate::report::campaign::table::{Cell, Table, columns, rate_if};
 use crate::report::numbers::whole;
 use crate::statistics::line::FittedLine;
 use crate::statistics::model::can_judge;
@@ -50,12 +50,7 @@ pub(super) fn authorities(analysis: &Analysis) -> Table {
 }
 
 fn rate(row: &AuthorityRow, qps: Option<f64>) -> Cell {
-    let cell = |qps| Cell::Rate {
-        qps,
-        at_least: row.lower_bound,
-        uncertified: false,
-    };
-    qps.map(cell).into()
+    qps.map(|qps| rate_if(qps, row.lower_bound, None)).into()
 }
 
 /// Linear fits over the names of the zone.

@@ -4,18 +4,14 @@ use super::{by_variant, two};
 use crate::report::campaign::analysis::{
     Analysis, DelayCurve, DelayRow, WorkingSetRow, WorkingSets,
 };
-use crate::report::campaign::table::{Cell, Table, columns};
+use crate::report::campaign::table::{Cell, Table, columns, rate_if};
 
 /// Rates by the delay of the authority.
 pub(super) fn delays(analysis: &Analysis) -> Table {
     let dut = columns![c: DelayCurve; "dut", "DUT" => &c.dut;];
     let columns = columns![r: DelayRow;
         "delay_ns", "delay" => Cell::Span(r.delay_ns);
-        "median_qps", "median" => Cell::Rate {
-            qps: r.median,
-            at_least: r.lower_bound,
-            uncertified: r.certified == Some(false),
-        };
+        "median_qps", "median" => rate_if(r.median, r.lower_bound, r.certified);
         "rtt_ns_p50", "RTT p50" => r.rtt_ns_p50.map(Cell::Span);
         "outstanding", "outstanding" => r.outstanding.map(|n| Cell::Decimal(n, 1));
     ];
@@ -41,11 +37,7 @@ pub(super) fn working_sets(analysis: &Analysis) -> Table {
     let order = columns![set: WorkingSets; "order", "names are asked" => set.order;];
     let columns = columns![r: WorkingSetRow;
         "names", "names" => r.names;
-        "median_qps", "median" => Cell::Rate {
-            qps: r.median,
-            at_least: r.lower_bound,
-            uncertified: r.certified == Some(false),
-        };
+        "median_qps", "median" => rate_if(r.median, r.lower_bound, r.certified);
         "factor", "factor" => two(r.factor);
     ];
     let table = Table::new(

@@ -10,6 +10,7 @@ use crate::machine::Role;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunResult};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Column, Table, columns};
+use crate::report::json::word;
 use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 
@@ -56,7 +57,7 @@ const PLANNED: [Column<Variant>; 3] = columns![v: Variant;
 
 const RUNS: [Column<RunResult>; 7] = columns![r: RunResult;
     "run", "" => r.run;
-    "ended", "" => r.ended.word();
+    "ended", "" => word(r.ended);
     "rate_qps", "" => r.rate_qps;
     "certified", "" => r.certified;
     "failed_qps", "" => r.failed_qps;
@@ -99,7 +100,7 @@ impl<'a> Trial<'a> {
 
 fn trial_columns<'a>() -> [Column<Trial<'a>>; 51] {
     columns![t: Trial<'a>;
-        "task", "" => Phase::from(*t.task).word();
+        "task", "" => word(Phase::from(*t.task));
         "run", "" => t.task.run();
         "trial", "" => *t.number;
         "over_at", "" => numbers::moment(t.over_at_unix_ms);

@@ -18,6 +18,7 @@ use super::analysis::{
 };
 use super::numbers;
 use super::table::{Cell, Column, Table, columns, rate_if, two};
+use crate::report::json::word;
 
 /// The tables for people, in order, without empty ones.
 pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
@@ -195,8 +196,8 @@ fn scaling(analysis: &Analysis) -> Table {
     let dut = columns![s: Scaling; "dut", "DUT" => &s.dut;];
     let columns = columns![r: ScalingRow;
         "cores", "cores" => r.cores;
-        "median_qps", "median" => rate_if(r.median, r.certified);
-        "per_core_qps", "per core" => rate_if(r.per_core, r.certified);
+        "median_qps", "median" => rate_if(r.median, false, r.certified);
+        "per_core_qps", "per core" => rate_if(r.per_core, false, r.certified);
         "factor", "factor" => two(r.factor);
     ];
     let duts = analysis.scaling.iter();
@@ -215,11 +216,7 @@ fn overload(analysis: &Analysis) -> Table {
     let columns = columns![r: OverloadRow;
         "rate_qps", "offered" => r.rate_qps;
         "goodput_qps", "answered in time" =>
-            Cell::Rate {
-                qps: r.goodput_qps,
-                at_least: r.doubtful,
-                uncertified: r.certified == Some(false),
-            };
+            rate_if(r.goodput_qps, r.doubtful, r.certified);
         "rtt_ns_p50", "RTT p50" => r.rtt_ns_p50.map(Cell::Span);
         "rtt_ns_p99", "RTT p99" => r.rtt_ns_p99.map(Cell::Span);
     ];
@@ -268,8 +265,8 @@ fn queue(analysis: &Analysis) -> Table {
     let columns = columns![r: QueueCheckRow;
         "duration_s", "duration (s)" => r.duration_s;
         "timeout_s", "timeout (s)" => r.timeout_s;
-        "median_qps", "median" => rate_if(r.median, r.certified);
-        "calculated_qps", "calculated" => rate_if(r.calculated, r.certified);
+        "median_qps", "median" => rate_if(r.median, false, r.certified);
+        "calculated_qps", "calculated" => rate_if(r.calculated, false, r.certified);
     ];
     let mut table = Table::new(
         "queue",
@@ -369,13 +366,13 @@ fn statement(analysis: &Analysis) -> Table {
         "clause", "clause" => c.id;
         "asks", "asks for" => c.asks;
         "level", "level" => c.level;
-        "met", "met" => c.met.word();
+        "met", "met" => word(c.met);
         "why", "why" => &c.why;
     ];
     let verdicts = [Met::Met, Met::NotMet, Met::NotApplicable, Met::NotKnown];
     let counts = verdicts.map(|met| {
         let clauses = analysis.statement.iter().filter(|c| c.met == met);
-        format!("{} {}", clauses.count(), met.word())
+        format!("{} {}", clauses.count(), word(met))
     });
     let caption = "RFC 8219, clause by clause.";
     let mut table = Table::new("statement", "RFC 8219 statement", caption);

@@ -5,6 +5,7 @@ use super::super::analysis::{Analysis, PointResult};
 use super::super::numbers;
 use super::super::table::{Cell, Column, Table, named_columns, rate_if, two};
 use super::by_variant;
+use crate::report::json::word;
 use crate::statistics::agreement::Agreement;
 use crate::statistics::summary::{Flag, Summary};
 
@@ -75,7 +76,7 @@ named_columns! { p: PointResult;
     FAILED: "failed_qps", "failed at" => {
         let stable = p.agreement.filter(|found| !found.unstable);
         let failed = stable.and_then(|found| Some((found, found.failed_qps?)));
-        failed.map(|(found, qps)| rate_if(Rounding::of(&found).up(qps), None))
+        failed.map(|(found, qps)| rate_if(Rounding::of(&found).up(qps), false, None))
     };
     FLAGS: "flags", "flags" => flags(p);
 }
@@ -83,11 +84,7 @@ named_columns! { p: PointResult;
 /// A rate of the runs; a lower bound if a run was limited.
 fn bound(point: &PointResult, figure: impl Fn(&Summary) -> f64) -> Cell {
     let qps = point.summary.as_ref().map(figure);
-    let cell = |qps| Cell::Rate {
-        qps,
-        at_least: point.lower_bound,
-        uncertified: point.certified == Some(false),
-    };
+    let cell = |qps| rate_if(qps, point.lower_bound, point.certified);
     qps.map(cell).into()
 }
 
@@ -158,7 +155,7 @@ fn flags(point: &PointResult) -> String {
         return unstable.chain(names).collect::<Vec<_>>().join(", ");
     }
     // The exports have the reason for each run; here the kinds are enough.
-    let mut kinds: Vec<_> = point.runs.iter().map(|run| run.ended.word()).collect();
+    let mut kinds: Vec<_> = point.runs.iter().map(|run| word(run.ended)).collect();
     kinds.dedup();
     format!("no rate: {}", kinds.join(", ").replace('_', " "))
 }

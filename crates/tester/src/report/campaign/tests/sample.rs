@@ -13,8 +13,8 @@ use crate::authority::behaviour::Behaviour;
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{
-    CertificateConditions, Environment, InterfaceFacts, Line, Record, SelfTest, Start, TaskEnd,
-    VariantFacts,
+    CertificateConditions, Environment, InterfaceFacts, Line, ProgramFacts, Record, SelfTest,
+    Start, TaskEnd, VariantFacts,
 };
 use crate::campaign::tasks::{Point, Task};
 use crate::hash::sha256_hex;
@@ -466,15 +466,18 @@ fn started_variant(variant: usize, it: &Variant, start: Option<Start>) -> Record
         variant,
         start,
         facts: VariantFacts {
-            version: Some(format!("{} 1.2.3", it.dut)),
+            program: ProgramFacts {
+                version: Some(format!("{} 1.2.3", it.dut)),
+                files_sha256: BTreeMap::from([("server.conf".to_owned(), "ab".repeat(32))]),
+                program_sha256: Some("cd".repeat(32)),
+                ..ProgramFacts::default()
+            },
             server: "[2001:2::2]:53".to_owned(),
             pref64: "64:ff9b::/96".to_owned(),
             cpus: vec![
                 (Role::Measurer.into(), "0".to_owned()),
                 (Role::Dut.into(), it.cpus().to_string()),
             ],
-            files_sha256: BTreeMap::from([("server.conf".to_owned(), "ab".repeat(32))]),
-            program_sha256: Some("cd".repeat(32)),
             not_a_measurement: Vec::new(),
             notes: vec!["trials of 1 s are shorter than 60 s".to_owned()],
             ..VariantFacts::default()

@@ -87,8 +87,8 @@ fn by_the_names_alone(f: &Facts<'_>, variant: usize) -> Finding {
     };
     let is_same = |point: &Point| server(point.variant) == Some(own);
     let trials = f.history.all_trials_of(is_same);
-    let dealt: Option<Vec<_>> = trials.map(|t| t.names.as_ref()).collect();
-    match dealt.map(|dealt| asked_twice(dealt.into_iter())) {
+    let used: Option<Vec<_>> = trials.map(|t| t.names.as_ref()).collect();
+    match used.map(|used| asked_twice(used.into_iter())) {
         None => not_known("the journal does not say which names were asked"),
         Some(0) => not_known(
             "no name was asked twice, but the authority is not the Tester's own: what the cache answered \
