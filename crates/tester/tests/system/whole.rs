@@ -317,9 +317,9 @@ impl Whole {
 
     /// Checks that nothing is pending, also by the counters of dns64d.
     pub(crate) fn assert_idle(&mut self) {
-        // The timeout for late responses.
+        // The timeout for late responses; then the ports to upstreams close.
         self.rest(10 * SECOND);
-        self.turn();
+        self.rest(11 * SECOND);
         assert!(self.worker.engine.is_idle());
         assert_eq!(self.worker.engine.next_deadline(), None);
         assert_eq!(self.counts.queries_waiting.get(), 0);
