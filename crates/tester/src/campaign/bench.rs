@@ -10,12 +10,12 @@ use dns64_transport::clock::Nanos;
 
 use super::environment;
 use super::names::UsedNames;
+use super::plan::tasks::Point;
 use super::plan::{Plan, Restart};
 use super::record::{
     CertificateConditions, Environment, HostNote, ProgramFacts, Start, VariantFacts,
 };
 use super::run::{Assignment, Bench, BenchError};
-use super::tasks::Point;
 use crate::agent::handshake::Welcome;
 use crate::agent::program;
 use crate::hash::{sha256_hex, sha256_of};

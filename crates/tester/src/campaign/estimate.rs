@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
+use super::plan::tasks::{Point, Task, rates, search_spec};
 use super::plan::{Cell, Plan, Restart};
 use super::status::Phase;
-use super::tasks::{Point, Task, rates, search_spec};
 use crate::namespace::Cidr;
 use crate::procedure::search::{HIGHEST_RATE_QPS, Search, SearchSpec};
 use crate::procedure::selftest::{LOWERED_BY_PCT, self_test_timeout};

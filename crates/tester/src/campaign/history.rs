@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use dns64_transport::clock::Nanos;
 
 use super::names::UsedNames;
+use super::plan::tasks::{Point, Task, rates};
 use super::plan::{Laboratory, Plan};
 use super::record::{Environment, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
-use super::tasks::{Point, Task, rates};
 use crate::hash::sha256_u64;
 use crate::lab::LabKind;
 use crate::load::pace::Schedule;

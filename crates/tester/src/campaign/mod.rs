@@ -1,7 +1,7 @@
 //! A campaign: many searches by one plan, in a directory that survives crashes.
 //!
 //! ```text
-//! PLAN.toml -> plan -> tasks -> run (over a bench) -> journal -> history -> state (what is next)
+//! PLAN.toml -> plan (its tasks) -> run (over a bench) -> journal -> history -> state (what is next)
 //!                                                                   |   \-> report
 //!                                                                   \-> status (terminal, live page)
 //!                                      plan, journal -> audit (does it follow from the trials?)
@@ -24,4 +24,3 @@ pub mod run;
 pub mod signature;
 pub mod state;
 pub mod status;
-pub mod tasks;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::estimate::estimate;
 use super::journal::{JOURNAL_FILE, JournalError};
+use super::plan::tasks::Point;
 use super::plan::{Method, Place, Places, Plan, Problem, RawFormat, Variant};
-use super::tasks::Point;
 use crate::lab::profile::Profile;
 use crate::lab::zone::Mib;
 use crate::lab::{Blame, LabError, server};

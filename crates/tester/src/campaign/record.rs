@@ -7,7 +7,7 @@ use dns64_transport::clock::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tasks::{Point, Task};
+use super::plan::tasks::{Point, Task};
 use crate::lab::LabKind;
 pub use crate::lab::server::Start;
 use crate::machine::Role;

@@ -3,8 +3,8 @@
 use dns64_transport::clock::Nanos;
 
 use super::history::{Forgotten, History, SelfTestHistory};
+use super::plan::tasks::Task;
 use super::record::CertificateConditions;
-use super::tasks::Task;
 use crate::procedure::certificate::counted;
 use crate::procedure::search::SearchEnd;
 use crate::procedure::selftest::Meaning;

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::history::News;
 use super::plan::Plan;
+use super::plan::tasks::{Task, point_name};
 use super::state::State;
-use super::tasks::{Task, point_name};
 use crate::procedure::Event;
 use crate::procedure::search::SearchEnd;
 use crate::quantity::Thousands;

@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use dns64_transport::clock::SECOND;
 use dns64bench::campaign::journal;
+use dns64bench::campaign::plan::tasks::Task;
 use dns64bench::campaign::record::{Line, Record};
-use dns64bench::campaign::tasks::Task;
 use dns64bench::machine::process;
 use dns64bench::procedure::search::SearchEnd;
 use serde_json::Value;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use dns64_transport::clock::{Clock as _, MonotonicClock, SECOND};
 use dns64bench::campaign::journal;
 use dns64bench::campaign::plan::Plan;
+use dns64bench::campaign::plan::tasks::{Task, point_name};
 use dns64bench::campaign::record::{Line, Record};
-use dns64bench::campaign::tasks::{Task, point_name};
 
 use crate::machine::{command, in_use, left_behind, turn, with_lab};
 use crate::shortened::{Shortened, shortened};

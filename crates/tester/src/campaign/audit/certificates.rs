@@ -1,9 +1,9 @@
 //! The certificates that can have been valid for a task.
 
 use super::{Audit, rate};
+use crate::campaign::plan::tasks::{Point, Task};
 use crate::campaign::record::{CertificateConditions, Environment, SelfTest};
 use crate::campaign::state::CERTIFICATE_AGE_MAX_MS;
-use crate::campaign::tasks::{Point, Task};
 use crate::procedure::certificate::Certificate;
 use crate::trial::result::TrialResult;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Audit;
+use crate::campaign::plan::tasks::Point;
 use crate::campaign::record::SelfTest;
-use crate::campaign::tasks::Point;
 use crate::lab::hosts::Site;
 use crate::trial::result::TrialResult;
 

@@ -1,7 +1,7 @@
 //! The figures that a trial must have: the rules cannot check a missing figure.
 
 use super::Audit;
-use crate::campaign::tasks::{Point, Task};
+use crate::campaign::plan::tasks::{Point, Task};
 use crate::load::names::{Names, RESERVED};
 use crate::trial::achieved::Achieved;
 use crate::trial::judge::is_complete;

@@ -19,9 +19,9 @@ use std::collections::BTreeSet;
 use dns64_transport::clock::Nanos;
 
 use super::plan::Plan;
+use super::plan::tasks::{Point, Task, point_name, search_spec};
 use super::record::{Environment, Line, Record, SelfTest, TaskEnd};
 use super::state::State;
-use super::tasks::{Point, Task, point_name, search_spec};
 use crate::load::pace::Pacing;
 use crate::procedure::search::{Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;

@@ -17,6 +17,7 @@ mod read;
 mod reader;
 mod server;
 pub mod settings;
+pub mod tasks;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -33,7 +34,6 @@ pub use places::{Place, Places, Problem};
 pub use read::measurement;
 pub use server::ServerName;
 
-use super::tasks::{Point, Task};
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;
 use crate::lab::hosts::Hosts;
@@ -45,6 +45,7 @@ use crate::rig::recommended::Recommended;
 use crate::rig::sources;
 use crate::rig::spec::{AuthorityChoice, LabSpec, Load, Subject};
 use crate::warning::{Severity, Warning};
+use tasks::{Point, Task};
 
 /// A whole plan.
 #[derive(Clone, Debug, Default)]

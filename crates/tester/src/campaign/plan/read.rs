@@ -7,8 +7,8 @@ use dns64_transport::clock::Nanos;
 
 use super::draft::Draft;
 use super::places::{Faults, Place};
+use super::tasks;
 use super::{Cell, Method, Plan, cells, duts, hosts};
-use crate::campaign::tasks;
 use crate::load::names::{Names, RESERVED};
 use crate::load::pace::Schedule;
 use crate::namespace::{Cidr, Share};

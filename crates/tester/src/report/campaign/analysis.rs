@@ -14,8 +14,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
 use crate::campaign::plan::Variant;
+use crate::campaign::plan::tasks::Point;
 use crate::campaign::record::{CertificateConditions, Environment};
-use crate::campaign::tasks::Point;
 use crate::machine::watch::HostOf;
 use crate::namespace::Pattern;
 use crate::statistics::agreement::Agreement;

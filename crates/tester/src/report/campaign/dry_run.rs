@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use crate::campaign::estimate::{Estimate, names_last};
+use crate::campaign::plan::tasks::point_name;
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::status::Phase;
-use crate::campaign::tasks::point_name;
 use crate::lab::zone::Room;
 use crate::report::numbers::{Thousands, wait};
 

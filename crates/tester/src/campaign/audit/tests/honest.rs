@@ -9,11 +9,11 @@ use crate::authority::counts::AuthorityCounts;
 use crate::campaign::journal::tests::conditions;
 use crate::campaign::journal::{self, Beginning, Journal};
 use crate::campaign::plan::Plan;
+use crate::campaign::plan::tasks::Task;
 use crate::campaign::record::{
     CertificateConditions, Environment, Line, ProgramFacts, Record, Start, VariantFacts,
 };
 use crate::campaign::run::{Assignment, Bench, BenchError, Campaign, Parts};
-use crate::campaign::tasks::Task;
 use crate::lab::hosts::Site;
 use crate::load::names::{NameRange, Names, RESERVED};
 use crate::load::pace::Schedule;

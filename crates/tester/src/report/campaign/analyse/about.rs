@@ -2,9 +2,9 @@
 
 use super::distinct;
 use crate::campaign::history::{Recorded, SessionHistory};
+use crate::campaign::plan::tasks::Task;
 use crate::campaign::plan::{Laboratory, Method, Order, Plan, Restart, Variant};
 use crate::campaign::record::{SelfTest, VariantFacts};
-use crate::campaign::tasks::Task;
 use crate::lab::LabKind;
 use crate::lab::hosts::{HostSpec, Hosts, Reach};
 use crate::lab::profile::without_name;

@@ -1,7 +1,7 @@
 //! The trials above the measured rate, and the long ones below it.
 
 use crate::campaign::history::{Recorded, TrialHistory};
-use crate::campaign::tasks::{Point, Task};
+use crate::campaign::plan::tasks::{Point, Task};
 use crate::report::campaign::analysis::{
     OverloadCurve, OverloadRow, PointResult, Slope, SoakResult, SoakRow,
 };

@@ -2,7 +2,7 @@
 
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::history::{Recorded, TaskHistory};
-use crate::campaign::tasks::{Point, Task};
+use crate::campaign::plan::tasks::{Point, Task};
 use crate::machine::Role;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::two;
-use crate::campaign::tasks;
+use crate::campaign::plan::tasks;
 use crate::report::campaign::analysis::{Analysis, Certificate as SelfTest};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Cell, Table, columns};

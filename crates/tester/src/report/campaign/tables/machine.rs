@@ -3,9 +3,9 @@
 use super::NAME;
 use super::point::{CELL, FIGURES};
 use crate::campaign::plan::Variant;
+use crate::campaign::plan::tasks::Task;
 use crate::campaign::record::{Line, Record};
 use crate::campaign::status::Phase;
-use crate::campaign::tasks::Task;
 use crate::machine::Role;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunResult};
 use crate::report::campaign::numbers;

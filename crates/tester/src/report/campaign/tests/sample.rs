@@ -11,12 +11,12 @@ use dns64_transport::clock::SECOND;
 
 use crate::authority::behaviour::Behaviour;
 use crate::authority::counts::AuthorityCounts;
+use crate::campaign::plan::tasks::{Point, Task};
 use crate::campaign::plan::{Plan, Variant};
 use crate::campaign::record::{
     CertificateConditions, Environment, InterfaceFacts, Line, ProgramFacts, Record, SelfTest,
     Start, TaskEnd, VariantFacts,
 };
-use crate::campaign::tasks::{Point, Task};
 use crate::hash::sha256_hex;
 use crate::load::catch_up::Limits;
 use crate::machine::Role;

@@ -3,7 +3,7 @@
 use super::{Facts, Finding, met, not_applicable, not_known, not_met};
 use crate::authority::counts::AuthorityCounts;
 use crate::campaign::names::asked_twice;
-use crate::campaign::tasks::Point;
+use crate::campaign::plan::tasks::Point;
 use crate::report::Thousands;
 use crate::report::campaign::analysis::Met;
 use crate::trial::achieved::hits;

@@ -3,8 +3,8 @@
 use dns64_transport::clock::SECOND;
 
 use crate::campaign::plan::Plan;
+use crate::campaign::plan::tasks::Point;
 use crate::campaign::record::{Memory, Start};
-use crate::campaign::tasks::Point;
 use crate::machine::Role;
 use crate::machine::usage::{RoleUsage, Usage};
 use crate::rig::spec::AuthorityChoice;

@@ -6,7 +6,7 @@ use dns64_transport::clock::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Cell, Method, Order, Plan};
+use super::{Cell, Method, Order, Plan};
 use crate::load::pace::Schedule;
 use crate::namespace::Cidr;
 use crate::procedure::search::{self, SearchSpec};
