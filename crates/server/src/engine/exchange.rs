@@ -195,14 +195,13 @@ impl Engine {
         }
         let port = self.ports.take(server, &mut self.random, now, actions);
         let id = self.unused_id(server, port);
-        let mut frame = [0; ask::QUESTION_MAX];
-        let len = self.write(slot, server, form, id, &mut frame);
+        let len = self.write(slot, server, form, id);
         let lookup = self.lookups.get(slot);
         let repeats = lookup.asked[server];
         lookup.asked[server] = repeats.saturating_add(1);
         self.open(slot, server, Way::Port(port), id, form, repeats, now);
         self.counts.upstream_udp.tick();
-        actions.ask(server, port, &frame[..len]);
+        actions.ask(server, port, &self.question[..len]);
     }
 
     /// A random ID that is not in use at a port. Far fewer queries are in flight than there are
@@ -236,22 +235,16 @@ impl Engine {
         }
         let [high, low, ..] = self.random.next_u32().to_be_bytes();
         let id = u16::from_be_bytes([high, low]);
-        let mut frame = [0; ask::QUESTION_MAX];
-        let len = self.write(slot, server, form, id, &mut frame);
+        let len = self.write(slot, server, form, id);
         let exchange = self.open(slot, server, Way::Connection, id, form, 1, now);
         self.counts.upstream_tcp.tick();
         let number = self.exchanges.number(exchange);
-        actions.ask_connection(server, number, &frame[..len]);
+        actions.ask_connection(server, number, &self.question[..len]);
     }
 
-    fn write(
-        &mut self,
-        slot: u32,
-        server: usize,
-        form: Form,
-        id: u16,
-        frame: &mut [u8; ask::QUESTION_MAX],
-    ) -> usize {
+    /// Writes the query of a lookup into the engine's `question`; returns its length.
+    fn write(&mut self, slot: u32, server: usize, form: Form, id: u16) -> usize {
+        let frame = &mut self.question;
         let in_lower_case = self.maker.settings.randomises_case() && !form.exact_case;
         let (question, habits) = (self.lookups.question(slot), self.upstreams.habits(server));
         if in_lower_case {

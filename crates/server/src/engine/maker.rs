@@ -30,6 +30,8 @@ pub(super) struct Maker {
     pub(super) ending: Vec<KeyBuf>,
     /// The last response.
     pub(super) frame: Box<[u8]>,
+    /// Where its TTLs are; like the frame, it is not cleared for each response.
+    ttls: [u16; TTLS_MAX],
     counts: Arc<Counts>,
 }
 
@@ -49,6 +51,7 @@ impl Maker {
             cache,
             ending: Vec::new(),
             frame: vec![0; MESSAGE_MAX].into(),
+            ttls: [0; TTLS_MAX],
             counts,
         }
     }
@@ -125,8 +128,7 @@ impl Maker {
     /// Caches the response in the frame, of `len` octets, if possible, and converts it to the
     /// response to this query. `None` if the query needs a response of its own.
     fn keep(&mut self, query: &Query, len: usize, made: Made, now: Nanos) -> Option<usize> {
-        let mut ttls = [0; TTLS_MAX];
-        let kept = rendered::keep(&mut self.frame[..len], &mut ttls)?;
+        let kept = rendered::keep(&mut self.frame[..len], &mut self.ttls)?;
         if kept.len <= RENDERED_MAX && query.counts_down(made) {
             let key = query.key();
             let now_s = seconds(now);
@@ -141,7 +143,7 @@ impl Maker {
                     false => until_s,
                 },
             };
-            let (message, ttls) = (&self.frame[..kept.len], &ttls[..kept.ttls]);
+            let (message, ttls) = (&self.frame[..kept.len], &self.ttls[..kept.ttls]);
             let key = RenderedKey::new(key, &self.policies[query.view]);
             let (store, generation) = (self.rendered.as_ref()?, query.generation?);
             store.insert(&key, generation, &entry, message, ttls);

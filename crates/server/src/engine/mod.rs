@@ -87,6 +87,8 @@ pub struct Engine {
     exchanges: Exchanges,
     upstreams: Upstreams,
     ports: Ports,
+    /// The last query to an upstream.
+    question: [u8; ask::QUESTION_MAX],
     /// Queries that have a new response and wait for the next iteration.
     woken: VecDeque<u32>,
     /// Pending lookups of an upstream that has responded after a silence, with their start times.
@@ -135,6 +137,7 @@ impl Engine {
             exchanges,
             upstreams,
             ports: Ports::new(settings.upstreams.len(), settings.ports_per_upstream()),
+            question: [0; ask::QUESTION_MAX],
             counts,
             random,
         }
