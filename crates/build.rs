@@ -1,6 +1,7 @@
 //! The build information that `--version` prints: commit, profile, architecture and compiler.
 
 use std::env;
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
@@ -20,8 +21,8 @@ fn main() {
 /// The commit of the source, with a + if the crates differ from it. `None` outside a repository.
 fn commit() -> Option<String> {
     let log = first_line("git", &["rev-parse", "--git-path", "logs/HEAD"])?;
-    for changed in [
-        &log,
+    let sources = [
+        log.as_str(),
         "src",
         "bpf",
         "../wire/src",
@@ -29,7 +30,9 @@ fn commit() -> Option<String> {
         "../transport/bpf",
         "../measure/src",
         "../measure/bpf",
-    ] {
+    ];
+    // A path that does not exist counts as changed.
+    for changed in sources.iter().filter(|path| Path::new(path).exists()) {
         println!("cargo::rerun-if-changed={changed}");
     }
     let commit = first_line("git", &["rev-parse", "--short=12", "HEAD"])?;
