@@ -192,17 +192,23 @@ impl Disturbance for LittleMemory {
     }
 }
 
-/// Limits the memory of the Tester to little more than it newly touches.
+/// Limits the memory of the Tester to less than it newly touches. Version 1 of cgroups would end it at the limit: it
+/// waits there instead until it gets more.
 pub(crate) fn little_memory(underway: &Underway) -> Guard {
     let (group, is_old) = Group::with("memory");
-    let file = if is_old {
-        "memory.limit_in_bytes"
+    if is_old {
+        group.set("memory.oom_control", "1");
+        group.set("memory.limit_in_bytes", "524288");
     } else {
-        "memory.high"
-    };
-    group.set(file, "4194304");
+        group.set("memory.high", "524288");
+    }
     group.set("cgroup.procs", &underway.pid().to_string());
-    Box::new(LittleMemory(group))
+    let little = LittleMemory(group);
+    if is_old {
+        process::wait_until(5_000 * MS, || little.has_happened());
+        little.0.set("memory.limit_in_bytes", "-1");
+    }
+    Box::new(little)
 }
 
 /// Sets the smallest receive buffer that the kernel allows on every UDP socket of the Tester.
