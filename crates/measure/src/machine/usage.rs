@@ -73,8 +73,8 @@ pub struct RoleUsage {
     pub involuntary_switches: u64,
     /// Time that the hypervisor took from its cores (`/proc/stat`, in units of 10 ms).
     pub steal_ns: Option<Nanos>,
-    /// CPU time of others on its cores: the time in `/proc/stat`, in units of 10 ms, without the threads of all roles
-    /// and of the kernel. `None` without exclusive cores, or if not all processes are visible.
+    /// CPU time of others on its cores, at least: the time in `/proc/stat`, in units of 10 ms, without the threads of all
+    /// roles and of the kernel, or that of the processes that may only run there, if it is more. `None` without exclusive cores, or if not all processes are visible.
     pub foreign_ns: Option<Nanos>,
     /// The process among those others with the most CPU time, if it still runs.
     pub neighbour: Option<Neighbour>,
@@ -144,6 +144,8 @@ struct Process {
     children_ns: Nanos,
     /// The core on which its first thread ran last.
     core: usize,
+    /// The cores to which its first thread is restricted; empty for the kernel's own.
+    cores: CpuSet,
 }
 
 #[derive(Debug)]
@@ -280,8 +282,10 @@ impl Interval<'_> {
         at(self.after).saturating_sub(at(self.before))
     }
 
-    /// CPU time on these cores that neither a role nor the kernel used. A thread that may run on one of them counts
-    /// with all its time, so the result is a lower bound.
+    /// CPU time on these cores that neither a role nor the kernel used: a lower bound. It is what remains of the cores'
+    /// time, or the time of the processes that are kept to these cores if that is more. The kernel samples the former 100 to 1000
+    /// times a second (`CONFIG_HZ`), and a role whose work follows the queries can be missed by each sample; a
+    /// thread that may run on one of the cores counts there with all its time.
     fn foreign_ns(&self, cores: &CpuSet) -> Option<Nanos> {
         let mut seen = HashMap::new();
         let mut ended_ns = 0;
@@ -316,7 +320,14 @@ impl Interval<'_> {
             .iter()
             .map(|core| self.core(*core, |c| c.tasks_ns));
         let own = seen.values().sum::<Nanos>() + ended_ns;
-        kernel.then(|| tasks.sum::<Nanos>().saturating_sub(own + of_kernel))
+        let rest_ns = tasks.sum::<Nanos>().saturating_sub(own + of_kernel);
+        let is_kept = |kept: &CpuSet| {
+            let mut kept = kept.cpus().iter();
+            kept.len() > 0 && kept.all(|core| cores.cpus().contains(core))
+        };
+        let kept = self.others().filter(|(_, p)| is_kept(&p.cores));
+        let kept_ns: Nanos = kept.map(|(pid, p)| self.ran_ns(pid, p)).sum();
+        kernel.then(|| rest_ns.max(kept_ns))
     }
 
     /// CPU time of the processes of a role, in units of 10 ms each, with threads and children that have ended.
@@ -343,25 +354,30 @@ impl Interval<'_> {
         now.cpu_ns.saturating_sub(old.map_or(0, |old| old.cpu_ns))
     }
 
-    /// Returns the process with the most CPU time, preferably one that was seen on these cores.
-    fn neighbour(&self, cores: &CpuSet) -> Option<Neighbour> {
+    /// Returns the processes that are neither this one, nor of a role, nor the kernel's.
+    fn others(&self) -> impl Iterator<Item = (u32, &Process)> {
         let roles = self.after.roles.iter().flat_map(|role| &role.pids);
         let roles: Vec<u32> = roles.copied().chain([std::process::id()]).collect();
-        let was_there = |pid: &u32, now: &Process| {
-            let old = self.before.processes.get(pid).map(|old| old.core);
+        let all = self.after.processes.iter().map(|(pid, p)| (*pid, p));
+        all.filter(move |(pid, p)| !p.is_kernel && !roles.contains(pid))
+    }
+
+    /// Returns the process with the most CPU time, preferably one that was seen on these cores.
+    fn neighbour(&self, cores: &CpuSet) -> Option<Neighbour> {
+        let was_there = |pid: u32, now: &Process| {
+            let old = self.before.processes.get(&pid).map(|old| old.core);
             [Some(now.core), old]
                 .into_iter()
                 .flatten()
                 .any(|core| cores.cpus().contains(&core))
         };
-        let others = self.after.processes.iter();
-        let others = others.filter(|(pid, p)| !p.is_kernel && !roles.contains(pid));
-        let ran = others.map(|(pid, p)| (was_there(pid, p), self.ran_ns(*pid, p), pid, p));
+        let ran = self.others();
+        let ran = ran.map(|(pid, p)| (was_there(pid, p), self.ran_ns(pid, p), pid, p));
         let most = ran.filter(|(_, ran_ns, ..)| *ran_ns > 0);
         let (_, cpu_ns, pid, process) = most.max_by_key(|(there, ran_ns, ..)| (*there, *ran_ns))?;
         Some(Neighbour {
             name: process.name.clone(),
-            pid: *pid,
+            pid,
             cpu_ns,
         })
     }
@@ -443,13 +459,18 @@ fn thread_times(machine: &Machine, folder: &str) -> Option<ThreadTimes> {
 fn thread(schedstat: &str, status: &str) -> Option<ThreadTimes> {
     let mut numbers = schedstat.split_whitespace().map(|n| n.parse().ok());
     let (cpu_ns, run_delay_ns) = (numbers.next()??, numbers.next()??);
-    let allowed = field(status, "Cpus_allowed_list").unwrap_or_default();
     Some(ThreadTimes {
         cpu_ns,
         run_delay_ns,
         involuntary_switches: number(status, "nonvoluntary_ctxt_switches").unwrap_or(0),
-        cores: allowed.parse().unwrap_or_default(),
+        cores: allowed(status),
     })
+}
+
+/// The cores on which a thread may run, from its `status`.
+fn allowed(status: &str) -> CpuSet {
+    let list = field(status, "Cpus_allowed_list").unwrap_or_default();
+    list.parse().unwrap_or_default()
 }
 
 /// Lines "cpuN user nice system idle iowait irq softirq steal ..." (proc(5)).
@@ -489,8 +510,12 @@ fn processes(machine: &Machine) -> HashMap<u32, Process> {
     let pids = pids.filter_map(|name| name.parse().ok());
     pids.take(PROCESSES_MAX)
         .filter_map(|pid: u32| {
-            let stat = machine.read(&format!("/proc/{pid}/stat"))?;
-            Some((pid, one_process(&stat)?))
+            let file = |name: &str| machine.read(&format!("/proc/{pid}/{name}"));
+            let mut process = one_process(&file("stat")?)?;
+            if !process.is_kernel {
+                process.cores = allowed(&file("status").unwrap_or_default());
+            }
+            Some((pid, process))
         })
         .collect()
 }
@@ -508,6 +533,7 @@ fn one_process(stat: &str) -> Option<Process> {
         cpu_ns: (field(14)? + field(15)?) * TICK_NS,
         children_ns: (field(16)? + field(17)?) * TICK_NS,
         core: usize::try_from(field(39)?).ok()?,
+        cores: CpuSet::default(),
     })
 }
 

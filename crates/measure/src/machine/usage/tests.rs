@@ -183,6 +183,26 @@ fn ended_threads_and_children_count_for_their_role() {
 }
 
 #[test]
+fn processes_on_cores_of_a_role_count_although_samples_miss_them() {
+    // The kernel found only half of the 400 ticks of the DUT, so that nothing remains of the core's time for others.
+    let during = |allowed: &str| {
+        let files = before();
+        let first = files.look();
+        let status = format!("Name:\tsh\nCpus_allowed_list:\t{allowed}\n");
+        files
+            .stat("1000 0 500 9000 0 10 20 3", "500 0 100 9000 0 10 20 5")
+            .thread("/proc/7/task/7", "7000000000 1000000 9", 40, "1")
+            .process(101, "sh", 0x40_0000, 100, 1)
+            .set("/proc/101/status", &status);
+        let usage = files.look().since(&first);
+        usage.of(Role::Dut).unwrap().foreign_ns
+    };
+    assert_eq!(during("1"), Some(1_000_000_000));
+    assert_eq!(during("0-1"), Some(0));
+    assert_eq!(during("0"), Some(0));
+}
+
+#[test]
 fn shared_cores_have_no_foreign_time() {
     let files = before();
     files.thread("/proc/7/task/7", "1 1 1", 0, "0-1");
