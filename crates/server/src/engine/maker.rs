@@ -11,6 +11,7 @@ use super::queries::Query;
 use super::resolve::{Known, Made, Part, Plan, Step};
 use crate::answer::asker::Asker;
 use crate::answer::stored::{Aged, Asked, Kind, Stored, TtlBounds};
+use crate::answer::synthesis::{Verdict, judge};
 use crate::answer::{local_zones, rendered, reply, special};
 use crate::cache::{Cache, Entry, Found, Key, KeyBuf, MESSAGE_MAX as RENDERED_MAX, Policy};
 use crate::cache::{Learnt, Rendered, RenderedKey, TTLS_MAX, seconds};
@@ -136,7 +137,7 @@ impl Maker {
             let entry = Entry {
                 len: kept.len,
                 extended_error: kept.extended_error,
-                note: made.note(query.responses),
+                note: made.note(self.used(query, made)),
                 rendered_s: now_s,
                 expires_s: match self.cache.is_full(&key) {
                     true => until_s.min(now_s.saturating_add(TOUCH_S)),
@@ -150,6 +151,24 @@ impl Maker {
         }
         let error = kept.extended_error;
         rendered::complete(&query.asker, kept.len, error, &mut self.frame)
+    }
+
+    /// Number of upstream responses that an answer made in this way is built from. A records may have been queried ahead
+    /// and not be needed.
+    fn used(&self, query: &Query, made: Made) -> u8 {
+        let [aaaa, a] = query.responses;
+        let needs_a = || {
+            let dns64 = self.settings.views[query.view].dns64.as_ref();
+            let known = dns64.zip(query.known[Part::First as usize].as_ref());
+            known.is_some_and(|(dns64, aaaa)| {
+                judge(&query.asker, dns64, &aaaa.stored) == Verdict::NeedsA
+            })
+        };
+        match made {
+            Made::Aaaa | Made::NoA => aaaa + a,
+            Made::NotFor(_) if needs_a() => aaaa + a,
+            Made::Forwarded | Made::Ptr | Made::NotFor(_) => aaaa,
+        }
     }
 
     /// Answers a query that needs no upstream and returns the length of the response, or makes a

@@ -27,8 +27,8 @@ pub(super) struct Query {
     pub(super) generation: Option<u32>,
     /// Known responses by [`Part`].
     pub(super) known: [Option<Learnt>; 2],
-    /// Number of upstream responses used.
-    pub(super) responses: u8,
+    /// Number of upstream responses in each of them.
+    pub(super) responses: [u8; 2],
     /// Aliases whose target is not known yet, by [`Part`].
     chains: [Option<Box<Chain>>; 2],
     /// Lookups that it waits for, by [`Part`].
@@ -102,7 +102,7 @@ impl Query {
             arrived,
             generation,
             known: [None, None],
-            responses: 0,
+            responses: [0; 2],
             chains: [None, None],
             waiting: [None, None],
             moments: [NEVER; MOMENTS],
@@ -200,7 +200,7 @@ impl Query {
     /// not known until its target is (RFC 6147 section 5.1.5). Loops and chains of too many aliases
     /// are an error (RFC 1034 section 3.6.2).
     pub(super) fn learn(&mut self, part: Part, learnt: Learnt, now: Nanos) {
-        self.responses += 1;
+        self.responses[part as usize] += 1;
         let now_s = seconds(now);
         // Records after too many aliases are not in the combined response.
         let has_records = learnt.stored.kind() == Kind::Positive;
