@@ -153,7 +153,7 @@ impl<'a> Builder<'a> {
             Owner::At(offset) => {
                 assert!(
                     offset >= QUESTION_AT && usize::from(offset) < self.len,
-                    "there is no name to point at"
+                    "a pointer leads to a name of the message"
                 );
                 pointer = pointer_to(offset);
                 &pointer[..]
