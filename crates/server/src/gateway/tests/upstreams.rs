@@ -193,7 +193,8 @@ fn six_hundred_concurrent_queries_lose_none() {
         let counts = &rig.counts;
         let opened = counts.upstream_opened.get();
         let expected = match temper {
-            Temper::Pipelining | Temper::OneAtATime => 1..=16,
+            // On a busy machine connections stall. Their queries get one each.
+            Temper::Pipelining | Temper::OneAtATime => 1..=16 + counts.upstream_retried.get(),
             Temper::Closing | Temper::IgnoringOthers => 600..=u64::MAX,
         };
         assert!(expected.contains(&opened), "{temper:?}: {counts:?}");
