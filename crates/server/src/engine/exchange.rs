@@ -168,7 +168,8 @@ impl Engine {
             };
         };
         self.ask(slot, server, now, actions);
-        if let Some(probed) = self.upstreams.probe(&self.lookups.get(slot).asked, now) {
+        let asked = &self.lookups.get(slot).asked;
+        if let Some(probed) = self.upstreams.probe(asked, now, &mut self.random) {
             self.ask(slot, probed, now, actions);
         }
     }

@@ -69,9 +69,9 @@ const FAILED_NAMES: usize = 16;
 /// A share of 1, in millionths.
 const WHOLE_PPM: u32 = 1_000_000;
 
-/// One query in this many goes to another upstream than the fastest, so that its round-trip time is
-/// known.
-const EXPLORE_ONE_IN: u32 = 32;
+/// One query in this many goes to another upstream than the fastest as well, so that its round-trip
+/// time is known.
+const EXPLORE_ONE_IN: u32 = 64;
 
 /// Number of consecutive timeouts, and duration of the silence, after which an upstream is down. A
 /// slow recursion does not justify a log line; others are queried after its first timeout.
@@ -169,9 +169,7 @@ impl Upstreams {
         let open = |i: &usize| asked[*i] < self.list[*i].upstream.attempts;
         let count = self.list.len();
         let best = (0..count).filter(open).map(rank).min()?;
-        let candidates: u32 = (0..count)
-            .filter(|i| open(i) && rank(*i) == best)
-            .fold(0, |set, i| set | 1 << i);
+        let candidates = self.set(|i| open(i) && rank(*i) == best);
         Some(self.by_policy(candidates, random))
     }
 
@@ -180,13 +178,20 @@ impl Upstreams {
         self.list[server].timeouts > 0 || self.is_down(server)
     }
 
-    /// Selects an upstream that may be up again and was not queried for this question yet. It is
-    /// probed in parallel with the selected one, so that no client waits for it, and gets no other
+    /// Selects an upstream that was not queried for this question yet, and may be up again or faster than it was. It is
+    /// probed in parallel with the selected one, so that no client waits for it. If it may be up again, it gets no other
     /// queries meanwhile.
-    pub(super) fn probe(&mut self, asked: &Asked, now: Nanos) -> Option<usize> {
+    pub(super) fn probe(
+        &mut self,
+        asked: &Asked,
+        now: Nanos,
+        random: &mut StdRng,
+    ) -> Option<usize> {
         let due =
             |i: &usize| self.is_suspect(*i) && self.list[*i].held_until <= now && asked[*i] == 0;
-        let server = (0..self.list.len()).find(due)?;
+        let Some(server) = (0..self.list.len()).find(due) else {
+            return self.explore(asked, random);
+        };
         let timeout_ns = self.timeout_ns(server, 0);
         let state = &mut self.list[server];
         state.held_until = now + timeout_ns;
@@ -194,24 +199,35 @@ impl Upstreams {
         Some(server)
     }
 
+    /// Selects an upstream that the policy rarely selects, once in a while.
+    fn explore(&self, asked: &Asked, random: &mut StdRng) -> Option<usize> {
+        let explores = self.selection == Selection::Fastest && self.list.len() > 1;
+        if !explores || !random.next_u32().is_multiple_of(EXPLORE_ONE_IN) {
+            return None;
+        }
+        let others = self.set(|&i| asked[i] == 0 && !self.is_suspect(i));
+        (others != 0).then(|| any(others, random))
+    }
+
+    /// The set of numbers of the upstreams of this kind.
+    fn set(&self, is_in: impl Fn(&usize) -> bool) -> u32 {
+        let numbers = (0..self.list.len()).filter(is_in);
+        numbers.fold(0, |set, i| set | 1 << i)
+    }
+
     /// Selects by the policy from `candidates`, a set of numbers that is not empty.
     fn by_policy(&mut self, candidates: u32, random: &mut StdRng) -> usize {
         let is_in = |i: &usize| candidates >> i & 1 == 1;
         let count = self.list.len();
-        let any = |random: &mut StdRng| {
-            let skip = random.random_range(0..candidates.count_ones() as usize);
-            (0..count).filter(is_in).nth(skip).unwrap_or_default()
-        };
         match self.selection {
             Selection::Failover => (0..count).find(is_in).unwrap_or_default(),
-            Selection::Random => any(random),
+            Selection::Random => any(candidates, random),
             Selection::RoundRobin => {
                 let turn = (self.next..self.next + count).map(|i| i % count);
                 let chosen = turn.into_iter().find(is_in).unwrap_or_default();
                 self.next = chosen + 1;
                 chosen
             }
-            Selection::Fastest if random.next_u32().is_multiple_of(EXPLORE_ONE_IN) => any(random),
             // Upstreams without a response yet come first, so that all are tried.
             Selection::Fastest => (0..count)
                 .filter(is_in)
@@ -346,6 +362,13 @@ impl Upstreams {
         let loss = &mut self.list[server].loss_ppm;
         *loss = *loss - *loss / LOSS_SHARE + WHOLE_PPM / LOSS_SHARE;
     }
+}
+
+/// A number of a set that is not empty.
+fn any(set: u32, random: &mut StdRng) -> usize {
+    let skip = random.random_range(0..set.count_ones() as usize);
+    let mut numbers = (0..UPSTREAMS_MAX).filter(|i| set >> i & 1 == 1);
+    numbers.nth(skip).unwrap_or_default()
 }
 
 impl State {

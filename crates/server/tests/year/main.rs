@@ -26,7 +26,7 @@ use world::World;
 const QUERIES: u64 = 60_000;
 
 /// The most queries until a planted fault is found.
-const QUERIES_WITH_FAULT: u64 = 10_000;
+const QUERIES_WITH_FAULT: u64 = 60_000;
 
 fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())

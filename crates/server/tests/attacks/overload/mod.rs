@@ -4,6 +4,7 @@
 //! depend on the machine, so the test only asserts that each claim holds, with a margin for a busy
 //! machine.
 
+mod bad;
 mod limits;
 mod load;
 
@@ -370,7 +371,7 @@ fn guessed() -> Row {
 #[test]
 #[ignore = "takes minutes: bench/overload"]
 fn server_behaves_under_overload_as_documented() {
-    let parts: [fn() -> Vec<Row>; 15] = [
+    let parts: [fn() -> Vec<Row>; 16] = [
         || vec![full()],
         || vec![full_at_once()],
         slow,
@@ -386,6 +387,7 @@ fn server_behaves_under_overload_as_documented() {
         || vec![limits::access()],
         || vec![limits::rate_limit()],
         limits::connections,
+        bad::one_bad,
     ];
     let mut broken = Vec::new();
     let only: Option<usize> = std::env::var("ONLY").ok().map(|n| n.parse().unwrap());
