@@ -306,10 +306,6 @@ pub struct CompareArgs {
     #[arg(value_name = "C")]
     pub more: Vec<PathBuf>,
 
-    /// HTML page with bars and, for three campaigns or more, the history of the rates
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-
     /// Allowed slowdown of B, in per cent of A
     #[arg(long, value_name = "PCT", default_value_t = 5.0, value_parser = quantity::pct)]
     pub max_regression: f64,

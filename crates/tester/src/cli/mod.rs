@@ -86,16 +86,12 @@ pub enum Command {
 
     /// Write the report of a campaign
     ///
-    /// Writes DIR/report from the journal alone: one page of HTML, JSON with its schema, CSV, Markdown,
-    /// LaTeX, figures and DNS-OARC dns-metrics. The campaign may still be running.
+    /// Writes DIR/report from the journal alone: one page of HTML, JSON with its schema, CSV, LaTeX and
+    /// figures. The campaign may still be running.
     Report {
         /// Directory of the campaign
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-
-        /// minijinja template of the page [default: built-in]
-        #[arg(long, value_name = "FILE")]
-        template: Option<PathBuf>,
     },
 
     /// Verify a journal and its report by recomputing both from the trials

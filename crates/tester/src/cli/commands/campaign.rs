@@ -63,7 +63,7 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     let report::Loaded { plan, lines, .. } = report::load(&args.directory)?;
     let last = lines.last().map(|line| &line.record);
     if matches!(last, Some(Record::Complete)) {
-        return report::run(&args.directory, None);
+        return report::run(&args.directory);
     }
     let (origin, text) = report::written(&lines);
     let lab = lab_of(&lines).map(LabKind::settle);
@@ -110,7 +110,7 @@ fn start(
         torn_bytes,
     };
     opened.work(&plan, watch, interrupted)?;
-    report::run(directory, None)
+    report::run(directory)
 }
 
 /// Kind of lab with which a campaign was begun.

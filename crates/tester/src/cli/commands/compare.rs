@@ -2,16 +2,14 @@
 
 use std::io::Write as _;
 
-use anyhow::Context as _;
-
 use super::report::load;
 use super::{Failure, exit, print, print_raw};
 use crate::cli::args::CompareArgs;
 use crate::report::campaign::analysis::Analysis;
-use crate::report::campaign::compare::{self, Comparison};
+use crate::report::campaign::compare::Comparison;
 use crate::report::json;
 
-/// Prints the comparisons and writes their page. The exit code says whether any campaign is slower than the first.
+/// Prints the comparisons. The exit code says whether any campaign is slower than the first.
 pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
     let others = || std::iter::once(&args.after).chain(&args.more);
     let mut campaigns = vec![load(&args.before)?.analyse()];
@@ -29,10 +27,6 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
             );
             return Err(Failure::new(exit::USAGE, error));
         }
-    }
-    if let Some(path) = &args.html {
-        let page = compare::page(&campaigns, &comparisons)?;
-        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     match (args.json, comparisons.as_slice()) {
         (true, [one]) => print_raw(&json::text(one)?)?,

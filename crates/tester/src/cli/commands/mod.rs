@@ -72,10 +72,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Run(args) if args.dry_run => plan::dry_run(&args),
         Command::Run(args) => campaign::run(&args),
         Command::Resume(args) => campaign::resume(&args),
-        Command::Report {
-            directory,
-            template,
-        } => report::run(&directory, template.as_deref()),
+        Command::Report { directory } => report::run(&directory),
         Command::Verify(args) => verify::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Authority(args) => authority::run(args),

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 
 use super::{Failure, exit, print};
 use crate::campaign::journal;
@@ -12,7 +12,7 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
-use crate::report::campaign::files::{self, TEMPLATE};
+use crate::report::campaign::files;
 use crate::report::numbers;
 
 /// Folder of the report in the directory of a campaign.
@@ -57,10 +57,9 @@ pub(super) fn written(lines: &[Line]) -> (&str, &str) {
 }
 
 /// Writes all files of the report and prints the results.
-pub(super) fn run(directory: &Path, template: Option<&Path>) -> Result<u8, Failure> {
+pub(super) fn run(directory: &Path) -> Result<u8, Failure> {
     let loaded = load(directory)?;
-    let template = template.map(read_template).transpose()?;
-    let (analysis, folder) = write(directory, &loaded, template.as_deref())?;
+    let (analysis, folder) = write(directory, &loaded)?;
     print(|out| {
         for sentence in &analysis.verdict {
             writeln!(out, "{sentence}")?;
@@ -78,22 +77,10 @@ pub(super) fn run(directory: &Path, template: Option<&Path>) -> Result<u8, Failu
     Ok(exit::PASSED)
 }
 
-fn read_template(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|reason| {
-        let error = anyhow!("cannot read template {}: {reason}", path.display());
-        Failure::new(exit::USAGE, error)
-    })
-}
-
 /// Writes all files of the report below `dir`, each atomically, and returns their analysis and their folder.
-pub(super) fn write(
-    dir: &Path,
-    loaded: &Loaded,
-    template: Option<&str>,
-) -> Result<(Analysis, PathBuf), Failure> {
+pub(super) fn write(dir: &Path, loaded: &Loaded) -> Result<(Analysis, PathBuf), Failure> {
     let analysis = loaded.analyse();
-    let files = files::files(&analysis, &loaded.lines, template)
-        .map_err(|error| Failure::new(exit::USAGE, error))?;
+    let files = files::files(&analysis, &loaded.lines)?;
     let folder = dir.join(FOLDER);
     let failed = |path: &Path| format!("cannot write {}", path.display());
     // An earlier report of the campaign may have other figures.
@@ -104,10 +91,6 @@ pub(super) fn write(
     for (name, octets) in &files {
         let path = folder.join(name);
         replace(&path, octets).with_context(|| failed(&path))?;
-    }
-    let left = folder.join(TEMPLATE);
-    if template.is_none() && left.exists() {
-        fs::remove_file(&left).with_context(|| failed(&left))?;
     }
     Ok((analysis, folder))
 }

@@ -11,8 +11,7 @@ use crate::campaign::journal::PLAN_FILE;
 use crate::campaign::record::{Line, Record};
 use crate::campaign::signature::{self, SIGNATURE_FILE, SignatureError};
 use crate::cli::args::VerifyArgs;
-use crate::hash::sha256_hex;
-use crate::report::campaign::files::{self, TEMPLATE};
+use crate::report::campaign::files;
 use crate::report::campaign::verify::{Difference, check, check_no_others};
 use crate::report::numbers::count;
 
@@ -42,9 +41,8 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
     let audited = audit(&loaded.plan, &loaded.lines)
         .map_err(|contradiction| refused(&loaded, &contradiction))?;
     let folder = dir.join(FOLDER);
-    let template = fs::read_to_string(folder.join(TEMPLATE)).ok();
     let analysis = loaded.analyse();
-    let files = files::files(&analysis, &loaded.lines, template.as_deref())
+    let files = files::files(&analysis, &loaded.lines)
         .map_err(|error| Failure::new(exit::TESTER, error))?;
     check(&files, |name| fs::read(folder.join(name)).ok())
         .and_then(|()| check_no_others(&files, below(&folder)))
@@ -65,12 +63,6 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
         loaded.seal
     )];
     lines.extend(unchecked(&audited));
-    lines.extend(template.map(|text| {
-        format!(
-            "the page uses a template of the user, {FOLDER}/{TEMPLATE}, sha256 {}: its text is not checked",
-            sha256_hex(text.as_bytes())
-        )
-    }));
     Ok(Verified {
         seal: loaded.seal,
         lines,

@@ -1,7 +1,5 @@
 //! Compares two campaigns: which points are slower in the second, and with what certainty.
 
-mod page;
-
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -10,7 +8,6 @@ use super::analysis::{Analysis, PointResult};
 use super::{numbers, words};
 use crate::report::json::word;
 use crate::statistics::compare;
-pub use page::page;
 
 /// Significance level: a difference with a higher probability counts as chance.
 const SIGNIFICANT: f64 = 0.05;
@@ -299,21 +296,12 @@ fn shown(row: &Row) -> [String; 6] {
 fn warnings(a: &Analysis, b: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     for (which, analysis) in [("A", a), ("B", b)] {
-        warnings.extend(incomplete(which, analysis));
+        if !analysis.complete {
+            warnings.push(format!("{which} is not complete"));
+        }
         let reasons = analysis.not_a_measurement.iter();
         warnings.extend(reasons.map(|reason| format!("{which} is not a measurement: {reason}")));
     }
-    warnings.extend(differences(a, b));
-    warnings
-}
-
-fn incomplete(which: &str, analysis: &Analysis) -> Option<String> {
-    (!analysis.complete).then(|| format!("{which} is not complete"))
-}
-
-/// Differences between the environments of two campaigns.
-fn differences(a: &Analysis, b: &Analysis) -> Vec<String> {
-    let mut warnings = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str| {
         if a != b {
             warnings.push(format!("{what} not the same: {a} and {b}"));

@@ -2,25 +2,23 @@
 
 use std::io;
 
-use super::table::{Cell, Exporter, Table};
+use super::table::{Cell, Table};
 
-/// Comma-separated values.
-pub(super) struct Csv;
-
-impl Exporter for Csv {
-    fn export(&self, tables: &[Table]) -> io::Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        for table in tables {
-            writer.write_record(table.columns.iter().map(|column| &column.key))?;
-            for row in &table.rows {
-                writer.write_record(row.iter().map(Cell::raw))?;
-            }
-        }
-        let octets = writer
-            .into_inner()
-            .map_err(csv::IntoInnerError::into_error)?;
-        String::from_utf8(octets).map_err(io::Error::other)
+/// A table as comma-separated values.
+///
+/// # Errors
+///
+/// Those of the writer.
+pub(super) fn text(table: &Table) -> io::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(table.columns.iter().map(|column| &column.key))?;
+    for row in &table.rows {
+        writer.write_record(row.iter().map(Cell::raw))?;
     }
+    let octets = writer
+        .into_inner()
+        .map_err(csv::IntoInnerError::into_error)?;
+    String::from_utf8(octets).map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -39,7 +37,7 @@ mod tests {
         let texts = ["plain", "a, b", "say \"so\"", "two\nlines", ""];
         let table = Table::new("", "", "").with(&columns, texts);
         assert_eq!(
-            Csv.export(&[table]).unwrap(),
+            text(&table).unwrap(),
             "text,nothing,rate_qps,several\nplain,,2.5,plain; x\n\"a, b\",,2,\"a, b; x\"\n\
              \"say \"\"so\"\"\",,4,\"say \"\"so\"\"; x\"\n\"two\nlines\",,4.5,\"two\nlines; x\"\n\
              ,,0,; x\n"

@@ -1,24 +1,19 @@
 //! Tables in LaTeX, for papers.
 
 use std::collections::BTreeSet;
-use std::io;
 
-use super::table::{Exporter, Table};
+use super::table::Table;
 
-/// LaTeX with the rules of booktabs. Tables that are too wide are scaled down.
-pub(super) struct Latex;
-
-impl Exporter for Latex {
-    fn export(&self, tables: &[Table]) -> io::Result<String> {
-        let mut out = String::from(HEAD);
-        let mut labels = BTreeSet::new();
-        for table in tables {
-            let label = label(&table.title, &labels);
-            out += &text(table, &label);
-            labels.insert(label);
-        }
-        Ok(out)
+/// These tables with the rules of booktabs. Tables that are too wide are scaled down.
+pub(super) fn text(tables: &[Table]) -> String {
+    let mut out = String::from(HEAD);
+    let mut labels = BTreeSet::new();
+    for table in tables {
+        let label = label(&table.title, &labels);
+        out += &of_table(table, &label);
+        labels.insert(label);
     }
+    out
 }
 
 /// Preamble of the file.
@@ -35,7 +30,7 @@ fn label(title: &str, taken: &BTreeSet<String>) -> String {
 }
 
 /// A table, split into parts if it is longer than a page.
-fn text(table: &Table, label: &str) -> String {
+fn of_table(table: &Table, label: &str) -> String {
     let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
     let heads = line(table.columns.iter().map(|c| escaped(&c.head)).collect());
     let mut out = String::new();
@@ -209,10 +204,10 @@ mod tests {
             table.rows = names.iter().cloned().map(row).collect();
             table.add_head("name", &names[0]);
             table.add_head("n", "N");
-            let text = Latex.export(&[table]).unwrap();
+            let tex = text(&[table]);
             let mut open = Vec::new();
             let mut rows = 0;
-            for line in text.lines() {
+            for line in tex.lines() {
                 if let Some(name) = line.strip_prefix("\\begin{") {
                     open.push(name.split('}').next().unwrap());
                 } else if let Some(name) = line.strip_prefix("\\end{") {
@@ -234,7 +229,7 @@ mod tests {
             let mut table = Table::new("", "t", "c");
             table.rows = (0..rows).map(|row| vec![Cell::Count(row)]).collect();
             table.add_head("n", "N");
-            Latex.export(&[table]).unwrap()
+            text(&[table])
         };
         let (short, long) = (export(35), export(36));
         assert_eq!(short.matches("\\begin{table}").count(), 1);
@@ -256,7 +251,7 @@ mod tests {
             let mut table = Table::new("", "t", "c");
             table.rows = vec![vec![Cell::Count(1); columns]];
             (0..columns).for_each(|_| table.add_head("n", "N"));
-            Latex.export(&[table]).unwrap()
+            text(&[table])
         };
         assert!(export(6).contains("\n\\begin{table}\n"));
         assert!(export(7).contains("\n\\begin{table*}\n"));

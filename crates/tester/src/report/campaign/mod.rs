@@ -1,8 +1,7 @@
 //! The report of a campaign: converts the journal to numbers, and those to files.
 //!
 //! ```text
-//! journal's lines -> analysis (every number, plain data) -> results.json, CSV, Markdown, LaTeX,
-//!                                                           dns-metrics, figures, HTML
+//! journal's lines -> analysis (every number, plain data) -> results.json, CSV, LaTeX, figures, HTML
 //! ```
 //!
 //! The journal is the only input, so the same journal gives the same octets: `verify` checks that.
@@ -13,11 +12,9 @@ pub mod compare;
 mod csv;
 pub mod dry_run;
 pub mod files;
-pub mod html;
+mod html;
 mod latex;
 pub mod live;
-mod markdown;
-mod metrics;
 mod plots;
 pub mod progress;
 mod table;

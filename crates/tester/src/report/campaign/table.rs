@@ -1,27 +1,15 @@
-//! The common form of the tables of a report: columns with names and sources of values, typed cells, and the trait of
-//! the exporters.
+//! The common form of the tables of a report: columns with names and sources of values, and typed cells.
 
 use std::borrow::Borrow;
-use std::io;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use super::{numbers, words};
 
-/// A format for tables.
-pub(super) trait Exporter {
-    /// These tables in this format, one after another.
-    ///
-    /// # Errors
-    ///
-    /// Those of the writer.
-    fn export(&self, tables: &[Table]) -> io::Result<String>;
-}
-
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
+pub(super) enum Cell {
     /// Unknown, or not applicable.
     Nothing,
     /// Text.
@@ -229,32 +217,32 @@ pub(super) use named_columns;
 
 /// The names of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Head {
+pub(super) struct Head {
     /// For programs, with the unit of the values.
-    pub key: String,
+    pub(super) key: String,
     /// For people.
-    pub head: String,
+    pub(super) head: String,
     /// Whether its values are numbers.
-    pub number: bool,
+    pub(super) number: bool,
 }
 
 /// A table.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Table {
+pub(super) struct Table {
     /// Name in templates.
-    pub key: &'static str,
+    pub(super) key: &'static str,
     /// Subject in a few words.
-    pub title: String,
+    pub(super) title: String,
     /// Content, and meaning of its columns.
-    pub caption: String,
+    pub(super) caption: String,
     /// Conclusions, in sentences.
-    pub notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     /// Whether rows with the same first cell form a group.
-    pub grouped: bool,
+    pub(super) grouped: bool,
     /// Names of the columns.
-    pub columns: Vec<Head>,
+    pub(super) columns: Vec<Head>,
     /// A cell for each column.
-    pub rows: Vec<Vec<Cell>>,
+    pub(super) rows: Vec<Vec<Cell>>,
 }
 
 impl Table {

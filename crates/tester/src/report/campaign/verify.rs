@@ -152,7 +152,7 @@ mod tests {
     fn one_changed_octet_of_any_file_is_found() {
         let (plan, lines) = small();
         let analysis = analyse(&plan, &lines, SEAL);
-        let files = files(&analysis, &lines, Some("{{ analysis.name }}")).unwrap();
+        let files = files(&analysis, &lines).unwrap();
         let with = |wrong: Option<(&str, usize)>| {
             check(&files, |name| {
                 let (_, octets) = files.iter().find(|(path, _)| *path == name)?;

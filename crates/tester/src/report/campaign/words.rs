@@ -28,14 +28,6 @@ pub(super) fn explained(title: &str, mut certified: impl Iterator<Item = Option<
     }
 }
 
-/// Suffix of a name, if the Tester was not certified for it.
-pub(super) fn unless_certified(certified: Option<bool>) -> &'static str {
-    match certified {
-        Some(false) => ", not certified",
-        Some(true) | None => "",
-    }
-}
-
 /// The shares of a point.
 pub(super) fn cell(point: &PointResult) -> String {
     let mut text = format!(

@@ -86,13 +86,6 @@ impl Axis {
         Self::new("", |value| value, (rows, 0.0), [], numbers::short)
     }
 
-    /// Positions from 1 on, with these names.
-    pub(crate) fn named(label: &str, names: impl IntoIterator<Item = String>) -> Self {
-        let ticks: Vec<_> = (1..).map(f64::from).zip(names).collect();
-        let last = ticks.len() as f64;
-        Self::named_at(label, last, ticks)
-    }
-
     /// Positions from 1 to `last`, some of them with a name.
     pub(crate) fn named_at(
         label: &str,

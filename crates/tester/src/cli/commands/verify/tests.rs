@@ -6,12 +6,12 @@ use crate::campaign::journal::JOURNAL_FILE;
 use crate::cli::commands::report;
 
 /// The directory of a campaign with its report.
-fn reported(template: Option<&str>) -> TempDir {
+fn reported() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let (_, lines) = honest();
     fs::write(dir.path().join(JOURNAL_FILE), resealed(lines)).unwrap();
     let loaded = load(dir.path()).unwrap();
-    report::write(dir.path(), &loaded, template).unwrap();
+    report::write(dir.path(), &loaded).unwrap();
     dir
 }
 
@@ -32,7 +32,7 @@ fn files(dir: &TempDir) -> String {
 
 #[test]
 fn report_is_verified_with_the_numbers_of_checks() {
-    let dir = reported(None);
+    let dir = reported();
     let verified = verify(dir.path()).unwrap();
     let (plan, lines) = honest();
     let trials = count(audit(&plan, &lines).unwrap().trials, "trial");
@@ -44,13 +44,13 @@ fn report_is_verified_with_the_numbers_of_checks() {
     assert_eq!(verified.lines, expected);
     // A new report is equal.
     let loaded = load(dir.path()).unwrap();
-    report::write(dir.path(), &loaded, None).unwrap();
+    report::write(dir.path(), &loaded).unwrap();
     assert_eq!(verify(dir.path()).unwrap().lines, expected);
 }
 
 #[test]
 fn a_changed_number_is_named_with_both_values() {
-    let dir = reported(None);
+    let dir = reported();
     let path = dir.path().join(FOLDER).join("results.json");
     let text = fs::read_to_string(&path).unwrap();
     let changed = text.replacen("\"median\": 5000.0", "\"median\": 5900.0", 1);
@@ -66,7 +66,7 @@ fn a_changed_number_is_named_with_both_values() {
 
 #[test]
 fn one_changed_octet_of_the_journal_is_found() {
-    let dir = reported(None);
+    let dir = reported();
     let path = dir.path().join(JOURNAL_FILE);
     let octets = fs::read(&path).unwrap();
     for place in [
@@ -88,7 +88,7 @@ fn one_changed_octet_of_the_journal_is_found() {
 
 #[test]
 fn missing_and_wrong_files_have_different_errors() {
-    let dir = reported(None);
+    let dir = reported();
     let folder = dir.path().join(FOLDER);
     fs::remove_file(folder.join("runs.csv")).unwrap();
     let missing = "DIR/report: runs.csv is missing; make the report again with `dns64bench report`";
@@ -112,7 +112,7 @@ fn missing_and_wrong_files_have_different_errors() {
 
 #[test]
 fn a_changed_copy_of_the_plan_is_found() {
-    let dir = reported(None);
+    let dir = reported();
     let (_, lines) = honest();
     let Record::Campaign { plan, .. } = &lines[0].record else {
         panic!("no plan")
@@ -131,7 +131,7 @@ fn a_changed_copy_of_the_plan_is_found() {
 
 #[test]
 fn incomplete_line_is_omitted_from_a_report_but_fails_verification() {
-    let dir = reported(None);
+    let dir = reported();
     let path = dir.path().join(JOURNAL_FILE);
     let octets = fs::read(&path).unwrap();
     fs::write(&path, &octets[..octets.len() - 10]).unwrap();
@@ -142,35 +142,8 @@ fn incomplete_line_is_omitted_from_a_report_but_fails_verification() {
             .as_ref()
             .is_some_and(|torn| torn.contains("is incomplete"))
     );
-    report::write(dir.path(), &loaded, None).unwrap();
+    report::write(dir.path(), &loaded).unwrap();
     assert_eq!(failure(&dir).0, exit::TESTER);
-}
-
-#[test]
-fn page_of_a_user_template_is_verified_with_it() {
-    let dir = reported(Some("<h1>{{ analysis.name }}</h1>"));
-    let lines = verify(dir.path()).unwrap().lines;
-    assert!(lines[0].contains(&files(&dir)), "{lines:?}");
-    let hash = sha256_hex(b"<h1>{{ analysis.name }}</h1>");
-    let named = format!(
-        "the page uses a template of the user, report/template.html, sha256 {hash}: its text is not checked"
-    );
-    assert_eq!(lines.last(), Some(&named));
-    let sums = fs::read_to_string(dir.path().join(FOLDER).join(files::SUMS)).unwrap();
-    let named =
-        format!("\n# index.html by a template of the user's: template.html, sha256 {hash}\n");
-    assert!(sums.contains(&named), "{sums}");
-    let page = dir.path().join(FOLDER).join("index.html");
-    assert_eq!(
-        fs::read_to_string(page).unwrap(),
-        "<h1>Honest &lt;of&gt; course</h1>"
-    );
-    // The built-in template leaves no file of the other one.
-    let loaded = load(dir.path()).unwrap();
-    report::write(dir.path(), &loaded, None).unwrap();
-    assert!(verify(dir.path()).unwrap().lines[0].contains(&files(&dir)));
-    let error = report::write(dir.path(), &loaded, Some("{{ nothing }}")).unwrap_err();
-    assert_eq!(error.code, exit::USAGE);
 }
 
 #[test]
@@ -189,7 +162,7 @@ fn a_forged_journal_with_good_seals_is_refused_with_its_line() {
     fs::write(dir.path().join(JOURNAL_FILE), resealed(lines)).unwrap();
     // A report from the forged journal.
     let loaded = load(dir.path()).unwrap();
-    report::write(dir.path(), &loaded, None).unwrap();
+    report::write(dir.path(), &loaded).unwrap();
     let (code, text) = failure(&dir);
     assert_eq!(code, exit::TESTER);
     let first =
@@ -206,7 +179,7 @@ fn a_forged_journal_with_good_seals_is_refused_with_its_line() {
 
 #[test]
 fn files_outside_the_report_are_named() {
-    let dir = reported(None);
+    let dir = reported();
     let folder = dir.path().join(FOLDER);
     fs::write(folder.join("figures/extra.svg"), "1\n").unwrap();
     fs::create_dir(folder.join("empty")).unwrap();

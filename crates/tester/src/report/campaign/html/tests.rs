@@ -3,8 +3,8 @@ use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::tables;
 use crate::report::campaign::tests::sample::{SEAL, SMALL, analysed, full, small};
 
-fn page(analysis: &Analysis, template: Option<&str>) -> Result<String, ReportError> {
-    super::page(analysis, &tables::all(analysis), template)
+fn page(analysis: &Analysis) -> String {
+    super::page(analysis, &tables::all(analysis)).unwrap()
 }
 
 /// A name that would be a script without escaping.
@@ -38,7 +38,7 @@ fn sections(page: &str) -> Vec<&str> {
 
 #[test]
 fn each_section_appears_once_and_in_order() {
-    let page = page(&sample(), None).unwrap();
+    let page = page(&sample());
     let expected = [
         "verdict",
         "results",
@@ -69,7 +69,7 @@ fn each_section_appears_once_and_in_order() {
 
 #[test]
 fn sections_without_data_are_left_out() {
-    let page = page(&bare(), None).unwrap();
+    let page = page(&bare());
     let expected = [
         "verdict",
         "conditions",
@@ -86,7 +86,7 @@ fn sections_without_data_are_left_out() {
 
 #[test]
 fn the_page_loads_nothing() {
-    let page = page(&sample(), None).unwrap();
+    let page = page(&sample());
     for loader in [
         "http://", "https://", "src=", "@import", "url(", "<link", "<script",
     ] {
@@ -110,7 +110,7 @@ fn hostile_names_are_escaped() {
     let mut analysis = sample();
     analysis.name = "</title><img onerror=alert(1)>".to_owned();
     analysis.commands = vec!["</code><i>".to_owned()];
-    let page = page(&analysis, None).unwrap();
+    let page = page(&analysis);
     for tag in ["<script", "<b>bold", "<img", "<i>"] {
         assert!(!page.contains(tag), "{tag}");
     }
@@ -124,7 +124,7 @@ fn hostile_names_are_escaped() {
 
 #[test]
 fn figures_are_numbered_in_order_and_name_their_numbers() {
-    let page = page(&sample(), None).unwrap();
+    let page = page(&sample());
     let drawings = page.matches(" role=\"img\"").count();
     assert_eq!(page.matches("<p class=\"data\">").count(), drawings);
     assert!(drawings > 30, "{drawings}");
@@ -139,47 +139,16 @@ fn figures_are_numbered_in_order_and_name_their_numbers() {
 
 #[test]
 fn the_same_analysis_gives_the_same_octets() {
-    assert_eq!(
-        page(&sample(), None).unwrap(),
-        page(&sample(), None).unwrap()
-    );
+    assert_eq!(page(&sample()), page(&sample()));
 }
 
 #[test]
 fn page_of_a_full_campaign_stays_small() {
     let (plan, lines) = full();
-    let page = page(&analyse(&plan, &lines, SEAL), None).unwrap();
+    let page = page(&analyse(&plan, &lines, SEAL));
     assert!(page.len() < 3_000_000, "{} octets", page.len());
     assert!(
         page.contains("Time of the DUT of all 93 points"),
         "not folded"
     );
-}
-
-#[test]
-fn user_template_gets_the_same_numbers() {
-    let template = "{{ analysis.name }}: {{ analysis.points[0].summary.median|thousands }} \
-        {{ analysis.time.searches_s|duration }} {{ none|bytes }} {{ 0.5|probability }} \
-        {{ 1234.5|decimal(1) }} {{ 25.50|short }} {{ 1500|span }} {{ figures.rates|length }} \
-        {{ \"<\" }}";
-    assert_eq!(
-        page(&sample(), Some(template)).unwrap(),
-        "Sample &lt;of&gt; 100 % &amp; more: 9,000 38 min 38 s – 0.500 1,234.5 25.5 1.5 us 2 &lt;"
-    );
-}
-
-#[test]
-fn errors_of_templates_name_the_line() {
-    let error = |template| page(&sample(), Some(template)).unwrap_err().to_string();
-    assert_eq!(
-        error("first\n\n{{ analysis.nmae }}"),
-        "template, line 3: undefined value: `analysis.nmae` is undefined; \
-         docs/report.md lists what templates can use"
-    );
-    assert_eq!(
-        error("{% for point in analysis.points %}\n{{ point }"),
-        "template, line 2: syntax error: unexpected `}`, expected end of variable block; \
-         docs/report.md lists what templates can use"
-    );
-    assert!(error("\n{{ analysis.name|thousands }}").starts_with("template, line 2: "));
 }

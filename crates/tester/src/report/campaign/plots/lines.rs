@@ -4,9 +4,9 @@ use super::Figure;
 use crate::report::chart::{Axis, Chart, Key, MEDIUM, Mark, Role, Size, Stroke};
 
 /// Values of one server, or of one of its conditions.
-pub(in super::super) struct Series {
+pub(super) struct Series {
     /// Name in the legend.
-    pub(in super::super) name: String,
+    pub(super) name: String,
     /// Its colour.
     role: Role,
     /// Index of the shape of its marks.
@@ -27,7 +27,7 @@ struct Value {
 
 impl Series {
     /// A series without values: the index gives it a colour and a shape.
-    pub(in super::super) fn new(index: usize, name: &str) -> Self {
+    pub(super) fn new(index: usize, name: &str) -> Self {
         Self {
             name: name.to_owned(),
             role: Role::variant(index),
@@ -44,7 +44,7 @@ impl Series {
     }
 
     /// Adds a value, hollow if it is doubtful.
-    pub(in super::super) fn add(&mut self, at: (f64, f64), range: Option<[f64; 2]>, hollow: bool) {
+    pub(super) fn add(&mut self, at: (f64, f64), range: Option<[f64; 2]>, hollow: bool) {
         self.values.push(Value { at, range, hollow });
     }
 
@@ -86,7 +86,7 @@ impl Series {
 }
 
 /// All values, with the ends of their whiskers and dashed lines, for the range of an axis.
-pub(in super::super) fn values(series: &[Series]) -> impl Iterator<Item = f64> {
+pub(super) fn values(series: &[Series]) -> impl Iterator<Item = f64> {
     let of = |series: &Series| -> Vec<f64> {
         let measured = series.values.iter();
         let measured = measured.flat_map(|v| v.range.into_iter().flatten().chain([v.at.1]));
@@ -103,7 +103,7 @@ pub(super) fn places(series: &[Series]) -> impl Iterator<Item = f64> {
 }
 
 /// The figure of these series, with a legend if there are several.
-pub(in super::super) fn lines(
+pub(super) fn lines(
     title: &str,
     (x, y): (Axis, Axis),
     series: &[Series],

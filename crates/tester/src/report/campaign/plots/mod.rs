@@ -20,7 +20,7 @@ use super::analyse::grouped;
 use super::analysis::{Analysis, PointResult};
 use super::words;
 use crate::report::chart::{Drawing, Key, Mark, Role};
-pub(super) use lines::{Series, lines, values};
+use lines::{Series, lines, values};
 
 /// A figure with its legend.
 #[derive(Clone, Debug, Serialize)]

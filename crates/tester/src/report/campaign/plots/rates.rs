@@ -32,7 +32,7 @@ struct Bar {
 pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
     let bar = |point: &PointResult| {
         let summary = point.summary.as_ref()?;
-        let [word, ..] = tables::standings::rates(point);
+        let word = tables::standings::rate(point);
         // Of unstable runs the whisker alone, as in the verdict.
         let unstable = point.is_unstable();
         let value = if unstable { f64::NAN } else { summary.median };

@@ -15,13 +15,11 @@ pub(in super::super) fn bars(analysis: &Analysis) -> Vec<String> {
     let points = analysis.standings.rows.iter();
     let points = points.filter_map(|row| analysis.points.get(row.point));
     let scale = scale(points.clone());
-    points
-        .map(|point| bar(point, point.variant, scale))
-        .collect()
+    points.map(|point| bar(point, scale)).collect()
 }
 
 /// Drawing units for one query per second, so that all of these points fit.
-pub(in super::super) fn scale<'a>(points: impl Iterator<Item = &'a PointResult>) -> f64 {
+fn scale<'a>(points: impl Iterator<Item = &'a PointResult>) -> f64 {
     let found = points.filter_map(|point| point.agreement);
     let ends = found.map(|found| {
         found
@@ -33,7 +31,7 @@ pub(in super::super) fn scale<'a>(points: impl Iterator<Item = &'a PointResult>)
 }
 
 /// A bar with its range as a whisker, dashed if the range is open; for unstable runs only the whisker.
-pub(in super::super) fn bar(point: &PointResult, variant: usize, scale: f64) -> String {
+fn bar(point: &PointResult, scale: f64) -> String {
     let mut drawing = Diagram::new(SIZE);
     let (Some(found), Some(summary)) = (point.agreement, &point.summary) else {
         return drawing.drawing().decoration();
@@ -41,7 +39,11 @@ pub(in super::super) fn bar(point: &PointResult, variant: usize, scale: f64) -> 
     let middle = SIZE.1 / 2.0;
     if !found.unstable {
         let size = (summary.median * scale, BAR);
-        drawing.block(Role::variant(variant), (0.0, middle - BAR / 2.0), size);
+        drawing.block(
+            Role::variant(point.variant),
+            (0.0, middle - BAR / 2.0),
+            size,
+        );
     }
     let low = found.low_qps * scale;
     let (high, stroke) = match found.high_qps {

@@ -77,8 +77,7 @@ fn of_fastest(standing: &Standing) -> Cell {
     }
 }
 
-/// Rate, range and failed rate of a point in words. A rate is never rounded up to a value that no run has reached.
-pub(in super::super) fn rates(point: &PointResult) -> [String; 3] {
-    let columns = [point::RATE, point::RANGE, point::FAILED];
-    columns.map(|column| (column.cell)(point).text(""))
+/// Rate of a point in words. It is never rounded up to a value that no run has reached.
+pub(in super::super) fn rate(point: &PointResult) -> String {
+    (point::RATE.cell)(point).text("")
 }

@@ -157,7 +157,7 @@ fn memory_and_start_are_extrapolated_linearly_to_a_slash_5() {
 }
 
 fn page(analysis: &Analysis) -> String {
-    html::page(analysis, &tables::all(analysis), None).unwrap()
+    html::page(analysis, &tables::all(analysis)).unwrap()
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn the_delays_have_a_table_a_figure_and_a_section() {
     let tables = tables::all(&analysis);
     let table = tables.iter().find(|table| table.key == "delay").unwrap();
     assert_eq!((table.rows.len(), table.notes.len()), (6, 2));
-    let page = html::page(&analysis, &tables, None).unwrap();
+    let page = html::page(&analysis, &tables).unwrap();
     assert!(page.contains("<section id=\"delays\">") && page.contains("limit of about 10"));
     assert!(!page.contains("<section id=\"working-sets\">"));
 }
@@ -96,6 +96,6 @@ authority = "built-in"
         .collect();
     assert_eq!(legend, ["in order", "at random"]);
     let tables = tables::all(&analysis);
-    let page = html::page(&analysis, &tables, None).unwrap();
+    let page = html::page(&analysis, &tables).unwrap();
     assert!(page.contains("<section id=\"working-sets\">"));
 }
