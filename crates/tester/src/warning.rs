@@ -30,8 +30,6 @@ pub enum Section {
     SelfTest,
     /// Evidence about the Tester.
     Evidence,
-    /// Models of the cost of a query.
-    Curves,
     /// Trials above the measured rate.
     Overload,
     /// Trials for hours.

@@ -61,6 +61,4 @@ fn calculated_qps(result: &SearchResult) -> Option<f64> {
 }
 
 #[cfg(test)]
-pub(crate) mod schemas;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

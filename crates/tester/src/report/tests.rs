@@ -1,6 +1,7 @@
 //! The complete rendered results: a change of any line is visible here.
 
 pub(super) mod sample;
+pub(crate) mod schemas;
 
 use expect_test::expect_file;
 use serde::Serialize;
@@ -40,7 +41,9 @@ fn configured_faults_are_shown_beside_the_responses() {
         ..FaultCounts::default()
     });
     let told = text::trial(&result, &conditions());
-    let (_, section) = told.split_once("Its faults, on purpose\n").unwrap();
+    let (_, section) = told
+        .split_once("Faults of the authority, on purpose\n")
+        .unwrap();
     let lines: Vec<_> = section.lines().take(2).map(str::trim).collect();
     assert!(lines[0].starts_with("delayed"), "{lines:?}");
     assert!(lines[0].contains("198,900") && lines[0].ends_with("replies that were held back"));

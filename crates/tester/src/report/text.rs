@@ -7,7 +7,7 @@ use dns64_transport::clock::Nanos;
 
 use super::numbers::whole;
 use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, passed, stored};
-use crate::authority::counts::{AuthorityCounts, FaultCounts};
+use crate::authority::counts::FaultCounts;
 use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
@@ -249,15 +249,6 @@ impl Page {
         self.section("Conditions", rows.chain(cpus));
     }
 
-    /// Counts of the authority, and its configured faults.
-    fn authority(&mut self, counts: Option<&AuthorityCounts>) {
-        let Some(counts) = counts else { return };
-        self.section("Authority", authority(counts).map(counted));
-        if let Some(faults) = &counts.misbehaviour {
-            self.section("Its faults, on purpose", misbehaviour(faults).map(counted));
-        }
-    }
-
     fn evidence(&mut self, result: &TrialResult) {
         let (sent, due) = (result.queries_sent, result.queries_due);
         let early = "the trial ended as soon as it had failed";
@@ -311,7 +302,13 @@ impl Page {
         if !roles.is_empty() {
             self.section("Processors during the trial", roles.iter().map(processor));
         }
-        self.authority(result.authority.as_ref());
+        let counts = result.authority.as_ref();
+        if let Some(faults) = counts.and_then(|counts| counts.misbehaviour.as_ref()) {
+            self.section(
+                "Faults of the authority, on purpose",
+                misbehaviour(faults).map(counted),
+            );
+        }
         self.dut(result);
     }
 
@@ -418,24 +415,6 @@ fn self_test_rows(result: &SelfTests, timeout_ns: Nanos) -> Vec<(&'static str, S
     let timeout = format!("{quarter} (t = {})", Span(timeout_ns));
     rows.push(("timeout, a quarter of t", timeout));
     rows
-}
-
-fn authority(counts: &AuthorityCounts) -> [(&'static str, u64, &'static str); 9] {
-    [
-        ("AAAA queries", counts.aaaa, ""),
-        ("A queries", counts.a, ""),
-        ("other queries", counts.other, ""),
-        ("answered", counts.answered, "with records"),
-        ("no data", counts.nodata, "NOERROR without an answer record"),
-        ("NXDOMAIN", counts.nxdomain, ""),
-        (
-            "refused",
-            counts.refused,
-            "FORMERR, NOTIMP, REFUSED, BADVERS",
-        ),
-        ("ignored", counts.ignored, "not even a query"),
-        ("over TCP", counts.tcp, "counted above as well"),
-    ]
 }
 
 /// Configured faults in the responses of an authority, each with its meaning.

@@ -305,8 +305,6 @@ fn a_campaign_from_many_addresses_names_them() {
     assert!(journal.contains(named), "{journal}");
     let results = read("report/results.json");
     assert!(results.contains("255 of 2001:2:0:78::/120"), "{results}");
-    let page = read("report/index.html");
-    assert!(page.contains("255 source addresses"), "{page}");
     let campaign = dir.path().join("campaign");
     let verified = Command::new(PROGRAM).arg("verify").arg(campaign).output();
     assert!(verified.unwrap().status.success());

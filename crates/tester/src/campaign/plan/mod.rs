@@ -149,13 +149,13 @@ impl Plan {
     }
 
     /// The settings of a table, each with its value as it is understood.
-    pub fn settings_of(&self, table: &str) -> Vec<String> {
+    pub fn settings_of(&self, table: &str) -> Vec<(String, String)> {
         let of = |setting: &settings::Setting| {
             let (_, text) = self.settings.iter().rfind(|(id, _)| id == setting.id())?;
             let is_bare = text.parse::<f64>().is_ok();
             let unit = setting.bare.as_ref().filter(|_| is_bare);
             let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
-            Some(format!("{} {text}{unit}", setting.name()))
+            Some((setting.name().to_owned(), format!("{text}{unit}")))
         };
         settings::of_table(table).filter_map(of).collect()
     }

@@ -23,11 +23,11 @@ use crate::statistics::summary::Summary;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
-pub use authorities::{Authorities, AuthorityRow, Recommendation, ZoneGrowth, ZoneRow};
+pub use authorities::{Authorities, AuthorityRow, Recommendation};
 pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 pub use clause::{Clause, Met};
-pub use evidence::{Evidence, Lost, LostAt, Margin, PlacesOfLoss, SenderEvidence, Spread};
-pub use hosts::{ClockRow, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow};
+pub use evidence::{Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence, Spread};
+pub use hosts::{ClockRow, HostRow, Hosts, ShareRow};
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
 pub use standing::{CommonLoad, CommonLoadRow, Standing, Standings};
 
@@ -63,20 +63,16 @@ pub struct Analysis {
     pub conditions: Vec<(String, String)>,
     /// The variants.
     pub variants: Vec<VariantInfo>,
-    /// Hosts of a plan with several, with their links.
+    /// Hosts of a plan with several.
     pub hosts: Hosts,
     /// Self-tests in order.
     pub certificates: Vec<Certificate>,
-    /// The self-tests with the rates that they apply to.
-    pub margins: Vec<Margin>,
     /// Evidence about the Tester from the trials of each variant.
     pub evidence: Vec<Evidence>,
     /// Results by point, in the order of the plan.
     pub points: Vec<PointResult>,
     /// Round-trip times of several servers at one rate, by cell.
     pub common_loads: Vec<CommonLoad>,
-    /// The results by both shares at once, for variants with several values of each.
-    pub grids: Vec<Grid>,
     /// The papers' models, if there are enough cells.
     pub models: Vec<ModelResult>,
     /// Whether a DUT stores queries.
@@ -99,8 +95,6 @@ pub struct Analysis {
     pub statement: Vec<Clause>,
     /// Commands to repeat the campaign.
     pub commands: Vec<String>,
-    /// How the time was spent.
-    pub time: TimeSpent,
 }
 
 impl Analysis {
@@ -225,14 +219,12 @@ pub struct PointResult {
     pub rtt_mean_ns: Option<u64>,
     /// Path of the queries through DUT and authority; `None` without the built-in authority.
     pub path: Option<PathResult>,
-    /// Timing of the sender in that trial, and the worst over all valid trials.
-    pub timing: Option<TimingResult>,
+    /// Datagrams lost at the Tester's own sockets, over all trials.
+    pub tester_drops: u64,
     /// Largest resident memory of the DUT after a trial.
     pub memory_bytes_max: Option<u64>,
     /// Processor time of the DUT in the trials at the measured rates, in per cent of one core: the median.
     pub dut_cpu_pct: Option<f64>,
-    /// Why that is unknown.
-    pub dut_cpu_unknown: Option<&'static str>,
     /// Processor time of the authority for each query in these trials: the median.
     #[serde(skip)]
     pub authority_cpu_ns: Option<f64>,
@@ -367,44 +359,6 @@ pub struct PathResult {
     pub typical: Option<Messages>,
 }
 
-/// How well the sender kept its schedule.
-#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
-pub struct TimingResult {
-    /// 99th percentile of the lateness.
-    pub lateness_ns_p99: u64,
-    /// Largest lateness.
-    pub lateness_ns_max: u64,
-    /// Largest deviation of a bin of 10 ms, in per cent.
-    pub bin_10ms_deviation_pct_max: f64,
-    /// Largest deviation of a bin of 100 ms, in per cent.
-    pub bin_100ms_deviation_pct_max: f64,
-    /// Largest lateness in any valid trial of the point.
-    pub worst_lateness_ns: u64,
-    /// Datagrams lost at the Tester's own sockets, over all trials.
-    pub tester_drops: u64,
-}
-
-/// The two-dimensional table of RFC 8219 section 9.2: rates of one variant by both shares.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct Grid {
-    /// Index into [`Analysis::variants`].
-    pub variant: usize,
-    /// Shares of names with their own AAAA record, in per cent: the columns.
-    pub aaaa_pct: Vec<f64>,
-    /// The rows, by the share of queries for cached names.
-    pub rows: Vec<GridRow>,
-}
-
-/// One row of a grid.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct GridRow {
-    /// Share of queries for cached names, in per cent.
-    pub cached_pct: f64,
-    /// Index into [`Analysis::points`] for each column; `None` without a result. If everything is cached, the AAAA share
-    /// has no effect and one point represents all.
-    pub cells: Vec<Option<usize>>,
-}
-
 /// The modelled quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -522,8 +476,6 @@ pub struct ScalingRow {
     pub median: f64,
     /// Queries per second and core.
     pub per_core: f64,
-    /// See [`PointResult::certified`]; omitted in JSON, which has it at the point.
-    pub certified: Option<bool>,
     /// Factor relative to the fewest cores.
     pub factor: f64,
 }
@@ -567,17 +519,4 @@ pub struct Session {
     pub torn_bytes: u64,
     /// Its machine.
     pub environment: Environment,
-}
-
-/// How the time was spent.
-#[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
-pub struct TimeSpent {
-    /// In searches.
-    pub searches_s: f64,
-    /// In self-tests.
-    pub self_tests_s: f64,
-    /// In overload curves and soaks.
-    pub others_s: f64,
-    /// Trials of searches.
-    pub trials: usize,
 }

@@ -62,7 +62,10 @@ fn heading(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         plan.search.runs
     )?;
     for table in ["tester", "trial", "search"] {
-        writeln!(out, "  {table:<9} {}", plan.settings_of(table).join(", "))?;
+        let settings = plan.settings_of(table).into_iter();
+        let settings = settings.map(|(name, value)| format!("{name} {value}"));
+        let settings: Vec<_> = settings.collect();
+        writeln!(out, "  {table:<9} {}", settings.join(", "))?;
     }
     if let Some(sources) = plan.sources() {
         writeln!(out, "  {:<9} {sources}", "sources")?;

@@ -35,12 +35,8 @@ pub(super) enum Cell {
     Range(f64, f64),
     /// Nanoseconds.
     Span(u64),
-    /// A duration in seconds.
-    Wait(f64),
     /// Octets.
     Bytes(u64),
-    /// A probability by chance.
-    Probability(f64),
     /// Several values, displayed one below another.
     List(Vec<Self>),
 }
@@ -55,9 +51,7 @@ impl Cell {
             Self::Number(value)
             | Self::Decimal(value, _)
             | Self::Significant(value, _)
-            | Self::Rate { qps: value, .. }
-            | Self::Wait(value)
-            | Self::Probability(value) => value.to_string(),
+            | Self::Rate { qps: value, .. } => value.to_string(),
             Self::Range(low, high) => format!("{low} {high}"),
             Self::List(cells) => cells.iter().map(Self::raw).collect::<Vec<_>>().join("; "),
         }
@@ -85,9 +79,7 @@ impl Cell {
                 format!("{} – {}", numbers::rate(*low), numbers::rate(*high))
             }
             Self::Span(ns) => numbers::span(*ns as f64),
-            Self::Wait(seconds) => numbers::duration(*seconds),
             Self::Bytes(octets) => numbers::bytes(*octets as f64),
-            Self::Probability(p) => numbers::probability(*p),
             Self::List(cells) => {
                 let texts: Vec<_> = cells.iter().map(|cell| cell.text(between)).collect();
                 texts.join(between)
@@ -349,9 +341,7 @@ mod tests {
         assert_eq!(both(bound(true)), texts("59000", "≥ 59,000†"));
         assert_eq!(both(Cell::Range(1.0, 2000.0)), texts("1 2000", "1 – 2,000"));
         assert_eq!(both(Cell::Span(12_345)), texts("12345", "12.3 us"));
-        assert_eq!(both(Cell::Wait(200.0)), texts("200", "3 min 20 s"));
         assert_eq!(both(Cell::Bytes(2048)), texts("2048", "2.0 KiB"));
-        assert_eq!(both(Cell::Probability(1e-6)), texts("0.000001", "< 0.001"));
         assert_eq!(
             both(Cell::list(["a", "b"].map(str::to_owned))),
             texts("a; b", "a; b")

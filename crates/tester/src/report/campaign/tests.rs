@@ -11,7 +11,7 @@ use crate::campaign::plan::Plan;
 use crate::campaign::plan::tasks::Task;
 use crate::campaign::record::{Line, Record, VariantFacts};
 use crate::lab::LabKind;
-use crate::report::schemas;
+use crate::report::tests::schemas;
 use crate::trial::result::TrialResult;
 use crate::warning::Severity;
 

@@ -86,17 +86,6 @@ impl Axis {
         Self::new("", |value| value, (rows, 0.0), [], numbers::short)
     }
 
-    /// Positions from 1 to `last`, some of them with a name.
-    pub(crate) fn named_at(
-        label: &str,
-        last: f64,
-        names: impl IntoIterator<Item = (f64, String)>,
-    ) -> Self {
-        let mut axis = Self::new(label, |value| value, (0.5, last + 0.5), [], numbers::short);
-        axis.ticks = names.into_iter().collect();
-        axis
-    }
-
     fn new(
         label: &str,
         scale: fn(f64) -> f64,

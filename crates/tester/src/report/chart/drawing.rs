@@ -8,13 +8,10 @@ use super::diagram::frame;
 use super::{BELOW, Look, MEDIUM, Mark, Role, Size, Stroke, escaped, path, write_text};
 
 /// Colours on white paper by class: servers have the palette of Okabe and Ito, darker where white paper needs it.
-pub(in crate::report) const COLOURS: [(&str, &str); 15] = [
+pub(in crate::report) const COLOURS: [(&str, &str); 12] = [
     ("ink", "#1b1b1a"),
     ("muted", "#5a5d60"),
     ("grid", "#dedfe0"),
-    ("passed", "#1b1b1a"),
-    ("failed", "#a3210f"),
-    ("invalid", "#6a6f74"),
     ("dut", "#1b1b1a"),
     ("tester", "#7d858c"),
     ("heat", "#8a7326"),
@@ -117,8 +114,9 @@ fn lines(text: &str, width: f64) -> Vec<String> {
 pub(in crate::report) struct Key(String);
 
 impl Key {
-    /// The line and the mark of a series.
-    pub(in crate::report) fn series(role: Role, mark: Mark) -> Self {
+    /// The line and the mark of a variant, by its index.
+    pub(in crate::report) fn variant(index: usize) -> Self {
+        let (role, mark) = (Role::variant(index), Mark::variant(index, false));
         let mut content = String::new();
         path(&mut content, role, Stroke::THICK, "M2 12H50");
         path(&mut content, role, mark.0, &mark.at((26.0, 12.0)));

@@ -16,9 +16,7 @@ pub(super) use drawing::{COLOURS, Drawing, Key, style};
 /// Width and height, including the names of the axes.
 pub(super) type Size = (f64, f64);
 
-/// For many charts side by side.
-pub(super) const SMALL: Size = (600.0, 400.0);
-/// For one or two charts side by side.
+/// Size of most charts.
 pub(super) const MEDIUM: Size = (960.0, 600.0);
 
 /// Width of a letter in tick names, with some space.
@@ -35,12 +33,6 @@ impl Role {
     pub(super) const MUTED: Self = Self("muted");
     /// Grid lines.
     pub(super) const GRID: Self = Self("grid");
-    /// A trial that passed.
-    pub(super) const PASSED: Self = Self("passed");
-    /// A trial that failed.
-    pub(super) const FAILED: Self = Self("failed");
-    /// An invalid trial.
-    pub(super) const INVALID: Self = Self("invalid");
     /// Elements of the DUT, in contrast to the Tester.
     pub(super) const DUT: Self = Self("dut");
     /// Elements of the Tester.
@@ -78,19 +70,10 @@ impl Stroke {
 pub(super) struct Mark(Stroke, f64, f64, &'static str);
 
 impl Mark {
-    /// A diagonal cross.
-    pub(super) const CROSS: Self = Self(Stroke::THIN, -5.0, -5.0, "l10 10m0-10l-10 10");
-    /// A hollow diamond.
-    pub(super) const DIAMOND: Self = Self(Stroke::THIN, -8.0, 0.0, "l8-8 8 8-8 8z");
     /// The end of a vertical whisker.
     pub(super) const LEVEL: Self = Self(Stroke::THIN, -6.0, 0.0, "h12");
     /// The end of a horizontal whisker along a bar.
     pub(super) const UPRIGHT: Self = Self(Stroke::THIN, 0.0, -6.0, "v12");
-
-    /// A dot of this size: a line of length zero with round ends.
-    pub(super) const fn dot(size: u8) -> Self {
-        Self(Stroke::Solid(size), 0.0, 0.0, "h0")
-    }
 
     /// The shape of a variant by its index, so that variants differ by more than their colour; hollow for doubtful
     /// values.

@@ -75,13 +75,13 @@ fn value_that_is_not_a_number_is_omitted() {
     let mut chart = square();
     let points = [(0.0, 0.0), (f64::NAN, 5.0), (5.0, f64::NAN), (10.0, 10.0)];
     chart.line(Role::variant(0), Stroke::THIN, points);
-    chart.marks(Role::PASSED, Mark::dot(10), points);
-    chart.marks(Role::FAILED, Mark::CROSS, [(f64::NAN, 1.0)]);
+    chart.marks(Role::INK, Mark::LEVEL, points);
+    chart.marks(Role::MUTED, Mark::LEVEL, [(f64::NAN, 1.0)]);
     chart.word((1.0, f64::NAN), 0.0, "nowhere");
     assert_eq!(
         chart.svg,
         "<path class=\"line s1\" d=\"M8 320L188 8h0\"/>\
-         <path class=\"line passed\" style=\"stroke-width:10\" d=\"M8 320h0M188 8h0\"/>"
+         <path class=\"line ink\" d=\"M2 320h12M182 8h12\"/>"
     );
 }
 
@@ -98,10 +98,7 @@ fn whiskers_have_feet_across_them() {
 
 #[test]
 fn a_variant_beyond_the_last_colour_has_another_shape() {
-    let key = |index| {
-        let key = Key::series(Role::variant(index), Mark::variant(index, false));
-        serde_json::to_string(&key).unwrap()
-    };
+    let key = |index| serde_json::to_string(&Key::variant(index)).unwrap();
     assert!(key(0).contains("fill s1") && key(6).contains("fill s1"));
     assert_ne!(key(0), key(6));
 }
@@ -111,7 +108,7 @@ fn user_texts_are_escaped() {
     let hostile = "</svg><script>\"'&\u{1b}\u{ffff}ü";
     let safe = "&lt;/svg&gt;&lt;script&gt;&quot;&#39;&amp;\u{fffd}\u{fffd}ü";
     let mut chart = Chart::new(
-        SMALL,
+        MEDIUM,
         Axis::linear(hostile, (0.0, 1.0)),
         Axis::linear(hostile, (0.0, 1.0)),
     );
@@ -125,7 +122,7 @@ fn user_texts_are_escaped() {
 #[test]
 fn names_fit_within_the_drawing() {
     let (x, y) = (Axis::from_zero("", [4e9]), Axis::from_zero("", [4e9]));
-    let svg = Chart::new(SMALL, x, y).drawing().element("");
+    let svg = Chart::new(MEDIUM, x, y).drawing().element("");
     let ends: Vec<f64> = svg
         .split("class=\"end muted\" x=\"")
         .skip(1)
@@ -144,7 +141,7 @@ fn crowded_ticks_are_thinned() {
 #[test]
 fn a_file_has_its_colours_its_legend_and_its_caption_in_lines() {
     let (role, mark) = (Role::variant(0), Mark::variant(0, false));
-    let legend = [(Key::series(role, mark), "a <server>".to_owned())];
+    let legend = [(Key::variant(0), "a <server>".to_owned())];
     let caption = "a caption that is longer than one line of it";
     let mut chart = square();
     chart.marks(role, mark, [(5.0, 5.0)]);
@@ -159,7 +156,7 @@ fn a_file_has_its_colours_its_legend_and_its_caption_in_lines() {
 fn boxes_differ_by_more_than_their_colours() {
     let drawn = |look| {
         let mut diagram = Diagram::new((100.0, 100.0));
-        diagram.frame(Role::PASSED, look, (50.0, 50.0), (40.0, 20.0));
+        diagram.frame(Role::INK, look, (50.0, 50.0), (40.0, 20.0));
         diagram.drawing().element("a <box>")
     };
     let square = drawn(Look::Square);

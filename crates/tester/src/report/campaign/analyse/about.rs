@@ -2,21 +2,15 @@
 
 use super::distinct;
 use crate::campaign::history::{Recorded, SessionHistory};
-use crate::campaign::plan::tasks::Task;
-use crate::campaign::plan::{Laboratory, Method, Order, Plan, Restart, Variant};
+use crate::campaign::plan::{Laboratory, Plan, Variant};
 use crate::campaign::record::{SelfTest, VariantFacts};
 use crate::lab::LabKind;
 use crate::lab::hosts::{HostSpec, Hosts, Reach};
 use crate::lab::profile::without_name;
 use crate::lab::topology::Setup;
-use crate::load::pace::Pacing;
-use crate::machine::cpuset::CpuSet;
-use crate::procedure::search::Resolution;
-use crate::report::campaign::analysis::{
-    Analysis, Certificate, PointResult, Session, TimeSpent, VariantInfo,
-};
+use crate::report::Thousands;
+use crate::report::campaign::analysis::{Analysis, Certificate, Session, VariantInfo};
 use crate::report::campaign::numbers;
-use crate::report::{Span, Thousands};
 use crate::trial::result::Outcome;
 
 /// Reasons that apply to every variant.
@@ -119,137 +113,21 @@ pub(super) fn family(plan: &Plan) -> String {
     )
 }
 
-/// Names and values of conditions that all variants share.
+/// Names and values of conditions that all variants share: where they held, and the settings of the plan.
 pub(super) fn conditions(history: &Recorded<'_>) -> Vec<(String, String)> {
     let plan = &history.plan;
-    let (hosts, load) = (&plan.hosts, &plan.load);
-    let or = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned());
-    let ports = load.ports.map(|sockets| sockets.to_string());
-    let pref64 = load.pref64.map(|pref64| pref64.to_string());
     let ranges = distinct(plan.points.iter().map(|point| point.cidr.to_string()));
-    let names = format!("{} under {}", ranges.join(", "), load.zone.suffix);
-    let rest = match plan.search.settle_ns {
-        0 => "none".to_owned(),
-        settle_ns => Span(settle_ns).to_string(),
-    };
+    let names = format!("{} under {}", ranges.join(", "), plan.load.zone.suffix);
     let mut conditions = vec![
-        ("lab", lab(history)),
-        ("authority", authority(plan)),
+        ("laboratory", lab(history)),
         ("between DUT and authority", family(plan)),
-        ("length of a trial", Span(load.duration_ns).to_string()),
-        ("timeout", Span(load.timeout_ns).to_string()),
-        ("runs", plan.search.runs.to_string()),
-        ("search", method(plan)),
-        ("resolution", resolution(plan.search.resolution)),
-        ("order", order(plan.search.order).to_owned()),
-        ("start of the DUT", restart(plan.search.restart).to_owned()),
-        ("rest between trials", rest),
-        ("threads of the Measurer", threads(plan)),
-        ("source ports", or(ports, "as many as the rate needs")),
-        ("segmentation", load.segmentation.to_string()),
-        ("backend", load.backend.to_string()),
-        ("queries in one call, at most", load.burst_max.to_string()),
-        ("self-tests of a certificate", plan.self_tests.to_string()),
-        ("cores of the Measurer", cores(&load.cpus)),
-        ("cores of the authority", cores(&hosts.authority_cpus)),
         ("names", names),
-        (
-            "prefix of the answers",
-            or(pref64, "chosen or learnt, see the variants"),
-        ),
     ];
     conditions.extend(plan.sources().map(|sources| ("source addresses", sources)));
-    let paced = plan
-        .variants
-        .iter()
-        .filter(|v| v.pacing != Pacing::Absolute);
-    let paced: Vec<_> = paced.map(|v| v.name.as_str()).collect();
-    if !paced.is_empty() {
-        let pacing = format!("absolute; self-correcting of {}", paced.join(", "));
-        conditions.push(("pacing", pacing));
-    }
-    if plan.uncertified {
-        conditions.push(("certificate", "not asked for by the plan".to_owned()));
-    }
     let owned = |(name, value): (&str, String)| (name.to_owned(), value);
-    conditions.into_iter().map(owned).collect()
-}
-
-/// "built-in, on each of auth1, auth2".
-fn authority(plan: &Plan) -> String {
-    let authority = plan.hosts.authority.to_string();
-    let hosts = plan.hosts.at.iter().flat_map(|hosts| hosts.authorities());
-    let hosts: Vec<_> = hosts.map(|host| host.name.as_str()).collect();
-    match hosts.len() {
-        0 | 1 => authority,
-        _ => format!("{authority}, on each of {}", hosts.join(", ")),
-    }
-}
-
-fn threads(plan: &Plan) -> String {
-    let Some(hosts) = &plan.hosts.at else {
-        return plan.load.threads.to_string();
-    };
-    let measurers = hosts.measurers().into_iter();
-    let each: Vec<_> = measurers
-        .map(|host| format!("{} on {}", host.threads, host.name))
-        .collect();
-    each.join(", ")
-}
-
-fn cores(cpus: &CpuSet) -> String {
-    match cpus.is_unrestricted() {
-        true => "chosen, see the variants".to_owned(),
-        false => cpus.to_string(),
-    }
-}
-
-fn method(plan: &Plan) -> String {
-    let early = match plan.search.stop_early {
-        true => "failing trials end early",
-        false => "each trial to its end",
-    };
-    match plan.search.method {
-        Method::Galloping {
-            start_qps,
-            max_qps,
-            reuse,
-        } => {
-            let max = max_qps.map_or(String::new(), |max| format!(" up to {}", Thousands(max)));
-            let reuse = match reuse {
-                true => ", later runs from what the ones before found",
-                false => "",
-            };
-            let start = Thousands(start_qps);
-            format!("galloping from {start} queries/s{max}, then bisection{reuse}; {early}")
-        }
-        Method::FixedRange { max_qps } => format!(
-            "bisection of 0 to {} queries/s; {early}",
-            Thousands(max_qps)
-        ),
-    }
-}
-
-fn resolution(resolution: Resolution) -> String {
-    match resolution {
-        Resolution::Relative { millionths } => numbers::pct(f64::from(millionths) / 10_000.0),
-        Resolution::Absolute { qps } => format!("{} queries/s", Thousands(qps)),
-    }
-}
-
-fn order(order: Order) -> &'static str {
-    match order {
-        Order::Interleaved => "run 1 of all points, then run 2 of all",
-        Order::Sequential => "all runs of one point, then those of the next",
-    }
-}
-
-fn restart(restart: Restart) -> &'static str {
-    match restart {
-        Restart::Never => "only when it has to be",
-        Restart::Search => "before each search",
-        Restart::Trial => "before each trial",
-    }
+    let settings = ["tester", "trial", "search"].map(|table| plan.settings_of(table));
+    let settings = settings.into_iter().flatten();
+    conditions.into_iter().map(owned).chain(settings).collect()
 }
 
 /// The variants: names from the plan, facts from the last start.
@@ -358,26 +236,6 @@ fn quoted(word: &str) -> String {
     match !word.is_empty() && word.chars().all(plain) && !word.contains('[') {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
-/// How the time was spent.
-pub(super) fn time(history: &Recorded<'_>, points: &[PointResult]) -> TimeSpent {
-    let runs = || points.iter().flat_map(|point| &point.runs);
-    let others = history.tasks.iter();
-    let others = others.filter(|(task, _)| !matches!(task, Task::Search { .. }));
-    let self_tests = history.self_tests.iter();
-    let self_tests = self_tests.flat_map(|it| &it.test.trials);
-    TimeSpent {
-        searches_s: runs().map(|run| run.took_s).sum(),
-        self_tests_s: self_tests
-            .map(|trial| numbers::seconds(trial.duration_ns + trial.timeout_ns))
-            .sum(),
-        // An empty sum is -0.0.
-        others_s: others
-            .map(|(_, task)| numbers::seconds(task.took_ns()))
-            .fold(0.0, |sum, s| sum + s),
-        trials: runs().map(|run| run.trials.len()).sum(),
     }
 }
 

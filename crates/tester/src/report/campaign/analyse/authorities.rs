@@ -1,31 +1,24 @@
 //! Comparison of authoritative servers that are measured by themselves, with a recommendation.
 
-use super::grouped;
 use crate::campaign::history::Recorded;
 use crate::campaign::plan::Varied;
 use crate::campaign::record::{Memory, Start};
 use crate::procedure::selftest::certified_rate;
 use crate::report::campaign::analysis::{
-    Analysis, Authorities, AuthorityRow, Recommendation, RunEnd, ZoneGrowth, ZoneRow,
+    Analysis, Authorities, AuthorityRow, Recommendation, RunEnd,
 };
 use crate::report::numbers::{self, whole};
-use crate::statistics::line::{FittedLine, line};
 use crate::statistics::quantile::median;
 use crate::trial::result::Outcome;
 use crate::warning::{Severity, Warning};
-
-/// Names of a /5: the zone of Lencse, Pivoda and Shima 2021, section 2.3.
-const WHOLE_NAMES: u64 = 1 << 27;
 
 /// All authorities of a campaign. The recommendation is added later: it needs the verdict on the whole.
 pub(super) fn authorities(history: &Recorded<'_>, analysis: &Analysis) -> Authorities {
     let variants = analysis.variants.iter().zip(0..);
     let variants = variants.filter(|(info, _)| info.is_authority());
     let rows = variants.filter_map(|(_, variant)| row(history, analysis, variant));
-    let rows: Vec<_> = rows.collect();
     Authorities {
-        zones: zones(&rows),
-        rows,
+        rows: rows.collect(),
         recommendation: None,
     }
 }
@@ -65,57 +58,6 @@ fn row(history: &Recorded<'_>, analysis: &Analysis, variant: usize) -> Option<Au
         first_start_ns: starts.first().map(|start| start.took_ns),
         zone_written: starts.first().and_then(|start: &Start| start.zone_written),
         later_starts_ns: median(&later.collect::<Vec<_>>()),
-    })
-}
-
-/// Servers that were measured with several zones on the same cores.
-fn zones(rows: &[AuthorityRow]) -> Vec<ZoneGrowth> {
-    let servers = grouped(rows.iter().map(|row| ((&row.server, row.cores), row)));
-    servers
-        .into_iter()
-        .filter_map(|(_, own)| growth(own))
-        .collect()
-}
-
-fn growth(mut own: Vec<&AuthorityRow>) -> Option<ZoneGrowth> {
-    own.sort_by_key(|row| row.names);
-    let (first, last) = (*own.first()?, *own.last()?);
-    let first_start = |row: &AuthorityRow| row.first_start_ns.map(|ns| ns as f64);
-    let rows: Vec<ZoneRow> = own
-        .iter()
-        .map(|row| ZoneRow {
-            names: row.names,
-            variant: row.variant,
-            pss_bytes: row.pss_bytes,
-            start_ns: row.later_starts_ns.or(first_start(row)),
-        })
-        .filter(|row| row.pss_bytes.is_some() || row.start_ns.is_some())
-        .collect();
-    if first.names == last.names || rows.is_empty() {
-        return None;
-    }
-    let over_names = |of: fn(&ZoneRow) -> Option<f64>| {
-        let points = rows
-            .iter()
-            .filter_map(|row| Some((row.names as f64, of(row)?)));
-        line(&points.collect::<Vec<_>>())
-    };
-    let memory = over_names(|row| row.pss_bytes.map(|bytes| bytes as f64));
-    let start = over_names(|row| row.start_ns);
-    let whole = |line: &FittedLine| {
-        let at = line.at(WHOLE_NAMES as f64);
-        (at > 0.0).then_some(at)
-    };
-    Some(ZoneGrowth {
-        server: first.server.clone(),
-        cores: first.cores,
-        memory,
-        start,
-        whole_names: WHOLE_NAMES,
-        whole_memory_bytes: memory.as_ref().and_then(whole),
-        whole_start_ns: start.as_ref().and_then(whole),
-        extrapolated: last.names < WHOLE_NAMES,
-        rows,
     })
 }
 

@@ -3,7 +3,7 @@
 use super::grouped;
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{
-    Analysis, Certificate, ModelOf, ModelResult, OverloadCurve, PointResult, RunResult, Step,
+    Analysis, Certificate, OverloadCurve, PointResult, RunResult, Step,
 };
 use crate::report::campaign::{numbers, words};
 use crate::trial::result::Outcome;
@@ -37,7 +37,6 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Warning> {
     }
     warnings.extend(overloads(analysis));
     warnings.extend(certificates(&analysis.certificates));
-    warnings.extend(models(analysis));
     warnings
 }
 
@@ -172,24 +171,6 @@ fn certificates(certificates: &[Certificate]) -> Vec<Warning> {
         })
     };
     known.iter().filter_map(warning).collect()
-}
-
-/// Models with a negative cost of work.
-fn models(analysis: &Analysis) -> Vec<Warning> {
-    let warning = |model: &ModelResult| {
-        let why = model
-            .refused
-            .as_ref()
-            .filter(|_| model.r_squared.is_some())?;
-        let text = format!("the model over \"{}\" is refused: {why}", model.model);
-        let warning = Severity::Warning.warning(text).section(Section::Curves);
-        Some(warning.about(analysis.name_of(model.variant)))
-    };
-    // The table also shows the other models: queues distort reply times, and over both shares a very cheap synthesis
-    // often has a negative cost.
-    let over_one = |m: &&ModelResult| m.of == ModelOf::Work && !m.is_over_both();
-    let work = analysis.models.iter().filter(over_one);
-    work.filter_map(warning).collect()
 }
 
 #[cfg(test)]

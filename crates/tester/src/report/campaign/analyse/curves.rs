@@ -64,7 +64,6 @@ pub(super) fn scaling(analysis: &Analysis) -> Vec<Scaling> {
             point: point.point,
             median,
             per_core: median / cores as f64,
-            certified: point.certified,
             factor: 1.0,
         };
         Some((info.planned.without(&[Varied::Cores]), row))

@@ -1,13 +1,10 @@
-//! Evidence about the Tester from the trials of each variant, and its self-tests with the results that they apply to.
+//! Evidence about the Tester from the trials of each variant.
 
 use std::collections::BTreeMap;
 
-use super::grouped;
 use crate::campaign::history::Recorded;
-use crate::campaign::record::CertificateConditions;
-use crate::procedure::certificate::Certificate;
 use crate::report::campaign::analysis::{
-    Analysis, Evidence, Lost, LostAt, Margin, PlacesOfLoss, PointResult, SenderEvidence, Spread,
+    Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence, Spread,
 };
 use crate::statistics::quantile::median;
 use crate::trial::place::Place;
@@ -114,30 +111,6 @@ impl Lost {
     }
 }
 
-/// The self-tests, grouped by conditions, with the points that they apply to.
-pub(super) fn margins(analysis: &Analysis) -> Vec<Margin> {
-    let tests = analysis.certificates.iter().enumerate();
-    let alike = grouped(tests.map(|(index, test)| (&test.conditions, index)));
-    let margin = |(conditions, certificates): (&CertificateConditions, Vec<usize>)| {
-        let tests = certificates.iter();
-        let rates = tests.filter_map(|index| analysis.certificates[*index].certified_rate_qps);
-        let rates: Vec<u64> = rates.collect();
-        let is_under = |point: &&PointResult| {
-            point.summary.is_some()
-                && point.certified_rate_qps.is_some()
-                && conditions.fit(&point.planned)
-                && conditions.have_cores(&analysis.variants[point.variant].cpus)
-        };
-        let points = analysis.points.iter().filter(is_under);
-        Margin {
-            certified_rate_qps: Certificate::of(&rates).map(|certificate| certificate.rate_qps),
-            points: points.map(|point| point.point).collect(),
-            certificates,
-        }
-    };
-    alike.into_iter().map(margin).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,27 +181,5 @@ mod tests {
         let evidence = &analyse(&plan, &lines, SEAL).evidence[0];
         let sender = evidence.sender.unwrap();
         assert_eq!(sender.bin_1ms_deviation_pct_max, None, "of all or none");
-    }
-
-    #[test]
-    fn a_margin_has_the_points_of_its_conditions_only() {
-        let (plan, lines) = small();
-        let analysis = analyse(&plan, &lines, SEAL);
-        let [margin] = &analysis.margins[..] else {
-            panic!("{:?}", analysis.margins);
-        };
-        assert_eq!(margin.certificates, [0, 1]);
-        assert_eq!(margin.certified_rate_qps, Some(59_000));
-        let cells = margin.points.iter().map(|point| {
-            let point = &analysis.points[*point];
-            (
-                point.variant,
-                point.aaaa_pct,
-                point.cached_pct,
-                point.duration_s,
-            )
-        });
-        let expected = [0, 1, 2].map(|variant| (variant, 0.0, 0.0, 1.0));
-        assert_eq!(cells.collect::<Vec<_>>(), expected);
     }
 }

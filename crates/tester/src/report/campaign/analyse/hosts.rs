@@ -1,20 +1,16 @@
-//! The hosts of a plan: their clocks, cores and links over all trials.
+//! The hosts of a plan: their clocks and cores over all trials.
 
 use crate::campaign::history::Recorded;
 use crate::campaign::plan::Laboratory;
 use crate::campaign::record::HostNote;
-use crate::lab::hosts::{HostSpec, LinkName, SiteEnd};
-use crate::lab::profile::Family;
+use crate::lab::hosts::HostSpec;
 use crate::machine::Role;
-use crate::report::Span;
-use crate::report::campaign::analysis::{ClockRow, HostRow, Hosts, LinkEndRow, LinkRow, ShareRow};
-use crate::report::campaign::numbers;
+use crate::report::campaign::analysis::{ClockRow, HostRow, Hosts, ShareRow};
 use crate::trial::disturbance::taken_pct;
-use crate::trial::judge::CLOCK_BOUND_MAX_NS;
 use crate::trial::result::{AuthorityShare, HostClock, TrialResult};
 use dns64_transport::clock::Nanos;
 
-use super::{distinct, grouped};
+use super::grouped;
 
 /// Hosts of the plan; none if it uses one machine.
 pub(super) fn hosts(history: &Recorded<'_>) -> Hosts {
@@ -40,12 +36,9 @@ pub(super) fn hosts(history: &Recorded<'_>) -> Hosts {
             clock: clock(&trials, &host.name),
         }
     };
-    let rows: Vec<HostRow> = planned.iter().map(row).collect();
     Hosts {
-        weakest: weakest(&rows),
-        links: links(history),
+        rows: planned.iter().map(row).collect(),
         shares: shares(history),
-        rows,
     }
 }
 
@@ -130,79 +123,4 @@ fn clock(trials: &[&TrialResult], host: &str) -> Option<ClockRow> {
 
 fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.reduce(f64::max)
-}
-
-/// The host with the least accurate clock, and the host of the Tester whose threads waited longest for cores. A DUT is
-/// excluded: it waits when it is overloaded.
-fn weakest(rows: &[HostRow]) -> Vec<String> {
-    let clocks = rows.iter().filter_map(|row| Some((row, row.clock?)));
-    let by_clock = clocks.max_by_key(|(_, clock)| match clock {
-        _ if clock.set > 0 => Nanos::MAX,
-        _ => clock.bound_ns_max.unwrap_or(0),
-    });
-    let by_clock = by_clock.map(|(row, clock)| match (clock.set, clock.bound_ns_max) {
-        (0, Some(bound_ns)) => format!(
-            "The clock of {} is known least, to within {} ({} are allowed).",
-            row.host,
-            Span(bound_ns),
-            Span(CLOCK_BOUND_MAX_NS)
-        ),
-        (set, _) => format!(
-            "The clock of {} was set during {}.",
-            row.host,
-            numbers::count(set, "trial")
-        ),
-    });
-    let of_tester = rows.iter().filter(|row| row.roles != [Role::Dut]);
-    let waits = of_tester.filter_map(|row| Some((row, row.waited_pct_max?)));
-    let by_cores = waits.max_by(|a, b| a.1.total_cmp(&b.1));
-    let by_cores = by_cores
-        .filter(|(_, waited_pct)| *waited_pct > 0.0)
-        .map(|(row, waited_pct)| {
-            format!(
-                "Of the Tester's hosts {} had to wait most for its cores: {} of a trial at the worst.",
-                row.host,
-                numbers::pct(waited_pct)
-            )
-        });
-    by_clock.into_iter().chain(by_cores).collect()
-}
-
-/// Links of all variants in order, without duplicates.
-fn links(history: &Recorded<'_>) -> Vec<LinkRow> {
-    let families = history.self_tests.iter();
-    let mut families = families.map(|it| it.test.conditions.upstream_family.as_str());
-    let family = families.find_map(|family| match family {
-        "IPv4" => Some(Family::Ipv4),
-        "IPv6" => Some(Family::Ipv6),
-        _ => None,
-    });
-    let variants = history.plan.variants.iter();
-    let sites = variants.filter_map(|variant| variant.subject.site(family));
-    let links = sites.flat_map(|site| site.links).map(|link| LinkRow {
-        name: link.name,
-        near: end(history, link.near),
-        far: end(history, link.far),
-    });
-    let mut links = distinct(links);
-    links.sort_by_key(|link| match link.name {
-        LinkName::Client => 0,
-        LinkName::Upstream => 1,
-        LinkName::SelfTest => 2,
-    });
-    links
-}
-
-fn end(history: &Recorded<'_>, end: SiteEnd) -> LinkEndRow {
-    let sessions = history.sessions.iter().rev();
-    let mut interfaces = sessions.flat_map(|session| &session.environment.interfaces);
-    let known = interfaces
-        .find(|it| it.host.as_deref() == Some(end.host.as_str()) && it.name == end.interface);
-    LinkEndRow {
-        host: end.host,
-        interface: end.interface,
-        driver: known.and_then(|it| it.driver.clone()),
-        mtu: known.map(|it| it.mtu),
-        speed_mbps: known.and_then(|it| it.speed_mbps),
-    }
 }

@@ -10,7 +10,6 @@ mod authority;
 mod contradictions;
 mod curves;
 mod evidence;
-mod grids;
 mod hosts;
 mod load;
 mod models;
@@ -49,8 +48,6 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         ..Analysis::default()
     };
     analysis.not_a_measurement = about::not_a_measurement(&history, &analysis);
-    analysis.time = about::time(&history, &analysis.points);
-    analysis.grids = grids::grids(&analysis);
     analysis.models = models::models(&analysis);
     if plan.queue_check.is_some() {
         analysis.queue_checks = curves::queue_checks(&analysis);
@@ -60,7 +57,6 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     analysis.working_sets = authority::working_sets(&analysis);
     analysis.overloads = load::overloads(&history, &analysis.points);
     analysis.authorities = authorities::authorities(&history, &analysis);
-    analysis.margins = evidence::margins(&analysis);
     analysis.standings = standing::standings(&analysis);
     analysis.common_loads = standing::common_loads(&history, &analysis);
     analysis.verdict = verdict(&analysis);

@@ -103,21 +103,18 @@ const OVER_ONE: [OverOne; 4] = [
     },
 ];
 
+/// The AAAA share and the cached share of a point in per cent, and its value.
+type Cell = ((f64, f64), f64);
+
 fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<ModelResult> {
-    let of = model.of;
     let cell = |point: &&PointResult| {
-        let (share_pct, other_pct) = (model.shares_pct)(point);
-        Some((share_pct, of.value(point).filter(|_| other_pct == 0.0)?))
+        let shares_pct = (model.shares_pct)(point);
+        let value = model.of.value(point).filter(|_| shares_pct.1 == 0.0)?;
+        Some((shares_pct, value))
     };
-    let cells: Vec<_> = points.iter().filter_map(cell).collect();
-    let shares = cells.iter().map(|(pct, value)| (pct / 100.0, *value));
+    let cells: Vec<Cell> = points.iter().filter_map(cell).collect();
+    let shares = cells.iter().map(|((pct, _), value)| (pct / 100.0, *value));
     let fit = model::fit(&shares.collect::<Vec<_>>())?;
-    let row = |((share_pct, value), modelled): (&(f64, f64), &f64)| FittedRow {
-        share_pct: *share_pct,
-        median: of.shown(*value),
-        modelled: of.shown(*modelled),
-        other_pct: 0.0,
-    };
     let time = format!(
         "{:.3} us {} {} * {:.3} us",
         fit.full_s * 1e6,
@@ -125,99 +122,93 @@ fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<
         model.variable,
         fit.saved_s.abs() * 1e6
     );
-    let parameters = vec![
-        parameter(model.full, fit.full_s),
-        parameter(model.saved, fit.saved_s),
-        parameter(model.rest, fit.full_s - fit.saved_s),
-    ];
-    let fitted = cells.iter().zip(&fit.fitted).map(row).collect();
-    let equation = of.equation(model.variable, &time);
-    let named = (model.name, equation);
-    Some(result(
-        (variant, of),
-        named,
-        parameters,
-        fitted,
-        (LINE, fit.r_squared),
-    ))
+    let fitted = Fitted {
+        of: model.of,
+        model: model.name,
+        equation: model.of.equation(model.variable, &time),
+        times_s: [
+            (model.full, fit.full_s),
+            (model.saved, fit.saved_s),
+            (model.rest, fit.full_s - fit.saved_s),
+        ],
+        number: LINE,
+        r_squared: fit.r_squared,
+    };
+    Some(fitted.judged(variant, &cells, &fit.fitted))
 }
 
 /// Equation 6, over both shares; for work derived as 7 and 8 are from 4 and 5.
 fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<ModelResult> {
     let cell = |point: &&PointResult| Some(((point.aaaa_pct, point.cached_pct), of.value(point)?));
-    let cells: Vec<_> = points.iter().filter_map(cell).collect();
+    let cells: Vec<Cell> = points.iter().filter_map(cell).collect();
     let shares = cells
         .iter()
         .map(|((a, c), value)| (a / 100.0, c / 100.0, *value));
     let fit = model::fit_both(&shares.collect::<Vec<_>>())?;
-    let (name, rest, per) = match of {
-        ModelOf::Work => ("both shares", "TC / alpha", " / alpha"),
-        ModelOf::ReplyTime => ("both shares (reply time)", "TQ + TC + TR", ""),
+    let (name, [rest, answer, synthesis]) = match of {
+        ModelOf::Work => ("both shares", ["TC / alpha", "TA / alpha", "TS / alpha"]),
+        ModelOf::ReplyTime => ("both shares (reply time)", ["TQ + TC + TR", "TA", "TS"]),
     };
-    let row =
-        |(((share_pct, cached_pct), value), modelled): (&((f64, f64), f64), &f64)| FittedRow {
-            share_pct: *share_pct,
-            median: of.shown(*value),
-            modelled: of.shown(*modelled),
-            other_pct: *cached_pct,
-        };
     let time = format!(
         "{:.3} us + (1 - c) * ({:.3} us + (1 - a) * {:.3} us)",
         fit.rest_s * 1e6,
         fit.answer_s * 1e6,
         (fit.answer_s + fit.synthesis_s) * 1e6
     );
-    let parameters = vec![
-        parameter(rest, fit.rest_s),
-        parameter(
-            if per.is_empty() { "TA" } else { "TA / alpha" },
-            fit.answer_s,
-        ),
-        parameter(
-            if per.is_empty() { "TS" } else { "TS / alpha" },
-            fit.synthesis_s,
-        ),
-    ];
-    let fitted = cells.iter().zip(&fit.fitted).map(row).collect();
-    let named = (name, of.equation("a, c", &time));
-    Some(result(
-        (variant, of),
-        named,
-        parameters,
-        fitted,
-        (PLANE, fit.r_squared),
-    ))
-}
-
-/// A model with its judgement. The quality of the fit is of this number of parameters.
-fn result(
-    (variant, of): (usize, ModelOf),
-    (model, equation): (&'static str, String),
-    parameters: Vec<Parameter>,
-    fitted: Vec<FittedRow>,
-    (number, r_squared): (usize, f64),
-) -> ModelResult {
-    let residuals = fitted
-        .iter()
-        .map(|row| (row.modelled / row.median - 1.0).abs());
-    ModelResult {
-        variant,
+    let fitted = Fitted {
         of,
-        model,
-        equation,
-        refused: refused(fitted.len(), number, &parameters),
-        parameters,
-        residual_pct_max: residuals.fold(0.0, f64::max) * 100.0,
-        r_squared: model::can_judge(fitted.len(), number).then_some(r_squared),
-        fitted,
-    }
+        model: name,
+        equation: of.equation("a, c", &time),
+        times_s: [
+            (rest, fit.rest_s),
+            (answer, fit.answer_s),
+            (synthesis, fit.synthesis_s),
+        ],
+        number: PLANE,
+        r_squared: fit.r_squared,
+    };
+    Some(fitted.judged(variant, &cells, &fit.fitted))
 }
 
-fn parameter(name: &'static str, time_s: f64) -> Parameter {
-    Parameter {
-        name,
-        value: time_s * 1e6,
-        unit: "us",
+/// A fitted model, with this number of parameters.
+struct Fitted {
+    of: ModelOf,
+    model: &'static str,
+    equation: String,
+    times_s: [(&'static str, f64); 3],
+    number: usize,
+    r_squared: f64,
+}
+
+impl Fitted {
+    /// The model with its judgement by the values in the cells and those of the model.
+    fn judged(self, variant: usize, cells: &[Cell], modelled: &[f64]) -> ModelResult {
+        let row = |(((share_pct, other_pct), value), modelled): (&Cell, &f64)| FittedRow {
+            share_pct: *share_pct,
+            median: self.of.shown(*value),
+            modelled: self.of.shown(*modelled),
+            other_pct: *other_pct,
+        };
+        let fitted: Vec<_> = cells.iter().zip(modelled).map(row).collect();
+        let residuals = fitted
+            .iter()
+            .map(|row| (row.modelled / row.median - 1.0).abs());
+        let parameters = self.times_s.map(|(name, time_s)| Parameter {
+            name,
+            value: time_s * 1e6,
+            unit: "us",
+        });
+        ModelResult {
+            variant,
+            of: self.of,
+            model: self.model,
+            equation: self.equation,
+            refused: refused(cells.len(), self.number, &parameters),
+            parameters: parameters.to_vec(),
+            residual_pct_max: residuals.fold(0.0, f64::max) * 100.0,
+            r_squared: model::can_judge(cells.len(), self.number).then_some(self.r_squared),
+            fitted,
+        }
     }
 }
 

@@ -7,10 +7,9 @@ use crate::machine::Role;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{
-    Achieved, PathResult, PointResult, RunEnd, RunResult, Step, Stored, TimingResult,
+    Achieved, PathResult, PointResult, RunEnd, RunResult, Step, Stored,
 };
 use crate::report::campaign::{numbers, words};
-use crate::rig::spec::Subject;
 use crate::statistics::agreement::{RateBounds, agreement};
 use crate::statistics::quantile::median;
 use crate::statistics::summary::summarise;
@@ -65,10 +64,10 @@ fn runs(searches: &[Option<&Search<'_>>], is_authority: bool) -> (Vec<RunResult>
 }
 
 fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
-    let subject = &history.plan.variants[point.variant].subject;
+    let is_authority = history.plan.variants[point.variant].subject.is_authority();
     let search = |run| history.tasks.get(&Task::Search { point: index, run });
     let searches: Vec<_> = (1..=history.plan.search.runs).map(search).collect();
-    let (runs, certified_rate_qps) = runs(&searches, subject.is_authority());
+    let (runs, certified_rate_qps) = runs(&searches, is_authority);
     let found = runs.iter().zip(&searches).filter_map(|(run, search)| {
         let passed = search.and_then(|search| passed(run.rate_qps, search));
         Some((run.rate_qps? as f64, passed))
@@ -86,7 +85,6 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
     let trials = searches.iter().flatten().flat_map(|task| &task.trials);
     let trials: Vec<_> = trials.map(|trial| trial.result).collect();
     let brackets: Vec<_> = runs.iter().filter_map(bracket).collect();
-    let dut_cpu_pct = median_of(&found, |trial| trial.machine.cpu_pct(Role::Dut));
     PointResult {
         planned: *point,
         point: index,
@@ -112,15 +110,12 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
         rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
         rtt_mean_ns: typical.and_then(|t| t.rtt.mean),
         path: path(typical, &trials),
-        timing: typical.map(|typical| timing(typical, &trials)),
+        tester_drops: trials.iter().map(|t| t.tester_drops).sum(),
         memory_bytes_max: trials
             .iter()
             .filter_map(|t| Some(t.resources?.memory_bytes))
             .max(),
-        dut_cpu_pct,
-        dut_cpu_unknown: dut_cpu_pct
-            .is_none()
-            .then(|| why_no_cpu(subject, typical.is_some())),
+        dut_cpu_pct: median_of(&found, |trial| trial.machine.cpu_pct(Role::Dut)),
         authority_cpu_ns: median_of(&found, authority_cpu_ns),
         summary,
         runs,
@@ -137,15 +132,6 @@ fn median_of(found: &[Found<'_>], figure: impl Fn(&TrialResult) -> Option<f64>) 
 fn authority_cpu_ns(trial: &TrialResult) -> Option<f64> {
     let used = trial.machine.of(Role::Authority)?;
     (trial.queries_sent > 0).then(|| used.cpu_ns as f64 / trial.queries_sent as f64)
-}
-
-fn why_no_cpu(subject: &Subject, has_rate: bool) -> &'static str {
-    match subject {
-        Subject::Server { .. } => "a server that runs already is not watched",
-        subject if subject.is_authority() => "an authority is measured without a DUT",
-        _ if has_rate => "its trials do not tell it",
-        _ => "no run found a rate",
-    }
 }
 
 /// A share in per cent.
@@ -261,18 +247,6 @@ fn stored(found: &[Found<'_>]) -> Option<Stored> {
         slope_ns_per_s: median_of(|service| service.slope_ns_per_s)?,
         sustainable_qps: median_of(|service| service.service_rate_qps)?,
     })
-}
-
-fn timing(typical: &TrialResult, trials: &[&TrialResult]) -> TimingResult {
-    let valid = trials.iter().filter(|trial| trial.outcome.is_valid());
-    TimingResult {
-        lateness_ns_p99: typical.timing.lateness_ns_p99,
-        lateness_ns_max: typical.timing.lateness_ns_max,
-        bin_10ms_deviation_pct_max: typical.timing.bin_10ms_deviation_pct_max,
-        bin_100ms_deviation_pct_max: typical.timing.bin_100ms_deviation_pct_max,
-        worst_lateness_ns: valid.map(|t| t.timing.lateness_ns_max).max().unwrap_or(0),
-        tester_drops: trials.iter().map(|t| t.tester_drops).sum(),
-    }
 }
 
 /// Path of the queries: the DUT's queries in all trials that report them, and the times of the typical trial.

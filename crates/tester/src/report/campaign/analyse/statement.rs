@@ -8,7 +8,7 @@ use std::borrow::Borrow;
 use std::net::{IpAddr, SocketAddr};
 
 use super::about::{family, lab};
-use super::grids::ascending;
+use super::distinct;
 use crate::campaign::history::Recorded;
 use crate::campaign::plan::Laboratory;
 use crate::lab::LabKind;
@@ -259,10 +259,10 @@ fn worst_case(f: &Facts<'_>, how: &str) -> Finding {
 }
 
 fn shares(f: &Facts<'_>, of: fn(&PointResult) -> f64) -> Finding {
-    let shares = f.analysis.points.iter().map(of);
-    let shares = ascending(shares.filter(|share| *share > 0.0));
-    let shown: Vec<_> = shares.into_iter().map(numbers::pct).collect();
-    asked_for(&shown)
+    let mut shares: Vec<f64> = f.analysis.points.iter().map(of).collect();
+    shares.retain(|share| *share > 0.0);
+    shares.sort_by(f64::total_cmp);
+    asked_for(&distinct(shares.into_iter().map(numbers::pct)))
 }
 
 fn combinations(f: &Facts<'_>) -> Finding {

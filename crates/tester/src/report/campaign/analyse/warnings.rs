@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{authorities, contradictions};
+use super::{authorities, contradictions, grouped};
 use crate::campaign::history::Recorded;
 use crate::campaign::plan::Laboratory;
 use crate::campaign::record::{Environment, VariantFacts};
@@ -10,18 +10,9 @@ use crate::campaign::{environment, facts};
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd, SoakResult};
 use crate::report::campaign::{numbers, words};
-use crate::rig::recommended::RUNS_MIN;
 use crate::statistics::summary::Flag;
 use crate::trial::result::{Outcome, TrialResult};
 use crate::warning::{Section, Severity, Warning};
-
-/// Maximum deviation of a bin of 100 ms, in per cent of the queries due in it: the accuracy that the papers' scripts
-/// require of the whole trial (Lencse and Bakai 2017, figure 3).
-const BIN_DEVIATION_PCT_MAX: f64 = 1.0;
-
-/// A difference of this many queries in a bin is not a deviation: at each end a query may fall on either side of the
-/// edge.
-const BIN_DEVIATION_QUERIES: f64 = 2.0;
 
 /// A warning follows if one trial in this number, or more, is invalid.
 const DISTURBED_MAX: usize = 10;
@@ -46,9 +37,6 @@ pub(super) fn all(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
     add(None, doubts(analysis).collect());
     add(results, contradictions::all(analysis));
     add(results, authorities::limited(analysis).collect());
-    if plan.search.runs >= RUNS_MIN {
-        add(results, few_runs(analysis).into_iter().collect());
-    }
     for (variant, info) in analysis.variants.iter().enumerate() {
         let points: Vec<_> = analysis.points_of(variant).collect();
         add(results, runs(&info.name, &points));
@@ -82,7 +70,6 @@ fn has(analysis: &Analysis, section: Section) -> bool {
         Section::Results => !analysis.points.is_empty(),
         Section::SelfTest => !analysis.certificates.is_empty(),
         Section::Evidence => !analysis.evidence.is_empty(),
-        Section::Curves => !analysis.models.is_empty(),
         Section::Overload => !analysis.overloads.is_empty(),
         Section::Soak => !analysis.soaks.is_empty(),
         Section::Sessions => !analysis.sessions.is_empty(),
@@ -260,22 +247,6 @@ fn in_driver(analysis: &Analysis) -> impl Iterator<Item = Warning> {
     })
 }
 
-/// Points with missing runs. A plan with few runs has a remark of its own.
-fn few_runs(analysis: &Analysis) -> Option<Warning> {
-    let few = analysis.points.iter().filter_map(|p| p.summary.as_ref());
-    let few = few.filter(|s| s.flags.iter().any(|f| matches!(f, Flag::FewRuns { .. })));
-    let few: Vec<usize> = few.map(|s| s.runs).collect();
-    let (least, most) = (few.iter().min()?, few.iter().max()?);
-    let runs = match least == most {
-        true => numbers::count(*most, "run"),
-        false => format!("{least} to {most} runs"),
-    };
-    Some(Severity::Warning.warning(format!(
-        "{} rest on {runs} instead of the 20 of RFC 8219 section 9.2",
-        numbers::count(few.len(), "point")
-    )))
-}
-
 /// Runs of a variant without a result, or with a result that may be too low.
 fn runs(name: &str, points: &[&PointResult]) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -358,44 +329,41 @@ fn failed_soak(analysis: &Analysis, soak: &SoakResult) -> Option<Warning> {
     })
 }
 
-/// Number of points of a variant with skewed runs and with large dispersion; the table of results marks them.
+/// Points of a variant whose runs are skewed, scatter or drift; the table of results marks them. Of fewer runs than an
+/// interval needs that is noise.
 fn spread(name: &str, points: &[&PointResult]) -> Vec<Warning> {
-    let mut warnings = Vec::new();
     let summaries = points.iter().filter_map(|p| p.summary.as_ref());
-    let (mut skewed, mut scattered) = (Vec::new(), Vec::new());
-    for flag in summaries.flat_map(|summary| &summary.flags) {
-        match *flag {
-            Flag::Skewed { by_pct } => skewed.push(by_pct.abs()),
-            Flag::Scattered {
-                standard_deviation_pct,
-            } => scattered.push(standard_deviation_pct),
-            Flag::Drift { .. } | Flag::FewRuns { .. } => {}
-        }
-    }
-    let skewed_by = "the runs are skewed, the mean is off the median by up to";
-    let scattered_by = "the runs scatter, the standard deviation over the mean is up to";
-    for (by_pct, what) in [(skewed, skewed_by), (scattered, scattered_by)] {
-        if let Some(worst) = by_pct.iter().copied().reduce(f64::max) {
-            let (some, all) = (by_pct.len(), numbers::count(points.len(), "point"));
-            let text = format!("{some} of {all}: {what} {worst:.1} %");
-            warnings.push(Severity::Warning.warning(text).about(name));
-        }
-    }
-    warnings
+    let told = summaries.filter(|summary| summary.median_interval.is_some());
+    let flags = told.flat_map(|summary| &summary.flags);
+    let flags = flags.filter_map(|flag| match *flag {
+        Flag::Skewed { by_pct } => Some((
+            "the runs are skewed, the mean is off the median by up to",
+            by_pct.abs(),
+        )),
+        Flag::Scattered {
+            standard_deviation_pct,
+        } => Some((
+            "the runs scatter, the standard deviation over the mean is up to",
+            standard_deviation_pct,
+        )),
+        Flag::Drift { by_pct, .. } => Some((
+            "the runs drift, the last are off the first by up to",
+            by_pct.abs(),
+        )),
+        Flag::FewRuns { .. } => None,
+    });
+    let warning = |(what, by_pct): (&str, Vec<f64>)| {
+        let worst = by_pct.iter().copied().fold(0.0, f64::max);
+        let (some, all) = (by_pct.len(), numbers::count(points.len(), "point"));
+        let text = format!("{some} of {all}: {what} {worst:.1} %");
+        Severity::Warning.warning(text).about(name)
+    };
+    grouped(flags).into_iter().map(warning).collect()
 }
 
-/// Drift, deviations from the configured shares, and losses of the Tester.
+/// Deviations from the configured shares, and losses of the Tester.
 fn figures(analysis: &Analysis, point: &PointResult) -> Vec<Warning> {
-    let mut warnings = Vec::new();
     let mut texts = Vec::new();
-    for flag in point.summary.iter().flat_map(|summary| &summary.flags) {
-        if let Flag::Drift { by_pct, p } = flag {
-            texts.push(format!(
-                "the runs drift by {by_pct:+.1} % from the first to the last ({})",
-                numbers::p(*p)
-            ));
-        }
-    }
     if let Some(achieved) = point.achieved {
         let mut share = |what: &str, asked: f64, seen: f64| {
             if (asked - seen).abs() > SHARE_OFF_MAX {
@@ -411,9 +379,9 @@ fn figures(analysis: &Analysis, point: &PointResult) -> Vec<Warning> {
     }
     let about = || words::point(analysis, point);
     let warning = |text: String| Severity::Warning.warning(text).about(about());
-    warnings.extend(texts.into_iter().map(&warning));
-    if let Some(drops @ 1..) = point.timing.map(|timing| timing.tester_drops) {
-        let lost = numbers::count(drops, "datagram");
+    let mut warnings: Vec<_> = texts.into_iter().map(&warning).collect();
+    if point.tester_drops > 0 {
+        let lost = numbers::count(point.tester_drops, "datagram");
         let text = format!("{lost} lost at the Tester's own sockets");
         let remedy = "raise net.core.rmem_max or use more threads";
         warnings.push(warning(text).remedy(remedy).section(Section::Evidence));
@@ -457,11 +425,6 @@ fn trials(name: &str, trials: &[&TrialResult]) -> Vec<Warning> {
             text,
         );
     }
-    let uneven = trials.iter().filter(|trial| is_uneven(trial)).count();
-    if uneven > 0 {
-        let text = format!("in {uneven} of {all} a bin of 100 ms is off by more than 1 %");
-        add(Severity::Warning, text);
-    }
     for (note, times) in alike(trials.iter().flat_map(|trial| &trial.notes)).values() {
         let text = match times {
             1 => (*note).to_owned(),
@@ -470,14 +433,6 @@ fn trials(name: &str, trials: &[&TrialResult]) -> Vec<Warning> {
         add(Severity::Note, text);
     }
     warnings
-}
-
-fn is_uneven(trial: &TrialResult) -> bool {
-    let deviation_pct = trial.timing.bin_100ms_deviation_pct_max;
-    let queries = deviation_pct / 100.0 * trial.rate_qps as f64 / 10.0;
-    trial.outcome.is_valid()
-        && deviation_pct > BIN_DEVIATION_PCT_MAX
-        && queries > BIN_DEVIATION_QUERIES
 }
 
 /// The first of all remarks of trials that differ in numbers or in brackets only, such as "(rustc, pid 5)", and how many

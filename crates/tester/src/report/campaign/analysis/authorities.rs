@@ -3,15 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::statistics::line::FittedLine;
-
 /// Authorities measured by self-tests, without a DUT.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct Authorities {
     /// The authorities, in the order of the plan.
     pub rows: Vec<AuthorityRow>,
-    /// Memory and start time of those that were measured with several zones.
-    pub zones: Vec<ZoneGrowth>,
     /// The best one behind a Tester; `None` if none has a rate.
     pub recommendation: Option<Recommendation>,
 }
@@ -60,42 +56,6 @@ pub struct AuthorityRow {
     pub zone_written: Option<bool>,
     /// The same time for the later starts: the median.
     pub later_starts_ns: Option<f64>,
-}
-
-/// Memory and start time of one server on the same cores, by the names of its zone.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct ZoneGrowth {
-    /// The server, without cores and names.
-    pub server: String,
-    /// Number of its cores; `None` if the plan does not set it.
-    pub cores: Option<usize>,
-    /// The zones, by ascending number of names.
-    pub rows: Vec<ZoneRow>,
-    /// Octets (proportional set size) over names.
-    pub memory: Option<FittedLine>,
-    /// Nanoseconds to the first correct response over names.
-    pub start: Option<FittedLine>,
-    /// Names of a /5, the zone of the paper.
-    pub whole_names: u64,
-    /// Memory with `whole_names` names, by the line.
-    pub whole_memory_bytes: Option<f64>,
-    /// Start time with `whole_names` names, by the line.
-    pub whole_start_ns: Option<f64>,
-    /// Whether `whole_names` exceeds the measured numbers: both figures are then extrapolated.
-    pub extrapolated: bool,
-}
-
-/// One zone.
-#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
-pub struct ZoneRow {
-    /// Names.
-    pub names: u64,
-    /// Index into [`Analysis::variants`](super::Analysis::variants).
-    pub variant: usize,
-    /// See [`AuthorityRow::pss_bytes`].
-    pub pss_bytes: Option<u64>,
-    /// Median of the later starts; the first start if it is the only one.
-    pub start_ns: Option<f64>,
 }
 
 /// The authority with the highest 1st percentile.

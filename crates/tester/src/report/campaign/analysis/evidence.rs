@@ -90,14 +90,3 @@ pub struct Lost {
     /// In invalid trials, which say nothing about the DUT.
     pub invalid_trials: u64,
 }
-
-/// The self-tests under the same conditions, and the results that they apply to.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct Margin {
-    /// Indices into [`Analysis::certificates`](super::Analysis::certificates).
-    pub certificates: Vec<usize>,
-    /// Their common certified rate; `None` if all of them failed.
-    pub certified_rate_qps: Option<u64>,
-    /// Indices into [`Analysis::points`](super::Analysis::points) of the points with a rate.
-    pub points: Vec<usize>,
-}

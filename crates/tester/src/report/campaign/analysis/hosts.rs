@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::campaign::record::HostNote;
-use crate::lab::hosts::LinkName;
 use crate::machine::Role;
 
 /// The hosts; empty for a plan with one machine.
@@ -12,13 +11,9 @@ use crate::machine::Role;
 pub struct Hosts {
     /// The hosts in the order of the plan.
     pub rows: Vec<HostRow>,
-    /// The links between them, without duplicates.
-    pub links: Vec<LinkRow>,
     /// Queries to each of several authorities; empty with a single one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<ShareRow>,
-    /// The weakest hosts, in sentences: by clock, and among those of the Tester by cores.
-    pub weakest: Vec<String>,
 }
 
 /// One host.
@@ -57,32 +52,6 @@ pub struct ClockRow {
     pub drift_ppm_max: Option<f64>,
     /// Largest delay of its start command; 0 if none was late.
     pub late_ns_max: u64,
-}
-
-/// One link between two hosts.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
-pub struct LinkRow {
-    /// Its purpose.
-    pub name: LinkName,
-    /// Its end at the Measurer; for an upstream link the end at the DUT.
-    pub near: LinkEndRow,
-    /// Its other end.
-    pub far: LinkEndRow,
-}
-
-/// One end of a link.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
-pub struct LinkEndRow {
-    /// Name of the host.
-    pub host: String,
-    /// Its interface.
-    pub interface: String,
-    /// Kind or driver of the interface, if the environment of a session has it.
-    pub driver: Option<String>,
-    /// Largest IP packet in octets.
-    pub mtu: Option<u32>,
-    /// Speed in Mbit/s.
-    pub speed_mbps: Option<u32>,
 }
 
 /// Queries to one of several authorities in the trials of one variant, or in self-tests.

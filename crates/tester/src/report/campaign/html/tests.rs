@@ -45,19 +45,15 @@ fn each_section_appears_once_and_in_order() {
         "conditions",
         "self-test",
         "evidence",
-        "convergence",
         "latency",
         "curves",
         "scaling",
         "overload",
         "soak",
         "queue",
-        "memory",
-        "environment",
         "sessions",
         "statement",
         "repeat",
-        "time",
     ];
     assert_eq!(sections(&page), expected);
     for section in &expected[1..] {
@@ -70,15 +66,7 @@ fn each_section_appears_once_and_in_order() {
 #[test]
 fn sections_without_data_are_left_out() {
     let page = page(&bare());
-    let expected = [
-        "verdict",
-        "conditions",
-        "environment",
-        "sessions",
-        "statement",
-        "repeat",
-        "time",
-    ];
+    let expected = ["verdict", "conditions", "sessions", "statement", "repeat"];
     assert_eq!(sections(&page), expected);
     assert!(page.contains("The campaign is not complete"));
     assert!(!page.contains("NOT A MEASUREMENT") && !page.contains("<figure"));
@@ -101,7 +89,7 @@ fn the_page_loads_nothing() {
         .collect();
     files.sort_unstable();
     files.dedup();
-    let expected = ["points.csv", "results.json", "runs.csv", "trials.csv"];
+    let expected = ["results.json", "runs.csv"];
     assert_eq!(files, expected);
 }
 
@@ -123,11 +111,8 @@ fn hostile_names_are_escaped() {
 }
 
 #[test]
-fn figures_are_numbered_in_order_and_name_their_numbers() {
+fn figures_are_numbered_in_order() {
     let page = page(&sample());
-    let drawings = page.matches(" role=\"img\"").count();
-    assert_eq!(page.matches("<p class=\"data\">").count(), drawings);
-    assert!(drawings > 30, "{drawings}");
     let numbers = page.split("<figcaption><b>Figure ").skip(1);
     let numbers = numbers.filter_map(|rest| rest.split('.').next()?.parse().ok());
     let numbers: Vec<usize> = numbers.collect();
@@ -148,7 +133,7 @@ fn page_of_a_full_campaign_stays_small() {
     let page = page(&analyse(&plan, &lines, SEAL));
     assert!(page.len() < 3_000_000, "{} octets", page.len());
     assert!(
-        page.contains("Time of the DUT of all 93 points"),
+        page.contains("What the authority saw of all 93 points"),
         "not folded"
     );
 }

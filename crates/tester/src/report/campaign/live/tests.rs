@@ -10,7 +10,7 @@ use super::*;
 use crate::campaign::state::State;
 use crate::campaign::status::{Found, Phase, TrialNow, Tried};
 use crate::report::campaign::tests::sample::small;
-use crate::report::schemas;
+use crate::report::tests::schemas;
 
 const NOW_UNIX_MS: u64 = 1_767_323_045_678;
 

@@ -34,7 +34,7 @@ fn delay(curve: &DelayCurve) -> Figure {
     );
     let x = Axis::linear("delay of the authority (ms)", (0.0, longest_ms));
     let y = Axis::from_zero("queries/s", [highest]);
-    lines(&title, (x, y), &[series], "results.json")
+    lines(&title, (x, y), &[series])
 }
 
 /// Rates that the limit allows, from the delay at which they are at most `highest`; empty without a limit.
@@ -83,5 +83,5 @@ fn working_set(analysis: &Analysis, sets: &[WorkingSets]) -> Figure {
     let title = format!("{name}: median rate over the working set; hollow: lower bound");
     let x = Axis::linear("names, as a power of 2", ends).whole();
     let y = Axis::from_zero("queries/s", values(&series));
-    lines(&title, (x, y), &series, "results.json")
+    lines(&title, (x, y), &series)
 }

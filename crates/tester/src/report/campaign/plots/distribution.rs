@@ -51,7 +51,7 @@ fn of_cell(analysis: &Analysis, title: &str, curves: &[(usize, Vec<Step>)]) -> F
     }
     Figure {
         legend: legend(analysis, curves.iter().map(|(variant, _)| *variant)),
-        ..Figure::new(title, chart.drawing(), "runs.csv")
+        ..Figure::new(title, chart.drawing())
     }
 }
 

@@ -1,16 +1,14 @@
 //! Figures of values over a quantity: a line with marks for each series.
 
 use super::Figure;
-use crate::report::chart::{Axis, Chart, Key, MEDIUM, Mark, Role, Size, Stroke};
+use crate::report::chart::{Axis, Chart, Key, MEDIUM, Mark, Role, Stroke};
 
 /// Values of one server, or of one of its conditions.
 pub(super) struct Series {
     /// Name in the legend.
     pub(super) name: String,
-    /// Its colour.
-    role: Role,
-    /// Index of the shape of its marks.
-    shape: usize,
+    /// Index of its colour and of the shape of its marks.
+    index: usize,
     values: Vec<Value>,
     /// Lines of what is not measured, such as a model.
     dashes: Vec<Vec<(f64, f64)>>,
@@ -30,17 +28,10 @@ impl Series {
     pub(super) fn new(index: usize, name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            role: Role::variant(index),
-            shape: index,
+            index,
             values: Vec::new(),
             dashes: Vec::new(),
         }
-    }
-
-    /// The series in the colour of a variant.
-    pub(super) fn of_variant(mut self, variant: usize) -> Self {
-        self.role = Role::variant(variant);
-        self
     }
 
     /// Adds a value, hollow if it is doubtful.
@@ -65,22 +56,23 @@ impl Series {
     }
 
     fn draw(&self, chart: &mut Chart) {
+        let role = Role::variant(self.index);
         for line in &self.dashes {
-            chart.line(self.role, Stroke::Dashed, line.iter().copied());
+            chart.line(role, Stroke::Dashed, line.iter().copied());
         }
         if self.dashes.is_empty() {
             let places = self.values.iter().map(|value| value.at);
-            chart.line(self.role, Stroke::THICK, places);
+            chart.line(role, Stroke::THICK, places);
         }
         for Value { at, range, .. } in &self.values {
             if let Some(ends) = range {
-                chart.whisker(self.role, Mark::LEVEL, ends.map(|end| (at.0, end)));
+                chart.whisker(role, Mark::LEVEL, ends.map(|end| (at.0, end)));
             }
         }
         for hollow in [false, true] {
             let alike = self.values.iter().filter(|value| value.hollow == hollow);
-            let mark = Mark::variant(self.shape, hollow);
-            chart.marks(self.role, mark, alike.map(|value| value.at));
+            let mark = Mark::variant(self.index, hollow);
+            chart.marks(role, mark, alike.map(|value| value.at));
         }
     }
 }
@@ -103,32 +95,13 @@ pub(super) fn places(series: &[Series]) -> impl Iterator<Item = f64> {
 }
 
 /// The figure of these series, with a legend if there are several.
-pub(super) fn lines(
-    title: &str,
-    (x, y): (Axis, Axis),
-    series: &[Series],
-    data: &'static str,
-) -> Figure {
-    lines_of(MEDIUM, title, (x, y), series, data)
-}
-
-/// The same in another size.
-pub(super) fn lines_of(
-    size: Size,
-    title: &str,
-    (x, y): (Axis, Axis),
-    series: &[Series],
-    data: &'static str,
-) -> Figure {
-    let mut chart = Chart::new(size, x, y);
+pub(super) fn lines(title: &str, (x, y): (Axis, Axis), series: &[Series]) -> Figure {
+    let mut chart = Chart::new(MEDIUM, x, y);
     series.iter().for_each(|series| series.draw(&mut chart));
-    let key = |series: &Series| {
-        let mark = Mark::variant(series.shape, false);
-        (Key::series(series.role, mark), series.name.clone())
-    };
+    let key = |series: &Series| (Key::variant(series.index), series.name.clone());
     let listed = series.iter().filter(|_| series.len() > 1);
     Figure {
         legend: listed.map(key).collect(),
-        ..Figure::new(title, chart.drawing(), data)
+        ..Figure::new(title, chart.drawing())
     }
 }

@@ -93,7 +93,7 @@ fn figure(analysis: &Analysis, point: &PointResult, messages: &Messages) -> Figu
     draw_shares(&mut diagram, last + 84.0, &spans);
     Figure {
         legend: shares(&spans),
-        ..Figure::new(&title, diagram.drawing(), "results.json")
+        ..Figure::new(&title, diagram.drawing())
     }
 }
 

@@ -1,16 +1,15 @@
 //! The figures of a report: SVG with classes for colours, and a legend in words.
 
-mod authorities;
 mod authority;
 mod distribution;
 mod heat;
+mod latency;
 mod lines;
 mod load;
 mod messages;
 mod places;
 mod rates;
 pub(super) mod standings;
-mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +18,7 @@ use serde::Serialize;
 use super::analyse::grouped;
 use super::analysis::{Analysis, PointResult};
 use super::words;
-use crate::report::chart::{Drawing, Key, Mark, Role};
+use crate::report::chart::{Drawing, Key};
 use lines::{Series, lines, values};
 
 /// A figure with its legend.
@@ -31,23 +30,17 @@ pub(super) struct Figure {
     pub(super) svg: String,
     /// Keys (SVG) and names of the series; empty for a single one.
     pub(super) legend: Vec<(Key, String)>,
-    /// The variant that it shows; `None` for several.
-    pub(super) variant: Option<usize>,
-    /// The file beside the page with its numbers.
-    pub(super) data: &'static str,
     #[serde(skip)]
     drawing: Drawing,
 }
 
 impl Figure {
     /// A figure without a legend.
-    fn new(title: &str, drawing: Drawing, data: &'static str) -> Self {
+    fn new(title: &str, drawing: Drawing) -> Self {
         Self {
             title: title.to_owned(),
             svg: drawing.element(title),
             legend: Vec::new(),
-            variant: None,
-            data,
             drawing,
         }
     }
@@ -69,19 +62,15 @@ pub(super) fn figures(analysis: &Analysis) -> Figures {
         ("heat", heat::maps(analysis)),
         ("distributions", distribution::distributions(analysis)),
         ("losses", places::losses(analysis)),
-        ("outcomes", places::outcomes(analysis)),
         ("messages", messages::of_queries(analysis)),
-        ("convergence", trials::convergence(analysis)),
-        ("common_loads", trials::common_loads(analysis)),
-        ("latency", trials::latency(analysis)),
+        ("common_loads", latency::common_loads(analysis)),
+        ("latency", latency::latency(analysis)),
         ("curves", rates::curves(analysis)),
-        ("scaling", rates::scaling(analysis)),
-        ("authorities", authorities::authorities(analysis)),
+        ("scaling", rates::scaling(analysis).into_iter().collect()),
         ("delays", authority::delays(analysis)),
         ("working_sets", authority::working_sets(analysis)),
         ("overload", load::overload(analysis)),
         ("soak", load::soak(analysis)),
-        ("memory", rates::memory(analysis)),
     ])
 }
 
@@ -124,8 +113,7 @@ fn legend(analysis: &Analysis, variants: impl Iterator<Item = usize>) -> Vec<(Ke
     let several = variants.len() > 1;
     let entry = |variant| {
         let name = analysis.name_of(variant).to_owned();
-        let key = Key::series(Role::variant(variant), Mark::variant(variant, false));
-        (key, name)
+        (Key::variant(variant), name)
     };
     let listed = variants.into_iter().filter(|_| several);
     listed.map(entry).collect()

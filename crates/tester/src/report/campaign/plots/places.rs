@@ -1,9 +1,9 @@
-//! Figures of losses: a diagram of the path of the queries with the losses at each place, and the outcomes of trials.
+//! Diagrams of the path of the queries with the losses at each place.
 
 use super::super::analysis::{Analysis, Evidence, Lost};
 use super::super::numbers::{self, Thousands};
 use super::Figure;
-use crate::report::chart::{Axis, Chart, Diagram, Key, Look, MEDIUM, Role, Stroke};
+use crate::report::chart::{Diagram, Key, Look, MEDIUM, Role, Stroke};
 use crate::trial::place::Place;
 
 /// Places of losses, for each variant that lost any query.
@@ -14,16 +14,10 @@ pub(super) fn losses(analysis: &Analysis) -> Vec<Figure> {
         .collect()
 }
 
-/// Outcomes of trials, for each variant.
-pub(super) fn outcomes(analysis: &Analysis) -> Vec<Figure> {
-    let evidence = analysis.evidence.iter();
-    evidence.map(|evidence| ends(analysis, evidence)).collect()
-}
-
 /// Owner of a loss: colour and outline, and words.
 const DUT: (Role, Look, &str) = (Role::DUT, Look::Square, "the DUT’s");
 const TESTER: (Role, Look, &str) = (Role::TESTER, Look::Round, "the Tester’s");
-const UNDECIDED: (Role, Look, &str) = (Role::INVALID, Look::Dashed, "cannot be told");
+const UNDECIDED: (Role, Look, &str) = (Role::MUTED, Look::Dashed, "cannot be told");
 
 fn owner(place: Place) -> (Role, Look, &'static str) {
     if place.is_dut() { DUT } else { TESTER }
@@ -102,7 +96,7 @@ fn places(analysis: &Analysis, evidence: &Evidence) -> Option<Figure> {
         |(role, look, words): (Role, Look, &str)| (Key::frame(role, look), words.to_owned());
     Some(Figure {
         legend: [DUT, TESTER, UNDECIDED].map(entry).to_vec(),
-        ..Figure::new(&title, diagram.drawing(), "results.json")
+        ..Figure::new(&title, diagram.drawing())
     })
 }
 
@@ -164,8 +158,10 @@ fn draw_place(
     let is_none = lost == Lost::default();
     diagram.frame(role, look, (x, y), (2.0 * COUNT, 36.0));
     let ink = if is_none { "muted" } else { "ink" };
-    let number = Thousands(lost.valid_trials).to_string();
-    diagram.word(&format!("middle {ink}"), (x, y), &number);
+    if !is_none {
+        let number = Thousands(lost.valid_trials).to_string();
+        diagram.word("middle ink", (x, y), &number);
+    }
     let class = format!("{anchor} {ink}");
     if lost.invalid_trials > 0 {
         let more = format!("+ {} invalid", Thousands(lost.invalid_trials));
@@ -174,39 +170,4 @@ fn draw_place(
     } else {
         diagram.word(class.trim(), (beside, y), words);
     }
-}
-
-/// Height of a line of text or of a bar.
-const ROW: f64 = 36.0;
-
-/// Outcomes of the trials of a variant, the invalid ones by cause.
-fn ends(analysis: &Analysis, evidence: &Evidence) -> Figure {
-    let name = analysis.name_of(evidence.variant);
-    let title = format!(
-        "{name}: how its trials ended. Good: few are invalid; those say nothing about the DUT, and were repeated"
-    );
-    let mut ends = vec![
-        (Role::PASSED, "passed".to_owned(), evidence.passed),
-        (
-            Role::FAILED,
-            "failed: the DUT lost queries".to_owned(),
-            evidence.failed,
-        ),
-    ];
-    let invalid = evidence.invalid.iter();
-    ends.extend(invalid.map(|(why, trials)| (Role::INVALID, format!("invalid: {why}"), *trials)));
-    if evidence.invalid.is_empty() {
-        ends.push((Role::INVALID, "invalid".to_owned(), 0));
-    }
-    let most = ends.iter().map(|end| end.2).max().unwrap_or(0);
-    let height = 2.0 * ends.len() as f64 + 0.3;
-    let x = Axis::from_zero("trials", [most as f64 * 1.15]).whole();
-    let mut chart = Chart::new((MEDIUM.0, 88.0 + ROW * height), x, Axis::rows(height));
-    for (i, (role, words, trials)) in ends.iter().enumerate() {
-        let (top, trials) = (2.0 * i as f64, *trials as f64);
-        chart.word((0.0, top + 0.65), 0.0, words);
-        chart.bar(*role, (trials, top + 1.5));
-        chart.word((trials, top + 1.5), 10.0, &numbers::decimal(trials, 0));
-    }
-    Figure::new(&title, chart.drawing(), "trials.csv")
 }

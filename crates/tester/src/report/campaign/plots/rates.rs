@@ -1,7 +1,8 @@
-//! Figures of rates: by cell, over shares with the models, over cores; and memory, also as bars.
+//! Figures of rates: by cell, over shares with the models, over cores.
 
 use super::super::analysis::{Analysis, ModelResult, PointResult, Scaling};
-use super::super::{numbers, tables, words};
+use super::super::{tables, words};
+use super::lines::places;
 use super::{Figure, Series, by_cell, legend, lines, same, values};
 use crate::report::chart::{Axis, Chart, Drawing, LETTER, MEDIUM, Mark, Role};
 
@@ -14,83 +15,58 @@ const ROW: f64 = 34.0;
 /// Height of the name of a cell, in rows.
 const NAME_ROWS: f64 = 1.4;
 
-/// Median or size, 1st and 99th percentile if any, and the text beside the bar.
-type OfBar = (f64, Option<[f64; 2]>, String);
-
 /// One bar.
 struct Bar {
     variant: usize,
-    value: f64,
-    whisker: Option<[f64; 2]>,
+    /// Median; NaN of unstable runs, which have the whisker alone.
+    rate: f64,
+    whisker: [f64; 2],
     /// Right end of the whisker, or of the bar.
     end: f64,
     /// Text beside it.
     word: String,
 }
 
-/// Medians with 1st and 99th percentile, grouped by cell, for the plan's duration and timeout.
+fn bar(point: &PointResult) -> Option<Bar> {
+    let summary = point.summary.as_ref()?;
+    let rate = match point.is_unstable() {
+        true => f64::NAN,
+        false => summary.median,
+    };
+    Some(Bar {
+        variant: point.variant,
+        rate,
+        whisker: [summary.p1, summary.p99],
+        end: summary.p99.max(rate),
+        word: tables::standings::rate(point),
+    })
+}
+
+/// Medians with 1st and 99th percentile, grouped by cell, for the plan's duration and timeout, split over figures with the same axis.
 pub(super) fn bars(analysis: &Analysis) -> Vec<Figure> {
-    let bar = |point: &PointResult| {
-        let summary = point.summary.as_ref()?;
-        let word = tables::standings::rate(point);
-        // Of unstable runs the whisker alone, as in the verdict.
-        let unstable = point.is_unstable();
-        let value = if unstable { f64::NAN } else { summary.median };
-        Some((value, Some([summary.p1, summary.p99]), word))
-    };
-    let certified = analysis.points.iter().map(|point| point.certified);
-    let title = "Median rate; whiskers from the 1st to the 99th percentile";
-    let title = words::explained(title, certified);
-    bars_by_cell(analysis, &title, "queries/s", bar)
-}
-
-/// Largest resident memory of each variant in each cell.
-pub(super) fn memory(analysis: &Analysis) -> Vec<Figure> {
-    let points = analysis.points.iter();
-    let points = points.filter(|point| point.planned.is_usual);
-    let largest = points.filter_map(|point| point.memory_bytes_max).max();
-    let (unit, name) = numbers::byte_unit(largest.unwrap_or(0) as f64);
-    let bar = |point: &PointResult| {
-        let value = point.memory_bytes_max? as f64 / unit;
-        Some((value, None, numbers::decimal(value, 1)))
-    };
-    let title = "Largest resident memory of the DUT after a trial";
-    bars_by_cell(analysis, title, name, bar)
-}
-
-/// Bars below the names of their cells, split over figures with the same axis.
-fn bars_by_cell(
-    analysis: &Analysis,
-    title: &str,
-    unit: &str,
-    of: impl Fn(&PointResult) -> Option<OfBar>,
-) -> Vec<Figure> {
     let cells = by_cell(analysis, |point| {
-        let (value, whisker, word) = of(point).filter(|_| point.planned.is_usual)?;
-        let ends = whisker.into_iter().flatten();
-        Some(Bar {
-            variant: point.variant,
-            value,
-            whisker,
-            end: ends.fold(value, f64::max),
-            word,
-        })
+        bar(point).filter(|_| point.planned.is_usual)
     });
+    let certified = analysis.points.iter().map(|point| point.certified);
+    let title = words::explained(
+        "Median rate; whiskers from the 1st to the 99th percentile",
+        certified,
+    );
     let bars = || cells.iter().flat_map(|(_, bars)| bars);
     // The axis includes the texts beside the bars. It is as wide as the figure without its margins.
     let longest = bars().map(|bar| bar.word.chars().count()).max();
     let free = 1.0 - LETTER * longest.unwrap_or(0) as f64 / (MEDIUM.0 - 60.0);
-    let x = Axis::from_zero(unit, bars().map(|bar| bar.end / free));
+    let x = Axis::from_zero("queries/s", bars().map(|bar| bar.end / free));
     let portions = (bars().count() + cells.len()).div_ceil(BARS_MAX).max(1);
     let portions = cells.chunks(cells.len().div_ceil(portions).max(1));
     let all = portions.len();
     let figure = |(i, cells): (usize, &[(String, Vec<Bar>)])| {
         let portion = format!(" ({} of {all})", i + 1);
-        let title = title.to_owned() + if all > 1 { &portion } else { "" };
-        let bars = || cells.iter().flat_map(|(_, bars)| bars);
+        let title = title.clone() + if all > 1 { &portion } else { "" };
+        let bars = cells.iter().flat_map(|(_, bars)| bars);
         Figure {
-            legend: legend(analysis, bars().map(|bar| bar.variant)),
-            ..Figure::new(&title, draw_bars(x.clone(), cells), "points.csv")
+            legend: legend(analysis, bars.map(|bar| bar.variant)),
+            ..Figure::new(&title, draw_bars(x.clone(), cells))
         }
     };
     portions.enumerate().map(figure).collect()
@@ -107,10 +83,8 @@ fn draw_bars(x: Axis, cells: &[(String, Vec<Bar>)]) -> Drawing {
         chart.word((0.0, row - 0.5), 0.0, cell);
         for bar in bars {
             let y = row + 0.5;
-            chart.bar(Role::variant(bar.variant), (bar.value, y));
-            if let Some(whisker) = bar.whisker {
-                chart.whisker(Role::INK, Mark::UPRIGHT, whisker.map(|rate| (rate, y)));
-            }
+            chart.bar(Role::variant(bar.variant), (bar.rate, y));
+            chart.whisker(Role::INK, Mark::UPRIGHT, bar.whisker.map(|rate| (rate, y)));
             chart.word((bar.end, y), 10.0, &bar.word);
             row += 1.0;
         }
@@ -167,7 +141,7 @@ fn curve(analysis: &Analysis, over: &str, of: Shares) -> Option<Figure> {
     let title = format!("Median rate over the {over}; {whiskers}{bounds}{dashes}");
     let x = Axis::linear(&format!("{over} (%)"), (0.0, 100.0));
     let y = Axis::from_zero("queries/s", values(&series));
-    several.then(|| lines(&title, (x, y), &series, "points.csv"))
+    several.then(|| lines(&title, (x, y), &series))
 }
 
 /// The model between its fitted shares: by equations 7 and 8 of Lencse et al. 2017 the reciprocal of the rate is a
@@ -188,25 +162,25 @@ fn smooth(model: &ModelResult) -> Vec<(f64, f64)> {
     between.filter(|(_, rate)| rate.is_finite()).collect()
 }
 
-/// Rates of each DUT by its cores, with the ideal linear scaling.
-pub(super) fn scaling(analysis: &Analysis) -> Vec<Figure> {
-    analysis.scaling.iter().filter_map(scaling_of).collect()
-}
-
-fn scaling_of(scaling: &Scaling) -> Option<Figure> {
-    let (fewest, most) = scaling.rows.first().zip(scaling.rows.last())?;
-    let mut series = Series::new(0, "");
-    for row in &scaling.rows {
-        series.add((row.cores as f64, row.median), None, false);
-    }
-    let ideal = fewest.median * most.cores as f64 / fewest.cores.max(1) as f64;
-    series.dash([
-        (fewest.cores as f64, fewest.median),
-        (most.cores as f64, ideal),
-    ]);
-    let title = format!("{}: median rate over cores; dashes: ideal", scaling.dut);
-    let x = Axis::linear("cores", (0.0, most.cores as f64 + 0.5)).whole();
-    let series = [series];
+/// Rates of the servers by their cores, with the ideal linear scaling.
+pub(super) fn scaling(analysis: &Analysis) -> Option<Figure> {
+    let series = |(index, scaling): (usize, &Scaling)| {
+        let mut series = Series::new(index, &scaling.dut);
+        for row in &scaling.rows {
+            let point = &analysis.points[row.point];
+            let range = point.summary.as_ref().map(|s| [s.p1, s.p99]);
+            series.add((row.cores as f64, row.median), range, point.lower_bound);
+        }
+        let first = scaling.rows.first();
+        let ideal = first.map_or(0.0, |row| row.median / row.cores as f64);
+        let cores = scaling.rows.iter().map(|row| row.cores as f64);
+        series.dash(cores.map(|cores| (cores, ideal * cores)));
+        series
+    };
+    let series: Vec<_> = analysis.scaling.iter().enumerate().map(series).collect();
+    let most = places(&series).reduce(f64::max)?;
+    let title = "Median rate over cores; whiskers from the 1st to the 99th percentile; dashes: ideal; hollow: lower bound";
+    let x = Axis::linear("cores", (0.0, most + 0.5)).whole();
     let y = Axis::from_zero("queries/s", values(&series));
-    Some(lines(&title, (x, y), &series, "results.json"))
+    Some(lines(title, (x, y), &series))
 }

@@ -63,48 +63,21 @@ fn curves_show_accepted_models_as_dashes() {
 }
 
 #[test]
-fn search_figure_shows_each_trial() {
-    let analysis = sample();
-    let figures = figures(&analysis);
-    let figure = &figures["convergence"][0];
-    let marks = |class| -> usize {
-        let paths = paths(figure, class).into_iter();
-        paths.map(|path| path.matches('M').count()).sum()
-    };
-    let steps = || analysis.points[0].runs.iter().flat_map(|run| &run.trials);
-    let ended = |word| steps().filter(|step| step.outcome.word() == word).count();
-    assert_eq!(marks("line passed"), ended("passed"));
-    assert_eq!(marks("line failed"), ended("failed"));
-    assert_eq!(marks("line invalid"), ended("invalid"));
-}
-
-#[test]
-fn many_marks_need_few_elements() {
-    let figures = figures(&sample());
-    let figure = &figures["convergence"][0];
-    for class in ["line passed", "line failed", "line invalid"] {
-        assert_eq!(paths(figure, class).len(), 1, "{class}");
-    }
-    assert!(figure.svg.len() < 12_000, "{} octets", figure.svg.len());
-}
-
-#[test]
 fn quantity_missing_in_a_soak_has_no_figure() {
     let mut analysis = sample();
     for row in &mut analysis.soaks[0].rows {
-        row.threads = None;
+        row.memory_bytes = None;
     }
     let figures = figures(&analysis);
+    let name = analysis.name_of(analysis.soaks[0].variant);
     let own = figures["soak"].iter();
-    let own = own.filter(|figure| figure.variant == Some(analysis.soaks[0].variant));
-    assert_eq!(own.count(), 5);
+    let own = own.filter(|figure| figure.title.starts_with(&format!("{name}: ")));
+    assert_eq!(own.count(), 2);
 }
 
-/// The first of two figures of the overload of the second variant.
+/// The overload of the second variant.
 fn goodput(analysis: &Analysis) -> Figure {
-    let figures = figures(analysis);
-    let mut own = figures["overload"].iter().filter(|f| f.variant == Some(1));
-    own.next().unwrap().clone()
+    figures(analysis)["overload"][1].clone()
 }
 
 #[test]
@@ -157,6 +130,6 @@ fn every_subject_of_the_sample_has_a_figure() {
         .filter(|(_, figures)| figures.is_empty())
         .collect();
     let empty: Vec<_> = empty.into_iter().map(|(key, _)| *key).collect();
-    assert_eq!(empty, ["authorities", "delays", "working_sets"]);
+    assert_eq!(empty, ["delays", "working_sets"]);
     assert_eq!(standings::bars(&sample()).len(), 3);
 }

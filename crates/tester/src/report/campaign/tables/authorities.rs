@@ -1,11 +1,9 @@
-//! Tables of authoritative servers: side by side, and their resources by zone size.
+//! The table of authoritative servers.
 
 use super::two;
-use crate::report::campaign::analysis::{Analysis, AuthorityRow, ZoneGrowth};
+use crate::report::campaign::analysis::{Analysis, AuthorityRow};
 use crate::report::campaign::table::{Cell, Table, columns, rate_if};
 use crate::report::numbers::whole;
-use crate::statistics::line::FittedLine;
-use crate::statistics::model::can_judge;
 
 /// Rates, processor time, memory and starts.
 pub(super) fn authorities(analysis: &Analysis) -> Table {
@@ -27,7 +25,7 @@ pub(super) fn authorities(analysis: &Analysis) -> Table {
             Some(false) => "cached",
             None => "none",
         };
-        "later_starts_ns", "later starts" => r.later_starts_ns.map(span);
+        "later_starts_ns", "later starts" => r.later_starts_ns.map(|ns| Cell::Span(whole(ns)));
     ];
     let mut table = Table::new(
         "authorities",
@@ -51,43 +49,4 @@ pub(super) fn authorities(analysis: &Analysis) -> Table {
 
 fn rate(row: &AuthorityRow, qps: Option<f64>) -> Cell {
     qps.map(|qps| rate_if(qps, row.lower_bound, None)).into()
-}
-
-/// Linear fits over the names of the zone.
-pub(super) fn zones(analysis: &Analysis) -> Table {
-    let columns = columns![z: ZoneGrowth;
-        "server", "server" => &z.server;
-        "cores", "cores" => z.cores;
-        "zones", "zones" => z.rows.len();
-        "memory_base_bytes", "memory without names" => z.memory.map(|line| bytes(line.intercept));
-        "memory_bytes_per_name", "octets/name" => z.memory.map(|line| Cell::Decimal(line.slope, 1));
-        "memory_r_squared", "R²" => judged(z, z.memory);
-        "start_us_per_name", "start (us/name)" => z.start.map(|line| Cell::Decimal(line.slope / 1e3, 3));
-        "start_r_squared", "R² " => judged(z, z.start);
-        "whole_memory_bytes", "memory of a /5" => z.whole_memory_bytes.map(bytes);
-        "whole_start_ns", "start with a /5" => z.whole_start_ns.map(span);
-        "extrapolated", "that is" => if z.extrapolated { "extrapolated" } else { "measured range" };
-    ];
-    Table::new(
-        "authority_zones",
-        "Memory and start by the size of the zone",
-        "Straight lines by least squares over the names of the zone: memory (PSS) and time to the first right \
-         answer (later starts), and what they say for the 134,217,728 names of a /5. Fewer than five \
-         zones cannot judge it: they have no R².",
-    )
-    .with(&columns, &analysis.authorities.zones)
-}
-
-/// R², if there are enough zones to judge the fit.
-fn judged(zones: &ZoneGrowth, line: Option<FittedLine>) -> Cell {
-    let line = line.filter(|_| can_judge(zones.rows.len(), 2));
-    line.map(|line| Cell::Decimal(line.r_squared, 4)).into()
-}
-
-fn bytes(octets: f64) -> Cell {
-    Cell::Bytes(whole(octets))
-}
-
-fn span(ns: f64) -> Cell {
-    Cell::Span(whole(ns))
 }

@@ -1,10 +1,8 @@
-//! Tables of the hosts of a plan with several machines, and of their links.
+//! Tables of the hosts of a plan with several machines.
 
 use super::two;
 use crate::machine::Role;
-use crate::report::campaign::analysis::{
-    Analysis, ClockRow, HostRow, LinkEndRow, LinkRow, ShareRow,
-};
+use crate::report::campaign::analysis::{Analysis, ClockRow, HostRow, ShareRow};
 use crate::report::campaign::numbers;
 use crate::report::campaign::table::{Cell, Table, columns};
 
@@ -34,7 +32,7 @@ pub(super) fn hosts(analysis: &Analysis) -> Table {
             set => format!("in {set} of {}", c.trials),
         });
     ];
-    let mut table = Table::new(
+    let table = Table::new(
         "hosts",
         "Hosts",
         "The hosts of the plan over all trials, those of self-tests too. Queries: share that it sends; waited: the largest \
@@ -42,26 +40,7 @@ pub(super) fn hosts(analysis: &Analysis) -> Table {
          others had the cores; clock within: how well the controller knew its clock, at the worst; drift: of its clock \
          from the controller's; latest start: how late it was told to begin a trial.",
     );
-    table.notes.extend(analysis.hosts.weakest.iter().cloned());
     table.with(&columns, &analysis.hosts.rows)
-}
-
-/// A row for each link.
-pub(super) fn links(analysis: &Analysis) -> Table {
-    let columns = columns![l: LinkRow;
-        "link", "link" => l.name.to_string();
-        "near", "from" => end(&l.near);
-        "near_medium", "medium" => medium(&l.near);
-        "far", "to" => end(&l.far);
-        "far_medium", "medium " => medium(&l.far);
-    ];
-    Table::new(
-        "host_links",
-        "Links",
-        "The test links between the hosts: client is between Measurer and DUT, upstream between DUT and authority, self-test \
-         between Measurer and authority.",
-    )
-    .with(&columns, &analysis.hosts.links)
 }
 
 /// A row for each of several authorities.
@@ -98,18 +77,4 @@ fn drift(clock: ClockRow) -> Option<Cell> {
         true => least,
         false => format!("{least} to {most}"),
     }))
-}
-
-fn end(end: &LinkEndRow) -> String {
-    format!("{} of {}", end.interface, end.host)
-}
-
-fn medium(end: &LinkEndRow) -> Option<String> {
-    let mtu = end.mtu.map(|mtu| format!("MTU {mtu}"));
-    let speed = end.speed_mbps.map(|speed| format!("{speed} Mbit/s"));
-    let known: Vec<_> = [end.driver.clone(), mtu, speed]
-        .into_iter()
-        .flatten()
-        .collect();
-    (!known.is_empty()).then(|| known.join(", "))
 }

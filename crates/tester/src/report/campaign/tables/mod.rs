@@ -1,7 +1,6 @@
 //! All tables of a report, each defined once for all formats.
 
 mod authorities;
-mod authority;
 mod certified;
 mod hosts;
 mod machine;
@@ -13,8 +12,8 @@ pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
 
 use super::analysis::{
-    Analysis, Clause, Evidence, Grid, Met, ModelResult, OverloadRow, QueueCheckRow, Scaling,
-    ScalingRow, SenderEvidence, Session, Slope, Spread, VariantInfo,
+    Analysis, Clause, Evidence, Met, ModelResult, OverloadRow, QueueCheckRow, Slope, Spread,
+    VariantInfo,
 };
 use super::numbers;
 use super::table::{Cell, Column, Table, columns, rate_if, two};
@@ -28,33 +27,18 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         conditions(analysis),
         variants(analysis),
         hosts::hosts(analysis),
-        hosts::links(analysis),
         hosts::shares(analysis),
         certified::self_tests(analysis),
         sender(analysis),
-        point::spread(analysis),
-    ];
-    tables.extend(analysis.grids.iter().map(|grid| self::grid(analysis, grid)));
-    tables.extend([
-        point::achieved(analysis),
         point::path(analysis),
         models(analysis),
         authorities::authorities(analysis),
-        authorities::zones(analysis),
-        scaling(analysis),
-        authority::delays(analysis),
-        authority::working_sets(analysis),
         overload(analysis),
         soak(analysis),
         queue(analysis),
-    ]);
+    ];
     tables.extend(machines(analysis));
-    tables.extend([
-        hashes(analysis),
-        sessions(analysis),
-        statement(analysis),
-        time(analysis),
-    ]);
+    tables.extend([hashes(analysis), statement(analysis)]);
     tables.retain(|table| !table.rows.is_empty());
     tables.into_iter().map(Table::explained).collect()
 }
@@ -73,35 +57,32 @@ fn by_variant<'a, 'c, R: 'a + 'c>(
         .with(columns, rows.map(|(_, row)| row))
 }
 
-/// How well the sender kept to its schedule: the worst of all valid trials, beside the limits.
+/// How the trials ended, and how well the sender kept to its schedule: the worst of all valid trials, beside the limits.
 fn sender(analysis: &Analysis) -> Table {
-    let columns = columns![s: SenderEvidence;
-        "trials", "trials" => s.trials;
-        "lateness_ns_p50", "lateness p50" => worst_span(s.lateness_ns_p50);
-        "lateness_ns_p99", "p99" => worst_span(s.lateness_ns_p99);
-        "lateness_ns_p999", "p99.9" => worst_span(s.lateness_ns_p999);
-        "lateness_ns_max", "max" => worst_span(s.lateness_ns_max);
-        "lateness_limit_ns", "limit" => s.lateness_limit_ns.map(Cell::Span);
-        "bin_10ms_pct_max", "10 ms bins (%)" => two(s.bin_10ms_deviation_pct_max.worst);
-        "bin_100ms_pct_max", "100 ms bins (%)" => two(s.bin_100ms_deviation_pct_max.worst);
-        "rate_error_limit_pct", "limit (%)" => s.rate_error_limit_pct;
+    let columns = columns![e: Evidence;
+        "passed", "passed" => e.passed;
+        "failed", "failed" => e.failed;
+        "invalid", "invalid" => match e.invalid.is_empty() {
+            true => Cell::Count(0),
+            false => Cell::list(e.invalid.iter().map(|(why, trials)| format!("{trials} {why}"))),
+        };
+        "lateness_ns_p99", "lateness p99" => e.sender.map(|s| worst_span(s.lateness_ns_p99));
+        "lateness_ns_max", "max" => e.sender.map(|s| worst_span(s.lateness_ns_max));
+        "lateness_limit_ns", "limit" => e.sender.and_then(|s| s.lateness_limit_ns).map(Cell::Span);
+        "bin_10ms_pct_max", "10 ms bins (%)" => e.sender.map(|s| two(s.bin_10ms_deviation_pct_max.worst));
+        "bin_100ms_pct_max", "100 ms bins (%)" => e.sender.map(|s| two(s.bin_100ms_deviation_pct_max.worst));
+        "rate_error_limit_pct", "limit (%)" => e.sender.and_then(|s| s.rate_error_limit_pct);
     ];
     let table = Table::new(
         "sender",
         "Timing of the sender",
-        "Was the Tester fast enough, and did it keep to its schedule? Each figure is that of the worst trial of all that \
-         passed or failed. Lateness: how late queries left, with the limit of a valid trial. Bins: largest deviation from \
-         the queries due in 10 and 100 ms, with the limit for the latter; narrow bins hold few queries.",
+        "Was the Tester fast enough, and did it keep to its schedule? Trials by their end: invalid ones say nothing about the \
+         DUT and were repeated. Lateness and bins are those of the worst trial that passed or failed: how late queries \
+         left, and the largest deviation from the queries due in 10 and 100 ms, with the limits of a valid trial; \
+         narrow bins hold few queries.",
     );
-    let known =
-        |e: &'_ Evidence| -> Option<(usize, SenderEvidence)> { Some((e.variant, e.sender?)) };
-    let rows: Vec<_> = analysis.evidence.iter().filter_map(known).collect();
-    by_variant(
-        analysis,
-        table,
-        &columns,
-        rows.iter().map(|(v, sender)| (*v, sender)),
-    )
+    let rows = analysis.evidence.iter().map(|e| (e.variant, e));
+    by_variant(analysis, table, &columns, rows)
 }
 
 fn worst_span(spread: Spread) -> Cell {
@@ -116,7 +97,12 @@ static PAIR: [Column<(String, Cell)>; 2] = columns![pair: (String, Cell);
 
 fn conditions(analysis: &Analysis) -> Table {
     let pairs = analysis.conditions.iter();
-    Table::new("conditions", "Conditions", "What held for all trials.").with(
+    Table::new(
+        "conditions",
+        "Conditions",
+        "What held for all trials, and the settings of the plan.",
+    )
+    .with(
         &PAIR,
         pairs.map(|(name, value)| (name.clone(), value.into())),
     )
@@ -140,32 +126,6 @@ fn variants(analysis: &Analysis) -> Table {
     let rows = analysis.variants.iter().enumerate();
     let table = Table::new("variants", "Variants", "What was measured.");
     by_variant(analysis, table, &columns, rows).without_empty_columns()
-}
-
-fn grid(analysis: &Analysis, grid: &Grid) -> Table {
-    let title = format!("{} by both shares", analysis.name_of(grid.variant));
-    let caption = format!(
-        "{title}: median, and 1st to 99th percentile, in queries per second. When everything is \
-         cached, one cell stands for all."
-    );
-    let cell = |index: usize| {
-        let point = &analysis.points[index];
-        let range = point.summary.as_ref().map(|s| Cell::Range(s.p1, s.p99));
-        Cell::List(vec![(point::MEDIAN.cell)(point), range.into()])
-    };
-    let mut table = Table::new("grid", &title, &caption);
-    for row in &grid.rows {
-        let head = numbers::pct(row.cached_pct).into();
-        let cells = row.cells.iter().map(|found| found.map(cell).into());
-        table
-            .rows
-            .push(std::iter::once(head).chain(cells).collect());
-    }
-    table.add_head("cached_pct", "cached \\ AAAA");
-    for &share in &grid.aaaa_pct {
-        table.add_head("median_qps", &numbers::pct(share));
-    }
-    table
 }
 
 fn models(analysis: &Analysis) -> Table {
@@ -192,26 +152,6 @@ fn models(analysis: &Analysis) -> Table {
     by_variant(analysis, table, &columns, rows)
 }
 
-fn scaling(analysis: &Analysis) -> Table {
-    let dut = columns![s: Scaling; "dut", "DUT" => &s.dut;];
-    let columns = columns![r: ScalingRow;
-        "cores", "cores" => r.cores;
-        "median_qps", "median" => rate_if(r.median, false, r.certified);
-        "per_core_qps", "per core" => rate_if(r.per_core, false, r.certified);
-        "factor", "factor" => two(r.factor);
-    ];
-    let duts = analysis.scaling.iter();
-    let of_rows = duts.clone().flat_map(|s| s.rows.iter().map(move |_| s));
-    Table::new(
-        "scaling",
-        "Cores",
-        "Scale-up: median rate by cores of the DUT, in queries per second, and its factor against the \
-         fewest cores.",
-    )
-    .with(&dut, of_rows)
-    .with(&columns, duts.flat_map(|s| &s.rows))
-}
-
 fn overload(analysis: &Analysis) -> Table {
     let columns = columns![r: OverloadRow;
         "rate_qps", "offered" => r.rate_qps;
@@ -234,17 +174,12 @@ fn overload(analysis: &Analysis) -> Table {
 fn soak(analysis: &Analysis) -> Table {
     let columns = columns![s: Slope;
         "of", "of" => s.of;
-        "change", "change" => Cell::Significant(s.change, 2);
-        "span_s", "over" => Cell::Wait(s.span_s);
-        "per_hour", "per hour" => s.per_hour.map(|change| Cell::Significant(change, 2));
-        "unit", "unit" => s.unit;
-        "p", "p" => Cell::Probability(s.p);
         "verdict", "in words" => &s.verdict;
     ];
     let mut table = Table::new(
         "soak",
         "Soak",
-        "What changed with time. p: probability of such a trend by chance (Mann-Kendall, two-sided).",
+        "What changed with time, by a Mann-Kendall test (two-sided).",
     );
     table.notes.extend(analysis.soaks.iter().map(|soak| {
         let length_s = soak.rows.last().map_or(0.0, |row| row.at_s);
@@ -271,23 +206,16 @@ fn queue(analysis: &Analysis) -> Table {
     let mut table = Table::new(
         "queue",
         "Stored requests",
-        "Rates by duration and timeout, in queries per second, with the dispersion of each column.",
+        "Rates by duration and timeout, in queries per second.",
     );
-    table.columns = by_variant(analysis, Table::default(), &columns, [].into_iter()).columns;
-    for check in &analysis.queue_checks {
-        let own = check.rows.iter().map(|row| (check.variant, row));
-        let name = analysis.name_of(check.variant);
-        table.notes.push(format!("{name}: {}", check.verdict));
-        table
-            .rows
-            .extend(by_variant(analysis, Table::default(), &columns, own).rows);
-        let dispersions = [check.median_dispersion_pct, check.calculated_dispersion_pct];
-        let texts = [name, "dispersion (%)", ""].map(Cell::from);
-        table
-            .rows
-            .push(texts.into_iter().chain(dispersions.map(two)).collect());
-    }
-    table.grouped()
+    let checks = analysis.queue_checks.iter();
+    table.notes.extend(
+        checks
+            .clone()
+            .map(|check| format!("{}: {}", analysis.name_of(check.variant), check.verdict)),
+    );
+    let rows = checks.flat_map(|check| check.rows.iter().map(|row| (check.variant, row)));
+    by_variant(analysis, table, &columns, rows).grouped()
 }
 
 /// The machine of each session, if it or its state differs from that of the session before.
@@ -307,6 +235,8 @@ fn machines(analysis: &Analysis) -> impl Iterator<Item = Table> {
             return None;
         }
         let own = [
+            ("Began", session.began.clone()),
+            ("Ended", session.ended.clone()),
             ("Host", e.host.clone()),
             (
                 "Processor",
@@ -347,20 +277,6 @@ fn hashes(analysis: &Analysis) -> Table {
     )
 }
 
-fn sessions(analysis: &Analysis) -> Table {
-    let number = columns![number: usize; "session", "session" => number.to_string();];
-    let columns = columns![s: Session;
-        "began", "began" => &s.began;
-        "host", "host" => &s.environment.host;
-        "ended", "ended" => &s.ended;
-        "torn_bytes", "half a line found (octets)" => s.torn_bytes;
-    ];
-    let caption = "The processes that worked on the campaign, with crashes.";
-    Table::new("sessions", "Sessions", caption)
-        .with(&number, 1..=analysis.sessions.len())
-        .with(&columns, &analysis.sessions)
-}
-
 fn statement(analysis: &Analysis) -> Table {
     let columns = columns![c: Clause;
         "clause", "clause" => c.id;
@@ -381,24 +297,4 @@ fn statement(analysis: &Analysis) -> Table {
         "B-1 to B-28 are numbers of this report; each clause names its section of RFC 8219.";
     table.notes.push(numbers.to_owned());
     table.with(&columns, &analysis.statement)
-}
-
-fn time(analysis: &Analysis) -> Table {
-    let time = &analysis.time;
-    let searches = format!("Searches ({})", numbers::count(time.trials, "trial"));
-    let rows = [
-        (searches.as_str(), Cell::Wait(time.searches_s)),
-        ("Self-tests", Cell::Wait(time.self_tests_s)),
-        ("Overload curves and soaks", Cell::Wait(time.others_s)),
-    ];
-    Table::new(
-        "time",
-        "Where the time went",
-        "Time in trials, with the starts of servers and rests between them.",
-    )
-    .with(
-        &PAIR,
-        rows.into_iter()
-            .map(|(name, value)| (name.to_owned(), value)),
-    )
 }

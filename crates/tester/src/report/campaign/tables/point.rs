@@ -1,6 +1,5 @@
 //! Tables with a row for each point, and the columns of all of them.
 
-use super::super::analyse::{distinct, grouped};
 use super::super::analysis::{Analysis, PointResult};
 use super::super::numbers;
 use super::super::table::{Cell, Column, Table, named_columns, rate_if, two};
@@ -45,10 +44,7 @@ named_columns! { FIGURES; p: PointResult;
         p.achieved.map(|a| two(a.cached_pct));
     AMPLIFICATION: "amplification", "amplification" =>
         p.achieved.map(|a| Cell::Decimal(a.amplification, 3));
-    LATENESS: "lateness_ns_p99", "lateness p99" => p.timing.map(|t| Cell::Span(t.lateness_ns_p99));
-    WORST_LATENESS: "worst_lateness_ns", "worst lateness" =>
-        p.timing.map(|t| Cell::Span(t.worst_lateness_ns));
-    TESTER_DROPS: "tester_drops", "lost at Tester" => p.timing.map(|t| t.tester_drops);
+    TESTER_DROPS: "tester_drops", "lost at Tester" => p.tester_drops;
     MEMORY: "memory_bytes_max", "memory" => p.memory_bytes_max.map(Cell::Bytes);
     DUT_CPU: "dut_cpu_pct", "DUT CPU (%)" => p.dut_cpu_pct.map(|pct| Cell::Decimal(pct, 0));
 
@@ -144,11 +140,13 @@ fn dut_only(point: &PointResult, percent: f64) -> Option<Cell> {
 /// Why the summary is doubtful or missing.
 fn flags(point: &PointResult) -> String {
     if let Some(summary) = &point.summary {
-        let names = summary.flags.iter().map(|flag| match flag {
-            Flag::Skewed { .. } => "skewed",
-            Flag::Scattered { .. } => "scattered",
-            Flag::Drift { .. } => "drift",
-            Flag::FewRuns { .. } => "few runs",
+        // Of fewer runs than an interval needs, shape and order are noise.
+        let tells = interval(point).is_some();
+        let names = summary.flags.iter().filter_map(|flag| match flag {
+            Flag::Skewed { .. } => tells.then_some("skewed"),
+            Flag::Scattered { .. } => tells.then_some("scattered"),
+            Flag::Drift { .. } => tells.then_some("drift"),
+            Flag::FewRuns { .. } => Some("few runs"),
         });
         let unstable = point.is_unstable();
         let unstable = unstable.then_some("unstable").into_iter();
@@ -188,91 +186,40 @@ pub(super) fn by_point(
 
 /// The rates of all points.
 pub(super) fn results(analysis: &Analysis) -> Table {
-    let mut table = Table::new(
+    let table = Table::new(
         "results",
         "Results",
         "Rates over the runs, in queries per second. Median, range and failed at: rounded to the digits that the range allows. Range: 95 % interval of the median (percentile bootstrap), or lowest \
          to highest of fewer than 6 runs, including the resolution of the searches. Failed at: median of the lowest \
-         failed rates. Of the first cell: median / that of the first cell of the same variant. DUT CPU: processor time of the DUT \
-         at the rates that were found, the median of the runs; 100 % is one core. ≥ marks a lower bound.",
+         failed rates. DUT CPU: processor time of the DUT at the rates that were found, the median of the runs; 100 % is one \
+         core. Memory: its largest resident memory after a trial. ≥ marks a lower bound.",
     );
-    table.notes = cpu_unknown(analysis);
     let mut figures = vec![RUNS, RATE, RANGE, FAILED];
     // The ends of fewer runs are in the range.
     if analysis.points.iter().any(|p| interval(p).is_some()) {
         figures.extend([P1, P99]);
     }
-    figures.extend([OF_FIRST, DUT_CPU, FLAGS]);
+    figures.extend([DUT_CPU, MEMORY, FLAGS]);
     by_point(analysis, table, &figures, |_| true)
 }
 
-/// Why the processor time of the DUT is unknown, a sentence for each reason.
-fn cpu_unknown(analysis: &Analysis) -> Vec<String> {
-    let unknown = analysis.points.iter();
-    let unknown =
-        unknown.filter_map(|point| Some((point.dut_cpu_unknown?, analysis.name_of(point.variant))));
-    let sentence = |(why, names): (&str, Vec<&str>)| {
-        format!(
-            "DUT CPU is not known of {}: {why}.",
-            distinct(names).join(", ")
-        )
-    };
-    grouped(unknown).into_iter().map(sentence).collect()
-}
-
-/// Dispersion of the runs of each point, as in the papers.
-pub(super) fn spread(analysis: &Analysis) -> Table {
-    let table = Table::new(
-        "spread",
-        "Spread of the runs",
-        "In queries per second, as the papers have them. SD: standard deviation; MoE: margin of error at 99.9 %; \
-         MAD: median absolute deviation × 1.4826; dispersion: (max − min) / median; calculated: median / (1 + \
-         timeout / duration); sustained: what a DUT that stores queries served in the trials that passed.",
-    );
-    let figures = [
-        AVERAGE,
-        STANDARD_DEVIATION,
-        MARGIN_OF_ERROR,
-        MEDIAN_DEVIATION,
-        DISPERSION,
-        CALCULATED,
-        SUSTAINED,
-    ];
-    by_point(analysis, table, &figures, |p| p.summary.is_some())
-}
-
-/// Shares as the authority saw them.
-pub(super) fn achieved(analysis: &Analysis) -> Table {
-    let table = Table::new(
-        "achieved",
-        "Achieved shares and memory",
-        "What the authority saw in trials that passed, beside what was asked for. Amplification: \
-         queries to the authority for one query of the client; 2 in the worst case.",
-    );
-    if analysis.points.iter().all(|p| p.achieved.is_none()) {
-        return table;
-    }
-    let figures = [ACHIEVED_AAAA, ACHIEVED_CACHED, AMPLIFICATION, MEMORY];
-    by_point(analysis, table, &figures, |_| true)
-}
-
-/// The path of the queries through DUT and authority.
+/// What the authority saw, and the time of the DUT alone.
 pub(super) fn path(analysis: &Analysis) -> Table {
     let table = Table::new(
         "path",
-        "Time of the DUT",
-        "DUT only: round-trip time of the passed trial of the run nearest to the median, without the time \
-         that its authority took, with the links and the system calls of the Tester. Questions: at the \
-         authority, for each fresh name. Not asked for: fresh names that were answered without a question, \
-         in all valid trials.",
+        "What the authority saw",
+        "Achieved: shares in the trials that passed, beside those asked for. Amplification: queries to the authority for one \
+         query of the client; 2 in the worst case. DUT only: round-trip time of the passed trial of the run nearest to the \
+         median, without the time that its authority took, with the links and the system calls of the Tester.",
     );
     let figures = [
+        ACHIEVED_AAAA,
+        ACHIEVED_CACHED,
+        AMPLIFICATION,
         DUT_ONLY_P50,
         DUT_ONLY_P99,
         AUTHORITY_P50,
-        QUESTIONS,
-        FRESH_NAMES,
-        FRESH_UNASKED,
     ];
-    by_point(analysis, table, &figures, |point| point.path.is_some())
+    let has = |point: &PointResult| point.path.is_some() || point.achieved.is_some();
+    by_point(analysis, table, &figures, has)
 }

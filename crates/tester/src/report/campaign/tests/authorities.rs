@@ -1,4 +1,4 @@
-//! Authoritative servers measured by themselves: the table, the fits over their zones, and the recommendation.
+//! Authoritative servers measured by themselves: the table, and the recommendation.
 
 use super::sample::analysed;
 use crate::report::campaign::analyse::authorities::{limited, recommendation};
@@ -137,40 +137,19 @@ fn a_rate_that_may_be_higher_is_a_lower_bound_of_the_recommendation() {
     assert!(found.text.contains("up to at least 7,"), "{}", found.text);
 }
 
-#[test]
-fn memory_and_start_are_extrapolated_linearly_to_a_slash_5() {
-    let analysis = analysed(ZONES);
-    let [zone] = &analysis.authorities.zones[..] else {
-        panic!("{:?}", analysis.authorities.zones);
-    };
-    let names: Vec<_> = zone.rows.iter().map(|row| row.names).collect();
-    assert_eq!(names, [1 << 20, 1 << 22, 1 << 24]);
-    let memory = zone.memory.unwrap();
-    assert!(near(Some(memory.slope), 512.0) && near(Some(memory.intercept), 83_886_080.0));
-    let whole = 134_217_728.0;
-    assert!(near(zone.whole_memory_bytes, 83_886_080.0 + 512.0 * whole));
-    assert!(near(zone.whole_start_ns, 1e8 + 2e3 * whole));
-    assert!(zone.extrapolated);
-    assert!(analysed(CORES).authorities.zones.is_empty());
-    let all = analysed(&ZONES.replace("10.0.0.0/8", "8.0.0.0/5"));
-    assert!(!all.authorities.zones[0].extrapolated);
-}
-
 fn page(analysis: &Analysis) -> String {
     html::page(analysis, &tables::all(analysis)).unwrap()
 }
 
 #[test]
-fn authorities_have_tables_figures_and_a_section_and_dns64_servers_have_none() {
+fn authorities_have_a_table_and_a_section_and_dns64_servers_have_none() {
     let analysis = analysed(CORES);
-    let drawn = &figures(&analysis)["authorities"];
-    assert_eq!((drawn.len(), drawn[0].legend.len()), (1, 3));
+    let drawn = &figures(&analysis)["scaling"];
+    assert_eq!((drawn.len(), drawn[0].legend.len()), (1, 2));
     assert!(page(&analysis).contains("<section id=\"authorities\">"));
-    let zones = analysed(ZONES);
-    assert_eq!(figures(&zones)["authorities"].len(), 2);
-    let tables = tables::all(&zones);
-    let keys: Vec<_> = tables.iter().map(|table| table.key).collect();
-    assert!(keys.contains(&"authorities") && keys.contains(&"authority_zones"));
+    let rows = &analysed(ZONES).authorities.rows;
+    let names: Vec<_> = rows.iter().map(|row| row.names).collect();
+    assert_eq!(names, [1 << 20, 1 << 24, 1 << 22]);
     let other = analysed("[search]\nstart-rate = 4000\nruns = 3\n[[dut]]\nprofile = \"bind\"\n");
     assert!(other.authorities.rows.is_empty() && other.authorities.recommendation.is_none());
     assert!(!page(&other).contains("id=\"authorities\""));

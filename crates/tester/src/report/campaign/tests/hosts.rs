@@ -61,7 +61,7 @@ fn after(change: impl FnOnce(&mut Vec<Line>)) -> Analysis {
 }
 
 #[test]
-fn each_host_and_link_has_a_row() {
+fn each_host_has_a_row() {
     let analysis = analysed(HOSTS);
     let text = csv::text(&table(&analysis, "hosts")).unwrap();
     expect![[r#"
@@ -71,57 +71,18 @@ fn each_host_and_link_has_a_row() {
         dut,DUT,dut.example; 6.1.0-18-amd64; 8 CPUs,dns64bench 0.1.0; sha256 efefefefefef,,0.2,0.05,60800,0.5,in time,never
         auth,authority,auth.example; 6.1.0-18-amd64; 8 CPUs,dns64bench 0.1.0; sha256 efefefefefef,,0.3,0.05,80800,1.5,in time,never
     "#]].assert_eq(&text);
-    let text = csv::text(&table(&analysis, "host_links")).unwrap();
-    expect![[r#"
-        link,near,near_medium,far,far_medium
-        client,ens1 of gen1,"ixgbe, MTU 1500, 10000 Mbit/s",ens1 of dut,"ixgbe, MTU 1500, 10000 Mbit/s"
-        client,ens1 of gen2,"ixgbe, MTU 1500, 10000 Mbit/s",ens2 of dut,"ixgbe, MTU 1500, 10000 Mbit/s"
-        upstream,ens3 of dut,"ixgbe, MTU 1500, 10000 Mbit/s",ens1 of auth,"ixgbe, MTU 1500, 10000 Mbit/s"
-    "#]].assert_eq(&text);
     let tables = tables::all(&analysis);
     let page = html::page(&analysis, &tables).unwrap();
     assert_eq!(page.matches("<section id=\"hosts\">").count(), 1);
     assert!(page.contains("href=\"#hosts\"") && page.contains("The controller of session 1"));
-    assert!(page.contains("The clock of auth is known least"), "{page}");
 }
 
 #[test]
-fn weakest_hosts_are_reported() {
-    let said = |change: fn(&mut Vec<Line>)| after(change).hosts.weakest;
-    expect![[r#"
-        The clock of auth is known least, to within 80.8 us (1 ms are allowed).
-        Of the Tester's hosts auth had to wait most for its cores: 0.3 % of a trial at the worst."#]].assert_eq(&said(|_| {}).join("\n"));
-    let busy = said(|lines| {
-        let usage = &mut trials(lines).nth(1).unwrap().machine;
-        let row = |host| {
-            move |row: &&mut crate::machine::usage::RoleUsage| row.host.as_deref() == Some(host)
-        };
-        usage
-            .roles
-            .iter_mut()
-            .find(row("dut"))
-            .unwrap()
-            .run_delay_ns = usage.span_ns;
-        usage
-            .roles
-            .iter_mut()
-            .find(row("gen2"))
-            .unwrap()
-            .run_delay_ns = usage.span_ns / 4;
-    });
-    assert_eq!(
-        busy[1],
-        "Of the Tester's hosts gen2 had to wait most for its cores: 12.5 % of a trial at the worst.",
-        "a DUT that has too much to do is not the Tester's weakness"
-    );
+fn a_clock_that_was_set_has_no_bound() {
     let set = after(|lines| {
         let clock = &mut trials(lines).next().unwrap().clocks[0];
         (clock.bound_ns, clock.late_ns) = (u64::MAX, 7_000_000);
     });
-    assert_eq!(
-        set.hosts.weakest[0],
-        "The clock of gen1 was set during 1 trial."
-    );
     let clock = set.hosts.rows[0].clock.unwrap();
     assert_eq!((clock.set, clock.late_ns_max), (1, 7_000_000));
     assert!(clock.bound_ns_max.unwrap() < 21_000, "{clock:?}");
@@ -157,15 +118,8 @@ fn each_of_two_authorities_has_its_share() {
             ("unbound", "auth2", "50")
         ]
     );
-    let links = csv::text(&table(&analysis, "host_links")).unwrap();
-    assert!(links.contains("upstream,ens4 of dut"), "{links}");
     let told = serde_json::to_value(&analysis).unwrap();
     assert_eq!(told["hosts"]["shares"].as_array().unwrap().len(), 4);
-    let authority = analysis
-        .conditions
-        .iter()
-        .find(|(name, _)| name == "authority");
-    assert_eq!(authority.unwrap().1, "built-in, on each of auth, auth2");
     // A single authority has no share.
     let one = tables::all(&analysed(HOSTS));
     assert!(one.iter().all(|table| table.key != "authority_shares"));
@@ -187,7 +141,6 @@ fn unknown_host_is_reported() {
         (Some(75.0), 4)
     );
     assert!(row.machine.is_none() && row.clock.is_none() && row.waited_pct_max.is_none());
-    assert!(analysis.hosts.weakest.is_empty());
 }
 
 #[test]
@@ -197,8 +150,10 @@ fn the_conditions_and_clauses_are_those_of_hosts() {
         let mut all = analysis.conditions.iter();
         all.find(|(own, _)| own == name).unwrap().1.clone()
     };
-    assert_eq!(condition("lab"), "4 hosts over OpenSSH, three devices");
-    assert_eq!(condition("threads of the Measurer"), "3 on gen1, 1 on gen2");
+    assert_eq!(
+        condition("laboratory"),
+        "4 hosts over OpenSSH, three devices"
+    );
     assert!(
         analysis.not_a_measurement.is_empty(),
         "{:?}",
@@ -208,7 +163,7 @@ fn the_conditions_and_clauses_are_those_of_hosts() {
         let clause = analysis.statement.iter().find(|c| c.id == id).unwrap();
         (clause.met, clause.why.clone())
     };
-    let lab = condition("lab");
+    let lab = condition("laboratory");
     assert_eq!(judged(&analysis, "B-2"), (Met::Met, lab));
     for id in ["B-19", "B-28"] {
         assert_eq!(judged(&analysis, id).0, Met::NotKnown, "{id}");

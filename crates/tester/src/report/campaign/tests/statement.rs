@@ -137,17 +137,6 @@ fn clauses_on_dns64_servers_do_not_apply_to_authorities() {
 }
 
 #[test]
-fn conditions_name_variants_with_self_correcting_pacing() {
-    let both = "pacing = [\"absolute\", \"self-correcting\"]\n";
-    let text = format!("[search]\nruns = 1\n[[dut]]\nprofile = \"bind\"\n{both}");
-    let (plan, lines) = sample::campaign(&text);
-    let conditions = analyse(&plan, &lines, SEAL).conditions;
-    let pacing = conditions.iter().find(|(name, _)| name == "pacing");
-    let told = "absolute; self-correcting of bind pacing=self-correcting";
-    assert_eq!(pacing.map(|(_, told)| told.as_str()), Some(told));
-}
-
-#[test]
 fn the_links_of_a_lab_are_compared() {
     let (plan, mut lines) = small();
     let veth = (Met::Met, "veth at 2 interfaces".to_owned());
@@ -200,7 +189,7 @@ fn the_documented_clauses_that_do_not_apply_are_those_of_the_statement() {
 fn lab_is_that_of_the_first_self_test_with_a_lab() {
     let lab = |plan: &Plan, lines: &[Line]| {
         let conditions = analyse(plan, lines, SEAL).conditions.into_iter();
-        let mut labs = conditions.filter(|(name, _)| name == "lab");
+        let mut labs = conditions.filter(|(name, _)| name == "laboratory");
         labs.next().unwrap().1
     };
     let (plan, mut lines) = small();

@@ -160,20 +160,3 @@ fn points_of_a_variant_with_the_same_contradiction_are_told_once() {
         told[0]
     );
 }
-
-#[test]
-fn model_with_negative_cost_is_a_contradiction() {
-    let told = warned(|analysis| {
-        analysis.models[0].refused = Some("TS would be -3.200 us".to_owned());
-        analysis.models[0].r_squared = Some(0.99);
-        let times = analysis
-            .models
-            .iter_mut()
-            .find(|m| m.of == ModelOf::ReplyTime);
-        times.unwrap().refused = Some("queues".to_owned());
-    });
-    assert_eq!(
-        told,
-        ["dns64d cores=1: the model over \"AAAA share\" is refused: TS would be -3.200 us"]
-    );
-}

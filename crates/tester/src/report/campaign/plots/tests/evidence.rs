@@ -34,12 +34,8 @@ fn every_place_has_its_losses_and_their_owner() {
     for shown in [">12,345<", ">+ 678 invalid<", ">+ 9 invalid<"] {
         assert_eq!(places.svg.matches(shown).count(), 1, "{shown}");
     }
-    // All other places show no losses.
-    assert_eq!(places.svg.matches(">0<").count(), 12);
-    let outcomes = &figures["outcomes"][0].svg;
-    for shown in [">651<", ">758<", ">invalid: sender held up<"] {
-        assert!(outcomes.contains(shown), "{shown}: {outcomes}");
-    }
+    // Places with losses in invalid trials alone have none in valid ones; all others have no number.
+    assert_eq!(places.svg.matches(">0<").count(), 2);
 }
 
 #[test]

@@ -3,14 +3,14 @@
 
 use serde_json::Value;
 
-use super::tests::sample::{failed, faults};
+use super::sample::{failed, faults};
 use crate::trial::result::{Outcome, TrialResult};
 
 /// The schemas as published.
-pub(crate) const LINE: &str = include_str!("../../schema/journal.schema.json");
-pub(crate) const RESULTS: &str = include_str!("../../schema/results.schema.json");
-pub(crate) const STATUS: &str = include_str!("../../schema/status.schema.json");
-const TRIAL: &str = include_str!("../../schema/trial.schema.json");
+pub(crate) const LINE: &str = include_str!("../../../schema/journal.schema.json");
+pub(crate) const RESULTS: &str = include_str!("../../../schema/results.schema.json");
+pub(crate) const STATUS: &str = include_str!("../../../schema/status.schema.json");
+const TRIAL: &str = include_str!("../../../schema/trial.schema.json");
 
 /// The first fault of a value against a schema, with its place; `None` if it is valid.
 pub(crate) fn fault(schema: &str, value: &Value) -> Option<String> {
