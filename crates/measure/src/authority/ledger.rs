@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dns64_transport::Departure;
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rtype;
+use serde::{Deserialize, Serialize};
 
 use super::counts::AskedName;
 use crate::load::names::Names;
@@ -59,7 +60,7 @@ pub struct Questions {
 }
 
 /// Record of one trial of the authority.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct NameLedger {
     names: Names,
     start: Nanos,
@@ -100,31 +101,6 @@ impl NameLedger {
     /// Moves its start to another clock; the stamps count from it.
     pub(crate) fn start_at(&mut self, start: Nanos) {
         self.start = start;
-    }
-
-    /// Encodes its start, the number of queries for other names, and the stamps of all names, [`NAME_BYTES`] octets for
-    /// each.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let stamps = self.other.iter().chain(self.slots.iter().flatten());
-        let stamps = stamps.map(|stamp| stamp.load(Ordering::Relaxed));
-        let octets = std::iter::once(self.start).chain(stamps);
-        octets.flat_map(u64::to_le_bytes).collect()
-    }
-
-    /// Decodes the ledger of a trial with these names from [`Self::to_octets`]; `None` if the octets are those of
-    /// another number of names.
-    pub fn from_octets(names: &Names, octets: &[u8]) -> Option<Self> {
-        let (words, rest) = octets.as_chunks::<8>();
-        let (&[start, aaaa, a], stamps) = words.split_first_chunk()?;
-        let (slots, odd) = stamps.as_chunks::<2>();
-        let is_whole = rest.is_empty() && odd.is_empty() && slots.len() as u64 == names.fresh;
-        let stamp = |octets: [u8; 8]| AtomicU64::new(u64::from_le_bytes(octets));
-        is_whole.then(|| Self {
-            names: names.clone(),
-            start: u64::from_le_bytes(start),
-            slots: slots.iter().map(|slot| slot.map(stamp)).collect(),
-            other: [aaaa, a].map(stamp),
-        })
     }
 
     /// Returns the queries for fresh name `n` of the trial.

@@ -66,7 +66,7 @@ pub struct Generator {
     tally: Tally,
 }
 
-/// Result of a shard. Its ledger is transferred separately.
+/// Result of a shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Finished {
     /// The shard's schedule.
@@ -74,7 +74,6 @@ pub struct Finished {
     /// Start of the schedule on the link's clock.
     pub start: Nanos,
     /// The shard's queries.
-    #[serde(skip)]
     pub ledger: Ledger,
     /// Number of queries passed to the link.
     pub offered: usize,

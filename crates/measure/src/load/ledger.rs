@@ -1,9 +1,10 @@
 //! Outcome of each query: 16 bytes per query, allocated and touched before the first send.
 
 use dns64_transport::clock::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// Outcome of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Fate {
     /// Sent, without a response so far.
@@ -25,7 +26,8 @@ pub enum Fate {
 }
 
 /// One query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Fields", into = "Fields")]
 pub struct Entry {
     /// From the time of sending that `lateness_ns` uses to the arrival of the first response; 0 while pending.
     pub rtt_ns: Nanos,
@@ -49,35 +51,28 @@ const UNSENT: Entry = Entry {
 /// The ledger of 60 s at 1 M/s must fit 1 GiB.
 const _: () = assert!(size_of::<Entry>() <= 16);
 
-/// Length of an encoded entry in octets.
-const ENTRY_OCTETS: usize = 16;
+/// The fields of an entry without their names, for a compact serialised form.
+type Fields = (Nanos, u32, Fate, bool);
 
-fn entry(octets: &[u8; ENTRY_OCTETS]) -> Option<Entry> {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, fate, in_burst, 0, 0] = *octets else {
-        return None;
-    };
-    let fate = FATES.into_iter().find(|known| *known as u8 == fate)?;
-    Some(Entry {
-        rtt_ns: Nanos::from_le_bytes([a, b, c, d, e, f, g, h]),
-        lateness_ns: u32::from_le_bytes([i, j, k, l]),
-        fate,
-        in_burst: in_burst != 0,
-    })
+impl From<Fields> for Entry {
+    fn from((rtt_ns, lateness_ns, fate, in_burst): Fields) -> Self {
+        Self {
+            rtt_ns,
+            lateness_ns,
+            fate,
+            in_burst,
+        }
+    }
 }
 
-const FATES: [Fate; 8] = [
-    Fate::Pending,
-    Fate::Valid,
-    Fate::Late,
-    Fate::Wrong,
-    Fate::Empty,
-    Fate::Error,
-    Fate::Truncated,
-    Fate::Unsent,
-];
+impl From<Entry> for Fields {
+    fn from(it: Entry) -> Self {
+        (it.rtt_ns, it.lateness_ns, it.fate, it.in_burst)
+    }
+}
 
 /// The queries of one shard, in the order in which they are sent.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Ledger(Vec<Entry>);
 
 impl Ledger {
@@ -85,24 +80,6 @@ impl Ledger {
     pub fn reset(&mut self, queries: usize) {
         self.0.clear();
         self.0.resize(queries, UNSENT);
-    }
-
-    /// Encodes it in 16 octets for each query.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut octets = Vec::with_capacity(self.0.len() * ENTRY_OCTETS);
-        for entry in &self.0 {
-            octets.extend(entry.rtt_ns.to_le_bytes());
-            octets.extend(entry.lateness_ns.to_le_bytes());
-            octets.extend([entry.fate as u8, u8::from(entry.in_burst), 0, 0]);
-        }
-        octets
-    }
-
-    /// Decodes the result of [`Self::to_octets`]; `None` if it is invalid.
-    pub fn from_octets(octets: &[u8]) -> Option<Self> {
-        let (entries, rest) = octets.as_chunks::<ENTRY_OCTETS>();
-        let entries = rest.is_empty().then(|| entries.iter().map(entry))?;
-        entries.collect::<Option<Vec<_>>>().map(Self)
     }
 
     /// The entries.

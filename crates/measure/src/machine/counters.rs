@@ -124,30 +124,9 @@ impl fmt::Display for Counter {
 /// All counters of a host at one moment, or their increase between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterReading {
-    #[serde(with = "as_pairs")]
     counters: BTreeMap<Counter, u64>,
     /// Whether the queues were read.
     has_queues: bool,
-}
-
-/// Serialises the map as pairs, because JSON allows only strings as keys.
-mod as_pairs {
-    use super::{BTreeMap, Counter, Deserialize, Serialize};
-
-    pub(super) fn serialize<S: serde::Serializer>(
-        counters: &BTreeMap<Counter, u64>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let pairs: Vec<(&Counter, &u64)> = counters.iter().collect();
-        pairs.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<Counter, u64>, D::Error> {
-        let pairs = Vec::<(Counter, u64)>::deserialize(deserializer)?;
-        Ok(pairs.into_iter().collect())
-    }
 }
 
 impl CounterReading {

@@ -22,7 +22,6 @@ use super::{PORTS_DEFAULT, Tester, TrialSpec, summary, worker_lost};
 use crate::authority::ledger;
 use crate::load::generator::Generator;
 use crate::load::ledger::Ledger;
-use crate::load::names::Names;
 use crate::machine::LabError;
 use crate::machine::Machine;
 use crate::machine::usage::{Usage, UsageSnapshot};
@@ -53,16 +52,6 @@ impl From<TrialQueries> for ReusedLedgers {
     }
 }
 
-impl From<Gathered> for ReusedLedgers {
-    fn from(gathered: Gathered) -> Self {
-        let ledgers = gathered.shards.into_iter();
-        Self {
-            shards: ledgers.map(|shard| shard.finished.ledger).collect(),
-            asked: gathered.authority.and_then(|authority| authority.ledger),
-        }
-    }
-}
-
 /// A part of a trial that is ready to start, or has run.
 pub struct Armed {
     sendings: Vec<Sending<AnyLink, BackendClock>>,
@@ -74,7 +63,7 @@ pub struct Armed {
     start: Nanos,
 }
 
-/// Data of a Tester's part of a trial. Its ledgers are transferred separately.
+/// Data of a Tester's part of a trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Gathered {
     /// Report of each of its shards, by index.
@@ -90,27 +79,10 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Encodes the ledgers: that of each shard, and that of the authority, if it has one.
-    pub fn ledgers(&self) -> Vec<Vec<u8>> {
-        let shards = self.shards.iter();
-        let shards = shards.map(|shard| shard.finished.ledger.to_octets());
-        let authority = self.authority.iter();
-        let authority = authority.filter_map(|report| Some(report.ledger.as_ref()?.to_octets()));
-        shards.chain(authority).collect()
-    }
-
-    /// Decodes the ledgers of a trial with these names from [`Self::ledgers`]; `None` if they are not those of this part.
-    pub fn restore(&mut self, names: &Names, ledgers: Vec<Vec<u8>>) -> Option<()> {
-        let mut ledgers = ledgers.into_iter();
-        for ShardReport { finished, .. } in &mut self.shards {
-            finished.ledger = Ledger::from_octets(&ledgers.next()?)?;
-            (finished.offered <= finished.ledger.entries().len()).then_some(())?;
-        }
-        if let Some(authority) = self.authority.as_mut().filter(|it| !it.in_driver) {
-            let ledger = ledger::NameLedger::from_octets(names, &ledgers.next()?)?;
-            authority.ledger = Some(Arc::new(ledger));
-        }
-        ledgers.next().is_none().then_some(())
+    /// Returns whether each ledger has as many queries as were passed to its link.
+    pub fn is_whole(&self) -> bool {
+        let mut shards = self.shards.iter().map(|shard| &shard.finished);
+        shards.all(|finished| finished.offered <= finished.ledger.entries().len())
     }
 
     /// Moves its times to another clock.

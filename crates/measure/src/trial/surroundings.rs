@@ -38,7 +38,7 @@ pub struct ShardReport {
     pub error: Option<String>,
 }
 
-/// The fields of [`Counters`], for its JSON.
+/// The fields of [`Counters`], for its serialised form.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Counters")]
 struct LinkCounters {
@@ -49,7 +49,7 @@ struct LinkCounters {
     foreign_from: Option<SocketAddr>,
 }
 
-/// Activity of an authority, since its start or during one trial. Its ledger is transferred separately.
+/// Activity of an authority, since its start or during one trial.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AuthorityReport {
     /// Queries and responses.
@@ -61,7 +61,6 @@ pub struct AuthorityReport {
     /// Error that stopped it, if there was one.
     pub error: Option<String>,
     /// Record of all workers for each name of a trial.
-    #[serde(skip)]
     pub ledger: Option<Arc<NameLedger>>,
     /// Maximum configured delay from a query to its response.
     pub allowed_ns: Nanos,

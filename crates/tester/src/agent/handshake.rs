@@ -6,19 +6,18 @@
 use dns64_transport::clock::Nanos;
 use dns64_transport::cpu;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::program;
 use crate::PROGRAM;
 use crate::machine::Machine;
 
 /// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
-/// Messages of the controller.
+/// Messages of the controller; `Q` are the requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Call {
+pub enum Call<Q> {
     /// The first call of a connection.
     Hello(Hello),
     /// Requests the times of the call's arrival and of its answer on the agent's monotonic clock.
@@ -31,14 +30,14 @@ pub enum Call {
         /// ID, repeated in the answer.
         id: u64,
         /// The request.
-        request: Value,
+        request: Q,
     },
 }
 
-/// Messages of the agent, one for each call.
+/// Messages of the agent, one for each call; `R` are the replies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum Answer<R> {
     /// The agent serves the controller until the connection ends.
     Welcome(Welcome),
     /// The agent does not serve the controller, and ends.
@@ -52,21 +51,12 @@ pub enum Answer {
         /// When this answer was ready to be written, on the same clock.
         sent_ns: Nanos,
     },
-    /// The request was executed. The blobs follow in frames of their own.
+    /// The request was executed.
     Done {
         /// ID of the call.
         id: u64,
         /// Result of the request.
-        reply: Value,
-        /// Length of each blob that follows, in octets.
-        blobs: Vec<u64>,
-    },
-    /// The request failed; the connection continues.
-    Failed {
-        /// ID of the call.
-        id: u64,
-        /// The error.
-        error: String,
+        reply: R,
     },
 }
 
@@ -184,6 +174,9 @@ mod tests {
 
     use super::*;
 
+    type Call = super::Call<serde_json::Value>;
+    type Answer = super::Answer<()>;
+
     #[test]
     fn messages_have_their_documented_encoding() {
         let hello = Call::Hello(Hello {
@@ -194,7 +187,7 @@ mod tests {
         for (call, form) in [
             (
                 hello,
-                json!({"hello": {"version": 4, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
+                json!({"hello": {"version": 5, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
             ),
             (Call::Clock { id: 3 }, json!({"clock": {"id": 3}})),
             (
@@ -219,7 +212,8 @@ mod tests {
     #[test]
     fn hello_of_a_later_version_is_read() {
         let later = json!({"hello": {"version": 9, "tester": "t", "controller": "c", "more": [1]}});
-        let Call::Hello(hello) = serde_json::from_value(later).unwrap() else {
+        let later = rmp_serde::to_vec_named(&later).unwrap();
+        let Call::Hello(hello) = rmp_serde::from_slice(&later).unwrap() else {
             panic!("not a hello");
         };
         assert_eq!(hello.version, 9);

@@ -15,10 +15,9 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use rustix::process::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::clock::Exchange;
-use super::frame::{self, Frame, FrameError, FrameKind};
+use super::frame::{self, FrameError};
 use super::handshake::{Answer, Call, Hello, VERSION, Welcome};
 use super::pipe::{self, Outlet, PipeInput, Stuck, Tail};
 use super::ssh::{self, Options};
@@ -133,34 +132,18 @@ impl AgentLink {
     ///
     /// # Errors
     ///
-    /// The agent failed to execute it ([`Trouble::Failed`]), the connection is lost, or it was lost before.
+    /// The connection is lost, or was lost before.
     pub fn ask<Q: Serialize, R: DeserializeOwned>(
         &mut self,
         request: &Q,
         limit_ns: Nanos,
-    ) -> Result<(R, Vec<Vec<u8>>), LinkError> {
+    ) -> Result<R, LinkError> {
         self.within(limit_ns, |link, deadline_ns| {
-            let unfit =
-                |error: serde_json::Error| LinkFault::Known(Trouble::Unfit(error.to_string()));
             let id = link.next_id();
-            let request = serde_json::to_value(request).map_err(unfit)?;
             let (answer, _, _) = link.exchange(&Call::Request { id, request }, deadline_ns)?;
             match answer {
-                Answer::Done {
-                    id: of,
-                    reply,
-                    blobs,
-                } if of == id => {
-                    let blobs = link.blobs(&blobs, deadline_ns)?;
-                    let reply = serde_json::from_value(reply).map_err(|error| {
-                        protocol(format!("not the reply that was asked for: {error}"))
-                    })?;
-                    Ok((reply, blobs))
-                }
-                Answer::Failed { id: of, error } if of == id => {
-                    Err(LinkFault::Known(Trouble::Failed(texts(&error))))
-                }
-                other => Err(unexpected(&other)),
+                Answer::Done { id: of, reply } if of == id => Ok(reply),
+                _ => Err(unexpected()),
             }
         })
     }
@@ -173,7 +156,8 @@ impl AgentLink {
     pub fn clock_exchange(&mut self) -> Result<Exchange, LinkError> {
         self.within(CLOCK_LIMIT, |link, deadline_ns| {
             let id = link.next_id();
-            let (answer, t0_ns, t3_ns) = link.exchange(&Call::Clock { id }, deadline_ns)?;
+            let call = Call::<()>::Clock { id };
+            let (answer, t0_ns, t3_ns) = link.exchange::<_, ()>(&call, deadline_ns)?;
             match answer {
                 Answer::Clock {
                     id: of,
@@ -185,7 +169,7 @@ impl AgentLink {
                     t2_ns,
                     t3_ns,
                 }),
-                other => Err(unexpected(&other)),
+                _ => Err(unexpected()),
             }
         })
     }
@@ -207,9 +191,9 @@ impl AgentLink {
     }
 
     fn greet(&mut self, options: &Options) -> Result<(), LinkError> {
-        let hello = Call::Hello(Hello::new(&options.controller));
+        let hello = Call::<()>::Hello(Hello::new(&options.controller));
         self.welcome = self.within(options.open_limit_ns, |link, deadline_ns| {
-            match link.exchange(&hello, deadline_ns)?.0 {
+            match link.exchange::<_, ()>(&hello, deadline_ns)?.0 {
                 Answer::Welcome(welcome) if welcome.version == VERSION => Ok(welcome),
                 Answer::Welcome(Welcome {
                     version, tester, ..
@@ -218,7 +202,7 @@ impl AgentLink {
                     Err(LinkFault::Known(Trouble::OtherVersion { version, tester }))
                 }
                 Answer::Refused(refusal) => Err(LinkFault::Known(refusal.into())),
-                other => Err(unexpected(&other)),
+                _ => Err(unexpected()),
             }
         })?;
         self.is_greeted = true;
@@ -239,15 +223,12 @@ impl AgentLink {
     }
 
     /// Sends a call and receives its answer; returns the times of both as well.
-    fn exchange(
+    fn exchange<Q: Serialize, R: DeserializeOwned>(
         &mut self,
-        call: &Call,
+        call: &Call<Q>,
         deadline_ns: Nanos,
-    ) -> Result<(Answer, Nanos, Nanos), LinkFault> {
-        let unfit = |text: String| LinkFault::Known(Trouble::Unfit(text));
-        let text = serde_json::to_vec(call).map_err(|error| unfit(error.to_string()))?;
-        let octets =
-            frame::encode(FrameKind::Message, &text).map_err(|error| unfit(error.to_string()))?;
+    ) -> Result<(Answer<R>, Nanos, Nanos), LinkFault> {
+        let octets = frame::encode(call).map_err(|error| protocol(error.to_string()))?;
         let called_ns = MonotonicClock.now();
         let output = self.output.as_mut().ok_or(LinkFault::End)?;
         match output.write(&octets, deadline_ns) {
@@ -256,48 +237,20 @@ impl AgentLink {
             // An agent that refuses may already have ended; its answer is read first.
             Err(Stuck::Closed) => {}
         }
-        let (frame, at_ns) = self.next_frame(deadline_ns)?;
-        if frame.kind != FrameKind::Message {
-            return Err(protocol("a blob that was not announced".into()));
-        }
-        let answer = serde_json::from_slice(&frame.payload)
-            .map_err(|error| protocol(format!("not an answer: {error}")))?;
+        let (message, at_ns) = self.next_message(deadline_ns)?;
+        let answer = frame::decode(&message);
+        let answer = answer.map_err(|error| protocol(format!("not an answer: {error}")))?;
         Ok((answer, called_ns, at_ns))
     }
 
-    fn blobs(&self, lengths: &[u64], deadline_ns: Nanos) -> Result<Vec<Vec<u8>>, LinkFault> {
-        let all = lengths.iter().try_fold(0_u64, |all, n| all.checked_add(*n));
-        if all.is_none_or(|all| all > BLOBS_MAX) {
-            return Err(protocol(format!("blobs of more than {BLOBS_MAX} octets")));
-        }
-        lengths.iter().map(|&n| self.blob(n, deadline_ns)).collect()
-    }
-
-    /// Reads a blob. Allocates as octets arrive, not by the announced length.
-    fn blob(&self, length: u64, deadline_ns: Nanos) -> Result<Vec<u8>, LinkFault> {
-        let mut blob = Vec::new();
-        while (blob.len() as u64) < length {
-            let (frame, _) = self.next_frame(deadline_ns)?;
-            let left = length - blob.len() as u64;
-            let got = frame.payload.len() as u64;
-            if frame.kind != FrameKind::Blob || got == 0 || got > left {
-                return Err(protocol(format!(
-                    "a frame of {got} octets where {left} octets of a blob were left"
-                )));
-            }
-            blob.extend(frame.payload);
-        }
-        Ok(blob)
-    }
-
-    fn next_frame(&self, deadline_ns: Nanos) -> Result<(Frame, Nanos), LinkFault> {
+    fn next_message(&self, deadline_ns: Nanos) -> Result<(Vec<u8>, Nanos), LinkFault> {
         loop {
             let left_ns = deadline_ns.saturating_sub(MonotonicClock.now());
             let news = self
                 .news
                 .recv_timeout(Duration::from_nanos(left_ns.min(LOOK_NS)));
             return match news {
-                Ok(PipeInput::Frame(frame, at_ns)) => Ok((frame, at_ns)),
+                Ok(PipeInput::Message(message, at_ns)) => Ok((message, at_ns)),
                 Ok(PipeInput::Bad(error, found)) => Err(LinkFault::Bad(error, found)),
                 Ok(PipeInput::End) | Err(RecvTimeoutError::Disconnected) => Err(LinkFault::End),
                 Err(RecvTimeoutError::Timeout) if self.interrupted.load(Ordering::Relaxed) => {
@@ -309,10 +262,9 @@ impl AgentLink {
         }
     }
 
-    /// Returns the meaning of a fault. Closes the connection unless the fault is temporary.
+    /// Closes the connection; returns the meaning of the fault.
     fn end_by(&mut self, fault: LinkFault, limit_ns: Nanos) -> LinkError {
         let trouble = match fault {
-            LinkFault::Known(trouble) if trouble.is_passing() => return self.error(trouble),
             LinkFault::Known(trouble) => {
                 self.end(END_PATIENCE);
                 trouble
@@ -394,18 +346,8 @@ fn protocol(what: String) -> LinkFault {
     LinkFault::Known(Trouble::Protocol(what))
 }
 
-fn unexpected(answer: &Answer) -> LinkFault {
-    let value = serde_json::to_value(answer).unwrap_or(Value::Null);
-    protocol(format!(
-        "unexpected answer {}",
-        printable(&value.to_string())
-    ))
-}
-
-/// Output of another program, made printable.
-fn texts(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(printable).collect();
-    lines.join("\n")
+fn unexpected() -> LinkFault {
+    protocol("an answer of another kind or to another call".to_owned())
 }
 
 /// Interval at which a waiting thread checks for an interrupt by the user.
@@ -418,8 +360,6 @@ const END_PATIENCE: Nanos = 5 * SECOND;
 const DROP_PATIENCE: Nanos = 15 * SECOND;
 /// Limit for an outer process, which kills the inner one after 30 s and cleans up.
 const AGENT_PATIENCE: Nanos = 45 * SECOND;
-/// A ledger has 16 octets for each query, and there are 2^32 names.
-const BLOBS_MAX: u64 = 1 << 36;
 
 #[cfg(test)]
 mod tests;

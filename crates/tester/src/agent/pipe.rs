@@ -13,7 +13,7 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::frame::{self, Frame, FrameError};
+use super::frame::{self, FrameError};
 use crate::machine::process;
 
 /// Why a write failed.
@@ -96,8 +96,8 @@ pub(super) fn spawn(mut command: Command) -> io::Result<Piped> {
 /// Input from the agent.
 #[derive(Debug)]
 pub(super) enum PipeInput {
-    /// A frame, and when it was read.
-    Frame(Frame, Nanos),
+    /// The message of a frame, and when it was read.
+    Message(Vec<u8>, Nanos),
     /// The stream ended after a frame.
     End,
     /// The input is not a frame: the error and the octets received.
@@ -111,7 +111,7 @@ pub(super) fn frames(end: impl Into<OwnedFd>) -> Receiver<PipeInput> {
     std::thread::spawn(move || {
         loop {
             let (item, is_last) = match frame::read(&mut input) {
-                Ok(Some(frame)) => (PipeInput::Frame(frame, MonotonicClock.now()), false),
+                Ok(Some(message)) => (PipeInput::Message(message, MonotonicClock.now()), false),
                 Ok(None) => (PipeInput::End, true),
                 Err(error) => {
                     let mut found = error.strange();

@@ -7,29 +7,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos};
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::frame::{self, FrameError, FrameKind};
+use super::frame::{self, FrameError};
 use super::handshake::{AgentRefusal, Answer, Call, Hello, VERSION, Welcome};
 use crate::PROGRAM;
 
 /// Requests that an agent executes on its host.
 pub trait Work {
-    /// Executes a request. The agent's `interrupted` flag becomes true when the controller has gone.
-    ///
-    /// # Errors
-    ///
-    /// Why the request failed, for the controller; the connection continues.
-    fn handle(&mut self, request: Value) -> Result<Handled, String>;
-}
+    /// A request.
+    type Request: DeserializeOwned + Send + 'static;
+    /// Its result.
+    type Reply: Serialize;
 
-/// Result of a request.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Handled {
-    /// The reply, at most [`frame::PAYLOAD_MAX`] octets as JSON.
-    pub reply: Value,
-    /// Blobs that follow the reply, of any length.
-    pub blobs: Vec<Vec<u8>>,
+    /// Executes a request. The agent's `interrupted` flag becomes true when the controller has gone.
+    fn handle(&mut self, request: Self::Request) -> Self::Reply;
 }
 
 /// Why an agent stops serving.
@@ -55,14 +48,16 @@ pub enum AgentError {
 /// # Errors
 ///
 /// The controller is refused, violates the protocol, or its connection ends inside a frame.
-pub fn serve(
+pub fn serve<W: Work>(
     input: impl Read + Send + 'static,
     mut output: impl Write,
     interrupted: Arc<AtomicBool>,
     admit: impl FnOnce(&Hello) -> Result<Welcome, AgentRefusal>,
-    work: &mut dyn Work,
+    work: &mut W,
 ) -> Result<(), AgentError> {
     let inbox = Inbox::open(input, interrupted);
+    let mut send =
+        |answer: Answer<W::Reply>| frame::write(&mut output, &answer).map_err(FrameError::from);
     let Some((call, _)) = inbox.next()? else {
         return Ok(());
     };
@@ -70,9 +65,9 @@ pub fn serve(
         return Err(AgentError::Protocol("the first call is not a hello".into()));
     };
     match admitted(&hello, admit) {
-        Ok(welcome) => send(&mut output, &Answer::Welcome(welcome))?,
+        Ok(welcome) => send(Answer::Welcome(welcome))?,
         Err(refusal) => {
-            send(&mut output, &Answer::Refused(refusal.clone()))?;
+            send(Answer::Refused(refusal.clone()))?;
             return Err(refusal.into());
         }
     }
@@ -81,14 +76,16 @@ pub fn serve(
             Call::Hello(_) => return Err(AgentError::Protocol("a second hello".into())),
             Call::Clock { id } => {
                 let sent_ns = MonotonicClock.now();
-                let answer = Answer::Clock {
+                send(Answer::Clock {
                     id,
                     received_ns,
                     sent_ns,
-                };
-                send(&mut output, &answer)?;
+                })?;
             }
-            Call::Request { id, request } => answer(&mut output, id, work.handle(request))?,
+            Call::Request { id, request } => {
+                let reply = work.handle(request);
+                send(Answer::Done { id, reply })?;
+            }
         }
     }
     Ok(())
@@ -107,58 +104,13 @@ fn admitted(
     }
 }
 
-/// Sends the result of a request; a reply that does not fit a frame is an error.
-fn answer(
-    output: &mut impl Write,
-    id: u64,
-    done: Result<Handled, String>,
-) -> Result<(), FrameError> {
-    let done = match done {
-        Ok(done) => done,
-        Err(error) => return send(output, &failed(id, error)),
-    };
-    let blobs = done.blobs.iter().map(|blob| blob.len() as u64).collect();
-    let reply = Answer::Done {
-        id,
-        reply: done.reply,
-        blobs,
-    };
-    match send(output, &reply) {
-        Err(FrameError::Length { length }) => {
-            let max = frame::PAYLOAD_MAX;
-            let error = format!("the reply has {length} octets: at most {max} are allowed");
-            send(output, &failed(id, error))
-        }
-        sent => {
-            sent?;
-            let mut blobs = done.blobs.iter();
-            blobs.try_for_each(|blob| frame::write_blob(output, blob))
-        }
-    }
-}
-
-/// Builds the answer for a failed request. A long error loses its beginning, because its end is more informative.
-fn failed(id: u64, mut error: String) -> Answer {
-    if error.len() > ERROR_MAX {
-        let from = error.len() - ERROR_MAX;
-        let from = (from..=error.len()).find(|&at| error.is_char_boundary(at));
-        error.drain(..from.unwrap_or(0));
-    }
-    Answer::Failed { id, error }
-}
-
-fn send(output: &mut impl Write, answer: &Answer) -> Result<(), FrameError> {
-    let text = serde_json::to_vec(answer).map_err(std::io::Error::from)?;
-    frame::write(output, FrameKind::Message, &text)
-}
-
 /// Queue of received calls, with their arrival times.
-struct Inbox {
-    calls: Receiver<Result<(Call, Nanos), AgentError>>,
+struct Inbox<Q> {
+    calls: Receiver<Result<(Call<Q>, Nanos), AgentError>>,
     interrupted: Arc<AtomicBool>,
 }
 
-impl Inbox {
+impl<Q: DeserializeOwned + Send + 'static> Inbox<Q> {
     fn open(mut input: impl Read + Send + 'static, interrupted: Arc<AtomicBool>) -> Self {
         let (sender, calls) = sync_channel(WAITING_MAX);
         let ended = Arc::clone(&interrupted);
@@ -173,7 +125,7 @@ impl Inbox {
     }
 
     /// Returns the next call; `None` after the last one.
-    fn next(&self) -> Result<Option<(Call, Nanos)>, AgentError> {
+    fn next(&self) -> Result<Option<(Call<Q>, Nanos)>, AgentError> {
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 // The remaining calls are discarded, but a fault is reported.
@@ -190,16 +142,13 @@ impl Inbox {
 }
 
 /// Reads calls until the input ends.
-fn receive(
+fn receive<Q: DeserializeOwned>(
     input: &mut impl Read,
-    sender: &SyncSender<Result<(Call, Nanos), AgentError>>,
+    sender: &SyncSender<Result<(Call<Q>, Nanos), AgentError>>,
 ) -> Result<(), AgentError> {
-    while let Some(frame) = frame::read(input)? {
+    while let Some(message) = frame::read(input)? {
         let now = MonotonicClock.now();
-        if frame.kind != FrameKind::Message {
-            return Err(AgentError::Protocol("a blob from the controller".into()));
-        }
-        let call = serde_json::from_slice(&frame.payload)
+        let call = frame::decode(&message)
             .map_err(|error| AgentError::Protocol(format!("not a call: {error}")))?;
         if sender.try_send(Ok((call, now))).is_err() {
             return Err(AgentError::Protocol(format!(
@@ -215,8 +164,6 @@ const WAITING_MAX: usize = 16;
 /// Interval at which an idle agent checks for signals; the end of the input is detected at once. It is long because
 /// other hosts measure at that time.
 const POLL: Duration = Duration::from_secs(1);
-/// Largest error text in octets.
-const ERROR_MAX: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests;

@@ -83,12 +83,8 @@ pub enum Trouble {
     },
     /// The agent sent an unexpected message.
     Protocol(String),
-    /// The request cannot be sent; the connection continues.
-    Unfit(String),
     /// The user interrupted it. The connection was closed.
     Interrupted,
-    /// The agent failed to execute the request; the connection continues.
-    Failed(String),
     /// The program cannot be copied to the host.
     Push(String),
 }
@@ -101,13 +97,6 @@ impl LinkError {
             reach: reach.clone(),
             trouble,
         }
-    }
-}
-
-impl Trouble {
-    /// Returns whether the connection continues.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Unfit(_) | Self::Failed(_))
     }
 }
 
@@ -222,8 +211,6 @@ impl LinkError {
             Trouble::Died { how, said } => write!(f, "the agent ended ({how}){}", last(said)),
             Trouble::Protocol(what) => write!(f, "the agent broke the protocol: {what}"),
             Trouble::Interrupted => f.write_str("interrupted"),
-            Trouble::Unfit(what) => write!(f, "the request cannot be sent: {what}"),
-            Trouble::Failed(why) => f.write_str(why),
             Trouble::Push(why) => write!(f, "cannot copy dns64bench to {target}: {why}"),
             // Formatted by the caller.
             _ => Ok(()),

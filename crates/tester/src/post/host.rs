@@ -14,7 +14,6 @@ use crate::agent::link::AgentLink;
 use crate::agent::trouble::LinkError;
 use crate::lab::profile::Profile;
 use crate::lab::{Blame, LabError};
-use crate::load::names::Names;
 use crate::machine::counters::CounterReading;
 use crate::machine::network::Network;
 use crate::trial::part::Gathered;
@@ -85,23 +84,14 @@ impl Host {
     ///
     /// The host does not answer, or refuses; the error names it.
     pub fn ask(&self, request: Request, limit_ns: Nanos) -> Result<Reply, LabError> {
-        self.ask_all(request, limit_ns).map(|(reply, _)| reply)
-    }
-
-    /// Returns the binary data that follows the reply as well; none from this machine.
-    fn ask_all(
-        &self,
-        request: Request,
-        limit_ns: Nanos,
-    ) -> Result<(Reply, Vec<Vec<u8>>), LabError> {
         match &self.way {
-            PostAccess::Here(post) => Ok((locked(post).execute(request)?, Vec::new())),
+            PostAccess::Here(post) => locked(post).execute(request),
             PostAccess::Link(link) => {
                 match locked(link).ask(&request, limit_ns).map_err(unanswered)? {
-                    (Reply::Refused(blame, what), _) => {
+                    Reply::Refused(blame, what) => {
                         Err(blame.error(format!("host {}: {what}", self.name)))
                     }
-                    answered => Ok(answered),
+                    reply => Ok(reply),
                 }
             }
         }
@@ -159,20 +149,11 @@ impl Host {
         }
     }
 
-    /// Returns the data of its part of a trial with these names.
-    pub(crate) fn gather(&self, names: &Names) -> Result<Gathered, LabError> {
-        match self.ask_all(Request::Gather, TRANSFER_NS)? {
-            (Reply::Gathered(mut gathered), ledgers) => {
-                let is_whole = match &self.way {
-                    PostAccess::Here(_) => Some(()),
-                    PostAccess::Link(_) => gathered.restore(names, ledgers),
-                };
-                match is_whole {
-                    Some(()) => Ok(*gathered),
-                    None => Err(self.strange(&Reply::Gathered(gathered))),
-                }
-            }
-            (other, _) => Err(self.strange(&other)),
+    /// Returns the data of its part of a trial.
+    pub(crate) fn gather(&self) -> Result<Gathered, LabError> {
+        match self.ask(Request::Gather, TRANSFER_NS)? {
+            Reply::Gathered(gathered) if gathered.is_whole() => Ok(*gathered),
+            other => Err(self.strange(&other)),
         }
     }
 
@@ -186,14 +167,9 @@ impl Host {
     }
 }
 
-/// Converts the error of a request. A lost connection prevents all measurements; a single failed request concerns only
-/// its target.
+/// Converts the error of a lost connection, which prevents all measurements.
 pub(super) fn unanswered(error: LinkError) -> LabError {
-    let blame = match error.trouble.is_passing() {
-        true => Blame::Server,
-        false => Blame::Machine,
-    };
-    blame.error(error.to_string())
+    Blame::Machine.error(error.to_string())
 }
 
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

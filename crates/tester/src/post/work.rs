@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
-use serde_json::Value;
 
 use super::exchange::exchange;
 use super::pulse::Pulse;
 use super::{HostQuery, Program, Reply, Request, ServerState, TesterSpec, Wanted};
 use crate::agent::facts::HostFacts;
-use crate::agent::serve::{Handled, Work};
+use crate::agent::serve::Work;
 use crate::hash;
 use crate::lab::routes::{self, Route};
 use crate::lab::server::{self, Server, ServerSpec};
@@ -32,8 +31,6 @@ pub struct Post {
     authority: Option<Server>,
     /// It has given this host routes.
     is_routing: bool,
-    /// Memory of the last trial, behind a connection.
-    spare: ReusedLedgers,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -47,7 +44,6 @@ impl Post {
             dut: None,
             authority: None,
             is_routing: false,
-            spare: ReusedLedgers::default(),
             interrupted,
         }
     }
@@ -194,24 +190,14 @@ impl Drop for Post {
     }
 }
 
-/// A post behind a connection. The memory of a trial's ledgers stays there for the next trial.
+/// A post behind a connection.
 impl Work for Post {
-    fn handle(&mut self, request: Value) -> Result<Handled, String> {
-        let request = serde_json::from_value(request);
-        let mut request: Request = request.map_err(|error| format!("not understood: {error}"))?;
-        if let Request::Arm { spare, .. } = &mut request {
-            *spare = std::mem::take(&mut self.spare);
-        }
-        let reply = self
-            .execute(request)
-            .unwrap_or_else(|error| Reply::Refused(error.blame, Naming::Keys.with_causes(&error)));
-        let told = serde_json::to_value(&reply).map_err(|error| error.to_string())?;
-        let mut blobs = Vec::new();
-        if let Reply::Gathered(gathered) = reply {
-            blobs = gathered.ledgers();
-            self.spare = (*gathered).into();
-        }
-        Ok(Handled { reply: told, blobs })
+    type Request = Request;
+    type Reply = Reply;
+
+    fn handle(&mut self, request: Request) -> Reply {
+        self.execute(request)
+            .unwrap_or_else(|error| Reply::Refused(error.blame, Naming::Keys.with_causes(&error)))
     }
 }
 

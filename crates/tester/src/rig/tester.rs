@@ -169,7 +169,7 @@ impl Instruments {
         let late = ran.into_iter().collect::<Result<Vec<_>, _>>()?;
         clocks.look_again()?;
         let gathered = at_once(self.hosts.iter().collect(), |host: &Host| {
-            Ok((host.name(), host.gather(&spec.names)?))
+            Ok((host.name(), host.gather()?))
         });
         let parts = gathered.into_iter().collect::<Result<Vec<_>, LabError>>()?;
         let gathered = match clocks.are_one() {

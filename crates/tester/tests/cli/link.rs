@@ -62,14 +62,13 @@ impl FakeSsh {
 
     /// Writes the welcome of an agent with this protocol version, which the script sends.
     fn answers(&self, version: u32) {
-        let welcome = Answer::Welcome(Welcome {
+        let welcome = Answer::<()>::Welcome(Welcome {
             version,
             tester: "dns64bench 9.0.0".to_owned(),
             sha256: None,
             host: About::default(),
         });
-        let text = serde_json::to_vec(&welcome).unwrap();
-        let octets = frame::encode(frame::FrameKind::Message, &text).unwrap();
+        let octets = frame::encode(&welcome).unwrap();
         fs::write(self.dir.path().join("answer"), octets).unwrap();
     }
 
@@ -116,7 +115,7 @@ fn agent_is_reached_through_ssh() {
     let ssh = FakeSsh::new(SHELL);
     let mut link = linked(|| ssh.open());
     assert_eq!(ssh.asked(), format!("{PROGRAM} agent"));
-    let (facts, _): (Value, _) = link.ask(&json!("facts"), BUSY_MAX).unwrap();
+    let facts: Value = link.ask(&json!("facts"), BUSY_MAX).unwrap();
     assert_eq!(facts["facts"]["tester"], dns64bench::PROGRAM);
     let it = link.clock_exchange().unwrap();
     assert!(it.t0_ns <= it.t1_ns && it.t2_ns <= it.t3_ns, "{it:?}");
@@ -251,7 +250,10 @@ fn ssh_that_hangs_is_ended_with_its_children() {
 #[test]
 fn ssh_that_dies_inside_a_frame_is_reported() {
     let line = "Timeout, server gen1 not responding.";
-    let dies = format!("printf '\\0\\0\\0\\144\\1{{'; {}", says(255, &[line]));
+    let dies = format!(
+        "printf '\\0\\0\\0\\0\\0\\0\\0\\144{{'; {}",
+        says(255, &[line])
+    );
     let error = FakeSsh::fails(&dies);
     assert_eq!(error.trouble, Trouble::Ssh(line.into()));
     // The same after the agent's first frame.

@@ -2,12 +2,10 @@ use std::io::{PipeReader, PipeWriter, pipe};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use serde_json::json;
-
 use super::*;
 use crate::agent::handshake::About;
 
-/// Echoes requests; some requests have special effects.
+/// Echoes requests; the request "wait" waits for an interrupt.
 struct Echo {
     interrupted: Arc<AtomicBool>,
     /// Notified when a waiting request has started.
@@ -15,30 +13,22 @@ struct Echo {
 }
 
 impl Work for Echo {
-    fn handle(&mut self, request: Value) -> Result<Handled, String> {
-        match request["what"].as_str() {
-            Some("fail") => return Err("it did not work".to_owned()),
-            Some("wait") => {
-                self.waits.send(()).unwrap();
-                while !self.interrupted.load(Ordering::Relaxed) {
-                    std::thread::yield_now();
-                }
+    type Request = String;
+    type Reply = String;
+
+    fn handle(&mut self, request: String) -> String {
+        if request == "wait" {
+            self.waits.send(()).unwrap();
+            while !self.interrupted.load(Ordering::Relaxed) {
+                std::thread::yield_now();
             }
-            Some("large") => {
-                return Ok(Handled {
-                    reply: json!("x".repeat(frame::PAYLOAD_MAX)),
-                    blobs: vec![vec![1]],
-                });
-            }
-            _ => {}
         }
-        let n = request["blob"].as_u64().unwrap_or(0);
-        Ok(Handled {
-            reply: request,
-            blobs: vec![vec![7; usize::try_from(n).unwrap()]],
-        })
+        request
     }
 }
+
+type Call = super::Call<String>;
+type Answer = super::Answer<String>;
 
 /// An agent on a thread, and the other ends of its pipes.
 struct Agent {
@@ -89,26 +79,17 @@ impl Agent {
         agent
     }
 
-    fn write(&mut self, kind: FrameKind, payload: &[u8]) {
-        frame::write(self.input.as_mut().unwrap(), kind, payload).unwrap();
+    fn call(&mut self, call: &impl Serialize) {
+        frame::write(self.input.as_mut().unwrap(), call).unwrap();
     }
 
-    fn call(&mut self, call: &Call) {
-        self.write(FrameKind::Message, &serde_json::to_vec(call).unwrap());
-    }
-
-    fn request(&mut self, id: u64, request: Value) {
+    fn request(&mut self, id: u64, request: &str) {
+        let request = request.to_owned();
         self.call(&Call::Request { id, request });
     }
 
-    fn frame(&mut self) -> frame::Frame {
-        frame::read(&mut self.output).unwrap().unwrap()
-    }
-
     fn answer(&mut self) -> Answer {
-        let frame = self.frame();
-        assert_eq!(frame.kind, FrameKind::Message);
-        serde_json::from_slice(&frame.payload).unwrap()
+        frame::decode(&frame::read(&mut self.output).unwrap().unwrap()).unwrap()
     }
 
     /// Closes the connection and waits for the agent's end.
@@ -125,22 +106,16 @@ impl Agent {
 }
 
 #[test]
-fn requests_are_answered_in_order_with_id_and_blobs() {
+fn requests_are_answered_in_order_with_their_ids() {
     let mut agent = Agent::greeted();
-    agent.request(5, json!({"blob": 3}));
-    agent.request(6, json!({"what": "fail"}));
-    assert_eq!(
-        agent.answer(),
-        Answer::Done {
-            id: 5,
-            reply: json!({"blob": 3}),
-            blobs: vec![3]
-        }
-    );
-    let blob = agent.frame();
-    assert_eq!((blob.kind, blob.payload), (FrameKind::Blob, vec![7; 3]));
-    let error = "it did not work".to_owned();
-    assert_eq!(agent.answer(), Answer::Failed { id: 6, error });
+    let requests = [(5, "one"), (6, "two")];
+    for (id, request) in requests {
+        agent.request(id, request);
+    }
+    for (id, request) in requests {
+        let reply = request.to_owned();
+        assert_eq!(agent.answer(), Answer::Done { id, reply });
+    }
     assert!(agent.end().is_ok());
 }
 
@@ -165,7 +140,7 @@ fn clock_is_read_on_arrival_and_before_the_answer() {
 #[test]
 fn end_of_input_interrupts_a_running_request() {
     let mut agent = Agent::greeted();
-    agent.request(1, json!({"what": "wait"}));
+    agent.request(1, "wait");
     agent.waits.recv().unwrap();
     let interrupted = Arc::clone(&agent.interrupted);
     assert!(!interrupted.load(Ordering::Relaxed));
@@ -179,18 +154,6 @@ fn interrupt_ends_the_agent_while_the_controller_is_connected() {
     let agent = Agent::greeted();
     agent.interrupted.store(true, Ordering::Relaxed);
     assert!(agent.thread.join().unwrap().is_ok());
-}
-
-#[test]
-fn oversized_reply_fails_and_its_blobs_are_not_sent() {
-    let mut agent = Agent::greeted();
-    agent.request(1, json!({"what": "large"}));
-    let Answer::Failed { id: 1, error } = agent.answer() else {
-        panic!("not failed");
-    };
-    assert!(error.contains("at most 1048576 are allowed"), "{error}");
-    agent.request(2, json!({}));
-    assert!(matches!(agent.answer(), Answer::Done { id: 2, .. }));
 }
 
 #[test]
@@ -229,12 +192,8 @@ fn message_that_is_not_a_call_ends_the_agent() {
     assert!(again.fault().contains("a second hello"));
 
     let mut text = Agent::greeted();
-    text.write(FrameKind::Message, b"{\"dance\": 1}");
+    text.call(&"dance");
     assert!(text.fault().contains("not a call: unknown variant `dance`"));
-
-    let mut blob = Agent::greeted();
-    blob.write(FrameKind::Blob, b"x");
-    assert!(blob.fault().contains("a blob from the controller"));
 
     let mut garbage = Agent::greeted();
     garbage
@@ -249,16 +208,16 @@ fn message_that_is_not_a_call_ends_the_agent() {
     cut.input
         .as_mut()
         .unwrap()
-        .write_all(&[0, 0, 0, 9, 1, b'{'])
+        .write_all(&[0, 0, 0, 0, 0, 0, 0, 5, 9])
         .unwrap();
     let said = cut.end().unwrap_err().to_string();
-    assert!(said.contains("after 6 of the 13 octets"), "{said}");
+    assert!(said.contains("after 9 of the 13 octets"), "{said}");
 }
 
 #[test]
 fn too_many_waiting_calls_end_the_agent() {
     let mut agent = Agent::greeted();
-    agent.request(1, json!({"what": "wait"}));
+    agent.request(1, "wait");
     agent.waits.recv().unwrap();
     for id in 2..=WAITING_MAX as u64 + 2 {
         agent.call(&Call::Clock { id });

@@ -202,8 +202,6 @@ fn every_error_names_the_host_and_a_remedy() {
             "no error message",
         ),
         (Trouble::Protocol("x".into()), "x"),
-        (Trouble::Unfit("x".into()), "x"),
-        (Trouble::Failed("xyz".into()), "xyz"),
         (Trouble::Push("disk full".into()), "disk full"),
     ] {
         let text = told(trouble.clone());

@@ -6,7 +6,7 @@ use dns64_transport::Backend;
 use dns64_transport::socket::Segmentation;
 
 use super::*;
-use crate::agent::frame::{self, FrameKind};
+use crate::agent::frame;
 use crate::agent::handshake::{Answer, Welcome};
 use crate::agent::link::AgentLink;
 use crate::agent::serve::serve;
@@ -238,8 +238,7 @@ fn lost_host(name: &str) -> Host {
     let ((answers, mut out), (mut input, calls)) = (pipe().unwrap(), pipe().unwrap());
     std::thread::spawn(move || {
         frame::read(&mut input).unwrap();
-        let welcome = serde_json::to_vec(&Answer::Welcome(Welcome::here())).unwrap();
-        frame::write(&mut out, FrameKind::Message, &welcome).unwrap();
+        frame::write(&mut out, &Answer::<()>::Welcome(Welcome::here())).unwrap();
     });
     let link = AgentLink::over(name, answers, calls, &Options::new("a test")).unwrap();
     Host::at(name, link)

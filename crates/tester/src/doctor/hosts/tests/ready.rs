@@ -5,12 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use serde_json::Value;
-
 use super::*;
 use crate::agent::handshake::Welcome;
 use crate::agent::link::AgentLink;
-use crate::agent::serve::{Handled, Work, serve};
+use crate::agent::serve::{Work, serve};
 use crate::agent::ssh::Options;
 use crate::campaign::plan::Plan;
 use crate::doctor::hosts::ready::{Readiness, look};
@@ -53,8 +51,10 @@ struct Scripted {
 }
 
 impl Work for Scripted {
-    fn handle(&mut self, request: Value) -> Result<Handled, String> {
-        let request: Request = serde_json::from_value(request).map_err(|why| why.to_string())?;
+    type Request = Request;
+    type Reply = Reply;
+
+    fn handle(&mut self, request: Request) -> Reply {
         let (told, reply) = match request {
             Request::Facts => ("facts", Reply::Facts(Box::new(self.facts.clone()))),
             Request::Find(wanted) if wanted.profile.name == "unbound" => {
@@ -68,10 +68,7 @@ impl Work for Scripted {
         };
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push(format!("{}: {told}", self.name));
-        Ok(Handled {
-            reply: serde_json::to_value(reply).unwrap(),
-            blobs: Vec::new(),
-        })
+        reply
     }
 }
 
