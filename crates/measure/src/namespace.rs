@@ -16,11 +16,12 @@ use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use ipnet::Ipv4Net;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::{As, DeserializeFromStr, DisplayFromStr, SerializeDisplay};
 
 pub use pattern::Pattern;
 pub use share::{Share, dealt, fit_together};
 
-use crate::quantity::{ValueError, as_text};
+use crate::quantity::ValueError;
 
 /// Length of the first label: four groups of three digits and three hyphens.
 pub const LABEL_BYTES: usize = 15;
@@ -50,8 +51,8 @@ pub fn parse_suffix(text: &str) -> Result<NameBuf, ValueError> {
 
 /// A range of IPv4 addresses, and thus of names: the part of the namespace that a trial may use. Its address is the
 /// first one of the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, SerializeDisplay, DeserializeFromStr)]
+#[schemars(with = "String")]
 pub struct Cidr(Ipv4Net);
 
 impl Cidr {
@@ -119,20 +120,6 @@ impl fmt::Display for Cidr {
 /// Default range of names: that of Lencse et al. 2017, section 6.2.1.
 pub const DEFAULT_NAMESPACE: Cidr = Cidr(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8));
 
-impl From<Cidr> for String {
-    fn from(cidr: Cidr) -> Self {
-        cidr.to_string()
-    }
-}
-
-impl TryFrom<String> for Cidr {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        text.parse()
-    }
-}
-
 impl FromStr for Cidr {
     type Err = ValueError;
 
@@ -156,7 +143,7 @@ impl FromStr for Cidr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Zone {
     /// The part of each name after its first label.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub suffix: NameBuf,
     /// Share of the names that have an AAAA record.
     pub aaaa_share: Share,

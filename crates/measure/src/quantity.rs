@@ -1,8 +1,6 @@
 //! Parses and formats quantities with units: rates, times, resolutions, factors. The command line and plan files accept
 //! the same texts.
 
-pub mod as_text;
-
 use std::fmt;
 
 use dns64_transport::clock::{Nanos, SECOND};

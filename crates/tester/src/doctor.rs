@@ -127,7 +127,7 @@ fn best_tier() -> Finding {
     };
     Finding {
         grade,
-        ..finding("best tier", kind.name(), remedy)
+        ..finding("best tier", kind.as_ref(), remedy)
     }
 }
 
@@ -200,18 +200,21 @@ fn processors(here: &Machine) -> Vec<Finding> {
         true => finding("SMT", "on", Some(machine::SMT_REMEDY.into())),
         false => finding("SMT", "off", None),
     });
-    let clock = here.clock_source().unwrap_or_else(|| "unknown".into());
-    let fast = machine::FAST_CLOCK_SOURCES.contains(&clock.as_str());
     let mut findings = vec![finding("cores", cores, unless(cores >= ROLES, more))];
     findings.extend(smt);
-    findings.push(governors(here));
-    let remedy = unless(fast, machine::CLOCK_REMEDY);
-    findings.push(finding("clock source", clock, remedy));
+    findings.push(governors(&here.governors()));
+    findings.push(clock(here.clock_source()));
     findings
 }
 
-fn governors(here: &Machine) -> Finding {
-    let (value, well) = match here.governors().as_slice() {
+fn clock(source: Option<String>) -> Finding {
+    let source = source.unwrap_or_else(|| "unknown".into());
+    let fast = machine::FAST_CLOCK_SOURCES.contains(&source.as_str());
+    finding("clock source", source, unless(fast, machine::CLOCK_REMEDY))
+}
+
+fn governors(all: &[String]) -> Finding {
+    let (value, well) = match all {
         [] => ("not visible (a virtual machine?)".to_owned(), true),
         all => (all.join(", "), all == ["performance"]),
     };

@@ -13,12 +13,12 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::pref64::Pref64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::{As, DisplayFromStr};
 
 use super::repeat::{self, Repeats};
 use super::ring::Ring;
 use crate::namespace::{Cidr, Pattern, Share, Zone, own_aaaa};
 use crate::naming::{Message, NAMESPACE, Naming};
-use crate::quantity::as_text;
 
 /// The names of a trial and their expected answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct Names {
     /// The zone, which determines the names with an AAAA record.
     pub zone: Zone,
     /// The prefix of synthesised AAAA records; `None` in a self-test, where every name has an AAAA record.
-    #[serde(with = "as_text::option")]
+    #[serde(with = "As::<Option<DisplayFromStr>>")]
     pub pref64: Option<Pref64>,
 }
 

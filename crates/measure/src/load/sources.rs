@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::quantity::ValueError;
 
@@ -15,8 +15,7 @@ use crate::quantity::ValueError;
 /// The network and broadcast addresses of an IPv4 prefix shorter than /31 (RFC 3021) are excluded. So is the
 /// Subnet-Router anycast address, the first one, of an IPv6 prefix shorter than /127 (RFC 4291 section 2.6.1, RFC
 /// 6164).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Sources(IpNet);
 
 /// Largest number of addresses: the Measurer's largest number of source ports, because no flow would use more.
@@ -74,20 +73,6 @@ impl Sources {
 impl From<IpAddr> for Sources {
     fn from(address: IpAddr) -> Self {
         Self(address.into())
-    }
-}
-
-impl TryFrom<String> for Sources {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        text.parse()
-    }
-}
-
-impl From<Sources> for String {
-    fn from(sources: Sources) -> Self {
-        sources.to_string()
     }
 }
 

@@ -1,9 +1,10 @@
 //! What the counters of hosts and links say of a trial.
 
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::Role;
 use super::counters::CounterReading;
@@ -21,9 +22,18 @@ pub struct Leg {
 
 /// A host in results, by its roles.
 #[derive(
-    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+    Clone,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    SerializeDisplay,
+    DeserializeFromStr,
 )]
-#[serde(into = "String", try_from = "String")]
+#[schemars(with = "String")]
 pub enum HostOf {
     /// The host of one role; its name in the plan, if several hosts have the role.
     Role(Role, Option<String>),
@@ -51,16 +61,10 @@ impl fmt::Display for HostOf {
     }
 }
 
-impl From<HostOf> for String {
-    fn from(host: HostOf) -> Self {
-        host.to_string()
-    }
-}
+impl FromStr for HostOf {
+    type Err = String;
 
-impl TryFrom<String> for HostOf {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let of_role = |role: Role| {
             let rest = text.strip_prefix(&role.to_string())?;
             // Counters of losses had the name without "on".
@@ -118,9 +122,9 @@ mod tests {
             (HostOf::Machine, "machine"),
         ] {
             assert_eq!(host.to_string(), text);
-            assert_eq!(HostOf::try_from(text.to_owned()), Ok(host));
+            assert_eq!(text.parse::<HostOf>(), Ok(host));
         }
-        assert_eq!(HostOf::try_from("authority auth 2".to_owned()), Ok(auth));
-        assert!(HostOf::try_from("DUTs".to_owned()).is_err());
+        assert_eq!("authority auth 2".parse::<HostOf>(), Ok(auth));
+        assert!("DUTs".parse::<HostOf>().is_err());
     }
 }

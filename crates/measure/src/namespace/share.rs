@@ -3,13 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use crate::quantity::{Decimal, Scaled, ValueError};
 
 /// An exact share between 0 and 1, in millionths. In JSON it is its text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub struct Share(u32);
 
 impl Share {
@@ -95,20 +94,6 @@ impl Share {
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.0) / 10_000.0)
-    }
-}
-
-impl From<Share> for String {
-    fn from(share: Share) -> Self {
-        share.to_string()
-    }
-}
-
-impl TryFrom<String> for Share {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        text.parse()
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use dns64_transport::xdp::program::{Attached, Mode, Object, XdpError};
 use dns64_transport::xdp::{STEER_OBJECT, allow, may_answer};
 use serde::{Deserialize, Serialize};
+use serde_with::{As, DisplayFromStr};
 
 use super::AuthDns;
 use super::surroundings::AuthorityReport;
@@ -12,7 +13,6 @@ use crate::authority::driver::{Driver, DriverError, Station};
 use crate::machine::interface::{self, Interface};
 use crate::machine::network::Network;
 use crate::machine::{Blame, LabError};
-use crate::quantity::as_text;
 
 /// Interface at which queries are answered in the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Interception {
     pub interface: String,
     /// In the driver or behind it. [`Mode::Auto`] uses the driver if it can, but on a veth device only with a known
     /// peer.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub mode: Mode,
     /// Whether an interface with a default route is allowed.
     pub force: bool,

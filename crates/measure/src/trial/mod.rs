@@ -34,6 +34,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::cpu::SessionPrecedence;
 use dns64_transport::socket::Segmentation;
 use serde::{Deserialize, Serialize};
+use serde_with::{As, DisplayFromStr};
 
 use crate::authority::answer::Authority;
 use crate::authority::behaviour::{Behaviour, Rules};
@@ -52,7 +53,6 @@ use crate::machine::usage::Who;
 use crate::machine::{Blame, LabError};
 use crate::machine::{Machine, Role};
 use crate::naming::{Message, SOCKETS};
-use crate::quantity::as_text;
 use backend::AnyLink;
 use in_driver::{InDriver, Interception};
 use surroundings::AuthorityReport;
@@ -76,7 +76,7 @@ pub struct TrialSpec {
     /// and one for each source address.
     pub ports: Option<usize>,
     /// Whether queries and responses may be segmented.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub segmentation: Segmentation,
     /// Whether the trial ends as soon as its failure is certain.
     pub stop_early: bool,
@@ -166,7 +166,7 @@ pub struct Measurer {
     /// Cores of the threads, in turn; empty to leave them to the scheduler.
     pub cores: Vec<usize>,
     /// Backend of its links.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub backend: Backend,
 }
 
@@ -182,15 +182,15 @@ pub struct AuthDns {
     /// Cores of the threads, in turn. A core that is also assigned to a Measurer's thread is served by that thread.
     pub cores: Vec<usize>,
     /// Whether queries and replies may be segmented.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub segmentation: Segmentation,
     /// Backend of its links.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub backend: Backend,
     /// Zone.
     pub zone: ZoneConfig,
     /// Injected faults; not together with `driver`.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub behaviour: Behaviour,
     /// Interface at which common queries are answered in the driver.
     pub driver: Option<Interception>,

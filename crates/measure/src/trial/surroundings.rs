@@ -7,6 +7,7 @@ use dns64_transport::clock::Nanos;
 use dns64_transport::{Carrier, Counters};
 
 use serde::{Deserialize, Serialize};
+use serde_with::{As, DisplayFromStr};
 
 use super::TrialSpec;
 use super::path::AuthorityTimes;
@@ -19,7 +20,6 @@ use crate::machine::cpuset::CpuSet;
 use crate::machine::process::Resources;
 use crate::machine::usage::Usage;
 use crate::machine::watch::{HostOf, Observed};
-use crate::quantity::as_text;
 
 /// Data of a shard and of its link.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct ShardReport {
     /// Change of the real-time clock relative to the monotonic one during the trial.
     pub clock_step_ns: i64,
     /// What carried its datagrams.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub carrier: Carrier,
     /// Error of the link, if it failed.
     pub error: Option<String>,

@@ -7,7 +7,7 @@ use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 use super::program;
-use crate::lab::{DNS_PORT, LabError, topology, zone};
+use crate::lab::{DNS_PORT, topology, zone};
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::interface::{self, Interface};
@@ -65,48 +65,27 @@ pub struct HostFacts {
 impl HostFacts {
     /// Reads the facts of this machine, in the network namespace of this process. Takes [`LOOK_NS`].
     pub fn here() -> Self {
-        Self::seen(&Network::Own)
-    }
-
-    /// Reads the facts of a network namespace of this machine. Takes [`LOOK_NS`].
-    ///
-    /// # Errors
-    ///
-    /// The network namespace does not exist, or this process may not join it.
-    pub fn of(host: &Network) -> Result<Self, LabError> {
-        host.enter(|| ())?;
-        Ok(Self::seen(host))
-    }
-
-    fn seen(host: &Network) -> Self {
         let here = Machine::here();
         let before = UsageSnapshot::at(&here, &[]);
-        let packets = interface::packets(host);
+        let packets = interface::packets(&Network::Own);
         MonotonicClock.sleep(LOOK_NS);
         let others = UsageSnapshot::at(&here, &[]).others_since(&before);
         let mut facts = of_machine(&here);
         facts.others_cpu_ns = others.cpu_ns;
         facts.busiest = others.busiest.map(|process| process.name);
-        facts.interfaces = interface::all(host);
+        facts.interfaces = interface::all(&Network::Own);
         for interface in &mut facts.interfaces {
             let before = packets.get(&interface.name).copied().unwrap_or(0);
             interface.packets = interface.packets.saturating_sub(before);
         }
-        facts.default_routes = network::default_routes(host);
-        // These files show the network namespace of the thread that reads them.
-        let of_network = |here: &Machine| {
-            let forwarding = here.sysctl("net.ipv6.conf.all.forwarding");
-            let listeners = network::listeners(here, DNS_PORT);
-            let first = here.sysctl("net.ipv4.ip_unprivileged_port_start");
-            let first = first.and_then(|port| port.parse::<u16>().ok());
-            (forwarding.map(|value| value == "1"), listeners, first)
-        };
-        if let Ok((forwards, listeners, first)) = host.enter(|| of_network(&here)) {
-            facts.forwards_ipv6 = forwards;
-            facts.port_53 = listeners;
-            let is_root = rustix::process::geteuid().is_root();
-            facts.may_serve = first.map(|first| is_root || first <= DNS_PORT);
-        }
+        facts.default_routes = network::default_routes();
+        let forwarding = here.sysctl("net.ipv6.conf.all.forwarding");
+        facts.forwards_ipv6 = forwarding.map(|value| value == "1");
+        facts.port_53 = network::listeners(&here, DNS_PORT);
+        let first = here.sysctl("net.ipv4.ip_unprivileged_port_start");
+        let first = first.and_then(|port| port.parse::<u16>().ok());
+        let is_root = rustix::process::geteuid().is_root();
+        facts.may_serve = first.map(|first| is_root || first <= DNS_PORT);
         facts
     }
 }

@@ -55,7 +55,7 @@ impl FrameError {
 ///
 /// The stream does not continue with a complete frame. Nothing more can be read from it.
 pub fn read(input: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
-    let head = up_to(input, HEAD)?;
+    let head = up_to(input, HEAD as u64)?;
     let truncated = |got: usize, expected| {
         let got = got as u64;
         FrameError::Truncated { got, expected }
@@ -63,7 +63,7 @@ pub fn read(input: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
     let length = match head.first_chunk() {
         Some(length) => u64::from_be_bytes(*length),
         None if head.is_empty() => return Ok(None),
-        None => return Err(truncated(head.len(), HEAD)),
+        None => return Err(truncated(head.len(), HEAD as u64)),
     };
     if length > MESSAGE_MAX {
         return Err(FrameError::Length { length });
@@ -71,7 +71,7 @@ pub fn read(input: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
     let message = up_to(input, length)?;
     match message.len() as u64 == length {
         true => Ok(Some(message)),
-        false => Err(truncated(head.len() + message.len(), HEAD + length)),
+        false => Err(truncated(head.len() + message.len(), HEAD as u64 + length)),
     }
 }
 
@@ -89,8 +89,8 @@ fn up_to(input: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
 pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut octets = 0_u64.to_be_bytes().to_vec();
     rmp_serde::encode::write_named(&mut octets, message).map_err(io::Error::other)?;
-    let length = octets.len() as u64 - HEAD;
-    octets[..HEAD as usize].copy_from_slice(&length.to_be_bytes());
+    let length = (octets.len() - HEAD) as u64;
+    octets[..HEAD].copy_from_slice(&length.to_be_bytes());
     Ok(octets)
 }
 
@@ -114,7 +114,7 @@ pub fn write(output: &mut impl Write, message: &impl Serialize) -> io::Result<()
 }
 
 /// Length of a frame's head: octets before the message.
-const HEAD: u64 = 8;
+const HEAD: usize = 8;
 
 #[cfg(test)]
 mod tests {

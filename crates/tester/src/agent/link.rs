@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::clock::Exchange;
 use super::frame::{self, FrameError};
-use super::handshake::{Answer, Call, Hello, VERSION, Welcome};
+use super::handshake::{AgentRefusal, Answer, Call, Hello, VERSION, Welcome};
 use super::pipe::{self, Outlet, PipeInput, Stuck, Tail};
 use super::ssh::{self, Options};
 use super::trouble::{LinkError, Remains, Trouble, printable, tail};
@@ -78,25 +78,6 @@ impl AgentLink {
         let mut link = Self::new(host, reach, piped.stdout, piped.stdin, options).map_err(start)?;
         link.child = Some(piped.child);
         link.stderr = Some(piped.stderr);
-        link.greet(options)?;
-        Ok(link)
-    }
-
-    /// Does the handshake with an agent that already runs, over two pipes.
-    ///
-    /// # Errors
-    ///
-    /// The agent refuses, or the other end is not an agent.
-    pub fn over(
-        host: &str,
-        input: impl Into<OwnedFd>,
-        output: impl Into<OwnedFd>,
-        options: &Options,
-    ) -> Result<Self, LinkError> {
-        let reach = Reach::Local;
-        let failed =
-            |error: io::Error| LinkError::new(host, &reach, Trouble::Start(error.to_string()));
-        let mut link = Self::new(host, &reach, input, output, options).map_err(failed)?;
         link.greet(options)?;
         Ok(link)
     }
@@ -197,11 +178,8 @@ impl AgentLink {
                 Answer::Welcome(welcome) if welcome.version == VERSION => Ok(welcome),
                 Answer::Welcome(Welcome {
                     version, tester, ..
-                }) => {
-                    let tester = printable(&tester);
-                    Err(LinkFault::Known(Trouble::OtherVersion { version, tester }))
-                }
-                Answer::Refused(refusal) => Err(LinkFault::Known(refusal.into())),
+                }) => Err(refused(AgentRefusal::Version { version, tester })),
+                Answer::Refused(refusal) => Err(refused(refusal)),
                 _ => Err(unexpected()),
             }
         })?;
@@ -346,6 +324,10 @@ fn protocol(what: String) -> LinkFault {
     LinkFault::Known(Trouble::Protocol(what))
 }
 
+fn refused(refusal: AgentRefusal) -> LinkFault {
+    LinkFault::Known(Trouble::Refused(refusal))
+}
+
 fn unexpected() -> LinkFault {
     protocol("an answer of another kind or to another call".to_owned())
 }
@@ -362,4 +344,4 @@ const DROP_PATIENCE: Nanos = 15 * SECOND;
 const AGENT_PATIENCE: Nanos = 45 * SECOND;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -47,20 +47,8 @@ pub enum Trouble {
     NotExecutable(String),
     /// sudo requires a password, or does not allow the command.
     Sudo(String),
-    /// The agent uses another protocol version.
-    OtherVersion {
-        /// Its protocol version.
-        version: u32,
-        /// Its program version.
-        tester: String,
-    },
-    /// Another agent runs there.
-    InUse {
-        /// Description of its controller.
-        by: String,
-    },
     /// The agent refuses for another reason.
-    Refused(String),
+    Refused(AgentRefusal),
     /// The host sent other output before the agent's first frame.
     Garbage(String),
     /// The agent did not answer in time. The connection was closed.
@@ -96,19 +84,6 @@ impl LinkError {
             host: host.to_owned(),
             reach: reach.clone(),
             trouble,
-        }
-    }
-}
-
-impl From<AgentRefusal> for Trouble {
-    fn from(refusal: AgentRefusal) -> Self {
-        match refusal {
-            AgentRefusal::Version { version, tester } => Self::OtherVersion {
-                version,
-                tester: printable(&tester),
-            },
-            AgentRefusal::InUse { by } => Self::InUse { by: printable(&by) },
-            AgentRefusal::Other { reason } => Self::Refused(printable(&reason)),
         }
     }
 }
@@ -190,14 +165,18 @@ impl LinkError {
                 "sudo does not start dns64bench there: allow it without a password (`NOPASSWD:` in sudoers(5)), or \
                  connect as root ({said})"
             ),
-            Trouble::OtherVersion { version, tester } => write!(
+            Trouble::Refused(AgentRefusal::Version { version, tester }) => write!(
                 f,
-                "its {tester} uses protocol version {version}, this {PROGRAM} version {VERSION}: {install}"
+                "its {} uses protocol version {version}, this {PROGRAM} version {VERSION}: {install}",
+                printable(tester)
             ),
-            Trouble::InUse { by } => {
+            Trouble::Refused(AgentRefusal::InUse { by }) => {
+                let by = printable(by);
                 write!(f, "in use by {by}: wait until it has finished, or stop it")
             }
-            Trouble::Refused(why) => write!(f, "the agent refuses: {why}"),
+            Trouble::Refused(AgentRefusal::Other { reason }) => {
+                write!(f, "the agent refuses: {}", printable(reason))
+            }
             Trouble::Garbage(text) => write!(
                 f,
                 "printed {text:?} before the agent's first message: a shell profile such as ~/.bashrc that prints \

@@ -31,7 +31,7 @@ use crate::naming::Naming;
 use crate::post::links::Links;
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::{Event, Trials as _};
-use crate::rig::certify::{Aim, COARSE, Loopback};
+use crate::rig::certify::{Aim, Highest, Loopback};
 use crate::rig::hosts::RigHosts;
 use crate::rig::servers::Servers;
 use crate::rig::spec::{Load, RigSpec, Subject};
@@ -136,89 +136,24 @@ impl<'a> RigBench<'a> {
     }
 }
 
-/// The operations, without the check for lost hosts.
-impl RigBench<'_> {
-    fn prepared(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
-        let same = |open: &Open| {
-            Assignment {
-                task: job.task,
-                ..open.job
-            } == *job
-                && self.plan.search.restart != Restart::Search
-        };
-        if !self.open.as_ref().is_some_and(same) {
-            // Close the open lab first: only one can exist at a time.
-            self.open = None;
-            self.open = Some(self.open(job)?);
-        }
-        let environment = self.environment;
-        let open = self.up()?;
-        open.job = *job;
-        Ok((!open.is_authority()).then(|| conditions(environment, open)))
-    }
-
-    fn self_tested(
-        &mut self,
-        max_qps: Option<u64>,
-        near_qps: Option<u64>,
-        observer: &mut dyn FnMut(&Event<'_>),
-    ) -> Result<Option<SelfTestResult>, BenchError> {
-        let aim = Aim::Highest {
-            resolution: COARSE,
-            max_qps,
-        };
-        let open = self.up()?;
-        // The threads of a running Tester would share their cores with those of the self-test.
-        if open.rig.server().is_some() {
-            let job = open.job;
-            self.open = None;
-            self.open = Some(self.open(&job)?);
-        }
-        let rig = &self.up()?.rig;
-        Ok(rig.self_test(aim, near_qps, observer)?)
-    }
-
-    fn started(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
-        let open = self.up()?;
-        open.rig.certify_to(certified_rate_qps);
-        if !open.is_authority() {
-            open.rig.start()?;
-        } else if open.looped.is_none() {
-            open.looped = open.rig.looped_back(true)?;
-        }
-        Ok(facts(open))
-    }
-
-    fn tried(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
-        let open = self.up()?;
-        let spec = open.rig.spec();
-        let (server, range) = (spec.subject.server(), spec.load.cidr);
-        let queries = spec.load.schedule(rate_qps).queries();
-        let result = match &mut open.looped {
-            Some(looped) => looped.trial(rate_qps),
-            None => open.rig.trial(rate_qps),
-        };
-        let names = result.as_ref().ok().and_then(|result| result.names);
-        match (server, names) {
-            (Some(server), Some(names)) => self.names.learn(server, &names),
-            (Some(server), None) => self.names.cut_off(server, range, queries),
-            (None, _) => {}
-        }
-        // After an error the servers are of no use to the next trial.
-        let result = result.inspect_err(|_| self.open = None)?;
-        let Some(open) = &self.open else {
-            return Err(BenchError::Interrupted);
-        };
-        if let Some(rows) = open.rig.rows() {
-            (self.keep)(&open.job, number, rows).map_err(BenchError::Bench)?;
-        }
-        Ok(result)
-    }
-}
-
 impl Bench for RigBench<'_> {
     fn prepare(&mut self, job: &Assignment) -> Result<Option<CertificateConditions>, BenchError> {
-        self.judged(|bench| bench.prepared(job))
+        self.judged(|bench| {
+            let same = |open: &Open| {
+                let task = job.task;
+                Assignment { task, ..open.job } == *job
+                    && bench.plan.search.restart != Restart::Search
+            };
+            if !bench.open.as_ref().is_some_and(same) {
+                // Close the open lab first: only one can exist at a time.
+                bench.open = None;
+                bench.open = Some(bench.open(job)?);
+            }
+            let environment = bench.environment;
+            let open = bench.up()?;
+            open.job = *job;
+            Ok((!open.is_authority()).then(|| conditions(environment, open)))
+        })
     }
 
     fn self_test(
@@ -227,11 +162,30 @@ impl Bench for RigBench<'_> {
         near_qps: Option<u64>,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Option<SelfTestResult>, BenchError> {
-        self.judged(|bench| bench.self_tested(max_qps, near_qps, observer))
+        self.judged(|bench| {
+            let open = bench.up()?;
+            // The threads of a running Tester would share their cores with those of the self-test.
+            if open.rig.server().is_some() {
+                let job = open.job;
+                bench.open = None;
+                bench.open = Some(bench.open(&job)?);
+            }
+            let aim = Aim::Highest(Highest::coarse(max_qps));
+            Ok(bench.up()?.rig.self_test(aim, near_qps, observer)?)
+        })
     }
 
     fn start(&mut self, certified_rate_qps: Option<u64>) -> Result<VariantFacts, BenchError> {
-        self.judged(|bench| bench.started(certified_rate_qps))
+        self.judged(|bench| {
+            let open = bench.up()?;
+            open.rig.certify_to(certified_rate_qps);
+            if !open.is_authority() {
+                open.rig.start()?;
+            } else if open.looped.is_none() {
+                open.looped = open.rig.looped_back(true)?;
+            }
+            Ok(facts(open))
+        })
     }
 
     fn take_start(&mut self) -> Option<Start> {
@@ -239,7 +193,31 @@ impl Bench for RigBench<'_> {
     }
 
     fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
-        self.judged(|bench| bench.tried(rate_qps, number))
+        self.judged(|bench| {
+            let open = bench.up()?;
+            let spec = open.rig.spec();
+            let (server, range) = (spec.subject.server(), spec.load.cidr);
+            let queries = spec.load.schedule(rate_qps).queries();
+            let result = match &mut open.looped {
+                Some(looped) => looped.trial(rate_qps),
+                None => open.rig.trial(rate_qps),
+            };
+            let names = result.as_ref().ok().and_then(|result| result.names);
+            match (server, names) {
+                (Some(server), Some(names)) => bench.names.learn(server, &names),
+                (Some(server), None) => bench.names.cut_off(server, range, queries),
+                (None, _) => {}
+            }
+            // After an error the servers are of no use to the next trial.
+            let result = result.inspect_err(|_| bench.open = None)?;
+            let Some(open) = &bench.open else {
+                return Err(BenchError::Interrupted);
+            };
+            if let Some(rows) = open.rig.rows() {
+                (bench.keep)(&open.job, number, rows).map_err(BenchError::Bench)?;
+            }
+            Ok(result)
+        })
     }
 
     fn rest(&mut self, span_ns: Nanos) {

@@ -10,7 +10,7 @@ use super::record::{Environment, InterfaceFacts};
 use crate::agent::facts::HostFacts;
 use crate::lab::hosts::Hosts;
 use crate::machine::cpuset::CpuSet;
-use crate::machine::interface;
+use crate::machine::interface::{self, Interface};
 use crate::machine::network::Network;
 use crate::machine::process::{find_program, run};
 use crate::machine::{
@@ -41,13 +41,7 @@ pub fn capture(hosts: &[Network]) -> Environment {
                 Some(host) => format!("interface {} of {host}", interface.name),
             };
             environment.details.insert(key, interface.to_string());
-            environment.interfaces.push(InterfaceFacts {
-                host: lab,
-                name: interface.name,
-                driver: interface.driver,
-                mtu: interface.mtu,
-                speed_mbps: interface.speed_mbps,
-            });
+            environment.interfaces.push(facts_of(lab, &interface));
         }
     }
     for (program, argument) in TOOLS {
@@ -69,16 +63,20 @@ pub fn of_hosts(hosts: &Hosts, told: &[(String, HostFacts)]) -> Vec<InterfaceFac
             let mut all = facts.interfaces.iter();
             all.find(|interface| interface.name == end.interface)
         });
-        let told = known.map(|interface| InterfaceFacts {
-            host: Some(name.clone()),
-            name: interface.name.clone(),
-            driver: interface.driver.clone(),
-            mtu: interface.mtu,
-            speed_mbps: interface.speed_mbps,
-        });
-        told.collect::<Vec<_>>()
+        let of_interface = |interface| facts_of(Some(name.clone()), interface);
+        known.map(of_interface).collect::<Vec<_>>()
     };
     told.iter().flat_map(of_host).collect()
+}
+
+fn facts_of(host: Option<String>, interface: &Interface) -> InterfaceFacts {
+    InterfaceFacts {
+        host,
+        name: interface.name.clone(),
+        driver: interface.driver.clone(),
+        mtu: interface.mtu,
+        speed_mbps: interface.speed_mbps,
+    }
 }
 
 /// Settings that change the speed of a machine, by name: they change the capacity of a Tester.

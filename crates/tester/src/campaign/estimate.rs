@@ -12,7 +12,7 @@ use super::status::Phase;
 use crate::namespace::Cidr;
 use crate::procedure::search::{HIGHEST_RATE_QPS, Search, SearchSpec};
 use crate::procedure::selftest::{LOWERED_BY_PCT, self_test_timeout};
-use crate::rig::certify::{self, COARSE, SEARCH_TRIAL_NS};
+use crate::rig::certify::{self, Highest, SEARCH_TRIAL_NS};
 use crate::rig::spec::Subject;
 use crate::trial::result::Outcome;
 
@@ -177,7 +177,8 @@ impl<'p> Estimator<'p> {
         let timeout_ns = self_test_timeout(point.timeout_ns);
         let start_ns = self.starts_ns[point.variant];
         let short_ns = point.duration_ns.min(SEARCH_TRIAL_NS);
-        let spec = certify::search_spec(COARSE, self.plan.search.method.max_qps(), short_ns);
+        let wanted = Highest::coarse(self.plan.search.method.max_qps());
+        let spec = certify::search_spec(wanted, short_ns);
         let likely_ns = self.trial_ns(likely_ns(short_ns), timeout_ns);
         let short = Cost::of(
             simulated([&spec], HIGHEST_RATE_QPS, 2),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::estimate::estimate;
 use super::journal::{JOURNAL_FILE, JournalError};
 use super::plan::tasks::Point;
-use super::plan::{Method, Place, Places, Plan, Problem, RawFormat, Variant};
+use super::plan::{Method, Place, Places, Plan, Problem, Variant};
 use crate::lab::profile::Profile;
 use crate::lab::zone::Mib;
 use crate::lab::{Blame, LabError, server};
@@ -275,7 +275,7 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, obstacles: &mut Obstacles<'_>
     }
     let trials = estimate(plan).total.trials;
     let first_qps = plan.search.method.first_qps();
-    let row = plan.raw.map_or(0, |RawFormat::Csv| ROW_OCTETS);
+    let row = if plan.raw { ROW_OCTETS } else { 0 };
     let raw = plan.load.schedule(first_qps).queries().saturating_mul(row);
     let needed = trials.saturating_mul(raw.saturating_add(LINE_OCTETS));
     if let Some(free) = around
@@ -283,8 +283,8 @@ fn journal(plan: &Plan, around: &Surroundings<'_>, obstacles: &mut Obstacles<'_>
         .filter(|free| *free < needed && !around.is_resumed)
     {
         let (place, what) = match plan.raw {
-            Some(_) => (Place::of(&["tester", "raw"]), "the queries of its trials"),
-            None => (Place::of(&["name"]), "its journal"),
+            true => (Place::of(&["tester", "raw"]), "the queries of its trials"),
+            false => (Place::of(&["name"]), "its journal"),
         };
         let why = format!(
             "{} likely trials need {} in {} for {what}, and {} are available there; make room, or choose another \

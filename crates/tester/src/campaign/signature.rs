@@ -5,13 +5,12 @@
 //! `docs/journal.md` describes how to check it without this program.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use crate::lab::LabError;
+use crate::lab::{Blame, LabError};
 use crate::machine::process::{Ended, find_program, run_with_input};
 
 /// Name of the signature in the directory of a campaign.
@@ -29,22 +28,9 @@ const LIMIT: Nanos = 120 * SECOND;
 /// Why a journal cannot be signed, or why its signature is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// `ssh-keygen` is missing.
-    #[error("there is no {PROGRAM}; install the Debian package openssh-client")]
-    NoProgram,
-    /// `ssh-keygen` cannot run.
+    /// `ssh-keygen` cannot run, or a file cannot be used.
     #[error(transparent)]
     Run(#[from] LabError),
-    /// A file cannot be used.
-    #[error("cannot {what} {}: {reason}", .path.display())]
-    Io {
-        /// The attempted operation.
-        what: &'static str,
-        /// File or directory.
-        path: PathBuf,
-        /// Error of the system.
-        reason: io::Error,
-    },
     /// The key cannot sign.
     #[error(
         "cannot sign with {}: {PROGRAM} says: {said}; give an SSH key that can be read, or its public half \
@@ -108,11 +94,7 @@ pub fn sign(dir: &Path, seal: &str, key: &Path) -> Result<PathBuf, SignatureErro
         return Err(SignatureError::Key { key, said });
     }
     let path = dir.join(SIGNATURE_FILE);
-    fs::write(&path, made.stdout).map_err(|reason| SignatureError::Io {
-        what: "write",
-        path: path.clone(),
-        reason,
-    })?;
+    fs::write(&path, made.stdout).map_err(Blame::Machine.because(cannot("write", &path)))?;
     Ok(path)
 }
 
@@ -127,11 +109,7 @@ pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, Signature
     if !path.exists() {
         return Err(SignatureError::Missing { path });
     }
-    fs::metadata(allowed).map_err(|reason| SignatureError::Io {
-        what: "read",
-        path: allowed.to_owned(),
-        reason,
-    })?;
+    fs::metadata(allowed).map_err(Blame::Machine.because(cannot("read", allowed)))?;
     // Validate the signature first: for other data the signer has no meaning.
     let mut novalidate = command("check-novalidate")?;
     let good = run_with_input(novalidate.arg("-s").arg(&path), seal.as_bytes(), LIMIT)?;
@@ -161,7 +139,8 @@ pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, Signature
 
 /// `ssh-keygen -Y WHAT`, with the namespace of journals.
 fn command(what: &str) -> Result<Command, SignatureError> {
-    let program = find_program(PROGRAM).ok_or(SignatureError::NoProgram)?;
+    let missing = format!("there is no {PROGRAM}; install the Debian package openssh-client");
+    let program = find_program(PROGRAM).ok_or_else(|| Blame::Machine.error(missing))?;
     let mut command = Command::new(program);
     command.args(["-Y", what, "-n", NAMESPACE]);
     Ok(command)
@@ -173,6 +152,10 @@ fn key_of(good: &Ended) -> String {
     let text = good.stdout.trim();
     let key = text.rsplit_once(" with ").map(|(_, key)| key);
     key.unwrap_or(text).to_owned()
+}
+
+fn cannot(what: &str, path: &Path) -> String {
+    format!("cannot {what} {}", path.display())
 }
 
 /// The error output of the program in one line.

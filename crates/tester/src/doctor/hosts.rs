@@ -7,11 +7,10 @@ mod tests;
 
 use std::net::IpAddr;
 
-use super::{Finding, Grade, finding, kernel, memory, unless};
+use super::{Finding, Grade, clock, finding, governors, kernel, memory, unless};
 use crate::agent::facts::{HostFacts, LOOK_NS};
 use crate::lab::hosts::{HostSpec, Hosts};
 use crate::machine::Role;
-use crate::machine::{CLOCK_REMEDY, FAST_CLOCK_SOURCES, GOVERNOR_REMEDY};
 
 /// Checks all hosts whose facts are known, by their names in the plan. For the others, it reports the errors in
 /// `unknown`. The property of a finding begins with the host: "gen1: link client".
@@ -21,7 +20,7 @@ pub fn check(
     unknown: &[(String, String)],
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for host in hosts {
+    for host in hosts.iter() {
         if let Some(facts) = of(&host.name, facts) {
             findings.extend(one(host, facts));
         }
@@ -56,37 +55,28 @@ fn broken(host: &str, what: &str, value: impl ToString, remedy: impl Into<String
 /// Checks one host on its own.
 fn one(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
     let name = &host.name;
-    let mut findings = vec![
-        about(name, "program", &facts.tester, None),
-        Finding {
-            what: format!("{name}: kernel"),
-            ..kernel(&facts.kernel)
-        },
-        cpus(host, facts),
-    ];
-    let clock = facts.clock_source.as_deref().unwrap_or("unknown");
-    let remedy = unless(FAST_CLOCK_SOURCES.contains(&clock), CLOCK_REMEDY);
-    findings.push(about(name, "clock source", clock, remedy));
-    findings.push(time_sync(host, facts));
-    if let Some(ptp) = &facts.ptp {
-        findings.push(about(name, "PTP", ptp, None));
-    }
-    if !facts.governors.is_empty() {
-        let well = facts.governors == ["performance"];
-        let remedy = unless(well, format!("{GOVERNOR_REMEDY}, or {PLAY}"));
-        findings.push(about(
-            name,
-            "frequency governor",
-            facts.governors.join(", "),
-            remedy,
-        ));
-    }
-    findings.push(others(host, facts));
-    let memory = facts.memory_available_bytes.map(memory);
-    findings.extend(memory.map(|finding| Finding {
+    let of_host = |finding: Finding| Finding {
         what: format!("{name}: {}", finding.what),
         ..finding
-    }));
+    };
+    let mut findings = vec![
+        about(name, "program", &facts.tester, None),
+        of_host(kernel(&facts.kernel)),
+        cpus(host, facts),
+        of_host(clock(facts.clock_source.clone())),
+        time_sync(host, facts),
+    ];
+    findings.extend(facts.ptp.iter().map(|ptp| about(name, "PTP", ptp, None)));
+    if !facts.governors.is_empty() {
+        let governors = governors(&facts.governors);
+        let remedy = governors.remedy.as_ref();
+        findings.push(of_host(Finding {
+            remedy: remedy.map(|remedy| format!("{remedy}, or {PLAY}")),
+            ..governors
+        }));
+    }
+    findings.push(others(host, facts));
+    findings.extend(facts.memory_available_bytes.map(memory).map(of_host));
     if let Some(bytes) = facts.disk_free_bytes {
         let remedy = unless(
             bytes >= DISK_BYTES,
@@ -225,7 +215,7 @@ fn same_program(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
 fn same_machine(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     let mut findings = Vec::new();
-    for host in hosts {
+    for host in hosts.iter() {
         let Some(boot_id) = of(&host.name, facts).map(|facts| facts.boot_id.as_str()) else {
             continue;
         };

@@ -22,7 +22,7 @@ use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 
 pub use check::Doubt;
-pub use error::{HostPart, HostsError, HostsErrors};
+pub use error::{HostPart, HostsError};
 pub use link::{LinkAddress, LinkEnd, LinkName};
 pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer, SiteRouter};
 
@@ -92,10 +92,10 @@ impl Hosts {
     /// # Errors
     ///
     /// All errors of [`Self::faults`].
-    pub fn new(hosts: Vec<HostSpec>) -> Result<Self, HostsErrors> {
+    pub fn new(hosts: Vec<HostSpec>) -> Result<Self, Vec<HostsError>> {
         match check::all(&hosts, Vec::new(), false) {
             faults if faults.is_empty() => Ok(Self(hosts)),
-            faults => Err(HostsErrors(faults)),
+            faults => Err(faults),
         }
     }
 
@@ -152,15 +152,6 @@ impl Hosts {
             false if !has_v6(dut) => Family::Ipv4,
             _ => Family::Ipv6,
         }
-    }
-}
-
-impl<'a> IntoIterator for &'a Hosts {
-    type Item = &'a HostSpec;
-    type IntoIter = std::slice::Iter<'a, HostSpec>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 

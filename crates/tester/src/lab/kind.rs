@@ -5,13 +5,17 @@ use std::process::Command;
 use dns64_transport::clock::{Nanos, SECOND};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 use super::{LabError, userns};
 use crate::machine::process::{find_program, run, tool};
 
 /// Where the roles run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, AsRefStr, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum LabKind {
     /// The best of the following kinds that this machine allows
     #[default]
@@ -25,16 +29,6 @@ pub enum LabKind {
 }
 
 impl LabKind {
-    /// Name on the command line and in plans.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Netns => "netns",
-            Self::Userns => "userns",
-            Self::Loopback => "loopback",
-        }
-    }
-
     /// Returns this kind, or for [`LabKind::Auto`] the best one here.
     ///
     /// # Errors

@@ -44,7 +44,7 @@
 //! '''
 //! ```
 //!
-//! Placeholders are names in braces without spaces: those of [`PLACEHOLDERS`] and of the profile's own settings, whose
+//! Placeholders are names in braces without spaces: those of [`placeholders`] and of the profile's own settings, whose
 //! defaults the user can override. Braces around anything other than lower-case letters, digits and underscores are not
 //! placeholders, so write `{ any; }` with spaces.
 
@@ -60,6 +60,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 use toml::Spanned;
 
 use super::{Blame, LabError};
@@ -134,8 +135,9 @@ pub struct Requires {
 }
 
 /// A version of IP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, AsRefStr, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Family {
     /// IPv4
     Ipv4,
@@ -215,24 +217,50 @@ pub struct Settings {
     pub chosen: BTreeMap<String, String>,
 }
 
-/// Names of the placeholders.
-pub const PLACEHOLDERS: [&str; 15] = [
-    "program",         // path of the program
-    "workdir",         // directory of the server's files, its working directory
-    "listen",          // IPv6 address to listen on
-    "listen_v4",       // IPv4 address to listen on (authorities)
-    "port",            // port to listen on
-    "upstream",        // address of the authority; of the first if there are several
-    "upstream_port",   // port of the authority
-    "upstream_socket", // both: 198.18.0.2:53, [2001:2:0:2::2]:53
-    "upstream_family", // ipv4 or ipv6
-    "pref64",          // prefix for synthesis with its length: 2001:2:0:6464::/96
-    "pref64_address",  // the same without its length
-    "suffix",          // zone of the measurement names, without the final dot
-    "cores",           // CPUs that the server may use
-    "zone",            // path of the zone file (authorities)
-    "aaaa_share",      // share of the names with an AAAA record, such as 0, 0.25 or 1 (authorities)
+/// A placeholder: its name, and its value for a program in a working directory.
+type Placeholder = (&'static str, fn(&Settings, &Path, &Path) -> String);
+
+const PLACEHOLDERS: [Placeholder; 15] = [
+    ("program", |_, program, _| program.display().to_string()),
+    // Directory of the server's files, its working directory.
+    ("workdir", |_, _, workdir| workdir.display().to_string()),
+    ("listen", |it, _, _| it.listen.to_string()),
+    // For authorities.
+    ("listen_v4", |it, _, _| it.listen_v4.to_string()),
+    ("port", |it, _, _| it.port.to_string()),
+    // The authority of a DUT; the first if there are several.
+    ("upstream", |it, _, _| it.upstream(|at| at.ip().to_string())),
+    ("upstream_port", |it, _, _| {
+        it.upstream(|at| at.port().to_string())
+    }),
+    // Both: 198.18.0.2:53, [2001:2:0:2::2]:53.
+    ("upstream_socket", |it, _, _| {
+        it.upstream(|at| at.to_string())
+    }),
+    ("upstream_family", |it, _, _| {
+        it.upstream(|at| Family::of(at.ip()).as_ref().to_owned())
+    }),
+    // Prefix for synthesis with its length: 2001:2:0:6464::/96.
+    ("pref64", |it, _, _| {
+        format!("{}/{}", it.pref64.0, it.pref64.1)
+    }),
+    ("pref64_address", |it, _, _| it.pref64.0.to_string()),
+    // Zone of the measurement names, without the final dot.
+    ("suffix", |it, _, _| it.suffix.clone()),
+    // Number of CPUs that the server may use.
+    ("cores", |it, _, _| it.cpus.cores().to_string()),
+    // Path of the zone file, for authorities.
+    ("zone", |_, _, workdir| {
+        workdir.join(ZONE_FILE).display().to_string()
+    }),
+    // Share of the names with an AAAA record, such as 0, 0.25 or 1, for authorities.
+    ("aaaa_share", |it, _, _| it.aaaa_share.fraction()),
 ];
+
+/// Names of the placeholders.
+pub fn placeholders() -> impl Iterator<Item = &'static str> {
+    PLACEHOLDERS.iter().map(|(name, _)| *name)
+}
 
 /// A profile with all placeholders replaced: ready to be written and executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,12 +316,12 @@ impl Profile {
         }
         for (name, default) in &self.settings {
             let at = default.span().start;
-            let is_taken = PLACEHOLDERS.contains(&name.as_str()) || name == UPSTREAMS;
+            let is_taken = placeholders().any(|taken| taken == name) || name == UPSTREAMS;
             if !is_plain(name) || is_taken {
                 let message = format!(
                     "{name:?} cannot be a setting; write small letters, digits and underscores, and \
                      none of {}",
-                    PLACEHOLDERS.join(", ")
+                    placeholders().collect::<Vec<_>>().join(", ")
                 );
                 return Err((at, message));
             }
@@ -453,7 +481,7 @@ impl Profile {
         for upstream in &settings.upstreams {
             let (address, at) = (upstream.ip(), upstream.port());
             if let Some(family) = upstream_family.filter(|family| *family != Family::of(address)) {
-                let family = family.name();
+                let family = family.as_ref();
                 return needs(format!("an authority over {family}, not at {address}"));
             }
             if let Some(port) = upstream_port.filter(|port| *port != at) {
@@ -502,29 +530,18 @@ pub(crate) fn without_name<'a>(name: &str, version: &'a str) -> Option<&'a str> 
 }
 
 impl Settings {
+    /// The value of a placeholder; [`Profile::check`] rejects other names.
     fn value(&self, name: &str, program: &Path, workdir: &Path) -> String {
-        let (prefix, length) = self.pref64;
-        let upstream = self.upstreams.first().copied();
-        let of_upstream = |told: fn(SocketAddr) -> String| upstream.map_or_else(String::new, told);
-        match name {
-            "program" => program.display().to_string(),
-            "workdir" => workdir.display().to_string(),
-            "listen" => self.listen.to_string(),
-            "listen_v4" => self.listen_v4.to_string(),
-            "port" => self.port.to_string(),
-            "upstream" => of_upstream(|at| at.ip().to_string()),
-            "upstream_port" => of_upstream(|at| at.port().to_string()),
-            "upstream_socket" => of_upstream(|at| at.to_string()),
-            "upstream_family" => of_upstream(|at| Family::of(at.ip()).name().to_owned()),
-            "pref64" => format!("{prefix}/{length}"),
-            "pref64_address" => prefix.to_string(),
-            "suffix" => self.suffix.clone(),
-            "cores" => self.cpus.cores().to_string(),
-            "aaaa_share" => self.aaaa_share.fraction(),
-            "zone" => workdir.join(ZONE_FILE).display().to_string(),
-            // `Profile::check` rejects everything else.
-            _ => String::new(),
-        }
+        let mut all = PLACEHOLDERS.iter();
+        let found = all.find(|(placeholder, _)| *placeholder == name);
+        found.map_or_else(String::new, |(_, value)| value(self, program, workdir))
+    }
+
+    fn upstream(&self, told: fn(SocketAddr) -> String) -> String {
+        self.upstreams
+            .first()
+            .copied()
+            .map_or_else(String::new, told)
     }
 }
 
@@ -533,13 +550,6 @@ impl Family {
         match address {
             IpAddr::V4(_) => Self::Ipv4,
             IpAddr::V6(_) => Self::Ipv6,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ipv4 => "ipv4",
-            Self::Ipv6 => "ipv6",
         }
     }
 }
@@ -555,35 +565,17 @@ pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }
 
-const BUILT_IN: [(&str, &str); 15] = [
-    ("dns64d", include_str!("../../profiles/dns64d.toml")),
-    ("bind", include_str!("../../profiles/bind.toml")),
-    ("unbound", include_str!("../../profiles/unbound.toml")),
-    (
-        "pdns-recursor",
-        include_str!("../../profiles/pdns-recursor.toml"),
-    ),
-    (
-        "knot-resolver",
-        include_str!("../../profiles/knot-resolver.toml"),
-    ),
-    ("coredns", include_str!("../../profiles/coredns.toml")),
-    ("mtd64-ng", include_str!("../../profiles/mtd64-ng.toml")),
-    ("totd", include_str!("../../profiles/totd.toml")),
-    ("nsd", include_str!("../../profiles/nsd.toml")),
-    (
-        "bind-authority",
-        include_str!("../../profiles/bind-authority.toml"),
-    ),
-    ("knot", include_str!("../../profiles/knot.toml")),
-    ("knot-xdp", include_str!("../../profiles/knot-xdp.toml")),
-    (
-        "pdns-authoritative",
-        include_str!("../../profiles/pdns-authoritative.toml"),
-    ),
-    ("yadifa", include_str!("../../profiles/yadifa.toml")),
-    ("fakedns", include_str!("../../profiles/fakedns.toml")),
-];
+/// Names and texts of the profiles of this program.
+macro_rules! built_in {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../profiles/", $name, ".toml")))),*]
+    };
+}
+
+const BUILT_IN: [(&str, &str); 15] = built_in!(
+    "dns64d" "bind" "unbound" "pdns-recursor" "knot-resolver" "coredns" "mtd64-ng" "totd"
+    "nsd" "bind-authority" "knot" "knot-xdp" "pdns-authoritative" "yadifa" "fakedns"
+);
 
 /// Returns line and column, from 1, of a byte offset.
 pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {

@@ -189,8 +189,6 @@ impl Setup {
 /// because a server may refuse to embed private IPv4 addresses in the well-known prefix (RFC 6052 section 3.1).
 pub const PREF64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 2, 0, 0x6464, 0, 0, 0, 0), 96);
 
-/// Name of the link between Measurer and DUT, and of the interfaces at both of its ends.
-pub const CLIENT_LINK: &str = "client";
 /// Name of the link between DUT and authority, likewise.
 pub const UPSTREAM_LINK: &str = "upstream";
 

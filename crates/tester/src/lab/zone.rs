@@ -5,17 +5,16 @@ mod cache;
 mod room;
 mod text;
 
-use std::fmt;
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 pub(crate) use cache::{Mib, free};
 pub use cache::{StoredZone, directory};
 pub use room::{Room, faults};
 
 use crate::authority::zone::ZoneConfig;
+use crate::hash::sha256_hex;
 use crate::namespace::{Cidr, Share};
 use crate::quantity::ValueError;
 
@@ -31,22 +30,25 @@ pub struct ZoneFile {
 }
 
 /// How the records of a zone file are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::Display,
+    clap::ValueEnum,
+    Serialize,
+    Deserialize,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum ZoneForm {
     /// One by one (RFC 1035 section 5), which every authority reads
     #[default]
     Master,
     /// By $GENERATE, one line for 256 names, which BIND and PowerDNS read
     Generate,
-}
-
-impl fmt::Display for ZoneForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Master => "master",
-            Self::Generate => "generate",
-        })
-    }
 }
 
 impl ZoneFile {
@@ -119,11 +121,9 @@ impl ZoneFile {
             config.ttl_s,
             config.negative_ttl_s
         );
-        let hash = Sha256::digest(decisive.as_bytes());
-        hash.iter()
-            .take(16)
-            .map(|octet| format!("{octet:02x}"))
-            .collect()
+        let mut hash = sha256_hex(decisive.as_bytes());
+        hash.truncate(32);
+        hash
     }
 }
 

@@ -97,16 +97,27 @@ impl Host {
         }
     }
 
+    /// Sends a request with a reply of one kind.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::ask`], or the host replies to something else.
+    pub(crate) fn get<T>(&self, request: Request, limit_ns: Nanos) -> Result<T, LabError>
+    where
+        Reply: TryInto<T>,
+    {
+        let reply = self.ask(request, limit_ns)?;
+        reply.try_into().map_err(|_| self.strange())
+    }
+
     /// Returns the facts of the host.
     ///
     /// # Errors
     ///
     /// It does not answer.
     pub fn facts(&self) -> Result<HostFacts, LabError> {
-        match self.ask(Request::Facts, PROMPT_NS)? {
-            Reply::Facts(facts) => Ok(*facts),
-            other => Err(self.strange(&other)),
-        }
+        let facts: Box<HostFacts> = self.get(Request::Facts, PROMPT_NS)?;
+        Ok(*facts)
     }
 
     /// Returns the version of its program of a profile, if the program prints one.
@@ -123,10 +134,8 @@ impl Host {
             profile: profile.clone(),
             program: program.map(Path::to_path_buf),
         };
-        match self.ask(Request::Find(Box::new(wanted)), PROMPT_NS)? {
-            Reply::Version(version) => Ok(version),
-            other => Err(self.strange(&other)),
-        }
+        let find = Request::Find(Box::new(wanted));
+        self.get(find, PROMPT_NS)
     }
 
     /// Makes it send a query.
@@ -135,34 +144,28 @@ impl Host {
         question: HostQuery,
     ) -> Result<Result<Vec<u8>, NoAnswer>, LabError> {
         let limit_ns = PROMPT_NS + question.wait_ns;
-        match self.ask(Request::Ask(question), limit_ns)? {
-            Reply::Answer(answer) => Ok(answer),
-            other => Err(self.strange(&other)),
-        }
+        self.get(Request::Ask(question), limit_ns)
     }
 
     /// Returns the counters of a network, with or without those of its queues; `None` if they cannot be read.
     pub fn reading(&self, network: &Network, queues: bool) -> Option<CounterReading> {
-        match self.ask(Request::Read(network.clone(), queues), PROMPT_NS) {
-            Ok(Reply::Reading(reading)) => reading,
-            _ => None,
-        }
+        let read = Request::Read(network.clone(), queues);
+        self.get(read, PROMPT_NS).ok()?
     }
 
     /// Returns the data of its part of a trial.
     pub(crate) fn gather(&self) -> Result<Gathered, LabError> {
-        match self.ask(Request::Gather, TRANSFER_NS)? {
-            Reply::Gathered(gathered) if gathered.is_whole() => Ok(*gathered),
-            other => Err(self.strange(&other)),
+        let gathered: Box<Gathered> = self.get(Request::Gather, TRANSFER_NS)?;
+        match gathered.is_whole() {
+            true => Ok(*gathered),
+            false => Err(self.strange()),
         }
     }
 
-    /// Returns the error for a reply to something else.
-    pub(crate) fn strange(&self, reply: &Reply) -> LabError {
-        let told = format!("{reply:?}");
+    fn strange(&self) -> LabError {
+        let name = &self.name;
         Blame::Machine.error(format!(
-            "host {} answers a request with {told:.40}; this is a bug",
-            self.name
+            "host {name} replies to something else; this is a bug"
         ))
     }
 }

@@ -21,10 +21,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use derive_more::TryInto;
 use dns64_transport::Backend;
 use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
 use serde::{Deserialize, Serialize};
+use serde_with::{As, DisplayFromStr};
 
 use crate::agent::facts::HostFacts;
 use crate::authority::counts::AuthorityCounts;
@@ -36,7 +38,6 @@ use crate::machine::Role;
 use crate::machine::counters::CounterReading;
 use crate::machine::network::Network;
 use crate::machine::process::Resources;
-use crate::quantity::as_text;
 use crate::trial::part::{Gathered, Part, ReusedLedgers};
 use crate::trial::{AuthDns, Measurer, TrialSpec};
 
@@ -50,8 +51,6 @@ pub enum Request {
     Relaunch(Role),
     /// Stops it: [`Reply::Done`].
     Stop(Role),
-    /// Returns how a server ended: [`Reply::Ended`].
-    Ended(Role),
     /// Returns the state of a server: [`Reply::State`].
     State(Role),
     /// Records its first correct response: [`Reply::Started`].
@@ -96,15 +95,13 @@ pub enum Request {
 }
 
 /// Reply of a host.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, TryInto, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
     /// The request was completed.
     Done,
     /// Another host refused the request: what failed with its causes, and who has to change something.
     Refused(Blame, String),
-    /// How a server ended; `None` while it runs.
-    Ended(Option<String>),
     /// State of a server.
     State(ServerState),
     /// Start of a server.
@@ -199,14 +196,14 @@ pub struct HostQuery {
     /// Network of the sender.
     pub network: Network,
     /// Kind of its link: an authority in the driver may only answer on one.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub backend: Backend,
     /// Source address; `None` for that of the routing table.
     pub local: Option<IpAddr>,
     /// The queried server.
     pub server: SocketAddr,
     /// The zone.
-    #[serde(with = "as_text")]
+    #[serde(with = "As::<DisplayFromStr>")]
     pub suffix: NameBuf,
     /// The address whose name is queried.
     pub address: Ipv4Addr,

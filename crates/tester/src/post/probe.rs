@@ -123,6 +123,12 @@ impl From<ProbeError> for Probe {
     }
 }
 
+impl From<Result<(), ProbeError>> for Probe {
+    fn from(answer: Result<(), ProbeError>) -> Self {
+        answer.map_or_else(Self::from, |()| Self::Answered)
+    }
+}
+
 impl Prober {
     /// Queries a server from this machine, over ordinary sockets.
     pub fn here(server: SocketAddr, zone: Zone) -> Self {

@@ -64,7 +64,6 @@ impl Post {
                 *self.slot(role) = None;
                 Reply::Done
             }
-            Request::Ended(role) => Reply::Ended(ended(self.server(role)?)),
             Request::State(role) => Reply::State(state(self.server(role)?)),
             Request::Ready(role) => Reply::Started(self.server(role)?.answered()),
             Request::Program(role) => Reply::Program(Box::new(program(self.server(role)?))),
@@ -201,13 +200,9 @@ impl Work for Post {
     }
 }
 
-fn ended(server: &mut Server) -> Option<String> {
-    server.exit_status().map(|status| status.to_string())
-}
-
 fn state(server: &mut Server) -> ServerState {
     ServerState {
-        ended: ended(server),
+        ended: server.exit_status().map(|status| status.to_string()),
         log_tail: server.log_tail(),
         resources: server.resources(),
         udp_drops: server.udp_drops(),

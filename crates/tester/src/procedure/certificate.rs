@@ -17,10 +17,6 @@ use crate::quantity::Thousands;
 use crate::statistics::quantile::percentile;
 use crate::trial::result::{Outcome, TrialResult};
 
-/// Default number of self-tests of a certificate. Each after the first costs one full trial. Three passes in a row rule
-/// out a rate that fails in two of three trials with a confidence of 96 % (1 - (1/3)^3).
-pub const SELF_TESTS_DEFAULT: u16 = 3;
-
 /// Percentile of the self-tests that counts: RFC 8219 section 9.2 reports the 1st percentile for a DUT too.
 const PERCENT: f64 = 1.0;
 

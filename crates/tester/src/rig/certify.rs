@@ -33,19 +33,29 @@ use crate::trial::surroundings::Surroundings;
 pub enum Aim {
     /// Whether the Tester is sufficient for a DUT at this rate.
     At(u64),
-    /// The highest rate for which it is sufficient, at this resolution, limited to `max_qps`.
-    Highest {
-        /// Resolution of the rate.
-        resolution: Resolution,
-        /// Highest rate to certify.
-        max_qps: Option<u64>,
-    },
+    /// The highest rate for which it is sufficient.
+    Highest(Highest),
 }
 
-/// Resolution of the certificate before a search. It is coarse because the rates of DUTs are far below it.
-pub const COARSE: Resolution = Resolution::Relative {
-    millionths: 100_000,
-};
+/// What a self-test for the highest rate is to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Highest {
+    /// Resolution of the rate.
+    pub resolution: Resolution,
+    /// Highest rate to certify.
+    pub max_qps: Option<u64>,
+}
+
+impl Highest {
+    /// The certificate before a search. Its resolution is coarse because the rates of DUTs are far below it.
+    pub const fn coarse(max_qps: Option<u64>) -> Self {
+        let millionths = 100_000;
+        Self {
+            resolution: Resolution::Relative { millionths },
+            max_qps,
+        }
+    }
+}
 
 /// First self-test rate of a search for the highest: any current machine achieves it.
 const START_QPS: u64 = 22_000;
@@ -121,8 +131,7 @@ impl<C: Client, S: StartedServer> Loopback<C, S> {
         let last = self.load.cidr.last();
         let mut probe = || match client.answers(last, PROBE_NS) {
             _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
-            Ok(()) => Probe::Answered,
-            Err(error) => error.into(),
+            answer => answer.into(),
         };
         Ok(authority.restart(&mut probe)?)
     }
@@ -137,17 +146,9 @@ impl<C: Client, S: StartedServer> Loopback<C, S> {
     ) -> Result<SelfTestResult, RigError> {
         match aim {
             Aim::At(rate_qps) => selftest::certify_at(rate_qps, self, observer),
-            Aim::Highest {
-                resolution,
-                max_qps,
-            } => {
-                let wanted = HighestRate {
-                    resolution,
-                    max_qps,
-                    near_qps,
-                    whole_ns: self.load.duration_ns,
-                };
-                highest(wanted, self, observer)
+            Aim::Highest(wanted) => {
+                let whole_ns = self.load.duration_ns;
+                highest(wanted, near_qps, whole_ns, self, observer)
             }
         }
     }
@@ -159,47 +160,37 @@ pub trait Lengths: Trials {
     fn set_length(&mut self, duration_ns: Nanos);
 }
 
-/// Parameters of a self-test for the highest rate.
-#[derive(Clone, Copy, Debug)]
-pub struct HighestRate {
-    /// Resolution of the rate.
-    pub resolution: Resolution,
-    /// Highest rate to certify.
-    pub max_qps: Option<u64>,
-    /// Rate that an earlier self-test certified, as the starting point.
-    pub near_qps: Option<u64>,
-    /// Length of a full trial.
-    pub whole_ns: Nanos,
-}
-
-/// Searches for the highest rate by short trials, unless `near_qps` is known, and confirms it by a full trial. It
+/// Searches for the highest rate by short trials, unless an earlier self-test certified `near_qps`, and confirms it by a
+/// trial of the length `whole_ns`. It
 /// depends only on its arguments and the outcomes, so that a recorded self-test can be replayed from its trials.
 ///
 /// # Errors
 ///
 /// Errors of `trials` that prevent a trial from running.
 pub fn highest<T: Lengths>(
-    wanted: HighestRate,
+    wanted: Highest,
+    near_qps: Option<u64>,
+    whole_ns: Nanos,
     trials: &mut T,
     observer: &mut dyn FnMut(&Event<'_>),
 ) -> Result<SelfTestResult, T::Error> {
     let mut done = Vec::new();
-    let rate_qps = match wanted.near_qps {
+    let rate_qps = match near_qps {
         Some(rate_qps) => rate_qps,
         None => {
-            let short_ns = wanted.whole_ns.min(SEARCH_TRIAL_NS);
+            let short_ns = whole_ns.min(SEARCH_TRIAL_NS);
             trials.set_length(short_ns);
-            let spec = search_spec(wanted.resolution, wanted.max_qps, short_ns);
+            let spec = search_spec(wanted, short_ns);
             let proposed = selftest::propose(spec, trials, observer)?;
             let Some(rate_qps) = proposed.certified_rate_qps else {
-                trials.set_length(wanted.whole_ns);
+                trials.set_length(whole_ns);
                 return Ok(proposed);
             };
             done = proposed.trials;
             rate_qps
         }
     };
-    trials.set_length(wanted.whole_ns);
+    trials.set_length(whole_ns);
     let mut confirmed = selftest::confirm(rate_qps, trials, observer)?;
     done.append(&mut confirmed.trials);
     Ok(SelfTestResult {
@@ -209,14 +200,10 @@ pub fn highest<T: Lengths>(
 }
 
 /// Returns the search for the highest self-test rate, with trials of this length.
-pub(crate) fn search_spec(
-    resolution: Resolution,
-    max_qps: Option<u64>,
-    duration_ns: Nanos,
-) -> SearchSpec {
+pub(crate) fn search_spec(wanted: Highest, duration_ns: Nanos) -> SearchSpec {
     SearchSpec {
-        resolution,
-        max_qps: max_qps.map(selftest::self_test_rate),
+        resolution: wanted.resolution,
+        max_qps: wanted.max_qps.map(selftest::self_test_rate),
         lowest_qps: Schedule::lowest_rate_qps(duration_ns),
         ..SearchSpec::from_start(START_QPS)
     }

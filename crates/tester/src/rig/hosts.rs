@@ -10,7 +10,7 @@ use super::spec::{DutChoice, LabSpec, Load, SelfTestPath};
 use super::tester::Sender;
 use super::watched::{Counted, Watched};
 use crate::agent::handshake::Welcome;
-use crate::lab::hosts::{HostSpec, Hosts, LinkName, Site, SiteEnd, SiteMeasurer};
+use crate::lab::hosts::{HostSpec, Hosts, HostsError, LinkName, Site, SiteEnd, SiteMeasurer};
 use crate::lab::profile::Family;
 use crate::lab::topology::{Lab, Setup};
 use crate::lab::{Blame, LabError};
@@ -92,7 +92,9 @@ impl RigHosts {
         local: Option<Sources>,
     ) -> Result<Self, LabError> {
         let site = hosts.site(dut, upstream);
-        let site = site.map_err(|error| Blame::Request.error(error.to_string()))?;
+        let texts =
+            |errors: Vec<HostsError>| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let site = site.map_err(|errors| Blame::Request.error(texts(errors).join("\n")))?;
         let routes = local.and_then(|local| site.routes(local));
         let routes = routes.unwrap_or_default();
         let is_needed = |host: &&HostSpec| {
@@ -295,7 +297,7 @@ impl RigHosts {
                     leg(dut, authority, &self.upstream_to(host))
                 });
                 let upstreams: Vec<Leg> = upstreams.collect();
-                (leg(0, dut, LinkName::Client.name()), upstreams)
+                (leg(0, dut, LinkName::Client.as_ref()), upstreams)
             }
             None if is_tester => (leg(0, 0, LOOPBACK), Vec::new()),
             None => {
@@ -306,7 +308,7 @@ impl RigHosts {
                 for host in several {
                     at(authority_on(host), vec![host]);
                 }
-                (leg(0, authority, LinkName::SelfTest.name()), Vec::new())
+                (leg(0, authority, LinkName::SelfTest.as_ref()), Vec::new())
             }
         };
         (hosts, client, upstreams)
@@ -326,7 +328,7 @@ impl RigHosts {
 
     /// Returns the name of the link between the DUT and an authority, for counters.
     fn upstream_to(&self, authority: &str) -> String {
-        let name = LinkName::Upstream.name();
+        let name = LinkName::Upstream.as_ref();
         match self.site.authorities.len() {
             1 => name.to_owned(),
             _ => format!("{name} to {authority}"),
@@ -338,7 +340,7 @@ impl RigHosts {
         let ends = self.site.links.iter().flat_map(|link| {
             let name = match link.name {
                 LinkName::Upstream => self.upstream_to(&link.far.host),
-                other => other.name().to_owned(),
+                other => other.to_string(),
             };
             [&link.near, &link.far].map(|end| (end, name.clone()))
         });

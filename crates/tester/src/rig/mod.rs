@@ -402,8 +402,7 @@ impl Rig {
         let last = zone.cidr.last();
         let probe = || match prober.answers(last, PROBE_NS) {
             _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
-            Ok(()) => Probe::Answered,
-            Err(error) => error.into(),
+            answer => answer.into(),
         };
         let spec = ServerSpec {
             profile: profile.clone(),

@@ -2,19 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::agent::facts::HostFacts;
 use crate::lab::LabError;
 use crate::lab::hosts::Hosts;
-use crate::post::host::{Host, at_once};
+use crate::post::host::Host;
 use crate::rig::Profiles;
 use crate::rig::spec::Subject;
-
-/// Returns the facts of each host, or its error, queried in parallel; takes a second.
-pub fn facts(hosts: &BTreeMap<String, Host>) -> Vec<(String, Result<HostFacts, LabError>)> {
-    at_once(hosts.values().collect(), |host| {
-        (host.name().to_owned(), host.facts())
-    })
-}
 
 /// An installed program on a host.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use dns64_transport::clock::Nanos;
 
+use crate::post::Request;
 use crate::post::host::{Host, PROMPT_NS};
-use crate::post::{Reply, Request};
 
 /// Queries to authorities during a trial, sent from their own hosts so that they cross no link. Dropping it stops them.
 #[derive(Debug, Default)]
@@ -22,10 +22,9 @@ impl Pulses {
     }
 
     fn stop(&mut self) -> Vec<Nanos> {
-        let waits = |host: Host| match host.ask(Request::EndPulse, PROMPT_NS) {
-            Ok(Reply::Waits(waits_ns)) => waits_ns,
-            // The trial fails by the same connection.
-            _ => Vec::new(),
+        let waits = |host: Host| {
+            let waits_ns: Result<Vec<Nanos>, _> = host.get(Request::EndPulse, PROMPT_NS);
+            waits_ns.unwrap_or_default()
         };
         self.0.drain(..).flat_map(waits).collect()
     }

@@ -16,7 +16,7 @@ use crate::machine::process::wait_until;
 use crate::namespace::Zone;
 use crate::post::host::{Host, PROMPT_NS};
 use crate::post::probe::{ProbeError, Prober};
-use crate::post::{Program, Reply, Request, ServerState};
+use crate::post::{Program, Request, ServerState};
 use crate::quantity::Span;
 
 /// Servers of one profile, one on each of these hosts; at least one. They act as one server when they are started,
@@ -96,13 +96,15 @@ impl HostedServer {
             wait_until(limit_ns, || {
                 last = probe();
                 let waits = matches!(last, Probe::NotYet(_) | Probe::NotAsked(_));
-                !waits || !matches!(self.ended(), Ok(None))
+                !waits || !matches!(self.state(), Ok(ServerState { ended: None, .. }))
             });
             // Another program may have answered at its address: the server must run as well.
-            if let Some(status) = self.ended()? {
-                let log = self.state()?.log_tail;
+            let ServerState {
+                ended, log_tail, ..
+            } = self.state()?;
+            if let Some(status) = ended {
                 return Err(Blame::Server.error(format!(
-                    "{name} ended before it answered ({status}); last log lines:\n{log}"
+                    "{name} ended before it answered ({status}); last log lines:\n{log_tail}"
                 )));
             }
             let last = match last {
@@ -114,9 +116,9 @@ impl HostedServer {
                 Probe::Abandoned => break,
             };
             if starts == STARTS_MAX {
-                let (limit, log) = (Span(limit_ns), self.state()?.log_tail);
+                let limit = Span(limit_ns);
                 return Err(Blame::Server.error(format!(
-                    "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); last log lines:\n{log}"
+                    "{name} did not answer within {limit} in {STARTS_MAX} starts (last: {last}); last log lines:\n{log_tail}"
                 )));
             }
             self.relaunch()?;
@@ -126,18 +128,9 @@ impl HostedServer {
 
     fn answered(&mut self, silent_starts: u32) -> Result<(), LabError> {
         self.silent_starts = silent_starts;
-        self.start = match self.host.ask(Request::Ready(self.role), PROMPT_NS)? {
-            Reply::Started(start) => Some(start),
-            other => return Err(self.host.strange(&other)),
-        };
+        let ready = Request::Ready(self.role);
+        self.start = Some(self.host.get(ready, PROMPT_NS)?);
         Ok(())
-    }
-
-    fn ended(&self) -> Result<Option<String>, LabError> {
-        match self.host.ask(Request::Ended(self.role), PROMPT_NS)? {
-            Reply::Ended(status) => Ok(status),
-            other => Err(self.host.strange(&other)),
-        }
     }
 
     /// Returns its state.
@@ -146,18 +139,15 @@ impl HostedServer {
     ///
     /// Its host does not answer.
     pub fn state(&self) -> Result<ServerState, LabError> {
-        match self.host.ask(Request::State(self.role), PROMPT_NS)? {
-            Reply::State(state) => Ok(state),
-            other => Err(self.host.strange(&other)),
-        }
+        let state = Request::State(self.role);
+        self.host.get(state, PROMPT_NS)
     }
 
     /// Returns its program; unknown items are empty.
     pub fn program(&self) -> Program {
-        match self.host.ask(Request::Program(self.role), PROMPT_NS) {
-            Ok(Reply::Program(program)) => *program,
-            _ => Program::default(),
-        }
+        let program = Request::Program(self.role);
+        let program: Result<Box<Program>, _> = self.host.get(program, PROMPT_NS);
+        *program.unwrap_or_default()
     }
 
     /// Returns a prober on its own host, so that queries cross no link.
@@ -177,10 +167,7 @@ impl HostedServer {
     fn own_probe(&self) -> Option<impl Fn() -> Probe + use<>> {
         let zone = self.spec.zone.as_ref()?;
         let (last, prober) = (zone.cidr.last(), self.prober(&zone.config.zone));
-        Some(move || match prober.answers(last, PROBE_NS) {
-            Ok(()) => Probe::Answered,
-            Err(error) => error.into(),
-        })
+        Some(move || prober.answers(last, PROBE_NS).into())
     }
 }
 
@@ -233,12 +220,7 @@ impl StartedServer for Servers {
     }
 
     fn ended(&self) -> Option<String> {
-        let status = |it: &HostedServer| it.ended().unwrap_or_else(|error| Some(error.to_string()));
-        let mut ended = self
-            .0
-            .iter()
-            .filter_map(|it| Some(self.named(it, status(it)?)));
-        ended.next()
+        self.state().ended
     }
 
     fn state(&self) -> ServerState {

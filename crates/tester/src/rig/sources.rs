@@ -83,7 +83,7 @@ fn of_lab(local: Sources, setup: Setup) -> Result<(), Message> {
 }
 
 fn of_hosts(local: Sources, hosts: &Hosts) -> Result<(), Message> {
-    for host in hosts {
+    for host in hosts.iter() {
         let ends = host.links.values().flatten();
         let mut addresses = ends.flat_map(|end| &end.addresses);
         if let Some(taken) = addresses.find(|it| local.covers(it.address())) {

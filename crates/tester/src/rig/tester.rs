@@ -20,7 +20,7 @@ use crate::namespace::Zone;
 use crate::post::clocks::Clocks;
 use crate::post::host::{Host, PROMPT_NS, TRANSFER_NS, at_once};
 use crate::post::probe::{ProbeError, Prober};
-use crate::post::{Reply, Request, TesterSpec};
+use crate::post::{Request, TesterSpec};
 use crate::trial::part::{Gathered, Part, ReusedLedgers, concluded};
 use crate::trial::result::{HostClock, TrialResult};
 use crate::trial::rows::{Rows, TrialQueries};
@@ -161,12 +161,10 @@ impl Instruments {
         let limit_ns = lead_ns + spec.schedule.duration_ns() + spec.timeout_ns + OVERTIME_NS;
         let ran = at_once(self.senders.iter().collect(), |Sender { host, .. }| {
             let at = clocks.to_host(host.name(), start);
-            match host.ask(Request::Run(at), limit_ns)? {
-                Reply::Ran(late_ns) => Ok((host.name().to_owned(), late_ns)),
-                other => Err(host.strange(&other)),
-            }
+            let late_ns = host.get(Request::Run(at), limit_ns)?;
+            Ok((host.name().to_owned(), late_ns))
         });
-        let late = ran.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let late = ran.into_iter().collect::<Result<Vec<_>, LabError>>()?;
         clocks.look_again()?;
         let gathered = at_once(self.hosts.iter().collect(), |host: &Host| {
             Ok((host.name(), host.gather()?))
@@ -223,11 +221,8 @@ impl Client for Instruments {
     }
 
     fn authority_counts(&self) -> Result<AuthorityCounts, LabError> {
-        let counts = at_once(self.authorities.iter().collect(), |host: &Host| match host
-            .ask(Request::Counts, PROMPT_NS)?
-        {
-            Reply::Counts(counts) => Ok(counts),
-            other => Err(host.strange(&other)),
+        let counts = at_once(self.authorities.iter().collect(), |host: &Host| {
+            host.get(Request::Counts, PROMPT_NS)
         });
         let mut sum = AuthorityCounts::default();
         for counted in counts {

@@ -11,7 +11,7 @@ use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use super::RigError;
-use super::certify::{Aim, COARSE, Loopback};
+use super::certify::{Aim, Highest, Loopback};
 use super::equipment::{Client, StartedServer};
 use super::running::{Asker, Running};
 use super::spec::{Load, SelfTestPath};
@@ -475,10 +475,7 @@ fn exit_of_measured_authority_is_reported_and_restarted() {
     ));
 }
 
-const HIGHEST: Aim = Aim::Highest {
-    resolution: COARSE,
-    max_qps: None,
-};
+const HIGHEST: Aim = Aim::Highest(Highest::coarse(None));
 
 #[test]
 fn certificate_is_searched_by_short_trials_and_confirmed_by_full_trial() {

@@ -49,7 +49,10 @@ pub(crate) fn linked(
     until("was there no other agent", || match open() {
         Ok(link) => Some(link),
         Err(error) => {
-            assert!(matches!(error.trouble, Trouble::InUse { .. }), "{error}");
+            assert!(
+                matches!(error.trouble, Trouble::Refused(AgentRefusal::InUse { .. })),
+                "{error}"
+            );
             None
         }
     })

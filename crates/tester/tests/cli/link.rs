@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dns64_transport::clock::SECOND;
 use dns64bench::agent::frame;
-use dns64bench::agent::handshake::{About, Answer, VERSION, Welcome};
+use dns64bench::agent::handshake::{About, AgentRefusal, Answer, VERSION, Welcome};
 use dns64bench::agent::link::AgentLink;
 use dns64bench::agent::push::push;
 use dns64bench::agent::ssh::Options;
@@ -222,7 +222,10 @@ fn other_agent_version_is_reported_with_the_remedy() {
     ssh.answers(99);
     let error = ssh.open().unwrap_err();
     assert!(
-        matches!(error.trouble, Trouble::OtherVersion { version: 99, .. }),
+        matches!(
+            error.trouble,
+            Trouble::Refused(AgentRefusal::Version { version: 99, .. })
+        ),
         "{error}"
     );
     assert!(error.to_string().contains("--push-binary"), "{error}");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use dns64_transport::clock::SECOND;
+use dns64bench::agent::handshake::AgentRefusal;
 use dns64bench::agent::link::AgentLink;
 use dns64bench::agent::push::push;
 use dns64bench::agent::ssh::Options;
@@ -170,7 +171,7 @@ fn agent_serves_over_ssh_and_ends_with_its_link() {
     assert!(it.t0_ns <= it.t1_ns && it.t2_ns <= it.t3_ns, "{it:?}");
     assert_eq!(host.processes("dns64bench").len(), 2);
     // A second controller finds it in use, over the same connection or another.
-    let Trouble::InUse { by } = host.trouble() else {
+    let Trouble::Refused(AgentRefusal::InUse { by }) = host.trouble() else {
         panic!("not in use");
     };
     assert!(

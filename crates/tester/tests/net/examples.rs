@@ -39,7 +39,7 @@ fn copy_has_the_variants_and_points_of_its_example() {
         assert_eq!(copy.cells.len(), whole.cells.len(), "{text}");
         assert_eq!(copy.search.order, whole.search.order);
         assert_eq!(copy.search.restart, whole.search.restart);
-        assert_eq!(copy.overload, whole.overload);
+        assert_eq!(copy.overload_milli, whole.overload_milli);
         assert_eq!(copy.soak.is_some(), whole.soak.is_some());
         assert_eq!(copy.uncertified, whole.uncertified);
         let checked = |plan: &Plan| {

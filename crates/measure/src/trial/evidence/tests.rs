@@ -1,6 +1,5 @@
 use super::*;
 use crate::machine::counters::CounterReading;
-use crate::machine::watch::HostOf;
 
 /// A counter of a host: interface ("" for the host), layer, name, value.
 type Row = (&'static str, Layer, &'static str, u64);
@@ -16,7 +15,7 @@ fn change(role: &'static str, shared: bool, rows: &[Row]) -> CounterChange {
     });
     let reading: CounterReading = counted.collect();
     CounterChange {
-        of: HostOf::try_from(role.to_owned()).unwrap(),
+        of: role.parse().unwrap(),
         shared,
         is_unread: false,
         least: reading.clone(),

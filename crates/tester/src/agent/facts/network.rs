@@ -9,10 +9,10 @@ use crate::machine::interface;
 use crate::machine::network::Network;
 
 /// Interfaces of the default routes of a host, each once.
-pub(super) fn default_routes(host: &Network) -> Vec<String> {
+pub(super) fn default_routes() -> Vec<String> {
     let show = |family| {
         let words = ["-j", family, "route", "show", "default"];
-        interface::output(host, "ip", &words).unwrap_or_default()
+        interface::output(&Network::Own, "ip", &words).unwrap_or_default()
     };
     let mut interfaces = ["-4", "-6"]
         .map(|family| from_routes(&show(family)))

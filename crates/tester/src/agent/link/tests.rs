@@ -5,8 +5,20 @@ use std::sync::atomic::AtomicBool;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::handshake::{About, AgentRefusal};
+use crate::agent::handshake::About;
 use crate::agent::serve::{Work, serve};
+
+/// A link over these two streams in place of a process, once the agent at their other end has admitted it.
+pub(crate) fn over(
+    host: &str,
+    input: impl Into<OwnedFd>,
+    output: impl Into<OwnedFd>,
+    options: &Options,
+) -> Result<AgentLink, LinkError> {
+    let mut link = AgentLink::new(host, &Reach::Local, input, output, options).unwrap();
+    link.greet(options)?;
+    Ok(link)
+}
 
 /// Both ends in one process.
 struct Echo;
@@ -52,7 +64,7 @@ fn linked() -> AgentLink {
             &mut Echo,
         )
     });
-    AgentLink::over("gen1", input, output, &options()).unwrap()
+    over("gen1", input, output, &options()).unwrap()
 }
 
 /// A link whose other end is controlled by the test, after the handshake.
@@ -60,7 +72,7 @@ fn held() -> (AgentLink, PipeReader, PipeWriter) {
     let (agent_input, output) = pipe().unwrap();
     let (input, mut agent_output) = pipe().unwrap();
     say(&mut agent_output, &Answer::Welcome(welcome()));
-    let link = AgentLink::over("gen1", input, output, &options()).unwrap();
+    let link = over("gen1", input, output, &options()).unwrap();
     (link, agent_input, agent_output)
 }
 
@@ -74,9 +86,7 @@ fn greeted_by(octets: &[u8]) -> Trouble {
     let (input, mut agent_output) = pipe().unwrap();
     agent_output.write_all(octets).unwrap();
     drop(agent_output);
-    AgentLink::over("gen1", input, output, &options())
-        .unwrap_err()
-        .trouble
+    over("gen1", input, output, &options()).unwrap_err().trouble
 }
 
 const LIMIT: Nanos = 60 * SECOND;
@@ -190,12 +200,15 @@ fn refusals_and_version_mismatches_are_distinguished() {
     let octets = |answer: &Answer| frame::encode(answer).unwrap();
     let by = "alice@ctl, PID 7".to_owned();
     let in_use = Answer::Refused(AgentRefusal::InUse { by: by.clone() });
-    assert_eq!(greeted_by(&octets(&in_use)), Trouble::InUse { by });
+    assert_eq!(
+        greeted_by(&octets(&in_use)),
+        Trouble::Refused(AgentRefusal::InUse { by })
+    );
     let (version, tester) = (VERSION + 1, "dns64bench 9".to_owned());
-    let other = Trouble::OtherVersion {
+    let other = Trouble::Refused(AgentRefusal::Version {
         version,
         tester: tester.clone(),
-    };
+    });
     let refused = Answer::Refused(AgentRefusal::Version {
         version,
         tester: tester.clone(),

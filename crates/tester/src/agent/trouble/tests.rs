@@ -176,14 +176,20 @@ fn every_error_names_the_host_and_a_remedy() {
         (Trouble::NotExecutable("x".into()), "--push-binary"),
         (Trouble::Sudo("x".into()), "NOPASSWD"),
         (
-            Trouble::OtherVersion {
+            Trouble::Refused(AgentRefusal::Version {
                 version: 7,
                 tester: "dns64bench 9".into(),
-            },
+            }),
             "root@gen1:/usr/local/bin/dns64bench",
         ),
-        (Trouble::InUse { by: "bob".into() }, "in use by bob"),
-        (Trouble::Refused("x".into()), "x"),
+        (
+            Trouble::Refused(AgentRefusal::InUse { by: "bob".into() }),
+            "in use by bob",
+        ),
+        (
+            Trouble::Refused(AgentRefusal::Other { reason: "x".into() }),
+            "x",
+        ),
         (Trouble::Garbage("x".into()), "profile"),
         (
             Trouble::Silent {

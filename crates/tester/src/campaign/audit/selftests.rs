@@ -9,7 +9,7 @@ use crate::campaign::plan::Plan;
 use crate::campaign::record::SelfTest;
 use crate::procedure::Trials;
 use crate::procedure::selftest::self_test_timeout;
-use crate::rig::certify::{COARSE, HighestRate, Lengths, highest};
+use crate::rig::certify::{Highest, Lengths, highest};
 use crate::trial::result::TrialResult;
 
 /// Returns the first contradiction in a self-test. It may have begun at any rate in `near_qps`, which earlier
@@ -41,13 +41,9 @@ fn done_again(plan: &Plan, test: &SelfTest, near_qps: Option<u64>) -> Option<Str
         number: 0,
         duration_ns: 0,
     };
-    let wanted = HighestRate {
-        resolution: COARSE,
-        max_qps: plan.search.method.max_qps(),
-        near_qps,
-        whole_ns: test.conditions.duration_ns,
-    };
-    let again = highest(wanted, &mut recorded, &mut |_| {});
+    let wanted = Highest::coarse(plan.search.method.max_qps());
+    let whole_ns = test.conditions.duration_ns;
+    let again = highest(wanted, near_qps, whole_ns, &mut recorded, &mut |_| {});
     let again = match again {
         Ok(again) => again,
         Err(what) => return Some(what),

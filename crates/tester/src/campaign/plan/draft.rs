@@ -8,7 +8,7 @@ use super::Plan;
 use super::places::Place;
 use super::server::{DNS_PORT, ServerName};
 use crate::authority::behaviour::{Behaviour, Delay};
-use crate::lab::hosts::{HostSpec, LinkEnd};
+use crate::lab::hosts::{HostSpec, LinkEnd, Reach};
 use crate::load::pace::Pacing;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, Pattern, Share, Zone};
@@ -79,9 +79,8 @@ pub(super) struct Dut {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Host {
     pub place: Place,
-    pub ssh: Option<String>,
-    pub netns: Option<String>,
-    pub local: bool,
+    /// Every way to it that is given.
+    pub reach: Vec<Reach>,
     /// The rest of it.
     pub spec: HostSpec,
 }

@@ -50,12 +50,14 @@ pub(super) fn hosts(draft: &Draft, faults: &mut Faults) -> Option<Arc<Hosts>> {
 /// Place of a part of a host.
 fn place(host: &Host, part: HostPart) -> Place {
     let key = |key| host.place.key(key);
-    let link = |link: LinkName| key("links").key(link.name());
+    let link = |link: LinkName| key("links").key(link.as_ref());
     match part {
         HostPart::Whole => host.place.clone(),
-        HostPart::Reach if host.ssh.is_some() => key("ssh"),
-        HostPart::Reach if host.netns.is_some() => key("netns"),
-        HostPart::Reach => key("local"),
+        HostPart::Reach => key(match host.reach.first() {
+            Some(Reach::Ssh(_)) => "ssh",
+            Some(Reach::Netns(_)) => "netns",
+            Some(Reach::Local) | None => "local",
+        }),
         HostPart::Roles => key("roles"),
         HostPart::Cpus => key("cpus"),
         HostPart::AuthorityCpus => key("authority-cpus"),
@@ -124,24 +126,16 @@ fn spec(host: &Host, doubts: &mut Vec<Doubt>, faults: &mut Faults) -> HostSpec {
 }
 
 fn reach(host: &Host) -> Result<Reach, String> {
-    let (ssh, netns) = (
-        host.ssh.clone().map(Reach::Ssh),
-        host.netns.clone().map(Reach::Netns),
-    );
-    let mut given = [ssh, netns, host.local.then_some(Reach::Local)]
-        .into_iter()
-        .flatten();
-    match (given.next(), given.next()) {
-        (Some(reach), None) => Ok(reach),
-        (found, _) => {
-            let found = found.map_or("nothing", |_| "more than one thing");
-            let name = &host.spec.name;
-            Err(format!(
-                "host {name}: {found} says how it is reached; give one of ssh = \"root@{name}\", netns = \
-                 \"{name}\" and local = true"
-            ))
-        }
-    }
+    let found = match host.reach.as_slice() {
+        [reach] => return Ok(reach.clone()),
+        [] => "nothing",
+        _ => "more than one thing",
+    };
+    let name = &host.spec.name;
+    Err(format!(
+        "host {name}: {found} says how it is reached; give one of ssh = \"root@{name}\", netns = \"{name}\" and \
+         local = true"
+    ))
 }
 
 /// The host that runs the DUT of a `[[dut]]` with a profile; `None` also if the roles of the hosts are unknown. After a

@@ -9,7 +9,7 @@ use super::hosts::host_of;
 use super::places::{Faults, Place};
 use super::read::check_patterns;
 use crate::authority::behaviour::Rules;
-use crate::lab::hosts::{Hosts, HostsErrors};
+use crate::lab::hosts::Hosts;
 use crate::lab::profile::{Family, Profile, ProfileRole};
 use crate::rig::spec::AuthorityChoice;
 
@@ -107,7 +107,7 @@ fn check_site(profile: &Profile, dut: &Dut, draft: &Draft, hosts: &Hosts, faults
         None => ", or give upstream-family in [tester]",
         Some(_) => "",
     };
-    for error in site.err().iter().flat_map(|HostsErrors(errors)| errors) {
+    for error in site.err().iter().flatten() {
         faults.add(&dut.place, format!("{error}{hint}"));
     }
 }

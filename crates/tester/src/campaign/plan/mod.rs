@@ -66,8 +66,8 @@ pub struct Plan {
     pub uncertified: bool,
     /// Self-tests of each certificate.
     pub self_tests: usize,
-    /// Format in which the queries of each trial are written beside the journal.
-    pub raw: Option<RawFormat>,
+    /// The queries of each trial are written beside the journal, in the format of dns64perf++.
+    pub raw: bool,
     /// Search for rates.
     pub search: SearchPlan,
     /// Measured subjects: each DUT with each of its core counts and settings. At least one.
@@ -80,8 +80,9 @@ pub struct Plan {
     pub tasks: Vec<Task>,
     /// More durations and timeouts for the first cell, to find out whether the DUT stores queries.
     pub queue_check: Option<QueueCheck>,
-    /// Rates beyond the measured one.
-    pub overload: Option<Overload>,
+    /// Multiples of the median rate for one trial each, in thousandths: 500 is half the rate. Empty without an overload
+    /// curve.
+    pub overload_milli: Vec<u32>,
     /// A long load below the measured rate.
     pub soak: Option<Soak>,
 }
@@ -308,14 +309,6 @@ fn all(problems: &[Problem]) -> String {
     of + &texts.collect::<String>()
 }
 
-/// Format of the queries of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RawFormat {
-    /// The format of dns64perf++.
-    Csv,
-}
-
 /// How rates are searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchPlan {
@@ -507,13 +500,6 @@ pub struct QueueCheck {
     pub durations_ns: Vec<Nanos>,
     /// Timeouts.
     pub timeouts_ns: Vec<Nanos>,
-}
-
-/// One trial at each of these multiples of the median rate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overload {
-    /// In thousandths: 500 is half the rate.
-    pub factors_milli: Vec<u32>,
 }
 
 /// A long load, in segments of the plan's duration.

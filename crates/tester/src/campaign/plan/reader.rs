@@ -131,7 +131,7 @@ impl Reader<'_> {
             }
             ("hosts", _) => drop(self.open("links", place, item)),
             ("links", name) => {
-                let links = LINKS.into_iter().find(|link| link.name() == name);
+                let links = LINKS.into_iter().find(|link| link.as_ref() == name);
                 let one = std::slice::from_ref(item);
                 let ends = item.get_ref().as_array().map_or(one, |items| items);
                 for (number, item) in ends.iter().enumerate() {
@@ -249,23 +249,6 @@ impl Reader<'_> {
         });
     }
 }
-
-/// The tables of a plan, by their names in the table of settings; the empty name is that of the plan itself.
-#[cfg(test)]
-pub(super) const TABLES: [&str; 12] = [
-    "",
-    "tester",
-    "hosts",
-    "links",
-    "link",
-    "trial",
-    "search",
-    "cells",
-    "dut",
-    "queue-check",
-    "overload",
-    "soak",
-];
 
 /// Tables within a table.
 pub(super) fn below(table: &str) -> &'static [&'static str] {

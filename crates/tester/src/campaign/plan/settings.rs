@@ -12,6 +12,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use super::draft::{Directory, Draft};
 use super::places::Place;
 use super::server;
+use crate::lab::hosts::Reach;
 use crate::namespace::{Share, parse_suffix};
 use crate::naming::{Name, Naming};
 use crate::quantity::{self, ValueError};
@@ -306,7 +307,7 @@ fn set_tester(it: &mut Draft, key: &str, t: &str) -> Set {
         "burst" => put(&mut load.burst_max, t.parse()),
         "self-tests" => put(&mut it.plan.self_tests, t.parse()),
         "uncertified" => put(&mut it.plan.uncertified, boolean(t)),
-        "raw" => put_some(&mut it.plan.raw, choice(t)),
+        "raw" => put(&mut it.plan.raw, valid(t == "csv")),
         _ => Err(no_setter()),
     }
 }
@@ -379,7 +380,7 @@ fn set_dut(it: &mut Draft, key: &str, t: &str) -> Set {
 /// Sets the keys of the tables of other searches and trials.
 fn set_more(it: &mut Draft, key: &str, t: &str) -> Set {
     let check = &mut it.plan.queue_check;
-    let (overload, soak) = (&mut it.plan.overload, &mut it.plan.soak);
+    let soak = &mut it.plan.soak;
     match key {
         "durations" => {
             let durations = &mut check.get_or_insert_default().durations_ns;
@@ -389,10 +390,7 @@ fn set_more(it: &mut Draft, key: &str, t: &str) -> Set {
             let timeouts = &mut check.get_or_insert_default().timeouts_ns;
             push(timeouts, quantity::timeout(t))
         }
-        "factors" => {
-            let factors = &mut overload.get_or_insert_default().factors_milli;
-            push(factors, quantity::factor(t))
-        }
+        "factors" => push(&mut it.plan.overload_milli, quantity::factor(t)),
         "share" => put(&mut soak.get_or_insert_default().share, soak_share(t)),
         "length" => {
             let length_ns = &mut soak.get_or_insert_default().length_ns;
@@ -405,9 +403,12 @@ fn set_more(it: &mut Draft, key: &str, t: &str) -> Set {
 fn set_host(it: &mut Draft, key: &str, t: &str) -> Set {
     let host = &mut it.host;
     match key {
-        "ssh" => put_some(&mut host.ssh, valid(t)),
-        "netns" => put_some(&mut host.netns, valid(t)),
-        "local" => put(&mut host.local, boolean(t)),
+        "ssh" => push(&mut host.reach, valid(Reach::Ssh(t.to_owned()))),
+        "netns" => push(&mut host.reach, valid(Reach::Netns(t.to_owned()))),
+        "local" => match boolean(t)? {
+            true => push(&mut host.reach, valid(Reach::Local)),
+            false => Ok(()),
+        },
         "sudo" => put(&mut host.spec.sudo, boolean(t)),
         "roles" => push(&mut host.spec.roles, choice(t)),
         "cpus" => put(&mut host.spec.cpus, t.parse()),

@@ -130,7 +130,7 @@ pub(super) fn tasks(plan: &Plan) -> Vec<Task> {
     let firsts: Vec<usize> = duts
         .filter_map(|(variant, _)| plan.points.iter().position(|p| p.variant == variant))
         .collect();
-    if plan.overload.is_some() {
+    if !plan.overload_milli.is_empty() {
         tasks.extend(firsts.iter().map(|&point| Task::Overload { point }));
     }
     if plan.soak.is_some() {
@@ -178,13 +178,13 @@ pub fn search_spec(
 /// Rates of the trials of an overload curve, or of a soak: one for each of its segments. Those of a search follow from
 /// its outcomes.
 pub fn rates(plan: &Plan, task: Task, base_rate_qps: u64) -> Vec<u64> {
-    match (task, &plan.overload, &plan.soak) {
-        (Task::Overload { .. }, Some(overload), _) => {
-            let factors = overload.factors_milli.iter();
+    match (task, &plan.soak) {
+        (Task::Overload { .. }, _) => {
+            let factors = plan.overload_milli.iter();
             let rate = |&milli: &u32| base_rate_qps.saturating_mul(u64::from(milli)) / 1000;
             factors.map(rate).collect()
         }
-        (Task::Soak { .. }, _, Some(soak)) => {
+        (Task::Soak { .. }, Some(soak)) => {
             let segments = soak.length_ns.div_ceil(plan.load.duration_ns.max(1));
             let rate_qps = soak.share.below(base_rate_qps);
             (0..segments).map(|_| rate_qps).collect()

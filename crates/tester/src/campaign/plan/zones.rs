@@ -99,7 +99,7 @@ impl Plan {
                 highest_qps: max_qps,
             };
         }
-        let factors = self.overload.iter().flat_map(|it| &it.factors_milli);
+        let factors = self.overload_milli.iter();
         let factor_milli = u64::from(factors.copied().max().unwrap_or(0).max(1000));
         let highest = |max_qps: u64| {
             let overload = max_qps.saturating_mul(factor_milli) / 1000;

@@ -12,9 +12,9 @@ use super::{Failure, exit, interrupt, report};
 use crate::agent::program;
 use crate::campaign::bench::RigBench;
 use crate::campaign::environment;
-use crate::campaign::journal::{Beginning, Journal, JournalError, unix_ms};
+use crate::campaign::journal::{Beginning, Journal, JournalError, Reading, unix_ms};
+use crate::campaign::plan::Plan;
 use crate::campaign::plan::tasks::Task;
-use crate::campaign::plan::{Plan, RawFormat};
 use crate::campaign::record::{Environment, Line, Record};
 use crate::campaign::run::{Assignment, BenchError, Campaign, Parts};
 use crate::campaign::state::State;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
 
 /// `dns64bench resume`
 pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
-    let report::Loaded { plan, lines, .. } = report::load(&args.directory)?;
+    let (plan, Reading { lines, .. }) = report::load(&args.directory)?;
     let last = lines.last().map(|line| &line.record);
     if matches!(last, Some(Record::Complete)) {
         return report::run(&args.directory);
@@ -251,13 +251,13 @@ fn left_off(error: &BenchError, directory: &Path) -> Failure {
 
 /// Writes the queries of each trial beside the journal, if the plan requests it: after the trial, never during it.
 fn keep_raw(
-    format: Option<RawFormat>,
+    is_kept: bool,
     folder: PathBuf,
 ) -> impl FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String> {
     move |job, number, rows| {
-        let Some(RawFormat::Csv) = format else {
+        if !is_kept {
             return Ok(());
-        };
+        }
         let task = match job.task {
             Task::Search { point, run } => format!("point-{point}-run-{run}"),
             Task::Overload { point } => format!("point-{point}-overload"),

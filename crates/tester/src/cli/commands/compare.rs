@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::report::load;
+use super::report::analysed;
 use super::{Failure, exit, print, print_raw};
 use crate::cli::args::CompareArgs;
 use crate::report::campaign::analysis::Analysis;
@@ -12,10 +12,9 @@ use crate::report::json;
 /// Prints the comparisons. The exit code says whether any campaign is slower than the first.
 pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
     let others = || std::iter::once(&args.after).chain(&args.more);
-    let mut campaigns = vec![load(&args.before)?.analyse()];
-    for dir in others() {
-        campaigns.push(load(dir)?.analyse());
-    }
+    let all = std::iter::once(&args.before).chain(others());
+    let campaigns = all.map(|dir| analysed(dir));
+    let campaigns = campaigns.collect::<Result<Vec<_>, Failure>>()?;
     let compare = |other: &Analysis| Comparison::of(&campaigns[0], other, args.max_regression);
     let comparisons: Vec<_> = campaigns[1..].iter().map(compare).collect();
     for (comparison, dir) in comparisons.iter().zip(others()) {

@@ -12,9 +12,9 @@ use crate::cli::resolve::{Measurement, Needs};
 use crate::doctor::{self, Grade};
 use crate::lab::profile::Profile;
 use crate::machine::watch::HostOf;
-use crate::procedure::search::{Resolution, SearchEnd, SearchSpec};
+use crate::procedure::search::{Resolution, SearchEnd, SearchResult, SearchSpec};
 use crate::report::{Conditions, Thousands, numbers, text};
-use crate::rig::certify::{Aim, COARSE};
+use crate::rig::certify::{Aim, Highest};
 use crate::statistics::agreement::{RateBounds, agreement};
 use crate::statistics::quantile::median;
 
@@ -36,21 +36,6 @@ const START_QPS: u64 = 5_000;
 /// Resolution of the searches, coarse enough to finish in about a minute.
 const RESOLUTION: Resolution = Resolution::Relative { millionths: 20_000 };
 
-/// Result of one search of the demo.
-#[derive(Clone, Copy, Debug)]
-struct SearchSummary {
-    /// Highest rate that passed.
-    rate_qps: Option<u64>,
-    /// Lowest rate above it that failed.
-    failed_qps: Option<u64>,
-    /// Whether the search ended at the certified rate of the Tester, the highest that it can find.
-    limited: bool,
-    /// Whether it ended without a result because the Tester was disturbed.
-    disturbed: bool,
-    /// Number of its trials.
-    trials: usize,
-}
-
 /// Measures a DNS64 server on this machine.
 pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
     let dut = match args.dut {
@@ -62,11 +47,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         // Standard error may be closed.
         let _unheard = list(&mut io::stderr(), &findings);
         let mut rig = session.rig()?;
-        let aim = Aim::Highest {
-            resolution: COARSE,
-            max_qps: None,
-        };
-        let certificate = session.certify(&rig, aim)?;
+        let certificate = session.certify(&rig, Aim::Highest(Highest::coarse(None)))?;
         let mut spec = SearchSpec::from_start(START_QPS);
         spec.resolution = RESOLUTION;
         spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
@@ -78,18 +59,11 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             // The next search starts at the result of this one, and confirms its result with a passing and a failing
             // trial of its own.
             spec.start_qps = result.rate_qps.unwrap_or(START_QPS);
-            let limited = matches!(result.end, SearchEnd::LimitedByTester { .. });
             // A lower bound is the normal result of a demo on a small machine, not a failure.
-            if !limited {
+            if !is_limited(&result) {
                 code = code.max(exit::of_search(&result.end));
             }
-            found.push(SearchSummary {
-                rate_qps: result.rate_qps,
-                failed_qps: result.failed_qps,
-                limited,
-                disturbed: matches!(result.end, SearchEnd::TesterFault(_)),
-                trials: result.trials.len(),
-            });
+            found.push(result);
         }
         let searches = u32::try_from(SEARCHES).ok();
         let mut conditions = session.conditions(&rig, certificate, searches);
@@ -136,7 +110,7 @@ fn installed() -> Result<String, Failure> {
     Err(Failure::new(exit::ENVIRONMENT, anyhow::anyhow!(error)))
 }
 
-fn show(out: &mut impl Write, conditions: &Conditions, found: &[SearchSummary]) -> io::Result<()> {
+fn show(out: &mut impl Write, conditions: &Conditions, found: &[SearchResult]) -> io::Result<()> {
     writeln!(out, "{}", headline(found))?;
     let fastest = found.iter().filter_map(|search| search.rate_qps).max();
     let watermarks = conditions.watermarks(fastest.unwrap_or(0));
@@ -157,8 +131,8 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[SearchSummary]) 
     rows.extend(conditions.cpus.iter().map(of_role));
     rows.push(("self-test".to_owned(), certified));
     for (number, search) in (1..).zip(found) {
-        let trials = numbers::count(search.trials, "trial");
-        let told = format!("{} ({trials})", bound(*search));
+        let trials = numbers::count(search.trials.len(), "trial");
+        let told = format!("{} ({trials})", bound(search));
         rows.push((format!("search {number}"), told));
     }
     let notes = conditions.notes.iter();
@@ -169,16 +143,16 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[SearchSummary]) 
 }
 
 /// The common result of the searches, and whether the Tester or the server is the limit.
-fn headline(found: &[SearchSummary]) -> String {
+fn headline(found: &[SearchResult]) -> String {
     let brackets = found
         .iter()
-        .filter(|search| !search.disturbed)
+        .filter(|search| !matches!(search.end, SearchEnd::TesterFault(_)))
         .map(|search| {
             let passed = search.rate_qps.unwrap_or(0) as f64;
             let failed = search.failed_qps.map_or(passed, |qps| qps as f64);
             RateBounds {
                 passed,
-                failed: (!search.limited).then_some(failed),
+                failed: (!is_limited(search)).then_some(failed),
             }
         });
     let brackets: Vec<_> = brackets.collect();
@@ -207,27 +181,37 @@ fn headline(found: &[SearchSummary]) -> String {
     text
 }
 
+/// Whether the search ended at the certified rate of the Tester, the highest that it can find.
+fn is_limited(found: &SearchResult) -> bool {
+    matches!(found.end, SearchEnd::LimitedByTester { .. })
+}
+
 fn rate(qps: Option<u64>) -> String {
     qps.map_or("none".into(), |q| format!("{} queries/s", Thousands(q)))
 }
 
 /// The rate that a search found: the result or a lower bound.
-fn bound(found: SearchSummary) -> String {
-    let least = if found.limited { "at least " } else { "" };
+fn bound(found: &SearchResult) -> String {
+    let least = if is_limited(found) { "at least " } else { "" };
     format!("{least}{}", rate(found.rate_qps))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trial::fault::TesterFault;
 
-    fn found(rate_qps: Option<u64>, limited: bool) -> SearchSummary {
-        SearchSummary {
+    fn found(rate_qps: Option<u64>, limited: bool) -> SearchResult {
+        SearchResult {
+            end: match rate_qps {
+                Some(rate_qps) if limited => SearchEnd::LimitedByTester { rate_qps },
+                _ => SearchEnd::Found,
+            },
             rate_qps,
             failed_qps: (!limited).then(|| rate_qps.map_or(1, |qps| qps + 100)),
-            limited,
-            disturbed: false,
-            trials: 3,
+            resolution_qps: 100,
+            trials: Vec::new(),
+            certified_rate_qps: None,
         }
     }
 
@@ -235,17 +219,17 @@ mod tests {
     fn rate_at_the_limit_of_the_tester_is_a_lower_bound() {
         let limit = found(Some(30_000), true);
         assert_eq!(
-            headline(&[limit, found(Some(29_000), false), limit]),
+            headline(&[limit.clone(), found(Some(29_000), false), limit.clone()]),
             "DNS64 rate: at least 30,000 queries/s (median of 3 searches; range 29,000 to 30,000 or more)\n\
              THE TESTER IS THE LIMIT, not the server: the Tester is not certified for more; give it more cores"
         );
         // If a minority of searches reaches the limit, the median is still the result.
         let lower = found(Some(28_000), false);
         assert_eq!(
-            headline(&[lower, limit, lower]),
+            headline(&[lower.clone(), limit, lower]),
             "DNS64 rate: 28,000 queries/s (median of 3 searches; range 28,000 to 30,000 or more)"
         );
-        assert_eq!(bound(found(None, false)), "none");
+        assert_eq!(bound(&found(None, false)), "none");
     }
 
     #[test]
@@ -258,12 +242,12 @@ mod tests {
         );
         let none = found(None, false);
         assert_eq!(
-            headline(&[none, none, none]),
+            headline(&[none.clone(), none.clone(), none.clone()]),
             "DNS64 rate: none (3 searches)"
         );
         // A disturbed search has no information about the server.
         let mut disturbed = none;
-        disturbed.disturbed = true;
+        disturbed.end = SearchEnd::TesterFault(TesterFault::NotSent { queries: 1 });
         assert_eq!(
             headline(&[found(Some(9_000), false), disturbed]),
             "DNS64 rate: 9,000 queries/s (median of 1 search; range 9,000 to 9,100)"

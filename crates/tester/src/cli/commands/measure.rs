@@ -26,7 +26,7 @@ use crate::procedure::{Event, Trials};
 use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, terminal, text, timeline};
-use crate::rig::certify::{self, Aim};
+use crate::rig::certify::{Aim, Highest};
 use crate::rig::spec::{RigSpec, Subject};
 use crate::rig::target;
 use crate::rig::zones::{self, Demand};
@@ -73,10 +73,10 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
     let timeout_ns = measurement.spec.load.timeout_ns;
     let aim = match args.rate {
         Some(rate_qps) => Aim::At(rate_qps),
-        None => Aim::Highest {
+        None => Aim::Highest(Highest {
             resolution: args.resolution,
             max_qps: None,
-        },
+        }),
     };
     with_output(measurement, |session| {
         session.refuse_zone(demand)?;
@@ -111,11 +111,8 @@ pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
         session.refuse_impossible(start_qps)?;
         session.refuse_zone(demand)?;
         let mut rig = session.rig()?;
-        let aim = Aim::Highest {
-            resolution: certify::COARSE,
-            max_qps: spec.max_qps,
-        };
-        let certificate = session.certify(&rig, aim)?;
+        let wanted = Highest::coarse(spec.max_qps);
+        let certificate = session.certify(&rig, Aim::Highest(wanted))?;
         spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
         let result = session.search(&mut rig, spec, "search")?;
         let conditions = session.conditions(&rig, certificate, Some(1));
@@ -284,7 +281,7 @@ impl Measuring {
         }
         let rate = match aim {
             Aim::At(rate_qps) => format!("{} queries/s", Thousands(rate_qps)),
-            Aim::Highest { .. } => "any rate".to_owned(),
+            Aim::Highest(_) => "any rate".to_owned(),
         };
         let reason = why_uncertified(result.end());
         let error = format!(

@@ -70,7 +70,7 @@ fn seen(plan: &Plan, args: &RunArgs) -> Result<Readiness, Failure> {
 fn told(out: &mut dyn Write, hosts: &Hosts, seen: &Readiness, plan: &Path) -> std::io::Result<()> {
     writeln!(out, "Hosts:")?;
     let width = hosts.iter().map(|host| host.name.len()).max().unwrap_or(0);
-    for HostSpec { name, .. } in hosts {
+    for HostSpec { name, .. } in hosts.iter() {
         write!(out, "  {name:<width$}  ")?;
         match seen.facts.iter().find(|(host, _)| host == name) {
             Some((_, facts)) => {

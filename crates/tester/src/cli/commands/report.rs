@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::{Failure, exit, print};
-use crate::campaign::journal;
+use crate::campaign::journal::{self, Reading};
 use crate::campaign::plan::Plan;
 use crate::campaign::record::{Line, Record};
 use crate::report::campaign::analyse::analyse;
@@ -18,32 +18,17 @@ use crate::report::numbers;
 /// Folder of the report in the directory of a campaign.
 pub(super) const FOLDER: &str = "report";
 
-/// The journal of a campaign, and its plan.
-pub(super) struct Loaded {
-    pub(super) plan: Plan,
-    pub(super) lines: Vec<Line>,
-    pub(super) seal: String,
-    /// Why the last line of the journal was omitted, if it was.
-    pub(super) torn: Option<String>,
-}
-
-impl Loaded {
-    /// Every number of the report.
-    pub(super) fn analyse(&self) -> Analysis {
-        analyse(&self.plan, &self.lines, &self.seal)
-    }
-}
-
-/// Reads the journal in `dir`. The last line may be incomplete while the journal is being written.
-pub(super) fn load(dir: &Path) -> Result<Loaded, Failure> {
+/// Reads the journal of a campaign, and its plan.
+pub(super) fn load(dir: &Path) -> Result<(Plan, Reading), Failure> {
     let reading = journal::read(dir)?;
     let (origin, text) = written(&reading.lines);
-    Ok(Loaded {
-        plan: Plan::parse(origin, text)?,
-        lines: reading.lines,
-        seal: reading.seal,
-        torn: reading.torn.map(|torn| torn.to_string()),
-    })
+    Ok((Plan::parse(origin, text)?, reading))
+}
+
+/// Reads and analyses a campaign.
+pub(super) fn analysed(dir: &Path) -> Result<Analysis, Failure> {
+    let (plan, reading) = load(dir)?;
+    Ok(analyse(&plan, &reading.lines, &reading.seal))
 }
 
 /// File name and text of the plan in a journal, whose first line has them.
@@ -64,7 +49,7 @@ pub(super) fn run(directory: &Path) -> Result<u8, Failure> {
         for sentence in &analysis.verdict {
             writeln!(out, "{sentence}")?;
         }
-        if let Some(torn) = &loaded.torn {
+        if let Some(torn) = &loaded.1.torn {
             writeln!(out, "left out: {torn}")?;
         }
         writeln!(
@@ -78,9 +63,12 @@ pub(super) fn run(directory: &Path) -> Result<u8, Failure> {
 }
 
 /// Writes all files of the report below `dir`, each atomically, and returns their analysis and their folder.
-pub(super) fn write(dir: &Path, loaded: &Loaded) -> Result<(Analysis, PathBuf), Failure> {
-    let analysis = loaded.analyse();
-    let files = files::files(&analysis, &loaded.lines)?;
+pub(super) fn write(
+    dir: &Path,
+    (plan, reading): &(Plan, Reading),
+) -> Result<(Analysis, PathBuf), Failure> {
+    let analysis = analyse(plan, &reading.lines, &reading.seal);
+    let files = files::files(&analysis, &reading.lines)?;
     let folder = dir.join(FOLDER);
     let failed = |path: &Path| format!("cannot write {}", path.display());
     // An earlier report of the campaign may have other figures.

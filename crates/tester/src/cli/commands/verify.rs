@@ -4,13 +4,14 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use super::report::{FOLDER, Loaded, load};
+use super::report::{FOLDER, load};
 use super::{Failure, exit, print};
 use crate::campaign::audit::{Audited, Contradiction, audit};
 use crate::campaign::journal::PLAN_FILE;
 use crate::campaign::record::{Line, Record};
 use crate::campaign::signature::{self, SIGNATURE_FILE, SignatureError};
 use crate::cli::args::VerifyArgs;
+use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::files;
 use crate::report::campaign::verify::{Difference, check, check_no_others};
 use crate::report::numbers::count;
@@ -33,17 +34,17 @@ struct Verified {
 }
 
 fn verify(dir: &Path) -> Result<Verified, Failure> {
-    let mut loaded = load(dir)?;
-    if let Some(torn) = loaded.torn.take() {
-        return Err(Failure::new(exit::TESTER, anyhow::anyhow!(torn)));
+    let (plan, reading) = load(dir)?;
+    if let Some(torn) = reading.torn {
+        return Err(Failure::new(exit::TESTER, torn));
     }
-    check_plan(dir, &loaded.lines)?;
-    let audited = audit(&loaded.plan, &loaded.lines)
-        .map_err(|contradiction| refused(&loaded, &contradiction))?;
+    let (lines, seal) = (reading.lines, reading.seal);
+    check_plan(dir, &lines)?;
+    let audited = audit(&plan, &lines).map_err(|contradiction| refused(&lines, &contradiction))?;
     let folder = dir.join(FOLDER);
-    let analysis = loaded.analyse();
-    let files = files::files(&analysis, &loaded.lines)
-        .map_err(|error| Failure::new(exit::TESTER, error))?;
+    let analysis = analyse(&plan, &lines, &seal);
+    let files =
+        files::files(&analysis, &lines).map_err(|error| Failure::new(exit::TESTER, error))?;
     check(&files, |name| fs::read(folder.join(name)).ok())
         .and_then(|()| check_no_others(&files, below(&folder)))
         .map_err(|difference| {
@@ -54,18 +55,18 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
             let error = anyhow::Error::new(difference);
             Failure::new(code, error.context(format!("{}", folder.display())))
         })?;
-    let mut lines = vec![format!(
+    let mut results = vec![format!(
         "verified: {} recounted, {} replayed, {} recomputed, {}, seal {}",
         count(audited.trials, "trial"),
         count(audited.searches, "search"),
         count(audited.certificates, "certificate"),
         count(files.len(), "file"),
-        loaded.seal
+        seal
     )];
-    lines.extend(unchecked(&audited));
+    results.extend(unchecked(&audited));
     Ok(Verified {
-        seal: loaded.seal,
-        lines,
+        seal,
+        lines: results,
     })
 }
 
@@ -81,9 +82,9 @@ fn unchecked(audited: &Audited) -> Option<String> {
 
 /// The error for a contradiction in the journal. It names the program that wrote the journal if it is another version,
 /// since the rules may have changed.
-fn refused(loaded: &Loaded, contradiction: &Contradiction) -> Failure {
+fn refused(lines: &[Line], contradiction: &Contradiction) -> Failure {
     let mut text = format!("{contradiction}; do not trust the journal or its report");
-    let made = loaded.lines.first().map(|line| &line.record);
+    let made = lines.first().map(|line| &line.record);
     if let Some(Record::Campaign { tester, .. }) = made
         && tester != crate::PROGRAM
     {

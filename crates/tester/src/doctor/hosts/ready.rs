@@ -9,7 +9,7 @@ use crate::campaign::plan::Plan;
 use crate::doctor::{Finding, Grade};
 use crate::lab::LabError;
 use crate::lab::hosts::Hosts;
-use crate::post::host::Host;
+use crate::post::host::{Host, at_once};
 use crate::rig::preflight::{self, Installed};
 
 /// Result of the check of a plan's hosts.
@@ -37,7 +37,10 @@ pub fn look(plan: &Plan, hosts: &Hosts, tried: Vec<(String, Result<Host, LabErro
             Err(error) => seen.obstacles.push(error.to_string()),
         }
     }
-    for (name, facts) in preflight::facts(&reached) {
+    let looked = at_once(reached.values().collect(), |host: &Host| {
+        (host.name().to_owned(), host.facts())
+    });
+    for (name, facts) in looked {
         match facts {
             Ok(facts) => seen.facts.push((name, facts)),
             Err(error) => {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::link::{LinkAddress, LinkEnd, LinkName};
-use super::{HOSTS_MAX, HostPart, HostSpec, Hosts, HostsError, HostsErrors, Reach, THREADS_MAX};
+use super::{HOSTS_MAX, HostPart, HostSpec, Hosts, HostsError, Reach, THREADS_MAX};
 use crate::lab::profile::Family;
 use crate::machine::Role;
 
@@ -261,7 +261,7 @@ impl<'a> Check<'a> {
         if hosts.duts().is_empty() {
             errors.extend(hosts.site(None, Family::Ipv6).err());
         }
-        let errors = errors.into_iter().flat_map(|HostsErrors(errors)| errors);
+        let errors = errors.into_iter().flatten();
         let (links, ways): (Vec<_>, Vec<_>) = errors.partition(|error| error.part.link().is_some());
         let doubts = self.doubts.clone();
         let follows = |error: &HostsError| {

@@ -93,16 +93,3 @@ impl fmt::Display for HostsError {
         write!(f, "{}; {}", self.what, self.remedy)
     }
 }
-
-/// All errors of the hosts of a plan; at least one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostsErrors(pub Vec<HostsError>);
-
-impl fmt::Display for HostsErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let texts: Vec<_> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&texts.join("\n"))
-    }
-}
-
-impl std::error::Error for HostsErrors {}

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display};
 
 use super::HostSpec;
 use crate::lab::profile::Family;
@@ -14,9 +15,21 @@ use crate::quantity::ValueError;
 
 /// Purpose of a test link.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    AsRefStr,
+    Display,
+    JsonSchema,
+    Serialize,
+    Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum LinkName {
     /// Between Measurer and DUT.
     Client,
@@ -24,23 +37,6 @@ pub enum LinkName {
     Upstream,
     /// Between Measurer and authority, only for self-tests (Lencse, Pivoda and Shima 2021, section 4.1).
     SelfTest,
-}
-
-impl LinkName {
-    /// Name of the link in plans.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Upstream => "upstream",
-            Self::SelfTest => "self-test",
-        }
-    }
-}
-
-impl fmt::Display for LinkName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// One end of a test link.

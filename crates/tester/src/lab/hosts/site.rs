@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::link::{LinkName, Meeting, meeting};
-use super::{HostPart, HostSpec, Hosts, HostsError, HostsErrors};
+use super::{HostPart, HostSpec, Hosts, HostsError};
 use crate::lab::DNS_PORT;
 use crate::lab::profile::Family;
 use crate::lab::routes::Route;
@@ -184,7 +184,7 @@ impl Hosts {
     ///
     /// There is no such host of a DUT, or hosts that need a connection have none: one error for each pair.
     /// [`Self::new`] has checked everything except the name and the family.
-    pub fn site(&self, dut: Option<&str>, upstream: Family) -> Result<Site, HostsErrors> {
+    pub fn site(&self, dut: Option<&str>, upstream: Family) -> Result<Site, Vec<HostsError>> {
         let authorities = self.authorities();
         let dut = dut.map(|name| self.dut_named(name)).transpose()?;
         let mut faults = Vec::new();
@@ -197,10 +197,10 @@ impl Hosts {
             .map(|(host, k)| self.way(host, (k, authorities[k]), dut, &mut faults))
             .collect();
         let Some(ways) = ways.into_iter().collect::<Option<Vec<_>>>() else {
-            return Err(HostsErrors(faults));
+            return Err(faults);
         };
         if !faults.is_empty() {
-            return Err(HostsErrors(faults));
+            return Err(faults);
         }
         let (measurers, links): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
         let mut links: Vec<_> = links.into_iter().flatten().collect();
@@ -238,7 +238,7 @@ impl Hosts {
     }
 
     /// Returns the host of a DUT by its name.
-    fn dut_named(&self, name: &str) -> Result<&HostSpec, HostsErrors> {
+    fn dut_named(&self, name: &str) -> Result<&HostSpec, Vec<HostsError>> {
         let duts = self.duts();
         let found = duts.iter().find(|host| host.name == name);
         found.copied().ok_or_else(|| {
@@ -248,7 +248,7 @@ impl Hosts {
                 names => format!("there is {}", names.join(", ")),
             };
             let what = format!("no host of a DUT is named {name:?}");
-            HostsErrors(vec![HostsError::of_all(what, remedy)])
+            vec![HostsError::of_all(what, remedy)]
         })
     }
 

@@ -12,6 +12,12 @@ mod routes;
 /// Link, interface, addresses.
 type End<'a> = (LinkName, &'a str, &'a [&'a str]);
 
+/// The errors, one a line.
+fn lines(errors: &[HostsError]) -> String {
+    let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    texts.join("\n")
+}
+
 fn end<'a>(link: LinkName, interface: &'a str, addresses: &'a [&'a str]) -> End<'a> {
     (link, interface, addresses)
 }
@@ -221,7 +227,7 @@ fn dut_with_only_ipv4_upstream_needs_another_self_test_path() {
     specs[1] = host("dut", &[Role::Dut], &[DUT1, v4(&["198.18.0.1/24"])]);
     specs[2] = host("auth", &[Role::Authority], &[v4(&["198.18.0.2/24"])]);
     expect!["host gen1: no way to the authority auth for self-tests; connect both by a link self-test, or give the upstream link IPv6 addresses of one prefix at the DUT and at the authority"]
-        .assert_eq(&Hosts::new(specs.clone()).unwrap_err().to_string());
+        .assert_eq(&lines(&Hosts::new(specs.clone()).unwrap_err()));
     specs[0] = host("gen1", &[Role::Measurer], &[GEN1, SELF1]);
     specs[2] = host("auth", &[Role::Authority], &[v4(&["198.18.0.2/24"]), SELF2]);
     let hosts = Hosts::new(specs).unwrap();
@@ -229,25 +235,16 @@ fn dut_with_only_ipv4_upstream_needs_another_self_test_path() {
     expect![[r#"
         host dut: no IPv6 address on a link upstream; add one in the prefix of auth
         host auth: no IPv6 address on a link upstream; add one in the prefix of dut"#]]
-    .assert_eq(
-        &hosts
-            .site(Some("dut"), Family::Ipv6)
-            .unwrap_err()
-            .to_string(),
-    );
-    expect![[r#"no host of a DUT is named "gen1"; there is dut"#]].assert_eq(
-        &hosts
-            .site(Some("gen1"), Family::Ipv4)
-            .unwrap_err()
-            .to_string(),
-    );
+    .assert_eq(&lines(&hosts.site(Some("dut"), Family::Ipv6).unwrap_err()));
+    expect![[r#"no host of a DUT is named "gen1"; there is dut"#]]
+        .assert_eq(&lines(&hosts.site(Some("gen1"), Family::Ipv4).unwrap_err()));
 }
 
 /// Checks the error of three devices changed by `spoil`.
 fn check(spoil: impl FnOnce(&mut Vec<HostSpec>), expected: &Expect) {
     let mut specs = three();
     spoil(&mut specs);
-    expected.assert_eq(&Hosts::new(specs).unwrap_err().to_string());
+    expected.assert_eq(&lines(&Hosts::new(specs).unwrap_err()));
 }
 
 #[test]
@@ -351,7 +348,7 @@ fn invalid_numbers_are_refused() {
     specs[0].cpus = "0-2".parse().unwrap();
     specs[0].authority_cpus = "2-3".parse().unwrap();
     expect!["host tester: CPU 2 is in cpus and in authority-cpus; give each CPU to one role, or the same CPUs to both"]
-        .assert_eq(&Hosts::new(specs.clone()).unwrap_err().to_string());
+        .assert_eq(&lines(&Hosts::new(specs.clone()).unwrap_err()));
     specs[0].cpus = specs[0].authority_cpus.clone();
     assert!(Hosts::new(specs).is_ok(), "one core can run both roles");
 }

@@ -2,7 +2,7 @@
 
 use toml::Spanned;
 
-use super::PLACEHOLDERS;
+use super::placeholders;
 
 /// A piece of a template.
 enum Piece<'a> {
@@ -72,13 +72,15 @@ pub(super) fn check_placeholders(
     template: &Spanned<String>,
     own: &[&str],
 ) -> Result<(), (usize, String)> {
-    let is_known = |name: &str| PLACEHOLDERS.contains(&name) || own.contains(&name);
+    let is_known = |name: &str| placeholders().any(|known| known == name) || own.contains(&name);
     let Some(unknown) = unknown(template.get_ref(), is_known) else {
         return Ok(());
     };
     let span = template.span();
     let within = text[span.clone()].find(&format!("{{{unknown}}}"));
-    let known = [&PLACEHOLDERS, own].concat().join(", ");
+    let mut known: Vec<&str> = placeholders().collect();
+    known.extend(own);
+    let known = known.join(", ");
     let message = format!("unknown placeholder {{{unknown}}}; there are {known}");
     Err((span.start + within.unwrap_or(0), message))
 }

@@ -23,7 +23,7 @@ impl Setup {
         let link = |name: LinkName, near, far| {
             let end = |role| SiteEnd {
                 host: self.host_of(role).to_string(),
-                interface: name.name().to_owned(),
+                interface: name.to_string(),
             };
             SiteLink {
                 name,

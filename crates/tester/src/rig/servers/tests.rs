@@ -49,10 +49,7 @@ fn question(server: SocketAddr) -> HostQuery {
 }
 
 fn waits(host: &Host) -> Vec<Nanos> {
-    match host.ask(Request::EndPulse, PROMPT_NS).unwrap() {
-        Reply::Waits(waits_ns) => waits_ns,
-        other => panic!("{other:?}"),
-    }
+    host.get(Request::EndPulse, PROMPT_NS).unwrap()
 }
 
 #[test]

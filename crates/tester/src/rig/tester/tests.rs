@@ -8,7 +8,7 @@ use dns64_transport::socket::Segmentation;
 use super::*;
 use crate::agent::frame;
 use crate::agent::handshake::{Answer, Welcome};
-use crate::agent::link::AgentLink;
+use crate::agent::link::tests::over;
 use crate::agent::serve::serve;
 use crate::agent::ssh::Options;
 use crate::authority::behaviour::Behaviour;
@@ -34,7 +34,7 @@ pub(crate) fn host(name: &str) -> (Host, JoinHandle<()>) {
         let mut post = Post::new(Arc::clone(&interrupted));
         serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut post).unwrap();
     });
-    let link = AgentLink::over(name, answers, calls, &Options::new("a test")).unwrap();
+    let link = over(name, answers, calls, &Options::new("a test")).unwrap();
     (Host::at(name, link), agent)
 }
 
@@ -240,7 +240,7 @@ fn lost_host(name: &str) -> Host {
         frame::read(&mut input).unwrap();
         frame::write(&mut out, &Answer::<()>::Welcome(Welcome::here())).unwrap();
     });
-    let link = AgentLink::over(name, answers, calls, &Options::new("a test")).unwrap();
+    let link = over(name, answers, calls, &Options::new("a test")).unwrap();
     Host::at(name, link)
 }
 
@@ -279,10 +279,7 @@ fn late_start_of_host_makes_trial_invalid() {
         spare: ReusedLedgers::default(),
     };
     one.ask(order, PROMPT_NS).unwrap();
-    let late = match one.ask(Request::Run(1), 20 * SECOND).unwrap() {
-        Reply::Ran(late_ns) => late_ns,
-        other => panic!("{other:?}"),
-    };
+    let late: Nanos = one.get(Request::Run(1), 20 * SECOND).unwrap();
     assert!(late > 0);
     let clock = HostClock {
         host: "one".to_owned(),

@@ -23,7 +23,7 @@ use crate::namespace::{Cidr, Share};
 use crate::procedure::selftest::SelfTestResult;
 use crate::procedure::simulated::result;
 use crate::procedure::{Event, Trials};
-use crate::rig::certify::{COARSE, HighestRate, Lengths, highest};
+use crate::rig::certify::{Highest, Lengths, highest};
 use crate::rig::spec::Subject;
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::RateError;
@@ -238,13 +238,8 @@ impl Bench for Servers {
             names: (self.plan.load.cidr, point.cell.cached_share),
             site: self.subject().site(None),
         };
-        let wanted = HighestRate {
-            resolution: COARSE,
-            max_qps,
-            near_qps,
-            whole_ns: point.duration_ns,
-        };
-        let Ok(found) = highest(wanted, &mut tester, observer);
+        let (wanted, whole_ns) = (Highest::coarse(max_qps), point.duration_ns);
+        let Ok(found) = highest(wanted, near_qps, whole_ns, &mut tester, observer);
         Ok(Some(found))
     }
 

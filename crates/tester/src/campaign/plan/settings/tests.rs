@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::campaign::plan::draft::Directory;
-use crate::campaign::plan::reader::{TABLES, below};
+use crate::campaign::plan::reader::below;
+use crate::campaign::plan::tests::TABLES;
 
 fn set(setting: &Setting, text: &str) -> Result<(), ValueError> {
     setting.set(&mut Draft::new(Directory::default()), text)

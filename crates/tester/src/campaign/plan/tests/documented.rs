@@ -3,7 +3,7 @@
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-use super::super::{reader, settings};
+use super::super::settings;
 use super::*;
 use crate::campaign::estimate::estimate;
 use crate::report::numbers::wait;
@@ -56,9 +56,7 @@ fn keys_named_for_the_papers_exist() {
     for (key, value) in values {
         let known = match key.split_once(' ') {
             Some((table, key)) => keys_of(table.trim_matches(['[', ']'])).contains(&key),
-            None => reader::TABLES
-                .iter()
-                .any(|table| keys_of(table).contains(&key)),
+            None => TABLES.iter().any(|table| keys_of(table).contains(&key)),
         };
         assert!(known, "{key} = {value}");
         let readable: Result<toml::Table, _> = format!("value = {value}").parse();
@@ -83,7 +81,7 @@ fn the_tables_of_the_page_are_those_of_the_settings() {
         tables.push(table);
     }
     tables.sort_unstable();
-    let mut all: Vec<_> = reader::TABLES
+    let mut all: Vec<_> = TABLES
         .into_iter()
         .filter(|table| *table != "links")
         .collect();

@@ -142,9 +142,10 @@ fn incomplete_line_is_omitted_from_a_report_but_fails_verification() {
     let loaded = load(dir.path()).unwrap();
     assert!(
         loaded
+            .1
             .torn
             .as_ref()
-            .is_some_and(|torn| torn.contains("is incomplete"))
+            .is_some_and(|torn| torn.to_string().contains("is incomplete"))
     );
     report::write(dir.path(), &loaded).unwrap();
     assert_eq!(failure(&dir).0, exit::TESTER);

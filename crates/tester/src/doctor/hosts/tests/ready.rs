@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use super::*;
 use crate::agent::handshake::Welcome;
-use crate::agent::link::AgentLink;
+use crate::agent::link::tests::over;
 use crate::agent::serve::{Work, serve};
 use crate::agent::ssh::Options;
 use crate::campaign::plan::Plan;
@@ -83,7 +83,7 @@ fn host(name: &str, facts: HostFacts, asked: &Asked) -> (Host, JoinHandle<()>) {
         let interrupted = Arc::new(AtomicBool::new(false));
         serve(input, out, interrupted, |_| Ok(Welcome::here()), &mut work).unwrap();
     });
-    let link = AgentLink::over(name, answers, calls, &Options::new("a test")).unwrap();
+    let link = over(name, answers, calls, &Options::new("a test")).unwrap();
     (Host::at(name, link), agent)
 }
 

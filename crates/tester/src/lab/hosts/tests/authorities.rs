@@ -132,7 +132,7 @@ fn hosts_that_are_measurer_and_authority_test_themselves() {
 fn refused(spoil: impl FnOnce(&mut Vec<HostSpec>), expected: &Expect) {
     let mut specs = five();
     spoil(&mut specs);
-    expected.assert_eq(&Hosts::new(specs).unwrap_err().to_string());
+    expected.assert_eq(&lines(&Hosts::new(specs).unwrap_err()));
 }
 
 #[test]
@@ -180,5 +180,5 @@ fn self_tests_need_a_measurer_for_each_authority() {
     Hosts::new(specs.clone()).unwrap();
     let faults = Hosts::faults(&specs, Vec::new(), true);
     expect!["self-tests cannot cover 2 authorities (auth1, auth2) with 1 Measurer (gen1): each Measurer asks one of them, so there must be at most as many authorities as Measurers; add \"measurer\" to the roles of other hosts, remove \"authority\" from auth2, or write uncertified = true in [tester]"]
-        .assert_eq(&HostsErrors(faults).to_string());
+        .assert_eq(&lines(&faults));
 }

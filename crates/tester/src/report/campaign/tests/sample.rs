@@ -549,7 +549,7 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
 /// Overload curve and soak of a point.
 fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
     let base = limit_qps(plan, point, 1);
-    let factors = plan.overload.iter().flat_map(|o| o.factors_milli.clone());
+    let factors = plan.overload_milli.iter().copied();
     let overload: Vec<u64> = factors
         .map(|milli| base * u64::from(milli) / 1000)
         .collect();
