@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ pub struct Ended {
 ///
 /// It cannot be started, or was killed after the time limit.
 pub fn run(command: &mut Command, limit: Nanos) -> Result<Ended, LabError> {
-    run_with_input(command, &[], limit)
+    ended(command.stdin(Stdio::null()), &[], limit)
 }
 
 /// The same with these octets as its input; at most 64 KiB, the capacity of a pipe (pipe(7)).
@@ -98,12 +99,21 @@ pub fn run_with_input(
     input: &[u8],
     limit: Nanos,
 ) -> Result<Ended, LabError> {
+    ended(command.stdin(Stdio::piped()), input, limit)
+}
+
+/// The same with a file as its input.
+///
+/// # Errors
+///
+/// Those of [`run`].
+pub fn run_with_file(command: &mut Command, input: File, limit: Nanos) -> Result<Ended, LabError> {
+    ended(command.stdin(input), &[], limit)
+}
+
+fn ended(command: &mut Command, input: &[u8], limit: Nanos) -> Result<Ended, LabError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command
-        .stdin(match input {
-            [] => Stdio::null(),
-            _ => Stdio::piped(),
-        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -74,10 +74,10 @@ impl AgentLink {
         let command = ssh::agent(reach, sudo, options).map_err(failed)?;
         let program = command.get_program().to_string_lossy().into_owned();
         let start = |error| failed(Trouble::Start(format!("{program}: {error}")));
-        let piped = pipe::spawn(command).map_err(start)?;
-        let mut link = Self::new(host, reach, piped.stdout, piped.stdin, options).map_err(start)?;
-        link.child = Some(piped.child);
-        link.stderr = Some(piped.stderr);
+        let (child, stdin, stdout, stderr) = pipe::spawn(command).map_err(start)?;
+        let mut link = Self::new(host, reach, stdout, stdin, options).map_err(start)?;
+        link.child = Some(child);
+        link.stderr = Some(stderr);
         link.greet(options)?;
         Ok(link)
     }

@@ -68,16 +68,8 @@ impl Outlet {
     }
 }
 
-/// A process with a pipe for each of its streams.
-pub(super) struct Piped {
-    pub(super) child: Child,
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: Tail,
-}
-
 /// Starts a process in a process group of its own: Ctrl-C at the terminal must reach only the controller.
-pub(super) fn spawn(mut command: Command) -> io::Result<Piped> {
+pub(super) fn spawn(mut command: Command) -> io::Result<(Child, ChildStdin, ChildStdout, Tail)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command.stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
@@ -85,12 +77,7 @@ pub(super) fn spawn(mut command: Command) -> io::Result<Piped> {
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(io::Error::other("no pipes"));
     };
-    Ok(Piped {
-        child,
-        stdin,
-        stdout,
-        stderr: Tail::of(stderr),
-    })
+    Ok((child, stdin, stdout, Tail::of(stderr)))
 }
 
 /// Input from the agent.

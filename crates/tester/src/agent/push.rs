@@ -1,20 +1,15 @@
 //! Copies this program to a host that lacks it or has another version.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::Child;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
-use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use dns64_transport::clock::{Nanos, SECOND};
 
-use super::pipe::{self, Outlet, Tail};
 use super::ssh::{self, Options};
-use super::trouble::{LinkError, Remains, Trouble, printable, tail};
+use super::trouble::{LinkError, Remains, Trouble, printable};
 use crate::hash::sha256_of;
 use crate::lab::hosts::Reach;
-use crate::machine::process;
+use crate::machine::process::{Ended, run_with_file};
 
 /// Copies the program `file` ([`OWN`](super::program::OWN) for the running one) to a host that is reached by ssh,
 /// unless it is already there. The path is `~/.cache/dns64bench/SHA256/dns64bench`; the copy is renamed to it after its
@@ -41,109 +36,34 @@ pub fn push(
 fn copy(reach: &Reach, target: &str, file: &Path, options: &Options) -> Result<String, Trouble> {
     let unreadable = |error| Trouble::Push(format!("cannot read {}: {error}", file.display()));
     let sha256 = sha256_of(file).map_err(unreadable)?;
-    let source = File::open(file).map_err(unreadable)?;
+    let program = File::open(file).map_err(unreadable)?;
     let line = format!("sh -c {}", ssh::quoted(&script(&sha256)));
-    let command = ssh::remote(target, &line, options)?;
-    let start = |error: std::io::Error| Trouble::Start(error.to_string());
-    let piped = pipe::spawn(command).map_err(start)?;
-    let copying = Copying {
-        said: lines(piped.stdout),
-        stderr: piped.stderr,
-        child: piped.child,
+    let mut command = ssh::remote(target, &line, options)?;
+    let end = run_with_file(&mut command, program, COPY_LIMIT);
+    let end = end.map_err(|error| match std::error::Error::source(&error) {
+        Some(_) => Trouble::Start(error.to_string()),
+        None => Trouble::Push(error.to_string()),
+    })?;
+    let mut lines = end.stdout.lines();
+    // A shell profile may print lines of its own.
+    match lines.find_map(|line| line.trim().strip_prefix(HAVE)) {
+        Some(path) if end.status.success() => Ok(printable(path)),
+        _ => Err(failed(reach, &end)),
+    }
+}
+
+/// Why a copy failed.
+fn failed(reach: &Reach, end: &Ended) -> Trouble {
+    let remains = Remains {
         reach,
+        greeted: false,
+        status: Some(end.status),
+        stderr: &end.stderr,
     };
-    copying.run(source, Outlet::new(piped.stdin).map_err(start)?, options)
-}
-
-/// A copy in progress.
-struct Copying<'a> {
-    said: Receiver<String>,
-    stderr: Tail,
-    child: Child,
-    reach: &'a Reach,
-}
-
-impl Copying<'_> {
-    fn run(mut self, source: File, mut to: Outlet, options: &Options) -> Result<String, Trouble> {
-        if let Some(path) = self.line(SEND, HAVE, options.open_limit_ns)? {
-            return Ok(path);
-        }
-        let deadline_ns = MonotonicClock.now() + COPY_LIMIT;
-        let mut source = BufReader::with_capacity(1 << 16, source);
-        loop {
-            let octets = source.fill_buf();
-            let octets = octets.map_err(|error| Trouble::Push(error.to_string()))?;
-            // A write error is explained by the process at its end.
-            let is_over = octets.is_empty() || to.write(octets, deadline_ns).is_err();
-            let n = octets.len();
-            source.consume(n);
-            if is_over {
-                break;
-            }
-        }
-        drop(to);
-        match self.line(HAVE, HAVE, COPY_LIMIT)? {
-            Some(path) => Ok(path),
-            None => Err(Trouble::Push("the host has sent no path".into())),
-        }
-    }
-
-    /// Reads lines until one starts with `found` or `go_on`, and skips the output of shell profiles. Returns the path
-    /// after `found`; `None` for `go_on`.
-    fn line(
-        &mut self,
-        go_on: &str,
-        found: &str,
-        limit_ns: Nanos,
-    ) -> Result<Option<String>, Trouble> {
-        let deadline_ns = MonotonicClock.now() + limit_ns;
-        loop {
-            let left = deadline_ns.saturating_sub(MonotonicClock.now());
-            match self.said.recv_timeout(Duration::from_nanos(left)) {
-                Ok(line) => {
-                    if let Some(path) = line.strip_prefix(found) {
-                        return Ok(Some(path.to_owned()));
-                    }
-                    if line.starts_with(go_on) {
-                        return Ok(None);
-                    }
-                }
-                Err(_) => return Err(self.trouble(limit_ns, deadline_ns)),
-            }
-        }
-    }
-
-    /// Returns why no line arrived.
-    fn trouble(&mut self, limit_ns: Nanos, deadline_ns: Nanos) -> Trouble {
-        let is_late = MonotonicClock.now() >= deadline_ns;
-        let status = match is_late {
-            true => None,
-            false => process::wait(&mut self.child, END_PATIENCE),
-        };
-        let stderr = self.stderr.text();
-        if is_late {
-            let said = tail(&stderr);
-            return Trouble::Silent { limit_ns, said };
-        }
-        let remains = Remains {
-            reach: self.reach,
-            greeted: false,
-            status,
-            stderr: &stderr,
-        };
-        match remains.trouble() {
-            Trouble::Died { how, said } if said.is_empty() => Trouble::Push(how),
-            Trouble::Died { said, .. } | Trouble::NoProgram(said) => Trouble::Push(said),
-            other => other,
-        }
-    }
-}
-
-impl Drop for Copying<'_> {
-    fn drop(&mut self) {
-        if process::wait(&mut self.child, END_PATIENCE).is_none() {
-            process::kill_group(&mut self.child);
-        }
+    match remains.trouble() {
+        Trouble::Died { how, said } if said.is_empty() => Trouble::Push(how),
+        Trouble::Died { said, .. } | Trouble::NoProgram(said) => Trouble::Push(said),
+        other => other,
     }
 }
 
@@ -156,37 +76,15 @@ fn script(sha256: &str) -> String {
          if [ -x \"$f\" ] && [ \"$(sum \"$f\")\" = {sha256} ]; then echo \"{HAVE}$f\"; exit 0; fi; \
          mkdir -p \"$d\" && t=$(mktemp \"$d/new.XXXXXX\") || exit 1; \
          trap \"rm -f \\\"$t\\\"\" EXIT; trap \"exit 1\" HUP INT TERM PIPE; \
-         echo {SEND}; cat >\"$t\" || exit 1; \
+         cat >\"$t\" || exit 1; \
          if [ \"$(sum \"$t\")\" != {sha256} ]; then echo \"the copy is damaged or incomplete\" >&2; exit 1; fi; \
          chmod 700 \"$t\" && mv -f \"$t\" \"$f\" && echo \"{HAVE}$f\""
     )
 }
 
-/// Reads lines of at most 4 KiB until the stream ends.
-fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
-    let (sender, lines) = channel();
-    let mut from = BufReader::new(from);
-    std::thread::spawn(move || {
-        for _ in 0..LINES_MAX {
-            let mut line = Vec::new();
-            let read = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
-            let line = printable(String::from_utf8_lossy(&line).trim());
-            if read.is_err() || read.is_ok_and(|n| n == 0) || sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
-}
-
 const HAVE: &str = "dns64bench-push-have ";
-const SEND: &str = "dns64bench-push-send";
 /// 150 MB, the size with debug information, at 2 Mbit/s.
 const COPY_LIMIT: Nanos = 600 * SECOND;
-const END_PATIENCE: Nanos = 5 * SECOND;
-const LINE_MAX: u64 = 4096;
-/// A longer output of a shell profile is an error.
-const LINES_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {

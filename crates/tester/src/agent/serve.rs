@@ -1,5 +1,6 @@
 //! The agent's end of the connection: admits the controller, then executes its requests in order.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +11,10 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::frame::{self, FrameError};
+use super::frame;
 use super::handshake::{AgentRefusal, Answer, Call, Hello, VERSION, Welcome};
 use crate::PROGRAM;
+use crate::lab::{Blame, LabError};
 
 /// Requests that an agent executes on its host.
 pub trait Work {
@@ -23,20 +25,6 @@ pub trait Work {
 
     /// Executes a request. The agent's `interrupted` flag becomes true when the controller has gone.
     fn handle(&mut self, request: Self::Request) -> Self::Reply;
-}
-
-/// Why an agent stops serving.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// The connection is broken.
-    #[error("the connection to the controller is unusable: {0}")]
-    Frame(#[from] FrameError),
-    /// The controller sent an invalid message.
-    #[error("the controller broke the protocol: {0}")]
-    Protocol(String),
-    /// The controller was refused, and was told why.
-    #[error(transparent)]
-    Refused(#[from] AgentRefusal),
 }
 
 /// Serves one controller until `input` ends or `interrupted` is true. The end of `input` sets `interrupted`, even while
@@ -54,26 +42,25 @@ pub fn serve<W: Work>(
     interrupted: Arc<AtomicBool>,
     admit: impl FnOnce(&Hello) -> Result<Welcome, AgentRefusal>,
     work: &mut W,
-) -> Result<(), AgentError> {
+) -> Result<(), LabError> {
     let inbox = Inbox::open(input, interrupted);
-    let mut send =
-        |answer: Answer<W::Reply>| frame::write(&mut output, &answer).map_err(FrameError::from);
+    let mut send = |answer: Answer<W::Reply>| frame::write(&mut output, &answer).map_err(unusable);
     let Some((call, _)) = inbox.next()? else {
         return Ok(());
     };
     let Call::Hello(hello) = call else {
-        return Err(AgentError::Protocol("the first call is not a hello".into()));
+        return Err(protocol("the first call is not a hello"));
     };
     match admitted(&hello, admit) {
         Ok(welcome) => send(Answer::Welcome(welcome))?,
         Err(refusal) => {
             send(Answer::Refused(refusal.clone()))?;
-            return Err(refusal.into());
+            return Err(Blame::Machine.error(refusal.to_string()));
         }
     }
     while let Some((call, received_ns)) = inbox.next()? {
         match call {
-            Call::Hello(_) => return Err(AgentError::Protocol("a second hello".into())),
+            Call::Hello(_) => return Err(protocol("a second hello")),
             Call::Clock { id } => {
                 let sent_ns = MonotonicClock.now();
                 send(Answer::Clock {
@@ -104,9 +91,20 @@ fn admitted(
     }
 }
 
+fn protocol(what: impl Into<String>) -> LabError {
+    let what = what.into();
+    Blame::Machine.error(format!("the controller broke the protocol: {what}"))
+}
+
+fn unusable(error: impl fmt::Display) -> LabError {
+    Blame::Machine.error(format!(
+        "the connection to the controller is unusable: {error}"
+    ))
+}
+
 /// Queue of received calls, with their arrival times.
 struct Inbox<Q> {
-    calls: Receiver<Result<(Call<Q>, Nanos), AgentError>>,
+    calls: Receiver<Result<(Call<Q>, Nanos), LabError>>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -125,7 +123,7 @@ impl<Q: DeserializeOwned + Send + 'static> Inbox<Q> {
     }
 
     /// Returns the next call; `None` after the last one.
-    fn next(&self) -> Result<Option<(Call<Q>, Nanos)>, AgentError> {
+    fn next(&self) -> Result<Option<(Call<Q>, Nanos)>, LabError> {
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 // The remaining calls are discarded, but a fault is reported.
@@ -144,16 +142,14 @@ impl<Q: DeserializeOwned + Send + 'static> Inbox<Q> {
 /// Reads calls until the input ends.
 fn receive<Q: DeserializeOwned>(
     input: &mut impl Read,
-    sender: &SyncSender<Result<(Call<Q>, Nanos), AgentError>>,
-) -> Result<(), AgentError> {
-    while let Some(message) = frame::read(input)? {
+    sender: &SyncSender<Result<(Call<Q>, Nanos), LabError>>,
+) -> Result<(), LabError> {
+    while let Some(message) = frame::read(input).map_err(unusable)? {
         let now = MonotonicClock.now();
-        let call = frame::decode(&message)
-            .map_err(|error| AgentError::Protocol(format!("not a call: {error}")))?;
+        let call =
+            frame::decode(&message).map_err(|error| protocol(format!("not a call: {error}")))?;
         if sender.try_send(Ok((call, now))).is_err() {
-            return Err(AgentError::Protocol(format!(
-                "more than {WAITING_MAX} calls at once"
-            )));
+            return Err(protocol(format!("more than {WAITING_MAX} calls at once")));
         }
     }
     Ok(())

@@ -173,7 +173,7 @@ impl Journal {
     ///
     /// The disk is full or broken.
     pub fn append(&mut self, record: Record) -> Result<Line, JournalError> {
-        let kind = record.kind();
+        let kind = (&record).into();
         let line = Line {
             number: self.next,
             at_unix_ms: unix_ms(),

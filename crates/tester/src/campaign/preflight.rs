@@ -51,7 +51,8 @@ pub struct Obstacle {
 
 /// Returns everything that prevents a run of the plan, in the order of its text. Starts nothing except programs to get
 /// their version. Other hosts report their own missing requirements.
-pub fn check(plan: &Plan, places: &Places<'_>, around: &Surroundings<'_>) -> Vec<Obstacle> {
+pub fn check(plan: &Plan, around: &Surroundings<'_>) -> Vec<Obstacle> {
+    let places = &Places::of(&plan.origin, &plan.text);
     let mut obstacles = Obstacles {
         places,
         found: Vec::new(),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::plan::tasks::{Point, Task};
 use crate::lab::LabKind;
@@ -37,8 +38,9 @@ pub struct Line {
     clippy::large_enum_variant,
     reason = "nearly all records of a journal are of the largest kind"
 )]
-#[derive(Clone, Debug, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, IntoStaticStr, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Record {
     /// The first line: identity of the journal.
     Campaign {
@@ -124,22 +126,6 @@ pub enum Record {
 }
 
 impl Record {
-    /// Kind of the record, as in the file.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Campaign { .. } => "campaign",
-            Self::Session { .. } => "session",
-            Self::SelfTest(_) => "self_test",
-            Self::Variant { .. } => "variant",
-            Self::Started { .. } => "started",
-            Self::Trial { .. } => "trial",
-            Self::Finished(_) => "finished",
-            Self::Abandoned { .. } => "abandoned",
-            Self::Stopped { .. } => "stopped",
-            Self::Complete => "complete",
-        }
-    }
-
     /// The task that it is about.
     pub fn task(&self) -> Option<Task> {
         match self {

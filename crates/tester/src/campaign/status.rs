@@ -8,6 +8,7 @@ use std::sync::Arc;
 use dns64_transport::clock::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
+use strum::VariantArray;
 
 use super::history::News;
 use super::plan::Plan;
@@ -73,7 +74,9 @@ pub struct Status {
 }
 
 /// Activity of a campaign.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, VariantArray, JsonSchema, Serialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Servers start or rest.
@@ -89,18 +92,6 @@ pub enum Phase {
     Soak,
     /// Finished or stopped.
     Over,
-}
-
-impl Phase {
-    /// All of them, in order.
-    pub const ALL: [Self; 6] = [
-        Self::Preparing,
-        Self::SelfTest,
-        Self::Search,
-        Self::Overload,
-        Self::Soak,
-        Self::Over,
-    ];
 }
 
 impl From<Task> for Phase {

@@ -14,7 +14,7 @@ use dns64_wire::pref64::Pref64;
 
 use super::completion;
 use super::flags::Flags;
-use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
+use crate::authority::answer::TTL_DEFAULT_S;
 use crate::authority::behaviour::Behaviour;
 use crate::campaign::plan::settings::choice;
 use crate::lab::zone::ZoneForm;
@@ -59,14 +59,6 @@ pub struct SelfTestArgs {
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = quantity::resolution, allow_negative_numbers = true)]
     pub resolution: Resolution,
 
-    /// The flags of every measurement.
-    #[command(flatten)]
-    pub measure: MeasureArgs,
-}
-
-/// `dns64bench search`
-#[derive(Args, Debug)]
-pub struct SearchArgs {
     /// The flags of every measurement.
     #[command(flatten)]
     pub measure: MeasureArgs,
@@ -134,10 +126,6 @@ pub struct AuthorityArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
     pub ttl: u32,
 
-    /// TTL and MINIMUM of the SOA in negative answers, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = NEGATIVE_TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
-    pub negative_ttl: u32,
-
     /// Injected faults, such as delay=5ms,loss=0.1% [default: none]
     ///
     /// The same list as --authority-behaviour of `dns64bench trial`.
@@ -175,10 +163,6 @@ pub struct ZoneArgs {
     /// TTL of the records, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
     pub ttl: u32,
-
-    /// TTL and MINIMUM of the SOA record, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = NEGATIVE_TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
-    pub negative_ttl: u32,
 
     /// Form of the records
     #[arg(long, value_name = "FORM", default_value = "master")]

@@ -21,8 +21,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, ProfileCommand,
-    PushArgs, ResumeArgs, RunArgs, SearchArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
+    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, MeasureArgs,
+    ProfileCommand, PushArgs, ResumeArgs, RunArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
     ZoneArgs,
 };
 
@@ -69,7 +69,7 @@ pub enum Command {
     /// One binary search of RFC 8219 section 9.2: a self-test of the Tester, then trials until a
     /// passing and a failing rate are within the resolution of each other.
     #[command(after_help = SEARCH_EXAMPLES)]
-    Search(SearchArgs),
+    Search(MeasureArgs),
 
     /// Run a campaign: all searches of a plan
     ///

@@ -4,9 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::args::{MayLoadArgs, MeasureArgs, OutputArgs};
 use crate::campaign::bench;
-use crate::campaign::plan::{self, Method, ServerName};
+use crate::campaign::plan::{self, Plan, ServerName};
 use crate::lab::LabKind;
-use crate::procedure::search::Resolution;
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
 use crate::rig::spec::{RigSpec, Subject};
@@ -17,20 +16,12 @@ use crate::rig::zones::{self, Demand};
 pub struct Measurement {
     /// Subject and load.
     pub spec: RigSpec,
-    /// Rates of a search.
-    pub method: Method,
-    /// Resolution of a search.
-    pub resolution: Resolution,
-    /// Where the roles run, if it needs a lab.
-    pub lab: LabKind,
+    /// What the flags say.
+    pub plan: Plan,
     /// Whose servers may be measured.
     pub may_load: MayLoadArgs,
     /// Whether the user has given the range of names.
     pub has_namespace: bool,
-    /// Measure without a certificate.
-    pub uncertified: bool,
-    /// Self-tests of a certificate.
-    pub self_tests: usize,
     /// Destinations of the output.
     pub output: OutputArgs,
 }
@@ -41,7 +32,7 @@ impl Measurement {
     /// only as many as needed.
     pub fn fit_zone(&mut self, highest_qps: Option<u64>) -> Demand {
         let lab = self.spec.subject.lab();
-        let self_test = !self.uncertified || self.spec.subject.is_authority();
+        let self_test = !self.plan.uncertified || self.spec.subject.is_authority();
         let demand = Demand {
             self_test,
             highest_qps: match self_test {
@@ -137,13 +128,9 @@ impl MeasureArgs {
         spec.load.stop_early = false;
         Ok(Measurement {
             spec,
-            method: plan.search.method,
-            resolution: plan.search.resolution,
-            lab: plan.lab,
+            plan,
             may_load: self.may_load,
             has_namespace: draft.namespace.is_some(),
-            uncertified: plan.uncertified,
-            self_tests: plan.self_tests,
             output: self.output,
         })
     }

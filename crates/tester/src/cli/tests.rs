@@ -22,7 +22,7 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
 fn measure(line: &str) -> Result<Measurement, UsageError> {
     let (measure, needs) = match parse(line).unwrap().command {
         Command::Trial(args) => (args.measure, Needs::Dut),
-        Command::Search(args) => (args.measure, Needs::Dut),
+        Command::Search(args) => (args, Needs::Dut),
         Command::SelfTest(args) => (args.measure, Needs::AuthorityOnly),
         other => panic!("{other:?} measures nothing"),
     };
@@ -227,7 +227,7 @@ fn a_profile_is_started_in_a_lab() {
     let Subject::Lab(plan) = &measure.spec.subject else {
         panic!("{:?}", measure.spec.subject)
     };
-    assert_eq!(measure.lab, LabKind::Netns);
+    assert_eq!(measure.plan.lab, LabKind::Netns);
     assert_eq!(plan.setup, Setup::TwoDevice);
     let dut = plan.dut.as_ref().unwrap();
     assert_eq!(dut.profile, "unbound");
@@ -415,7 +415,7 @@ fn rate_of_a_search_is_its_first_rate() {
         "search -s ::1 --start-rate 2k",
     ] {
         let measured = measure(&format!("dns64bench {line}")).unwrap();
-        assert_eq!(measured.method.first_qps(), 2000, "{line}");
+        assert_eq!(measured.plan.search.method.first_qps(), 2000, "{line}");
     }
 }
 

@@ -49,11 +49,7 @@ impl Pulse {
 
     /// Stops and returns the response times. An unanswered query counts as its waiting time, including the one that is
     /// still open.
-    pub fn end(mut self) -> Vec<Nanos> {
-        self.stop()
-    }
-
-    fn stop(&mut self) -> Vec<Nanos> {
+    pub fn end(&mut self) -> Vec<Nanos> {
         self.is_over.store(true, Ordering::Relaxed);
         let asking = self.asking.take();
         asking.map_or_else(Vec::new, |asking| asking.join().unwrap_or_default())
@@ -62,7 +58,7 @@ impl Pulse {
 
 impl Drop for Pulse {
     fn drop(&mut self) {
-        self.stop();
+        self.end();
     }
 }
 
@@ -143,7 +139,7 @@ mod tests {
     #[test]
     fn delayed_response_counts_with_its_delay() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let pulse = begin(server.local_addr().unwrap());
+        let mut pulse = begin(server.local_addr().unwrap());
         let held_ns = 120_000_000;
         let mut answered = 0;
         while answered < 3 {
@@ -163,7 +159,7 @@ mod tests {
     #[test]
     fn open_query_at_end_counts() {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let pulse = begin(silent.local_addr().unwrap());
+        let mut pulse = begin(silent.local_addr().unwrap());
         silent.recv_from(&mut [0; 512]).unwrap();
         MonotonicClock.sleep(60_000_000);
         let waits = pulse.end();

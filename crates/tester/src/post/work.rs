@@ -85,7 +85,7 @@ impl Post {
             Request::Ask(question) => Reply::Answer(exchange(&question)),
             Request::Pulse(question, core) => self.begin_pulse(question, core)?,
             Request::EndPulse => {
-                let waits = self.pulse.take().map(Pulse::end);
+                let waits = self.pulse.take().map(|mut pulse| pulse.end());
                 Reply::Waits(waits.unwrap_or_default())
             }
             Request::Routes(routes) => self.route(&routes)?,

@@ -17,11 +17,7 @@ impl Pulses {
 
     /// Stops and returns the response times. An unanswered query counts as its waiting time, including the one that is
     /// still open.
-    pub fn end(mut self) -> Vec<Nanos> {
-        self.stop()
-    }
-
-    fn stop(&mut self) -> Vec<Nanos> {
+    pub fn end(&mut self) -> Vec<Nanos> {
         let waits = |host: Host| {
             let waits_ns: Result<Vec<Nanos>, _> = host.get(Request::EndPulse, PROMPT_NS);
             waits_ns.unwrap_or_default()
@@ -32,6 +28,6 @@ impl Pulses {
 
 impl Drop for Pulses {
     fn drop(&mut self) {
-        self.stop();
+        self.end();
     }
 }

@@ -200,7 +200,7 @@ impl<C: Client, S: StartedServer> Running<C, S> {
         let servers = (self.dut.as_ref(), self.authority.as_ref());
         let pulse = pulse(servers.1, &mut self.asker.names, spec.timeout_ns)?;
         let result = observed_trial(&mut self.asker.client, &spec, servers, || Surroundings {
-            authority_waits_ns: pulse.map(Pulses::end),
+            authority_waits_ns: pulse.map(|mut pulse| pulse.end()),
             certified: Some(certified),
             notes,
             ..Surroundings::default()

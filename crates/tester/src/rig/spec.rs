@@ -314,10 +314,6 @@ pub struct Load {
     pub stop_early: bool,
     /// Limits of disturbances of the Tester.
     pub limits: Limits,
-    /// TTL of the authority's records.
-    pub ttl_s: u32,
-    /// TTL of the authority's negative responses.
-    pub negative_ttl_s: u32,
 }
 
 impl Default for Load {
@@ -343,8 +339,6 @@ impl Default for Load {
             burst_max: BURST_MAX,
             stop_early: false,
             limits: Limits::default(),
-            ttl_s: TTL_DEFAULT_S,
-            negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
         }
     }
 }
@@ -391,8 +385,8 @@ impl Load {
         ZoneConfig {
             zone: self.zone.clone(),
             self_test,
-            ttl_s: self.ttl_s,
-            negative_ttl_s: self.negative_ttl_s,
+            ttl_s: TTL_DEFAULT_S,
+            negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
         }
     }
 

@@ -5,6 +5,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use super::RigError;
 use super::equipment::{Client, PROBE_NS, StartedServer};
 use super::running::{Asker, BURST_QPS, Running, answered};
+use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::load::names::Names;
 
 /// Time in which a working set is queried, if the rate of the trial allows.
@@ -71,7 +72,7 @@ impl<C: Client, S: StartedServer> Running<C, S> {
     /// Returns until when a server that has just been queried caches the answers: the shorter of their TTLs, because an
     /// AAAA is also synthesised from a negative answer.
     pub(super) fn kept_until_ns(&self) -> Nanos {
-        let ttl_s = self.load.ttl_s.min(self.load.negative_ttl_s);
+        let ttl_s = TTL_DEFAULT_S.min(NEGATIVE_TTL_DEFAULT_S);
         self.asker.client.now() + u64::from(ttl_s) * SECOND
     }
 }

@@ -145,7 +145,7 @@ fn program(arguments: &str) -> Result<(), String> {
 /// Returns problems that are not faults of the Tester: tasks that were given up for another reason, and points without
 /// a valid answer. Whether servers sustain a rate depends on the machine; whether they answer does not.
 fn judge(path: &Path, directory: &Path) -> Result<Vec<String>, String> {
-    let (plan, _) = Plan::load(path).map_err(|error| error.to_string())?;
+    let plan = Plan::load(path).map_err(|error| error.to_string())?;
     let points = &plan.points;
     let lines = journal::read(directory).unwrap().lines;
     if !matches!(

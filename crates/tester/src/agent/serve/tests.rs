@@ -36,7 +36,7 @@ struct Agent {
     output: PipeReader,
     interrupted: Arc<AtomicBool>,
     waits: Receiver<()>,
-    thread: JoinHandle<Result<(), AgentError>>,
+    thread: JoinHandle<Result<(), LabError>>,
 }
 
 fn welcome() -> Welcome {
@@ -93,7 +93,7 @@ impl Agent {
     }
 
     /// Closes the connection and waits for the agent's end.
-    fn end(mut self) -> Result<(), AgentError> {
+    fn end(mut self) -> Result<(), LabError> {
         self.input = None;
         self.thread.join().unwrap()
     }

@@ -126,7 +126,7 @@ fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
         }
         // The first line must be the record of the campaign, and no other line may be.
         other if due == 0 || matches!(other, Record::Campaign { .. }) => {
-            let kind = other.kind();
+            let kind: &str = other.into();
             return Err(format!("is a record '{kind}', which cannot stand there"));
         }
         _ => {}

@@ -50,6 +50,10 @@ use tasks::{Point, Task};
 /// A whole plan.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
+    /// Path that it was read from.
+    pub origin: String,
+    /// Its text, with the hosts of its inventory.
+    pub text: String,
     /// Title of the report; by default the name of the file without `.toml`.
     pub name: String,
     /// Description by the user.
@@ -98,19 +102,18 @@ impl Plan {
     pub fn parse(origin: &str, text: &str) -> Result<Self, PlanError> {
         let mut faults = Faults::default();
         let draft = reader::read(text, origin, &mut faults);
-        let plan = draft.map(|draft| read::plan(&draft, origin, &mut faults));
+        let plan = draft.map(|draft| read::plan(&draft, &mut faults));
         let places = Places::of(origin, text);
         faults.check(plan, |fault| fault.locate(&places))
     }
 
-    /// Reads the plan in a file and looks up its profiles and its inventory. The second value is the text of the file
-    /// with the hosts of the inventory: the complete plan.
+    /// Reads the plan in a file and looks up its profiles and its inventory.
     ///
     /// # Errors
     ///
     /// As [`Self::parse`]; the file or the inventory cannot be read; a profile cannot be read, does not have the role
     /// that it is used for, or does not have a setting that the plan sets.
-    pub fn load(path: &Path) -> Result<(Self, String), PlanError> {
+    pub fn load(path: &Path) -> Result<Self, PlanError> {
         let origin = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|reason| PlanError::Read {
             path: path.to_path_buf(),
@@ -121,14 +124,13 @@ impl Plan {
         let draft = reader::read(&text, &origin, &mut faults);
         let expand = |draft: &Draft| inventory::expand(draft, &places, &mut faults);
         let Some(expanded) = draft.as_ref().and_then(expand) else {
-            let plan = draft.map(|draft| looked_up(&draft, &origin, &mut faults));
-            let plan = faults.check(plan, |fault| fault.locate(&places))?;
-            return Ok((plan, text));
+            let plan = draft.map(|draft| looked_up(&draft, &mut faults));
+            return faults.check(plan, |fault| fault.locate(&places));
         };
         let Expanded { text, begin, path } = expanded;
         let mut faults = Faults::default();
         let draft = reader::read(&text, &origin, &mut faults);
-        let plan = draft.map(|draft| looked_up(&draft, &origin, &mut faults));
+        let plan = draft.map(|draft| looked_up(&draft, &mut faults));
         let all = Places::of(&origin, &text);
         let locate = |fault: Fault| {
             let span = fault.span.clone().unwrap_or_else(|| all.span(&fault.place));
@@ -144,9 +146,7 @@ impl Plan {
                 }
             }
         };
-        let plan = faults.check(plan, locate)?;
-        drop(all);
-        Ok((plan, text))
+        faults.check(plan, locate)
     }
 
     /// The settings of a table, each with its value as it is understood.
@@ -275,8 +275,8 @@ pub enum Laboratory<'a> {
 }
 
 /// The plan of a draft, with everything that it refers to.
-fn looked_up(draft: &Draft, origin: &str, faults: &mut Faults) -> Plan {
-    let plan = read::plan(draft, origin, faults);
+fn looked_up(draft: &Draft, faults: &mut Faults) -> Plan {
+    let plan = read::plan(draft, faults);
     lookup::profiles(draft, &plan, faults);
     plan
 }

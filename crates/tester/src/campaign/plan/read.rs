@@ -17,10 +17,12 @@ use crate::rig::sources;
 use crate::rig::spec::LabSpec;
 
 /// The plan of a draft that was read from `origin`. Faults are added to `faults`; with any fault the plan must not be used.
-pub(super) fn plan(draft: &Draft, origin: &str, faults: &mut Faults) -> Plan {
+pub(super) fn plan(draft: &Draft, faults: &mut Faults) -> Plan {
     let mut plan = measured(draft, faults);
     if plan.name.is_empty() {
-        let stem = Path::new(origin).file_stem().and_then(|stem| stem.to_str());
+        let stem = Path::new(&plan.origin)
+            .file_stem()
+            .and_then(|stem| stem.to_str());
         plan.name = stem.unwrap_or("plan").to_owned();
     }
     if draft.namespace.is_none() && faults.is_empty() {

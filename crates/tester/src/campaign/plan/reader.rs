@@ -29,7 +29,8 @@ pub(super) fn read(text: &str, origin: &str, faults: &mut Faults) -> Option<Draf
     if !faults.is_empty() {
         return None;
     }
-    let draft = Draft::new(Directory::of(origin));
+    let mut draft = Draft::new(Directory::of(origin));
+    (draft.plan.origin, draft.plan.text) = (origin.to_owned(), text.to_owned());
     let mut reader = Reader {
         text,
         draft,

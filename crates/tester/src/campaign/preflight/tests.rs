@@ -61,7 +61,7 @@ fn obstacles(
         may_load: false,
     };
     change(&mut around);
-    check(&plan, &Places::of(&origin, text), &around)
+    check(&plan, &around)
 }
 
 fn told(root: &TempDir, obstacles: &[Obstacle], expected: &Expect) {
@@ -219,7 +219,7 @@ fn a_lab_or_sources_that_are_not_possible_are_told_where_they_are_named() {
         is_resumed: false,
         may_load: false,
     };
-    let found = check(&plan, &Places::of(&origin, text), &around);
+    let found = check(&plan, &around);
     told(
         &root,
         &found,

@@ -8,6 +8,7 @@ use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 
 use super::{Failure, exit, interrupt, print};
+use crate::authority::answer::NEGATIVE_TTL_DEFAULT_S;
 use crate::authority::counts::AuthorityCounts;
 use crate::authority::zone::ZoneConfig;
 use crate::cli::args::AuthorityArgs;
@@ -43,7 +44,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             zone: zone.clone(),
             self_test: args.self_test,
             ttl_s: args.ttl,
-            negative_ttl_s: args.negative_ttl,
+            negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
         },
         behaviour: behaviour.unwrap_or_default(),
         driver: args.in_driver.map(|interface| Interception {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dns64_transport::clock::MonotonicClock;
 
 use super::lab::in_user_namespace;
-use super::plan::{Attempt, directory, not_ready, settled};
+use super::plan::{directory, not_ready, refuse, settled};
 use super::{Failure, exit, interrupt, report};
 use crate::agent::program;
 use crate::campaign::bench::RigBench;
@@ -32,25 +32,15 @@ use crate::trial::rows::Rows;
 
 /// `dns64bench run`
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
-    let (plan, text) = Plan::load(&args.plan)?;
+    let plan = Plan::load(&args.plan)?;
     let lab = settled(&plan);
     let directory = directory(args, &plan);
-    let origin = args.plan.display().to_string();
-    let attempt = Attempt {
-        plan: &plan,
-        origin: &origin,
-        text: &text,
-        lab: lab.as_ref(),
-        directory: &directory,
-        is_resumed: false,
-        may_load: args.may_load,
-    };
-    attempt.refuse()?;
+    refuse(&plan, &directory, lab.as_ref(), false, args.may_load)?;
     start(&plan, &directory, lab, (&args.push, &args.watch), |lab| {
         let beginning = Beginning {
             tester: crate::PROGRAM.to_owned(),
-            plan: text,
-            plan_origin: origin,
+            plan: plan.text.clone(),
+            plan_origin: plan.origin.clone(),
             command: std::env::args().collect(),
             lab,
         };
@@ -65,18 +55,8 @@ pub(super) fn resume(args: &ResumeArgs) -> Result<u8, Failure> {
     if matches!(last, Some(Record::Complete)) {
         return report::run(&args.directory);
     }
-    let (origin, text) = report::written(&lines);
     let lab = lab_of(&lines).map(LabKind::settle);
-    let attempt = Attempt {
-        plan: &plan,
-        origin,
-        text,
-        lab: lab.as_ref(),
-        directory: &args.directory,
-        is_resumed: true,
-        may_load: args.may_load,
-    };
-    attempt.refuse()?;
+    refuse(&plan, &args.directory, lab.as_ref(), true, args.may_load)?;
     let shown = (&args.push, &args.watch);
     start(&plan, &args.directory, lab, shown, |_| Ok(()))
 }
@@ -97,19 +77,15 @@ fn start(
     }
     let (links, environment) = held(plan, lab, push, &interrupted)?;
     begin(lab)?;
-    let (journal, lines, torn_bytes) = Journal::resume(directory)?;
-    let (origin, text) = report::written(&lines);
-    let plan = Plan::parse(origin, text)?;
-    let opened = Opened {
+    let resumed = Journal::resume(directory)?;
+    work(
+        plan,
         directory,
-        lab: lab_of(&lines),
-        links,
-        environment,
-        journal,
-        lines,
-        torn_bytes,
-    };
-    opened.work(&plan, watch, interrupted)?;
+        resumed,
+        (links, environment),
+        watch,
+        interrupted,
+    )?;
     report::run(directory)
 }
 
@@ -163,74 +139,62 @@ fn environment(plan: &Plan, lab: Option<LabKind>) -> Result<Environment, Failure
     Ok(environment::capture(&hosts))
 }
 
-/// A campaign whose journal is locked.
-struct Opened<'a> {
-    directory: &'a Path,
-    /// The kind of lab selected when it began, if it needs one.
-    lab: Option<LabKind>,
-    /// The hosts of the plan.
-    links: Links,
-    environment: Environment,
-    journal: Journal,
-    lines: Vec<Line>,
-    torn_bytes: u64,
-}
-
-impl Opened<'_> {
-    fn work(
-        mut self,
-        plan: &Plan,
-        watch: &WatchArgs,
-        interrupted: Arc<AtomicBool>,
-    ) -> Result<(), Failure> {
-        let session = Record::Session {
-            environment: Box::new(self.environment.clone()),
-            torn_bytes: self.torn_bytes,
-            tester: crate::PROGRAM.to_owned(),
-            tester_sha256: program::sha256(),
+/// Does what a locked journal leaves to do, on the held hosts of the plan.
+fn work(
+    plan: &Plan,
+    directory: &Path,
+    (mut journal, mut lines, torn_bytes): (Journal, Vec<Line>, u64),
+    (links, environment): (Links, Environment),
+    watch: &WatchArgs,
+    interrupted: Arc<AtomicBool>,
+) -> Result<(), Failure> {
+    let session = Record::Session {
+        environment: Box::new(environment.clone()),
+        torn_bytes,
+        tester: crate::PROGRAM.to_owned(),
+        tester_sha256: program::sha256(),
+    };
+    lines.push(journal.append(session)?);
+    let shared = Arc::new(Mutex::new(Status::default()));
+    let live = |listen| Live::start(listen, Arc::clone(&shared), unix_ms);
+    let _live = watch.http.map(live).transpose()?;
+    let mut progress = CampaignProgress::new(watch.quiet);
+    let ended = {
+        let lab = lab_of(&lines).unwrap_or_default();
+        let mut keep = keep_raw(plan.raw, directory.join("raw"));
+        let names = State::of(plan, &lines).names;
+        let bench = RigBench::new(
+            plan,
+            &environment,
+            (lab, links),
+            names,
+            &mut keep,
+            interrupted,
+        );
+        let mut known = false;
+        let mut show = |status: &Status| {
+            shared
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone_from(status);
+            // The earlier process has shown its own events.
+            if std::mem::replace(&mut known, true) {
+                progress.show(status, unix_ms());
+            } else {
+                progress.begin(status);
+            }
         };
-        self.lines.push(self.journal.append(session)?);
-        let shared = Arc::new(Mutex::new(Status::default()));
-        let live = |listen| Live::start(listen, Arc::clone(&shared), unix_ms);
-        let _live = watch.http.map(live).transpose()?;
-        let mut progress = CampaignProgress::new(watch.quiet);
-        let ended = {
-            let lab = self.lab.unwrap_or_default();
-            let mut keep = keep_raw(plan.raw, self.directory.join("raw"));
-            let names = State::of(plan, &self.lines).names;
-            let bench = RigBench::new(
-                plan,
-                &self.environment,
-                (lab, self.links),
-                names,
-                &mut keep,
-                interrupted,
-            );
-            let mut known = false;
-            let mut show = |status: &Status| {
-                shared
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone_from(status);
-                // The earlier process has shown its own events.
-                if std::mem::replace(&mut known, true) {
-                    progress.show(status, unix_ms());
-                } else {
-                    progress.begin(status);
-                }
-            };
-            let parts = Parts {
-                lines: self.lines,
-                journal: self.journal,
-                bench,
-                clock: MonotonicClock,
-            };
-            let directory = self.directory.display().to_string();
-            Campaign::new(plan, parts, directory, &mut show).work()
+        let parts = Parts {
+            lines,
+            journal,
+            bench,
+            clock: MonotonicClock,
         };
-        progress.clear();
-        ended.map_err(|error| left_off(&error, self.directory))
-    }
+        let directory = directory.display().to_string();
+        Campaign::new(plan, parts, directory, &mut show).work()
+    };
+    progress.clear();
+    ended.map_err(|error| left_off(&error, directory))
 }
 
 /// Why a campaign stopped, and how to continue it.

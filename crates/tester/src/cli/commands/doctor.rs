@@ -16,7 +16,7 @@ pub(super) fn run() -> Result<u8, Failure> {
 
 /// Prints the findings on the hosts of a plan.
 pub(super) fn of_hosts(plan: &Path, push: &PushArgs) -> Result<u8, Failure> {
-    let (plan, _) = Plan::load(plan)?;
+    let plan = Plan::load(plan)?;
     let Some(hosts) = &plan.hosts.at else {
         let why = "the plan has no hosts; add [hosts.NAME] or an inventory, or omit --hosts";
         return Err(Failure::new(exit::USAGE, anyhow::anyhow!(why)));

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::lab::in_user_namespace;
 use super::{Failure, exit, interrupt, print, print_raw};
-use crate::cli::args::{MayLoadArgs, OutputArgs, SearchArgs, SelfTestArgs, TrialArgs};
+use crate::cli::args::{MayLoadArgs, MeasureArgs, OutputArgs, SelfTestArgs, TrialArgs};
 use crate::cli::resolve::{Measurement, Needs};
 use crate::load::pace::Schedule;
 use crate::machine::Machine;
@@ -98,13 +98,14 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
 }
 
 /// `dns64bench search`
-pub(super) fn search(args: SearchArgs) -> Result<u8, Failure> {
-    let mut measurement = args.measure.resolve(Needs::Dut)?;
+pub(super) fn search(args: MeasureArgs) -> Result<u8, Failure> {
+    let mut measurement = args.resolve(Needs::Dut)?;
     measurement.spec.load.stop_early = true;
-    let start_qps = measurement.method.first_qps();
+    let wanted = &measurement.plan.search;
+    let start_qps = wanted.method.first_qps();
     let mut spec = SearchSpec::from_start(start_qps);
-    spec.resolution = measurement.resolution;
-    spec.max_qps = measurement.method.max_qps();
+    spec.resolution = wanted.resolution;
+    spec.max_qps = wanted.method.max_qps();
     spec.lowest_qps = Schedule::lowest_rate_qps(measurement.spec.load.duration_ns);
     let demand = measurement.fit_zone(spec.max_qps);
     with_output(measurement, |session| {
@@ -148,7 +149,7 @@ pub(super) fn with_output(
 ) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
     if measurement.spec.subject.lab().is_some() {
-        let kind = measurement.lab.settle()?;
+        let kind = measurement.plan.lab.settle()?;
         if let Some(code) = in_user_namespace(kind, &interrupted)? {
             return Ok(code);
         }
@@ -270,7 +271,7 @@ impl Measuring {
     /// The certificate of the self-tests; `None` if the user disabled them, or if there is no self-test server. A
     /// Tester that fails its self-test is refused.
     pub(super) fn certify(&self, rig: &Rig, aim: Aim) -> Result<Option<Certificate>, Failure> {
-        if self.measurement.uncertified {
+        if self.measurement.plan.uncertified {
             return Ok(None);
         }
         let Some(result) = self.self_test(rig, aim)? else {
@@ -294,7 +295,7 @@ impl Measuring {
     fn self_test(&self, rig: &Rig, aim: Aim) -> Result<Option<SelfTests>, Failure> {
         let (duration_ns, timeout_ns) = self.length();
         let length = (duration_ns, self_test_timeout(timeout_ns));
-        let wanted = self.measurement.self_tests;
+        let wanted = self.measurement.plan.self_tests;
         self.shown("self-test of the Tester", length, |observer| {
             rig.self_tests(wanted, aim, observer)
         })

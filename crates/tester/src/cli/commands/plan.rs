@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use super::{Failure, exit, interrupt, print};
 use crate::agent::facts::HostFacts;
 use crate::campaign::estimate::estimate;
-use crate::campaign::plan::{Laboratory, Places, Plan};
+use crate::campaign::plan::{Laboratory, Plan};
 use crate::campaign::preflight::{self, Surroundings};
 use crate::cli::args::{MayLoadArgs, RunArgs};
 use crate::doctor::hosts::ready::{self, Readiness};
@@ -22,7 +22,7 @@ use crate::rig::sources;
 /// Prints the tasks of a plan and their duration, then everything that prevents its run here: the user may inspect a
 /// plan on another machine than its own.
 pub(super) fn dry_run(args: &RunArgs) -> Result<u8, Failure> {
-    let (plan, text) = Plan::load(&args.plan)?;
+    let plan = Plan::load(&args.plan)?;
     let (rooms, estimate) = (plan.rooms(), estimate(&plan));
     let seen = seen(&plan, args)?;
     print(|out| {
@@ -36,16 +36,14 @@ pub(super) fn dry_run(args: &RunArgs) -> Result<u8, Failure> {
         }
     })?;
     let lab = settled(&plan);
-    let attempt = Attempt {
-        plan: &plan,
-        origin: &args.plan.display().to_string(),
-        text: &text,
-        lab: lab.as_ref(),
-        directory: &directory(args, &plan),
-        is_resumed: false,
-        may_load: args.may_load,
-    };
-    match (attempt.refuse(), seen.obstacles.as_slice()) {
+    let refused = refuse(
+        &plan,
+        &directory(args, &plan),
+        lab.as_ref(),
+        false,
+        args.may_load,
+    );
+    match (refused, seen.obstacles.as_slice()) {
         (Ok(()), []) => Ok(exit::PASSED),
         (Err(failure), []) => Err(failure),
         (Ok(()), obstacles) => Err(Failure::new(exit::ENVIRONMENT, not_ready(obstacles))),
@@ -122,58 +120,47 @@ pub(super) fn directory(args: &RunArgs, plan: &Plan) -> PathBuf {
     args.output.clone().unwrap_or_else(by_name)
 }
 
-/// A plan to be run.
-pub(super) struct Attempt<'a> {
-    pub(super) plan: &'a Plan,
-    /// Path of its text.
-    pub(super) origin: &'a str,
-    /// Its complete text.
-    pub(super) text: &'a str,
-    /// The lab that it needs on this machine.
-    pub(super) lab: Option<&'a Result<LabKind, LabError>>,
-    pub(super) directory: &'a Path,
-    pub(super) is_resumed: bool,
-    pub(super) may_load: MayLoadArgs,
-}
-
-impl Attempt<'_> {
-    /// Refuses a plan that cannot run, before anything is started.
-    pub(super) fn refuse(&self) -> Result<(), Failure> {
-        // The user namespace has no network to check addresses against, and the outer process has made the other
-        // checks.
-        if userns::inside() {
-            return Ok(());
-        }
-        let places = Places::of(self.origin, self.text);
-        let mut variants = self.plan.variants.iter();
-        let no_sources = variants
-            .find_map(|variant| sources::possible_here(&variant.subject, &self.plan.load).err());
-        let around = Surroundings {
-            machine: &Machine::here(),
-            no_lab: self.lab.and_then(|lab| lab.as_ref().err()),
-            no_sources: no_sources.map(|why| format!("{why:#}")),
-            directory: self.directory,
-            free: zone::free(&std::path::absolute(self.directory)?),
-            is_resumed: self.is_resumed,
-            may_load: self.may_load.i_may_load_this_network,
-        };
-        let obstacles = preflight::check(self.plan, &places, &around);
-        if obstacles.is_empty() {
-            return Ok(());
-        }
-        let is_requested = obstacles
-            .iter()
-            .all(|obstacle| obstacle.blame == Blame::Request);
-        let code = if is_requested {
-            exit::USAGE
-        } else {
-            exit::ENVIRONMENT
-        };
-        let texts: String = obstacles
-            .iter()
-            .map(|obstacle| format!("\n{}", obstacle.problem))
-            .collect();
-        let error = anyhow!("the plan cannot be run here:{texts}");
-        Err(Failure::new(code, error))
+/// Refuses a plan that cannot run, before anything is started. `lab` is the one that it needs on this machine.
+pub(super) fn refuse(
+    plan: &Plan,
+    directory: &Path,
+    lab: Option<&Result<LabKind, LabError>>,
+    is_resumed: bool,
+    may_load: MayLoadArgs,
+) -> Result<(), Failure> {
+    // The user namespace has no network to check addresses against, and the outer process has made the other
+    // checks.
+    if userns::inside() {
+        return Ok(());
     }
+    let mut variants = plan.variants.iter();
+    let no_sources =
+        variants.find_map(|variant| sources::possible_here(&variant.subject, &plan.load).err());
+    let around = Surroundings {
+        machine: &Machine::here(),
+        no_lab: lab.and_then(|lab| lab.as_ref().err()),
+        no_sources: no_sources.map(|why| format!("{why:#}")),
+        directory,
+        free: zone::free(&std::path::absolute(directory)?),
+        is_resumed,
+        may_load: may_load.i_may_load_this_network,
+    };
+    let obstacles = preflight::check(plan, &around);
+    if obstacles.is_empty() {
+        return Ok(());
+    }
+    let is_requested = obstacles
+        .iter()
+        .all(|obstacle| obstacle.blame == Blame::Request);
+    let code = if is_requested {
+        exit::USAGE
+    } else {
+        exit::ENVIRONMENT
+    };
+    let texts: String = obstacles
+        .iter()
+        .map(|obstacle| format!("\n{}", obstacle.problem))
+        .collect();
+    let error = anyhow!("the plan cannot be run here:{texts}");
+    Err(Failure::new(code, error))
 }

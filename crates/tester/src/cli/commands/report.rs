@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use super::{Failure, exit, print};
 use crate::campaign::journal::{self, Reading};
 use crate::campaign::plan::Plan;
-use crate::campaign::record::{Line, Record};
+use crate::campaign::record::Record;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::files;
@@ -21,7 +21,12 @@ pub(super) const FOLDER: &str = "report";
 /// Reads the journal of a campaign, and its plan.
 pub(super) fn load(dir: &Path) -> Result<(Plan, Reading), Failure> {
     let reading = journal::read(dir)?;
-    let (origin, text) = written(&reading.lines);
+    let (origin, text) = match reading.lines.first().map(|line| &line.record) {
+        Some(Record::Campaign {
+            plan, plan_origin, ..
+        }) => (plan_origin.as_str(), plan.as_str()),
+        _ => ("", ""),
+    };
     Ok((Plan::parse(origin, text)?, reading))
 }
 
@@ -29,16 +34,6 @@ pub(super) fn load(dir: &Path) -> Result<(Plan, Reading), Failure> {
 pub(super) fn analysed(dir: &Path) -> Result<Analysis, Failure> {
     let (plan, reading) = load(dir)?;
     Ok(analyse(&plan, &reading.lines, &reading.seal))
-}
-
-/// File name and text of the plan in a journal, whose first line has them.
-pub(super) fn written(lines: &[Line]) -> (&str, &str) {
-    match lines.first().map(|line| &line.record) {
-        Some(Record::Campaign {
-            plan, plan_origin, ..
-        }) => (plan_origin, plan),
-        _ => ("", ""),
-    }
 }
 
 /// Writes all files of the report and prints the results.

@@ -18,22 +18,14 @@ use crate::report::numbers::count;
 
 /// Recomputes everything from the trials in the journal, and signs it or checks its signature.
 pub(super) fn run(args: &VerifyArgs) -> Result<u8, Failure> {
-    let Verified { seal, mut lines } = verify(&args.directory)?;
+    let (seal, mut lines) = verify(&args.directory)?;
     lines.push(signature(args, &seal)?);
     print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
     Ok(exit::PASSED)
 }
 
-/// Result of a successful verification.
-#[derive(Debug)]
-struct Verified {
-    /// Last seal of the journal.
-    seal: String,
-    /// Numbers of the checked items, and what could not be checked.
-    lines: Vec<String>,
-}
-
-fn verify(dir: &Path) -> Result<Verified, Failure> {
+/// Checks a campaign and its report. Returns the last seal of its journal, and the results in words.
+fn verify(dir: &Path) -> Result<(String, Vec<String>), Failure> {
     let (plan, reading) = load(dir)?;
     if let Some(torn) = reading.torn {
         return Err(Failure::new(exit::TESTER, torn));
@@ -64,10 +56,7 @@ fn verify(dir: &Path) -> Result<Verified, Failure> {
         seal
     )];
     results.extend(unchecked(&audited));
-    Ok(Verified {
-        seal,
-        lines: results,
-    })
+    Ok((seal, results))
 }
 
 /// Facts that the journal only asserts.

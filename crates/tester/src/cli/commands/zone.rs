@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::{Failure, exit, print};
+use crate::authority::answer::NEGATIVE_TTL_DEFAULT_S;
 use crate::authority::zone::ZoneConfig;
 use crate::cli::args::ZoneArgs;
 use crate::lab::zone::ZoneFile;
@@ -22,7 +23,7 @@ pub(super) fn run(args: ZoneArgs) -> Result<u8, Failure> {
             zone: args.settings.0.zone(),
             self_test: args.self_test,
             ttl_s: args.ttl,
-            negative_ttl_s: args.negative_ttl,
+            negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
         },
         form: args.form,
     };

@@ -36,16 +36,16 @@ fn report_is_verified_with_the_numbers_of_checks() {
     let verified = verify(dir.path()).unwrap();
     let (plan, lines) = honest();
     let trials = count(audit(&plan, &lines).unwrap().trials, "trial");
-    let seal = &verified.seal;
+    let seal = &verified.0;
     let expected = [format!(
         "verified: {trials} recounted, 11 searches replayed, 6 certificates recomputed, {}, seal {seal}",
         files(&dir)
     )];
-    assert_eq!(verified.lines, expected);
+    assert_eq!(verified.1, expected);
     // A new report is equal.
     let loaded = load(dir.path()).unwrap();
     report::write(dir.path(), &loaded).unwrap();
-    assert_eq!(verify(dir.path()).unwrap().lines, expected);
+    assert_eq!(verify(dir.path()).unwrap().1, expected);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use strum::VariantArray as _;
 
 use crate::campaign::status::{Found, Phase, Status};
 use crate::report::json::word;
@@ -41,7 +42,9 @@ impl Collector for Page {
         page.gauges(
             "campaign_phase",
             "1 for what the campaign is busy with, 0 for all else",
-            Phase::ALL.map(|phase| ([("phase", word(phase))], is_it(phase))),
+            Phase::VARIANTS
+                .iter()
+                .map(|&phase| ([("phase", word(phase))], is_it(phase))),
         )?;
         page.gauges(
             "campaign_found_qps",
