@@ -10,7 +10,6 @@ use rustix::process::getpid;
 
 use super::trouble::Trouble;
 use crate::lab::hosts::Reach;
-use crate::lab::{OwnedDir, server};
 use crate::machine::Machine;
 use crate::machine::process::find_program;
 
@@ -32,8 +31,6 @@ pub struct Options {
     pub open_limit_ns: Nanos,
     /// Becomes true when the user interrupts the operation; then no host is waited for any more.
     pub interrupted: Arc<AtomicBool>,
-    /// Directory of the sockets of shared connections; `None` if unavailable.
-    control: Option<Arc<OwnedDir>>,
 }
 
 impl Options {
@@ -46,7 +43,6 @@ impl Options {
             program: None,
             open_limit_ns: OPEN_LIMIT,
             interrupted: Arc::default(),
-            control: server::workdir("ssh").ok().map(Arc::new),
         }
     }
 }
@@ -114,19 +110,8 @@ pub(super) fn remote(target: &str, line: &str, options: &Options) -> Result<Comm
     for option in OPTIONS {
         command.args(["-o", option]);
     }
-    if let Some(path) = options.control.as_deref().and_then(control_path) {
-        command.args(["-o", "ControlMaster=auto", "-o", "ControlPersist=no"]);
-        command.args(["-o", &format!("ControlPath={path}")]);
-    }
     command.args([target, "--", line]);
     Ok(command)
-}
-
-/// Path of the sockets of shared connections; `None` if it is too long for the kernel.
-fn control_path(directory: &OwnedDir) -> Option<String> {
-    let path = text(&directory.path.join("%C"));
-    let usable = path.len() <= CONTROL_PATH_MAX && !path.contains([' ', '"', '\\', '$']);
-    usable.then_some(path)
 }
 
 /// Quotes a word for a shell if necessary.
@@ -150,9 +135,6 @@ const OPTIONS: [&str; 5] = [
     "ServerAliveInterval=2",
     "ServerAliveCountMax=5",
 ];
-/// A socket's path has at most 107 octets (unix(7)). `%C` expands to 40, and ssh appends a dot and 16 characters while
-/// it creates the socket (mux.c).
-const CONTROL_PATH_MAX: usize = 107 - 17 - 40 + 2;
 /// 10 s for the connection, and the rest for authentication, a busy host and an agent that waits for the end of another
 /// one.
 const OPEN_LIMIT: Nanos = 40 * SECOND;
@@ -168,7 +150,6 @@ mod tests {
             program: None,
             open_limit_ns: SECOND,
             interrupted: Arc::default(),
-            control: None,
         }
     }
 
@@ -201,18 +182,6 @@ mod tests {
         let words = line(&command);
         assert_eq!(words[..4], ["ssh", "-F", "/path/config", "-T"]);
         assert_eq!(words.last().unwrap(), r"'/home/o'\''hara/x' agent");
-    }
-
-    #[test]
-    fn connections_are_shared_if_the_socket_path_fits() {
-        let with = Options {
-            control: server::workdir("ssh-test").ok().map(Arc::new),
-            ..options()
-        };
-        let path = control_path(with.control.as_deref().unwrap()).unwrap();
-        let command = agent(&Reach::Ssh("gen1".into()), false, &with).unwrap();
-        let shared = format!("ControlPath={path}");
-        assert!(path.ends_with("/%C") && line(&command).contains(&shared));
     }
 
     #[test]

@@ -23,7 +23,6 @@ pub mod zone;
 
 pub use crate::machine::{Blame, LabError};
 pub use kind::LabKind;
-pub(crate) use owned::OwnedDir;
 
 /// Port of DNS servers (RFC 1035 section 4.2).
 pub(crate) const DNS_PORT: u16 = 53;

@@ -348,7 +348,7 @@ fn log_tail(path: &Path) -> std::io::Result<String> {
 }
 
 /// Creates the directory for the files of one server, or of a process that starts one elsewhere.
-pub(crate) fn workdir(name: &str) -> Result<OwnedDir, LabError> {
+fn workdir(name: &str) -> Result<OwnedDir, LabError> {
     let base = workdir_base();
     let mut private = DirBuilder::new();
     let private = private.mode(0o700).recursive(true).create(&base);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::host::{Host, at_once};
 use crate::agent::link::AgentLink;
@@ -17,18 +17,15 @@ use crate::lab::{Blame, LabError};
 /// Connected hosts. Each stays connected, so that no other controller can use it between two measurements; a lost
 /// connection is reopened when the host is next needed.
 pub struct Links {
-    purpose: String,
     /// Copy this program to each host first, and run the copy.
     push: bool,
-    interrupted: Arc<AtomicBool>,
-    /// Set when the first host is connected.
-    options: OnceLock<Options>,
+    options: Options,
     hosts: Mutex<BTreeMap<String, Host>>,
 }
 
 impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "links of {}", self.purpose)
+        write!(f, "links of {}", self.options.controller)
     }
 }
 
@@ -37,10 +34,11 @@ impl Links {
     /// program is copied to the hosts over ssh first, and run there. Waiting for hosts ends when `interrupted` is true.
     pub fn new(purpose: &str, push: bool, interrupted: &Arc<AtomicBool>) -> Self {
         Self {
-            purpose: purpose.to_owned(),
             push,
-            interrupted: Arc::clone(interrupted),
-            options: OnceLock::new(),
+            options: Options {
+                interrupted: Arc::clone(interrupted),
+                ..Options::new(purpose)
+            },
             hosts: Mutex::default(),
         }
     }
@@ -65,15 +63,10 @@ impl Links {
     ) -> Vec<(String, Result<Host, LabError>)> {
         let mut held = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         held.retain(|_, host| host.link().is_none_or(|mut link| link.alive()));
-        let options = self.options.get_or_init(|| {
-            let mut options = Options::new(&self.purpose);
-            options.interrupted = Arc::clone(&self.interrupted);
-            options
-        });
         let reached = at_once(hosts.collect(), |host| {
             let reached = match held.get(&host.name) {
                 Some(held) => Ok(held.clone()),
-                None => self.open(host, options).map_or_else(
+                None => self.open(host).map_or_else(
                     |error| Err(Blame::Machine.error(error.to_string())),
                     |link| Ok(Host::at(&host.name, link)),
                 ),
@@ -97,8 +90,8 @@ impl Links {
         lost.next()
     }
 
-    fn open(&self, host: &HostSpec, options: &Options) -> Result<AgentLink, LinkError> {
-        let mut options = options.clone();
+    fn open(&self, host: &HostSpec) -> Result<AgentLink, LinkError> {
+        let mut options = self.options.clone();
         if self.push {
             let own = Path::new(program::OWN);
             options.program = push::push(&host.name, &host.reach, own, &options)?;
