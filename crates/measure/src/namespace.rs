@@ -5,6 +5,7 @@
 //! and every share is exact.
 
 mod pattern;
+mod prefixes;
 mod share;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{As, DeserializeFromStr, DisplayFromStr, SerializeDisplay};
 
 pub use pattern::Pattern;
+pub use prefixes::Prefixes;
 pub use share::{Share, dealt, fit_together};
 
 use crate::quantity::ValueError;
@@ -163,6 +165,14 @@ impl Zone {
     /// Returns whether the name of this address has an AAAA record.
     pub fn has_aaaa(&self, address: Ipv4Addr) -> bool {
         self.aaaa_share.picks(u64::from(u32::from(address)))
+    }
+
+    /// Returns the name of this address.
+    pub fn name(&self, address: Ipv4Addr) -> String {
+        let label = label(address);
+        let suffix = self.suffix.to_string();
+        let suffix = suffix.trim_start_matches('.');
+        format!("{}.{suffix}", String::from_utf8_lossy(&label))
     }
 }
 

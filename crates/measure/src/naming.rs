@@ -24,6 +24,8 @@ pub struct Name {
     pub key: &'static str,
 }
 
+/// Share of the names with an AAAA record.
+pub const AAAA_SHARE: Name = same("aaaa-share");
 /// Program of a DUT.
 pub const BINARY: Name = Name {
     flag: Some("dut-binary"),
@@ -35,6 +37,8 @@ pub const LAB: Name = same("lab");
 pub const LOCAL: Name = same("local");
 /// Range of names.
 pub const NAMESPACE: Name = same("namespace");
+/// Prefixes of the expected answers.
+pub const PREF64: Name = same("pref64");
 /// Running server.
 pub const SERVER: Name = same("server");
 /// Hosts of a lab.

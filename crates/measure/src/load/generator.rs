@@ -1,6 +1,7 @@
 //! Engine of the Measurer: sends due queries, receives responses and detects when every query is decided. It has no
 //! socket and no clock; a worker calls it with a link.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::ControlFlow;
 
 use dns64_transport::clock::{Clock, Nanos};
@@ -12,7 +13,7 @@ use super::ledger::{Entry, Fate, Ledger};
 use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, QueryTemplate};
-use super::verdict::judge;
+use super::verdict::{Verdict, first_other, judge};
 
 /// Task of a generator: one shard of a trial.
 #[derive(Clone, Debug)]
@@ -94,6 +95,10 @@ pub struct Tally {
     pub not_sent: u64,
     /// Whether sending ended before the schedule did.
     pub ended_early: bool,
+    /// Addresses in valid and late answers beside a correct one.
+    pub other_addresses: u64,
+    /// The first wrong answer: its query in the trial, and its first address.
+    pub first_wrong: Option<(u64, Ipv6Addr)>,
     /// Longest time to send one burst: the largest overestimate of a round-trip time.
     pub longest_send_ns: Nanos,
 }
@@ -302,18 +307,31 @@ impl Generator {
         let len = self.template.question(address, &mut question);
         let rtt = datagram.at.saturating_sub(self.sent_at(global, entry));
         let in_time = rtt <= self.shard.timeout_ns;
-        let expected = self.shard.names.expected(address);
-        match (
-            entry.fate,
-            judge(reply, &question[..len], expected, in_time),
-        ) {
+        let names = &self.shard.names;
+        let accept = |found| names.accept(found, address);
+        match (entry.fate, judge(reply, &question[..len], accept, in_time)) {
             (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
-            (Fate::Pending, Some(fate)) => {
-                self.ledger.answered(i, rtt, fate);
-                self.failed |= fate != Fate::Valid && !entry.in_burst;
+            (Fate::Pending, Some(verdict)) => {
+                self.ledger.answered(i, rtt, verdict.fate);
+                self.failed |= verdict.fate != Fate::Valid && !entry.in_burst;
                 self.missing -= u64::from(i < self.decided);
+                if verdict.others > 0 {
+                    self.note_others(global, address, reply, verdict);
+                }
             }
             _ => self.tally.duplicate += 1,
+        }
+    }
+
+    /// Records the addresses of a response that are not correct.
+    #[cold]
+    fn note_others(&mut self, query: u64, address: Ipv4Addr, reply: &[u8], verdict: Verdict) {
+        let (names, tally) = (&self.shard.names, &mut self.tally);
+        if verdict.fate != Fate::Wrong {
+            tally.other_addresses += u64::from(verdict.others);
+        } else if tally.first_wrong.is_none() {
+            let other = first_other(reply, |found| names.accept(found, address));
+            tally.first_wrong = other.map(|received| (query, received));
         }
     }
 

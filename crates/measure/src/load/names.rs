@@ -10,14 +10,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use dns64_transport::clock::Nanos;
-use dns64_wire::pref64::Pref64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{As, DisplayFromStr};
 
 use super::repeat::{self, Repeats};
 use super::ring::Ring;
-use crate::namespace::{Cidr, Pattern, Share, Zone, own_aaaa};
+use crate::namespace::{Cidr, Pattern, Prefixes, Share, Zone, own_aaaa};
 use crate::naming::{Message, NAMESPACE, Naming};
 
 /// The names of a trial and their expected answers.
@@ -35,9 +34,9 @@ pub struct Names {
     pub repeats: Repeats,
     /// The zone, which determines the names with an AAAA record.
     pub zone: Zone,
-    /// The prefix of synthesised AAAA records; `None` in a self-test, where every name has an AAAA record.
+    /// The prefixes of synthesised AAAA records; `None` in a self-test, where every name has an AAAA record.
     #[serde(with = "As::<Option<DisplayFromStr>>")]
-    pub pref64: Option<Pref64>,
+    pub pref64: Option<Prefixes>,
 }
 
 impl Names {
@@ -69,12 +68,29 @@ impl Names {
         }
     }
 
-    /// Returns the only correct answer for the name of `address`.
-    pub fn expected(&self, address: Ipv4Addr) -> Ipv6Addr {
-        match self.pref64 {
-            Some(pref64) if !self.zone.has_aaaa(address) => pref64.embed(address),
-            _ => own_aaaa(address),
+    /// Returns the correct addresses for the name of `address`: one for each prefix if it has no AAAA record; none if
+    /// every prefix is correct.
+    pub fn expected(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
+        let synthesised = self.synthesised(address);
+        let own = synthesised.is_none().then(|| own_aaaa(address));
+        let embedded = synthesised
+            .into_iter()
+            .flat_map(move |it| it.embed(address));
+        own.into_iter().chain(embedded)
+    }
+
+    /// Returns whether an address is a correct answer for the name of `address`.
+    pub fn accept(&self, found: Ipv6Addr, address: Ipv4Addr) -> bool {
+        match self.synthesised(address) {
+            Some(prefixes) => prefixes.explain(found, address),
+            None => found == own_aaaa(address),
         }
+    }
+
+    /// Returns the prefixes of the answers for the name of `address`, if it has no AAAA record.
+    fn synthesised(&self, address: Ipv4Addr) -> Option<&Prefixes> {
+        let prefixes = self.pref64.as_ref()?;
+        (!self.zone.has_aaaa(address)).then_some(prefixes)
     }
 
     /// Number of fresh names in a trial of `queries` queries.
@@ -150,6 +166,9 @@ struct CachedNames {
 
 /// Number of names at the end of the range that are reserved for probes and for the cached name.
 pub const RESERVED: u64 = 64;
+
+/// Number of names of a kind in a sample: of consecutive names with a share of an eighth, one has an AAAA record.
+const SAMPLE_OF_KIND: usize = 8;
 
 /// The range does not have enough names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,7 +254,7 @@ impl NameSource {
     pub fn take(
         &mut self,
         queries: u64,
-        pref64: Option<Pref64>,
+        pref64: Option<Prefixes>,
     ) -> Result<Names, NamespaceTooSmall> {
         let fresh = Names::fresh(self.cached_share, queries);
         let needed = self.next.saturating_add(fresh);
@@ -353,19 +372,28 @@ impl NameSource {
         candidates.get(turn).copied().unwrap_or(cached)
     }
 
+    /// Returns reserved names with or without an AAAA record, and the cached name if trials query it.
+    pub fn sample(&self, has_aaaa: bool) -> impl Iterator<Item = Ipv4Addr> {
+        let cached = self.has_cached().then(|| self.cached());
+        let others = self.reserved().filter(move |it| Some(*it) != cached);
+        let names = cached.into_iter().chain(others);
+        let of_kind = names.filter(move |&it| self.zone.has_aaaa(it) == has_aaaa);
+        of_kind.take(SAMPLE_OF_KIND)
+    }
+
     /// Returns the reserved names, [`Self::burst_len`] of them, for a burst before the first trial.
-    pub fn burst(&self, pref64: Pref64) -> Names {
+    pub fn burst(&self, pref64: Prefixes) -> Names {
         let whole = Ring::whole(self.ring.cidr());
         let reserved = whole.names() - self.burst_len()..whole.names();
         self.each_of(whole, &reserved, pref64)
     }
 
     /// Returns these names, each once, in the order of their use.
-    pub fn once(&self, names: &Range<u64>, pref64: Pref64) -> Names {
+    pub fn once(&self, names: &Range<u64>, pref64: Prefixes) -> Names {
         self.each_of(self.ring, names, pref64)
     }
 
-    fn each_of(&self, ring: Ring, names: &Range<u64>, pref64: Pref64) -> Names {
+    fn each_of(&self, ring: Ring, names: &Range<u64>, pref64: Prefixes) -> Names {
         Names {
             ring,
             first: names.start,

@@ -7,38 +7,66 @@ use dns64_wire::message::{HEADER_LEN, Header, Message, Section};
 
 use super::ledger::Fate;
 
-/// Returns the outcome of a query with the question section `question` and the expected address `aaaa`, if `reply` is
-/// its first response. `None` if the response answers another question, or none.
+/// What a response is for its query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The outcome of the query.
+    pub fate: Fate,
+    /// Number of addresses in the response that are not correct.
+    pub others: u32,
+}
+
+impl From<Fate> for Verdict {
+    fn from(fate: Fate) -> Self {
+        Self { fate, others: 0 }
+    }
+}
+
+/// Returns the outcome of a query with the question section `question`, for which `accept` tells the correct addresses,
+/// if `reply` is its first response. `None` if the response answers another question, or none.
 ///
-/// Stricter than RFC 8219 section 9.2, which requires "a AAAA record": the address must be exactly the one that the
-/// name implies, and it must be the only one.
-pub fn judge(reply: &[u8], question: &[u8], aaaa: Ipv6Addr, in_time: bool) -> Option<Fate> {
+/// Stricter than RFC 8219 section 9.2, which requires "a AAAA record": one of the addresses must be exactly one that the
+/// name implies.
+pub fn judge(
+    reply: &[u8],
+    question: &[u8],
+    accept: impl Fn(Ipv6Addr) -> bool,
+    in_time: bool,
+) -> Option<Verdict> {
     let header = Header::parse(reply).ok().filter(Header::qr)?;
     let answers_at = HEADER_LEN + question.len();
     match reply.get(HEADER_LEN..answers_at) {
         Some(echoed) if header.qdcount() == 1 && echoed.eq_ignore_ascii_case(question) => {}
         // FORMERR may lack the question (RFC 1035 4.1.1 does not specify it); the ID and the port identify the query.
         None if header.qdcount() == 0 && header.rcode() != Rcode::NOERROR => {
-            return Some(Fate::Error);
+            return Some(Fate::Error.into());
         }
         _ => return None,
     }
     if header.tc() {
-        return Some(Fate::Truncated);
+        return Some(Fate::Truncated.into());
     }
     if header.rcode() != Rcode::NOERROR {
-        return Some(Fate::Error);
+        return Some(Fate::Error.into());
     }
     let sole = (header.ancount() == 1).then(|| sole_aaaa(&reply[answers_at..]));
-    let fate = match sole.flatten() {
-        Some(found) if found == aaaa.octets() => Fate::Valid,
-        Some(_) => Fate::Wrong,
-        None => judge_records(reply, aaaa),
+    let mut verdict = match sole.flatten() {
+        Some(found) if accept(found.into()) => Fate::Valid.into(),
+        _ => judge_records(reply, accept),
     };
-    Some(match fate {
-        Fate::Valid if !in_time => Fate::Late,
-        fate => fate,
-    })
+    if verdict.fate == Fate::Valid && !in_time {
+        verdict.fate = Fate::Late;
+    }
+    Some(verdict)
+}
+
+/// Returns the first AAAA record of a response for which `accept` is false.
+#[cold]
+pub fn first_other(reply: &[u8], accept: impl Fn(Ipv6Addr) -> bool) -> Option<Ipv6Addr> {
+    let message = Message::parse(reply).ok()?;
+    let answers = message.records().map_while(Result::ok);
+    let mut addresses = answers.filter_map(|record| record.aaaa());
+    addresses.find(|address| !accept(*address))
 }
 
 /// Returns the address of a first record if it is an AAAA record with the question's name: the common response, read
@@ -51,14 +79,14 @@ fn sole_aaaa(record: &[u8]) -> Option<[u8; 16]> {
     rdata.first_chunk().copied()
 }
 
-fn judge_records(reply: &[u8], aaaa: Ipv6Addr) -> Fate {
+fn judge_records(reply: &[u8], accept: impl Fn(Ipv6Addr) -> bool) -> Verdict {
     let Ok(message) = Message::parse(reply) else {
-        return Fate::Error;
+        return Fate::Error.into();
     };
-    let mut fate = Fate::Empty;
+    let (mut is_valid, mut others) = (false, 0);
     for record in message.records() {
         let Ok(record) = record else {
-            return Fate::Error;
+            return Fate::Error.into();
         };
         if record.section != Section::Answer {
             break;
@@ -67,12 +95,16 @@ fn judge_records(reply: &[u8], aaaa: Ipv6Addr) -> Fate {
             continue;
         }
         match record.aaaa() {
-            Some(found) if found == aaaa && fate == Fate::Empty => fate = Fate::Valid,
-            Some(found) if found == aaaa => {}
-            _ => fate = Fate::Wrong,
+            Some(found) if accept(found) => is_valid = true,
+            _ => others += 1,
         }
     }
-    fate
+    let fate = match (is_valid, others) {
+        (true, _) => Fate::Valid,
+        (false, 0) => Fate::Empty,
+        (false, _) => Fate::Wrong,
+    };
+    Verdict { fate, others }
 }
 
 #[cfg(test)]
@@ -91,13 +123,12 @@ mod tests {
         bytes
     }
 
+    fn accept(found: Ipv6Addr) -> bool {
+        found == "64:ff9b::a00:7ff".parse::<Ipv6Addr>().unwrap()
+    }
+
     fn judged_as(bytes: &[u8], in_time: bool) -> Option<Fate> {
-        judge(
-            bytes,
-            QUESTION,
-            "64:ff9b::a00:7ff".parse().unwrap(),
-            in_time,
-        )
+        judge(bytes, QUESTION, accept, in_time).map(|verdict| verdict.fate)
     }
 
     fn judged(bytes: &[u8]) -> Option<Fate> {
@@ -129,17 +160,23 @@ mod tests {
     }
 
     #[test]
-    fn other_address_is_wrong_even_beside_the_expected_one() {
+    fn other_addresses_are_counted_and_are_wrong_without_a_correct_one() {
         let mut other = RECORD.to_vec();
         other[27] ^= 1;
-        assert_eq!(
-            judged(&reply([0x81, 0x80], [1, 1], &[QUESTION, &other])),
-            Some(Fate::Wrong)
-        );
-        let both = reply([0x81, 0x80], [1, 2], &[QUESTION, RECORD, &other]);
-        assert_eq!(judged(&both), Some(Fate::Wrong));
-        let both = reply([0x81, 0x80], [1, 2], &[QUESTION, &other, RECORD]);
-        assert_eq!(judged(&both), Some(Fate::Wrong));
+        let address = Some("64:ff9b::a00:7fe".parse().unwrap());
+        for (records, fate, others) in [
+            (&[&other[..]][..], Fate::Wrong, 1),
+            (&[&other, &other], Fate::Wrong, 2),
+            (&[RECORD, &other], Fate::Valid, 1),
+            (&[&other, RECORD, &other], Fate::Valid, 2),
+        ] {
+            let count = u8::try_from(records.len()).unwrap();
+            let records = records.concat();
+            let reply = reply([0x81, 0x80], [1, count], &[QUESTION, &records]);
+            let verdict = judge(&reply, QUESTION, accept, true);
+            assert_eq!(verdict, Some(Verdict { fate, others }));
+            assert_eq!(first_other(&reply, accept), address);
+        }
     }
 
     #[test]

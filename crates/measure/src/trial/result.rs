@@ -1,5 +1,8 @@
 //! Results of trials: plain data, from which everything else is computed.
 
+use std::fmt;
+use std::net::Ipv6Addr;
+
 use dns64_transport::clock::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -152,6 +155,37 @@ pub struct Answers {
     pub stray: u64,
     /// No response.
     pub missing: u64,
+    /// Addresses in valid and late answers beside a correct one.
+    #[serde(default)]
+    pub other_addresses: u64,
+}
+
+/// An answer without a correct address.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct WrongAnswer {
+    /// Number of its query in the trial, from 0.
+    pub query: u64,
+    /// The queried name.
+    pub name: String,
+    /// Its first address.
+    pub received: Ipv6Addr,
+    /// The correct addresses; none if every prefix is correct.
+    pub expected: Vec<Ipv6Addr>,
+}
+
+impl fmt::Display for WrongAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, received) = (&self.name, self.received);
+        let expected: Vec<_> = self.expected.iter().map(Ipv6Addr::to_string).collect();
+        let expected = match expected.is_empty() {
+            true => "an address with its IPv4 address".to_owned(),
+            false => expected.join(" or "),
+        };
+        write!(
+            f,
+            "the first wrong answer, for {name}, was {received} instead of {expected}"
+        )
+    }
 }
 
 impl Answers {
@@ -291,6 +325,9 @@ pub struct TrialResult {
     pub ended_early: bool,
     /// Number of queries of each class.
     pub answers: Answers,
+    /// The first wrong answer, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_wrong: Option<WrongAnswer>,
     /// Round-trip times.
     #[serde(rename = "rtt_ns")]
     pub rtt: Rtt,

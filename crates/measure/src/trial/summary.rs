@@ -10,7 +10,7 @@ use super::join::Join;
 use super::judge::judge;
 use super::path::Path;
 use super::place::{LossEvidence, LossFacts, LossKind, Losses, place};
-use super::result::{Answers, AuthorityShare, Outcome, Rtt, Timing, TrialResult};
+use super::result::{Answers, AuthorityShare, Outcome, Rtt, Timing, TrialResult, WrongAnswer};
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Hanging, TimingSums, is_expired};
 use super::{TrialSpec, disturbance, service};
@@ -80,6 +80,7 @@ impl Inputs<'_> {
             undecided: sums.undecided,
             ended_early,
             answers: sums.answers,
+            first_wrong: first_wrong(spec, shards),
             rtt: sums.rtt(),
             rtt_percentiles: sums.rtt.percentiles(),
             timing: Timing {
@@ -151,6 +152,13 @@ impl Inputs<'_> {
         let mut notes = self.names_at_authority(result);
         notes.extend(result.authority_sampled.and_then(|times| times.note()));
         notes.extend(self.strangers());
+        notes.extend(result.first_wrong.iter().map(ToString::to_string));
+        if result.answers.other_addresses > 0 {
+            notes.push(format!(
+                "valid answers had {} other addresses beside the expected ones",
+                result.answers.other_addresses
+            ));
+        }
         notes.extend_from_slice(&around.notes);
         notes.extend(around.one_queue());
         if around.dut_drops > 0 {
@@ -211,6 +219,19 @@ impl Inputs<'_> {
         }
         notes
     }
+}
+
+/// Returns the wrong answer to the earliest query among those that the shards received first.
+fn first_wrong(spec: &TrialSpec, shards: &[ShardReport]) -> Option<WrongAnswer> {
+    let wrong = shards.iter().map(|shard| shard.finished.tally.first_wrong);
+    let (query, received) = wrong.flatten().min()?;
+    let address = spec.names.asked(query);
+    Some(WrongAnswer {
+        query,
+        name: spec.names.zone.name(address),
+        received,
+        expected: spec.names.expected(address).collect(),
+    })
 }
 
 /// Returns the name of the slowest carrier: one queue that copies is enough.
@@ -280,6 +301,7 @@ impl<'a> Sums<'a> {
         let tally = &shard.finished.tally;
         self.answers.duplicate += tally.duplicate;
         self.answers.stray += tally.stray + shard.counters.foreign;
+        self.answers.other_addresses += tally.other_addresses;
         let Finished {
             schedule,
             start,

@@ -10,7 +10,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCompleter;
 use dns64_transport::xdp::program::Mode;
-use dns64_wire::pref64::Pref64;
 
 use super::completion;
 use super::flags::Flags;
@@ -20,7 +19,7 @@ use crate::campaign::plan::settings::choice;
 use crate::lab::zone::ZoneForm;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
-use crate::namespace::Cidr;
+use crate::namespace::{Cidr, Prefixes};
 use crate::procedure::search::Resolution;
 use crate::quantity;
 use crate::report::timeline::Which;
@@ -199,8 +198,8 @@ pub struct Dns64PerfArgs {
     #[arg(long, conflicts_with_all = ["pacing", "pref64"])]
     pub classic: bool,
 
-    /// Prefix of valid answers; any: every AAAA record is valid; auto: learn it from the server
-    #[arg(long, value_name = "auto|any|PREFIX", default_value = "auto", value_parser = accepted)]
+    /// Prefixes of valid answers; any: every AAAA record is valid; auto: learn them from the server
+    #[arg(long, value_name = "auto|any|PREFIX,...", default_value = "auto", value_parser = accepted)]
     pub pref64: AcceptedArg,
 
     /// Pacing method.
@@ -309,21 +308,18 @@ pub struct DemoArgs {
 }
 
 /// Value of `dns64perf --pref64`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcceptedArg {
-    /// Learn the prefix from some answers.
+    /// Learn the prefixes from some answers.
     Auto,
-    /// Any AAAA record is valid.
-    Any,
-    /// Valid if synthesised with this prefix.
-    Given(Pref64),
+    /// Valid if synthesised with one of these; with any prefix, every AAAA record is valid.
+    Given(Prefixes),
 }
 
-fn accepted(text: &str) -> Result<AcceptedArg, dns64_wire::pref64::Pref64Error> {
+fn accepted(text: &str) -> Result<AcceptedArg, quantity::ValueError> {
     match text {
         "auto" => Ok(AcceptedArg::Auto),
-        "any" => Ok(AcceptedArg::Any),
-        prefix => prefix.parse().map(AcceptedArg::Given),
+        prefixes => prefixes.parse().map(AcceptedArg::Given),
     }
 }
 

@@ -42,16 +42,20 @@ pub enum ProbeError {
     #[error("{0}")]
     NotSent(String),
     /// ICMP port unreachable.
-    #[error("nothing listens at {server}; start the server or correct --server and --port")]
+    #[error("nothing listens at {server}{seen}; start the server or correct --server and --port")]
     Refused {
+        /// The host that asked, if it is another one: ", as seen from m2".
+        seen: String,
         /// The server.
         server: SocketAddr,
     },
     /// No response.
     #[error(
-        "{server} did not answer a query for {name} within {wait_ms} ms; is it running, and does it reach its upstream?"
+        "{server}{seen} did not answer a query for {name} within {wait_ms} ms; is it running, and does it reach its upstream?"
     )]
     Silent {
+        /// As for a refusal.
+        seen: String,
         /// The server.
         server: SocketAddr,
         /// The queried name.
@@ -81,16 +85,6 @@ pub enum ProbeError {
         /// The remedy.
         remedy: &'static str,
     },
-    /// No single prefix explains the addresses.
-    #[error(
-        "no single prefix explains the AAAA records of {server} ({addresses}); give it with --pref64"
-    )]
-    NoPref64 {
-        /// The server.
-        server: SocketAddr,
-        /// Addresses in its answers.
-        addresses: String,
-    },
 }
 
 impl ProbeError {
@@ -102,8 +96,7 @@ impl ProbeError {
             Self::Refused { .. }
             | Self::Silent { .. }
             | Self::OtherAddress { .. }
-            | Self::Useless { .. }
-            | Self::NoPref64 { .. } => Blame::Server,
+            | Self::Useless { .. } => Blame::Server,
         }
     }
 }
@@ -185,9 +178,14 @@ impl Prober {
 
     fn no_answer(&self, address: Ipv4Addr, wait_ns: Nanos, why: NoAnswer) -> ProbeError {
         let server = self.server;
+        let seen = match self.host.link() {
+            Some(_) => format!(", as seen from {},", self.host.name()),
+            None => String::new(),
+        };
         match why {
-            NoAnswer::Unreachable => ProbeError::Refused { server },
+            NoAnswer::Unreachable => ProbeError::Refused { seen, server },
             NoAnswer::Silence => ProbeError::Silent {
+                seen,
                 server,
                 name: self.name(address),
                 wait_ms: wait_ns / 1_000_000,
@@ -236,7 +234,6 @@ impl Prober {
     }
 
     pub(crate) fn name(&self, address: Ipv4Addr) -> String {
-        let label = crate::namespace::label(address);
-        format!("{}.{}", String::from_utf8_lossy(&label), self.zone.suffix)
+        self.zone.name(address)
     }
 }

@@ -50,11 +50,15 @@ mod tests {
             reason: io::Error::from_raw_os_error(24),
         };
         let probe = ProbeError::NotSent("no socket".to_owned());
+        let refused = ProbeError::Refused {
+            seen: String::new(),
+            server,
+        };
         let pattern = Blame::Request.error("more names than there are");
         [
             (LabError::from(open).into(), Some(Blame::Machine)),
             (probe.into(), Some(Blame::Machine)),
-            (ProbeError::Refused { server }.into(), Some(Blame::Server)),
+            (refused.into(), Some(Blame::Server)),
             (pattern.into(), Some(Blame::Request)),
             (RigError::Interrupted, None),
         ]

@@ -9,6 +9,7 @@
 //! already running. The procedures use it as [`Trials`]. The decisions of `Running` and [`Loopback`] are generic over
 //! their [`equipment`], so the tests need no sockets.
 
+mod agreement;
 pub mod certify;
 pub mod conditions;
 pub mod equipment;
@@ -49,7 +50,7 @@ use crate::lab::topology;
 use crate::load::sources::Sources;
 use crate::machine::Machine;
 use crate::machine::network::Network;
-use crate::namespace::Share;
+use crate::namespace::{Prefixes, Share};
 use crate::post::host::{Host, PROMPT_NS, at_once};
 use crate::post::links::Links;
 use crate::post::probe::Prober;
@@ -145,7 +146,7 @@ impl Rig {
         &self.spec
     }
 
-    /// Starts authority, Tester and DUT, and detects the pref64, unless they run.
+    /// Starts authority, Tester and DUT, and compares their answers with those expected, unless they run.
     pub fn start(&mut self) -> Result<(), RigError> {
         self.started().map(|_running| ())
     }
@@ -181,10 +182,10 @@ impl Rig {
         self.running.as_ref()?.authority.as_ref()
     }
 
-    /// Returns the server under test and its pref64, after the start.
-    pub fn server(&self) -> Option<(SocketAddr, Pref64)> {
+    /// Returns the server under test and the prefixes of its answers, after the start.
+    pub fn server(&self) -> Option<(SocketAddr, &Prefixes)> {
         let asker = &self.running.as_ref()?.asker;
-        Some((asker.server, asker.pref64))
+        Some((asker.server, &asker.pref64))
     }
 
     /// Returns the path of the file with the delays of the authority, if there is one.
@@ -235,12 +236,7 @@ impl Rig {
     fn join(&self, server: SocketAddr) -> Result<Running<Instruments, Servers>, RigError> {
         let load = &self.spec.load;
         let mut asker = self.asker(self.measurer_here(server)?, server)?;
-        asker.pref64 = match load.pref64 {
-            Some(pref64) => pref64,
-            // If every name has its own AAAA, none is synthesised.
-            None if load.zone.aaaa_share == Share::ALL => Pref64::WELL_KNOWN,
-            None => asker.learn_pref64()?,
-        };
+        asker.agree(load.pref64.clone())?;
         Ok(Running::new(asker, load.clone()))
     }
 
@@ -283,13 +279,19 @@ impl Rig {
         // The DUT synthesises with the prefix chosen here.
         let (lab_prefix, lab_len) = topology::PREF64;
         let chosen = Pref64::new(lab_prefix, lab_len).unwrap_or(Pref64::WELL_KNOWN);
-        asker.pref64 = self.spec.load.pref64.unwrap_or(chosen);
+        asker.pref64 = self.spec.load.pref64.clone().unwrap_or(chosen.into());
+        let synthesises = asker.pref64.first().unwrap_or(chosen);
         let dut = hosts.site().dut.as_ref().and_then(|at| {
-            let spec = self.dut_spec(lab, at, hosts.network(&at.host), asker.pref64)?;
+            let spec = self.dut_spec(lab, at, hosts.network(&at.host), synthesises)?;
             let host = hosts.host(&at.host).clone();
             Some(HostedServer::start(host, spec, || asker.probe_and_burst()))
         });
         let dut = dut.transpose()?;
+        // Faults of the authority are answered as such.
+        if dut.is_some() && self.rules.is_none() {
+            let expected = asker.pref64.clone();
+            asker.agree(Some(expected))?;
+        }
         Ok(self.running(
             lab,
             asker,
@@ -371,11 +373,14 @@ impl Rig {
             host.ask(Request::Open(Box::new(spec)), PROMPT_NS)?;
         }
         let senders = hosts.senders(self_test);
-        let (first, network) = (&senders[0], hosts.network(&site.measurers[0].host));
-        let local = self.sources_of(hosts, 0);
+        let probers = senders.iter().zip(&site.measurers).enumerate();
+        let probers = probers.map(|(k, (sender, at))| {
+            let local = self.sources_of(hosts, k);
+            self.prober(&sender.host, hosts.network(&at.host), local, sender.server)
+        });
         let own = site.authorities.iter().filter(|_| programs.is_none());
         let client = Instruments {
-            prober: self.prober(&first.host, network, local, first.server),
+            probers: probers.collect(),
             watched: hosts.watched(self_test),
             authorities: own.map(|it| hosts.host(&it.host).clone()).collect(),
             hosts: hosts.all(),
@@ -528,7 +533,7 @@ impl Rig {
             (Subject::Lab(lab), Some(hosts)) => self.open_testers(lab, hosts, true)?,
             _ => {
                 let client = self.measurer_here(server)?;
-                certify::refuse_without_own_aaaa(&client.prober, self.spec.load.cidr.first())?;
+                certify::refuse_without_own_aaaa(&client.probers[0], self.spec.load.cidr.first())?;
                 (client, None)
             }
         };

@@ -1,6 +1,6 @@
 //! Trials of a running rig: unused names, a responsive server, and what happened to it during the trial.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,7 @@ use super::spec::Load;
 use crate::lab::Blame;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
-use crate::namespace::own_aaaa;
+use crate::namespace::Prefixes;
 use crate::post::ServerState;
 use crate::post::probe::ProbeError;
 use crate::trial::TrialSpec;
@@ -46,7 +46,7 @@ pub(super) const BURST_QPS: u64 = 2_000;
 pub(super) struct Asker<C> {
     pub(super) client: C,
     pub(super) server: SocketAddr,
-    pub(super) pref64: Pref64,
+    pub(super) pref64: Prefixes,
     pub(super) names: NameSource,
     interrupted: Arc<AtomicBool>,
 }
@@ -62,7 +62,7 @@ impl<C: Client> Asker<C> {
         Self {
             client,
             server,
-            pref64: Pref64::WELL_KNOWN,
+            pref64: Pref64::WELL_KNOWN.into(),
             names,
             interrupted: Arc::clone(interrupted),
         }
@@ -72,22 +72,9 @@ impl<C: Client> Asker<C> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Detects the pref64 from the answers to two names without their own AAAA, as RFC 7050 section 3 does: the single
-    /// prefix that explains both.
-    pub(super) fn learn_pref64(&mut self) -> Result<Pref64, ProbeError> {
-        let (one, other) = (self.names.probe(), self.names.probe());
-        let first = self.client.aaaa(one, PROBE_NS)?;
-        let second = self.client.aaaa(other, PROBE_NS)?;
-        let explains = |p: &Pref64| second.contains(&p.embed(other));
-        let candidates = first.iter().flat_map(|&a| Pref64::learn(a, one));
-        let mut fitting = candidates.filter(explains);
-        fitting.next().ok_or_else(|| {
-            let all = first.iter().chain(&second).map(Ipv6Addr::to_string);
-            ProbeError::NoPref64 {
-                server: self.server,
-                addresses: all.collect::<Vec<_>>().join(", "),
-            }
-        })
+    /// Returns what the answers for the reserved names have to be.
+    pub(super) fn expected(&self) -> Names {
+        self.names.burst(self.pref64.clone())
     }
 
     /// Sends one query and checks its answer.
@@ -95,15 +82,13 @@ impl<C: Client> Asker<C> {
         if self.is_interrupted() {
             return Probe::Abandoned;
         }
-        let name = self.names.probe();
-        let expected: Ipv6Addr = if self.names.zone().has_aaaa(name) {
-            own_aaaa(name)
-        } else {
-            self.pref64.embed(name)
-        };
+        let (name, expected) = (self.names.probe(), self.expected());
         match self.client.aaaa(name, PROBE_NS) {
-            Ok(addresses) if addresses.contains(&expected) => Probe::Answered,
-            Ok(addresses) => Probe::NotYet(format!("{addresses:?} instead of {expected}")),
+            Ok(found) if found.iter().any(|it| expected.accept(*it, name)) => Probe::Answered,
+            Ok(found) => {
+                let expected: Vec<_> = expected.expected(name).collect();
+                Probe::NotYet(format!("{found:?} instead of {expected:?}"))
+            }
             Err(error) => error.into(),
         }
     }
@@ -115,7 +100,7 @@ impl<C: Client> Asker<C> {
             Probe::Answered => {}
             other => return other,
         }
-        let (names, queries) = (self.names.burst(self.pref64), self.names.burst_len());
+        let (names, queries) = (self.expected(), self.names.burst_len());
         match self.once(names, queries, BURST_QPS) {
             Ok(result) if result.queries_sent == 0 => Probe::NotAsked("nothing was sent".into()),
             Ok(result) if result.answers.missing == result.queries_sent => {
@@ -215,8 +200,8 @@ impl<C: Client, S: StartedServer> Running<C, S> {
     /// Returns names that the DUT has not seen, or has lost by a restart. All restarts must come first: a restart makes
     /// all names available again.
     fn fresh_names(&mut self, queries: u64, notes: &mut Vec<String>) -> Result<Names, RigError> {
-        let pref64 = Some(self.asker.pref64);
-        match self.asker.names.take(queries, pref64) {
+        let pref64 = Some(self.asker.pref64.clone());
+        match self.asker.names.take(queries, pref64.clone()) {
             Err(NamespaceTooSmall { .. }) if self.dut.is_some() => {
                 self.restart_dut()?;
                 notes.push("the namespace was used up: the DUT was restarted".into());

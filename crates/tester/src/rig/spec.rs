@@ -13,7 +13,6 @@ use dns64_transport::Backend;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 use dns64_transport::xdp::program::Mode;
-use dns64_wire::pref64::Pref64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +30,7 @@ use crate::load::pace::{BURST_MAX, Pacing, Schedule};
 use crate::load::sources::Sources;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
-use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Share, Zone};
+use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Prefixes, Share, Zone};
 use crate::naming::{LAB, Message, SETUP};
 use crate::trial::TrialSpec;
 use crate::trial::in_driver::Interception;
@@ -291,8 +290,8 @@ pub struct Load {
     pub cached_share: Share,
     /// Pattern of the repeated names.
     pub pattern: Pattern,
-    /// Prefix of the expected answers; `None` to detect it (of a running server) or to choose it (in a lab).
-    pub pref64: Option<Pref64>,
+    /// Prefixes of the expected answers; `None` to detect them (of a running server) or to choose one (in a lab).
+    pub pref64: Option<Prefixes>,
     /// Threads of the Measurer; at least 1.
     pub threads: usize,
     /// Cores of these threads; unrestricted to have them chosen.

@@ -37,7 +37,7 @@ pub struct Sender {
     pub server: SocketAddr,
 }
 
-/// Tester on one or more hosts, a prober for single queries, and the counters on the way of the queries.
+/// Tester on one or more hosts, probers for single queries, and the counters on the way of the queries.
 pub struct Instruments {
     /// All hosts of the measurement, once each.
     pub(super) hosts: Vec<Host>,
@@ -45,7 +45,8 @@ pub struct Instruments {
     pub(super) senders: Vec<Sender>,
     /// Hosts with an authority of the Tester.
     pub(super) authorities: Vec<Host>,
-    pub(super) prober: Prober,
+    /// One for each sender.
+    pub(super) probers: Vec<Prober>,
     pub(super) watched: Watched,
     /// The last trial; on this machine the next one reuses its memory.
     pub(super) last: Option<TrialQueries>,
@@ -106,7 +107,7 @@ impl Instruments {
             hosts: vec![host],
             senders: vec![sender],
             authorities: Vec::new(),
-            prober,
+            probers: vec![prober],
             watched: Watched::new(hosts, Some(leg), Vec::new()),
             last: None,
         })
@@ -115,6 +116,11 @@ impl Instruments {
     /// Returns the queries of the last trial; `None` before the first.
     pub fn rows(&self) -> Option<Rows<'_>> {
         self.last.as_ref().map(Rows::new)
+    }
+
+    /// Returns the prober for a name: neighbouring names have different ones.
+    fn prober(&self, name: Ipv4Addr) -> &Prober {
+        &self.probers[name.octets()[3] as usize % self.probers.len()]
     }
 
     /// Prepares the part of each host: shards for the senders, in their order, and none for the others.
@@ -232,11 +238,11 @@ impl Client for Instruments {
     }
 
     fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
-        self.prober.aaaa(name, wait_ns)
+        self.prober(name).aaaa(name, wait_ns)
     }
 
     fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
-        self.prober.answers(name, wait_ns)
+        self.prober(name).answers(name, wait_ns)
     }
 
     fn watched(&self) -> Watched {

@@ -147,6 +147,7 @@ impl Client for Fake {
         if world.is_silent.get() || world.ended.borrow().is_some() || late > wait_ns {
             world.pass(wait_ns);
             return Err(ProbeError::Silent {
+                seen: String::new(),
                 server: SERVER.parse().unwrap(),
                 name: name.to_string(),
                 wait_ms: wait_ns / 1_000_000,

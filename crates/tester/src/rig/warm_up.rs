@@ -51,7 +51,7 @@ impl<C: Client, S: StartedServer> Running<C, S> {
                 self.settle()?;
             }
             let kept_until_ns = self.kept_until_ns();
-            let each = self.asker.names.once(&set, self.asker.pref64);
+            let each = self.asker.names.once(&set, self.asker.pref64.clone());
             let result = self.asker.once(each, queries, rate_qps)?;
             if self.asker.is_interrupted() {
                 return Err(RigError::Interrupted);

@@ -1,6 +1,6 @@
-//! `--pref64 auto`.
+//! The comparison of what a server answers with what trials expect: prefixes, names with an AAAA record, silence.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use dns64_wire::pref64::Pref64;
 
@@ -10,9 +10,18 @@ use super::program::{Ran, assert_outcome, measured, run, server};
 use super::script::{Conduct, Fault};
 
 fn trial(address: SocketAddr) -> Ran {
-    let server = server(address);
-    run(&format!("trial {server} -Q 200 -l 200ms -t 30s --json -"))
+    trial_with(address, "")
 }
+
+fn trial_with(address: SocketAddr, flags: &str) -> Ran {
+    let server = server(address);
+    run(&format!(
+        "trial {server} -Q 200 -l 200ms -t 30s --json - {flags}"
+    ))
+}
+
+/// Prefixes that a server uses, with whose addresses all of its answers begin.
+const GIVEN: &str = "--pref64 64:ff9b::/96";
 
 #[test]
 fn prefix_is_learnt_from_the_server() {
@@ -29,7 +38,7 @@ fn prefix_is_learnt_from_the_server() {
 }
 
 #[test]
-fn error_without_a_prefix_to_learn_gives_the_reason() {
+fn server_without_usable_answers_is_refused_before_a_trial() {
     let other_address = "127.0.0.2".parse().unwrap();
     for (conduct, reason) in [
         (
@@ -53,19 +62,66 @@ fn error_without_a_prefix_to_learn_gives_the_reason() {
         (Conduct::Always(Fault::Truncated), "a truncated answer"),
     ] {
         let dut = Dut::start(LOCALHOST, conduct);
-        let ran = match conduct {
-            Conduct::Always(Fault::Silent) => trial(dut.address),
-            _ => answered(|| trial(dut.address)),
-        };
-        refused(&ran, dut.address, reason);
+        for flags in ["", GIVEN] {
+            let ran = match conduct {
+                Conduct::Always(Fault::Silent) => trial_with(dut.address, flags),
+                _ => answered(|| trial_with(dut.address, flags)),
+            };
+            refused(&ran, dut.address, reason);
+        }
     }
 }
 
 #[test]
 fn closed_port_is_reported_at_once() {
-    let closed = ClosedPort::at(LOCALHOST);
-    let ran = answered(|| trial(closed.address));
-    refused(&ran, closed.address, "nothing listens at");
+    for at in [LOCALHOST, Ipv6Addr::LOCALHOST.into()] {
+        let closed = ClosedPort::at(at);
+        for flags in ["", GIVEN] {
+            let ran = answered(|| trial_with(closed.address, flags));
+            refused(&ran, closed.address, "nothing listens at");
+        }
+    }
+}
+
+#[test]
+fn answers_with_several_prefixes_are_valid() {
+    const BOTH: &str = "64:ff9b::/96,2001:db8:64::/96";
+    for (flags, pref64, others) in [
+        ("", BOTH, 0),
+        (
+            "--pref64 2001:db8:64::/96,64:ff9b::/96",
+            "2001:db8:64::/96,64:ff9b::/96",
+            0,
+        ),
+        ("--pref64 any", "any", 0),
+        (GIVEN, "64:ff9b::/96", 40),
+    ] {
+        let ran = measured(|| {
+            let dut = Dut::start(LOCALHOST, Conduct::Always(Fault::ExtraAddress));
+            answered(|| trial_with(dut.address, flags))
+        });
+        let json = assert_outcome(&ran, "passed");
+        assert_eq!(json["conditions"]["pref64"], pref64, "{json}");
+        assert_eq!(json["answers"]["valid"], 40, "{json}");
+        assert_eq!(json["answers"]["other_addresses"], others, "{json}");
+    }
+}
+
+/// The halves of the Tester are set up apart: here the authority of one, and the flags of the other.
+#[test]
+fn halves_that_disagree_are_refused_with_the_setting_to_correct() {
+    let own_of_each_name = "2001:db8::/96";
+    for (pref64, flags, setting) in [
+        ("64:ff9b::/96", "--aaaa-share 50%", "--aaaa-share 50%"),
+        ("64:ff9b::/96", "--aaaa-share 1", "--aaaa-share 100%"),
+        (own_of_each_name, "", "--aaaa-share 0%"),
+        ("2001:db8:64::/96", GIVEN, "give --pref64 2001:db8:64::/96"),
+    ] {
+        let dut = Dut::with_pref64(LOCALHOST, Conduct::Good, pref64.parse().unwrap());
+        let ran = answered(|| trial_with(dut.address, flags));
+        refused(&ran, dut.address, setting);
+        assert!(dut.seen_in_trials() == 0, "{ran:?}");
+    }
 }
 
 /// Measures until the queries for the prefix were answered within their second.

@@ -43,7 +43,7 @@ fn answers_of_every_class_are_counted_exactly() {
         let ran = measured(|| {
             let dut = Dut::start(LOCALHOST, Conduct::Faults(&FAULTS));
             let ran = run(&format!("trial {} {LOAD}", server(dut.address)));
-            seen = dut.seen();
+            seen = dut.seen_in_trials();
             ran
         });
         let trial = ran.json();

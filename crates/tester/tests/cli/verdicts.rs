@@ -3,42 +3,34 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::pref64::Pref64;
 use dns64bench::machine::process::wait_until;
+use dns64bench::namespace::parse_label;
 use serde_json::Value;
 
 use super::accounts::{CLASSES, answers, is_disturbed};
 use super::busy::until;
-use super::dut::{ClosedPort, Dut, LOCALHOST};
+use super::dut::{Dut, LOCALHOST};
 use super::program::{assert_outcome, finish, measured, run, server, start};
-use super::script::{Conduct, Fault};
+use super::script::{At, Conduct, Fault};
 
 /// Queries of a trial: 500 per second for 200 ms.
 const QUERIES: u64 = 100;
 
-/// The server under test.
-#[derive(Clone, Copy, Debug)]
-enum Subject {
-    Dut(IpAddr, Conduct),
-    Nobody(IpAddr),
-}
+/// Address and behaviour of the server under test.
+type Subject = (IpAddr, Conduct);
 
 /// Measures the subject in one trial; each attempt has a new server.
-fn trial(subject: Subject, timeout: &str, outcome: &str) -> Value {
+fn trial((at, conduct): Subject, timeout: &str, outcome: &str) -> Value {
     let measure = |address: SocketAddr| {
         let server = server(address);
         run(&format!(
             "trial {server} -Q 500 -l 200ms -t {timeout} --pref64 64:ff9b::/96 --json -"
         ))
     };
-    let ran = measured(|| match subject {
-        Subject::Dut(at, conduct) => {
-            let dut = Dut::start(at, conduct);
-            measure(dut.address)
-        }
-        Subject::Nobody(at) => {
-            let closed = ClosedPort::at(at);
-            measure(closed.address)
-        }
+    let ran = measured(|| {
+        let dut = Dut::start(at, conduct);
+        measure(dut.address)
     });
     let json = assert_outcome(&ran, outcome);
     has_all_keys(&json);
@@ -120,7 +112,7 @@ const BRISK: &str = "300ms";
 #[test]
 fn correct_server_passes() {
     for at in [V4, V6] {
-        let trial = earned(Subject::Dut(at, Conduct::Good), PATIENT, "valid");
+        let trial = earned((at, Conduct::Good), PATIENT, "valid");
         assert!(trial["rtt_ns"]["max"].as_u64().unwrap() > 0, "{trial}");
         assert_eq!(answers(&trial, "stray"), 0, "{trial}");
     }
@@ -129,21 +121,45 @@ fn correct_server_passes() {
 #[test]
 fn each_faulty_answer_has_its_class() {
     for (at, conduct, class) in [
-        (V4, Conduct::Always(Fault::WrongAddress), "wrong"),
-        (V6, Conduct::Always(Fault::WrongAddress), "wrong"),
-        (V4, Conduct::Always(Fault::Empty), "empty"),
-        (V4, Conduct::Always(Fault::ServFail), "error"),
-        (V6, Conduct::Always(Fault::Truncated), "truncated"),
+        (
+            V6,
+            Conduct::Faults(&[(Fault::WrongAddress, At::ALL)]),
+            "wrong",
+        ),
+        (V4, Conduct::Faults(&[(Fault::Empty, At::ALL)]), "empty"),
+        (V4, Conduct::Faults(&[(Fault::ServFail, At::ALL)]), "error"),
+        (
+            V6,
+            Conduct::Faults(&[(Fault::Truncated, At::ALL)]),
+            "truncated",
+        ),
     ] {
-        let trial = earned(Subject::Dut(at, conduct), PATIENT, class);
+        let trial = earned((at, conduct), PATIENT, class);
         assert_eq!(answers(&trial, "stray"), 0, "{trial}");
     }
 }
 
 #[test]
+fn wrong_answer_is_told_with_the_expected_address() {
+    let conduct = Conduct::Faults(&[(Fault::WrongAddress, At::ALL)]);
+    let trial = earned((V4, conduct), PATIENT, "wrong");
+    let first = &trial["first_wrong"];
+    let address = |json: &Value| -> Ipv6Addr { json.as_str().unwrap().parse().unwrap() };
+    let ipv4 =
+        |json: &Value, pref64: &str| pref64.parse::<Pref64>().unwrap().extract(address(json));
+    let embedded = ipv4(&first["received"], "2001:db8:64::/96");
+    assert!(embedded.is_some(), "{trial}");
+    assert_eq!(ipv4(&first["expected"][0], "64:ff9b::/96"), embedded);
+    let label = first["name"].as_str().unwrap().split('.').next().unwrap();
+    let named = parse_label(label.as_bytes().try_into().unwrap());
+    assert_eq!(named, embedded, "{trial}");
+    assert!(first["query"].as_u64().unwrap() < QUERIES, "{trial}");
+}
+
+#[test]
 fn datagram_that_answers_nothing_is_stray_and_the_query_missing() {
     for at in [V4, V6] {
-        only_stray(Subject::Dut(at, Conduct::Always(Fault::Garbage)));
+        only_stray((at, Conduct::Faults(&[(Fault::Garbage, At::ALL)])));
     }
 }
 
@@ -151,7 +167,7 @@ fn datagram_that_answers_nothing_is_stray_and_the_query_missing() {
 fn answer_from_another_address_is_stray_and_a_note_names_the_sender() {
     let other_address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
     for (at, from) in [(V4, V4), (V4, other_address), (V6, V6)] {
-        let trial = only_stray(Subject::Dut(at, Conduct::From(from)));
+        let trial = only_stray((at, Conduct::TrialsFrom(from)));
         let note = format!("datagrams came from {}", SocketAddr::new(from, 0));
         let note = note.trim_end_matches('0');
         assert!(trial["notes"].to_string().contains(note), "{trial}");
@@ -160,19 +176,10 @@ fn answer_from_another_address_is_stray_and_a_note_names_the_sender() {
 
 #[test]
 fn unanswered_query_is_missing_and_has_no_round_trip_time() {
-    let subject = Subject::Dut(V4, Conduct::Always(Fault::Silent));
+    let subject = (V4, Conduct::Faults(&[(Fault::Silent, At::ALL)]));
     let trial = earned(subject, BRISK, "missing");
     assert_eq!(answers(&trial, "stray"), 0, "{trial}");
     assert!(trial["rtt_ns"]["p50"].is_null(), "{trial}");
-}
-
-#[test]
-fn closed_port_gives_missing_answers_and_a_note() {
-    for at in [V4, V6] {
-        let trial = earned(Subject::Nobody(at), BRISK, "missing");
-        let notes = trial["notes"].to_string();
-        assert!(notes.contains("ICMP errors came back"), "{trial}");
-    }
 }
 
 /// The exact number is tested in simulated time.
@@ -180,7 +187,7 @@ fn closed_port_gives_missing_answers_and_a_note() {
 fn valid_answers_are_at_most_those_sent() {
     for (conduct, answered) in [(Conduct::DieAfter(40), 40), (Conduct::LoseEvery(7), 86)] {
         until("did an answer come in time", || {
-            let trial = trial(Subject::Dut(V4, conduct), BRISK, "failed");
+            let trial = trial((V4, conduct), BRISK, "failed");
             let [valid, late, missing] =
                 ["valid", "late", "missing"].map(|class| answers(&trial, class));
             assert_eq!(valid + late + missing, QUERIES, "{trial}");
@@ -216,11 +223,7 @@ fn server_that_stops_during_the_trial_fails() {
 #[test]
 fn second_answer_is_a_duplicate_and_not_a_failure() {
     until("did a second answer come before the end", || {
-        let trial = trial(
-            Subject::Dut(V4, Conduct::Always(Fault::Twice)),
-            PATIENT,
-            "passed",
-        );
+        let trial = trial((V4, Conduct::Always(Fault::Twice)), PATIENT, "passed");
         assert_eq!(answers(&trial, "valid"), QUERIES, "{trial}");
         // The last duplicates may arrive after every query is decided and the trial is over.
         let duplicates = answers(&trial, "duplicate");
@@ -235,7 +238,7 @@ fn answer_after_the_timeout_is_late_and_not_valid() {
     const DELAY_NS: Nanos = 150_000_000;
     // The trial does not wait for the last answers longer than their timeout.
     let trial = until("did a late answer come before the end", || {
-        let subject = Subject::Dut(V4, Conduct::Late(DELAY_NS));
+        let subject = (V4, Conduct::Late(DELAY_NS));
         let trial = trial(subject, "50ms", "failed");
         assert_eq!(answers(&trial, "valid"), 0, "{trial}");
         let in_no_other = answers(&trial, "late") + answers(&trial, "missing");
@@ -249,7 +252,7 @@ fn answer_after_the_timeout_is_late_and_not_valid() {
 #[test]
 fn growing_queue_of_a_server_is_detected() {
     until("did answers come in time and too late", || {
-        let trial = trial(Subject::Dut(V4, Conduct::Queue(100)), "100ms", "failed");
+        let trial = trial((V4, Conduct::Queue(100)), "100ms", "failed");
         let [valid, late, missing] =
             ["valid", "late", "missing"].map(|class| answers(&trial, class));
         // Answer k leaves at the earliest 10 ms times k after the first query. Its query was sent 2 ms times k after

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
+use dns64bench::load::names::RESERVED;
 use dns64bench::namespace::parse_label;
 use dns64bench::trial::result::Answers;
 
@@ -28,7 +29,9 @@ pub(crate) enum Conduct {
     LoseEvery(u64),
     /// Answers each query correctly, but from another port of this address: implemented by the link.
     From(IpAddr),
-    /// Applies these faults to the queries at their places, and answers the others correctly.
+    /// The same for the names of trials only.
+    TrialsFrom(IpAddr),
+    /// Applies these faults to the queries at their places, and answers the others correctly, those before trials too.
     Faults(&'static [(Fault, At)]),
 }
 
@@ -71,6 +74,9 @@ pub(crate) struct At {
 }
 
 impl At {
+    /// Every name.
+    pub(crate) const ALL: Self = Self { first: 0, every: 1 };
+
     /// Returns the number of selected names below `n`.
     fn below(self, n: u64) -> u64 {
         (n + self.every - 1 - self.first) / self.every
@@ -84,7 +90,11 @@ pub(crate) fn truth(faults: &[(Fault, At)], queries: u64) -> Answers {
     for &(fault, at) in faults {
         let n = at.below(queries);
         let class = match fault {
-            Fault::WrongAddress | Fault::ExtraAddress => &mut answers.wrong,
+            Fault::WrongAddress => &mut answers.wrong,
+            Fault::ExtraAddress => {
+                answers.valid += n;
+                &mut answers.other_addresses
+            }
             Fault::Empty => &mut answers.empty,
             Fault::ServFail | Fault::NxDomain | Fault::Malformed => &mut answers.error,
             Fault::Truncated => &mut answers.truncated,
@@ -162,7 +172,7 @@ impl Script {
     fn replies(&mut self, query: &[u8], now: Nanos) -> (Nanos, Vec<Vec<u8>>) {
         let good = answer(query, self.pref64);
         match self.conduct {
-            Conduct::Good | Conduct::From(_) => (now, vec![good]),
+            Conduct::Good | Conduct::From(_) | Conduct::TrialsFrom(_) => (now, vec![good]),
             Conduct::Always(fault) => self.faulty(fault, query, now),
             Conduct::Late(by) => (now + by, vec![good]),
             Conduct::DieAfter(n) if self.seen > n => (now, vec![]),
@@ -174,6 +184,7 @@ impl Script {
             Conduct::Faults(faults) => {
                 let n = number(query);
                 let met = faults.iter().find(|(_, at)| n % at.every == at.first);
+                let met = met.filter(|_| is_of_trial(query));
                 match met {
                     Some((fault, _)) => self.faulty(*fault, query, now),
                     None => (now, vec![good]),
@@ -232,6 +243,11 @@ impl Script {
         };
         (now, replies)
     }
+}
+
+/// Returns whether a name is not one of those that are queried before trials.
+pub(crate) fn is_of_trial(query: &[u8]) -> bool {
+    number(query) < (1 << 24) - RESERVED
 }
 
 /// Returns the index of a query's name in 10.0.0.0/8.

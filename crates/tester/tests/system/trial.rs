@@ -79,6 +79,7 @@ pub(crate) const NONE: Answers = Answers {
     duplicate: 0,
     stray: 0,
     missing: 0,
+    other_addresses: 0,
 };
 
 pub(crate) const SERVER: &str = "[2001:2::53]:53";
@@ -107,7 +108,7 @@ impl Trial {
             pacing: Pacing::Absolute,
             timeout_ns: self.timeout_ns,
             names: source
-                .take(schedule.queries(), Some(Pref64::WELL_KNOWN))
+                .take(schedule.queries(), Some(Pref64::WELL_KNOWN.into()))
                 .unwrap(),
             ports: Some(4),
             segmentation: Segmentation::On,

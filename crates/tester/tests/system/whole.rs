@@ -256,7 +256,7 @@ impl Whole {
         let schedule = Schedule::new(load.rate_qps, load.duration_ns);
         let names = self
             .names
-            .take(schedule.queries(), Some(Pref64::WELL_KNOWN));
+            .take(schedule.queries(), Some(Pref64::WELL_KNOWN.into()));
         TrialSpec {
             server: SERVER.parse().unwrap(),
             schedule,

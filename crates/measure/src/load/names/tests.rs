@@ -1,5 +1,6 @@
 //! Examples and properties of the source of names.
 
+use dns64_wire::pref64::Pref64;
 use proptest::prelude::*;
 
 use super::*;
@@ -136,9 +137,45 @@ fn cached_and_probe_names_have_no_aaaa_and_are_in_no_trial() {
 }
 
 #[test]
+fn sample_has_names_of_each_kind_that_trials_query() {
+    for (aaaa, cached, kinds) in [
+        ("0", "0", (8, 0)),
+        ("0.5", "0", (8, 8)),
+        ("0.02", "0.2", (8, 1)),
+        ("1", "0", (0, 8)),
+    ] {
+        let source = source("10.0.0.0/24", aaaa, cached);
+        let names: [Vec<_>; 2] = [false, true].map(|has| source.sample(has).collect());
+        let count = (names[0].len(), names[1].len());
+        assert_eq!(count, kinds, "{aaaa}, {cached}");
+        assert!(names[0].iter().all(|it| !source.zone().has_aaaa(*it)));
+        assert_eq!(
+            source.has_cached(),
+            names[0].contains(&source.cached()) && cached != "0"
+        );
+    }
+}
+
+#[test]
+fn answer_is_expected_with_each_prefix_or_with_its_own_address() {
+    let mut source = source("10.0.0.0/24", "0.5", "0");
+    let prefixes = "64:ff9b::/96,2001:db8:64::/96".parse().unwrap();
+    let names = source.take(2, Some(prefixes)).unwrap();
+    let texts = |name: &str| -> Vec<String> {
+        let name = name.parse().unwrap();
+        let expected: Vec<_> = names.expected(name).collect();
+        assert!(expected.iter().all(|address| names.accept(*address, name)));
+        assert!(!names.accept("64:ff9b::1".parse().unwrap(), name));
+        expected.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(texts("10.0.0.0"), ["64:ff9b::a00:0", "2001:db8:64::a00:0"]);
+    assert_eq!(texts("10.0.0.1"), ["2001:db8::a00:1"]);
+}
+
+#[test]
 fn burst_uses_only_the_reserved_names() {
     let mut source = source("10.0.0.0/24", "0", "0.2");
-    let burst = source.burst(Pref64::WELL_KNOWN);
+    let burst = source.burst(Pref64::WELL_KNOWN.into());
     assert_eq!((burst.first, source.burst_len()), (192, 64));
     assert_eq!(burst.repeats.share(), Share::NONE);
     let names = source.take(240, None).unwrap();

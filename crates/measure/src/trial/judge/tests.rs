@@ -28,6 +28,7 @@ fn trial(missing: u64) -> TrialResult {
             ..Answers::default()
         },
         rtt: Rtt::default(),
+        first_wrong: None,
         rtt_percentiles: Vec::new(),
         timing: Timing {
             limits: Limits::default(),

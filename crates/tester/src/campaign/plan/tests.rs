@@ -176,7 +176,7 @@ fn every_key_is_read() {
     assert_eq!(plan.load.backend, Backend::Xdp { force: false });
     assert_eq!(plan.load.schedule(1_000_000).burst(), 1);
     assert_eq!(plan.hosts.authority_cpus.to_string(), "1");
-    assert_eq!(plan.load.pref64, Some(Pref64::WELL_KNOWN));
+    assert_eq!(plan.load.pref64, Some(Pref64::WELL_KNOWN.into()));
     assert!(plan.raw);
     assert_eq!(plan.load.timeout_ns, 500_000_000);
     assert_eq!(

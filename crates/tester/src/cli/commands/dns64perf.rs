@@ -14,7 +14,6 @@ use anyhow::Context as _;
 use dns64_transport::Backend;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
-use dns64_wire::pref64::Pref64;
 
 use super::measure::may_load;
 use super::{Failure, exit, interrupt, print};
@@ -27,7 +26,7 @@ use crate::load::pace::{Pacing, Schedule};
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
 use crate::machine::network::Network;
-use crate::namespace::{Zone, own_aaaa};
+use crate::namespace::{Prefixes, Zone, own_aaaa};
 use crate::post::probe::Prober;
 use crate::report::raw::{Header, RawError, csv};
 use crate::rig::RigError;
@@ -64,14 +63,14 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
         limits: Limits::default(),
     };
     spec.check()?;
-    measure(&test, spec, args.pref64)
+    measure(&test, spec, args.pref64.clone())
 }
 
 fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
     let file = File::create(FILE).with_context(|| format!("cannot make {FILE}"))?;
     let judge = Judge::new(accepted, test, &spec.names.zone);
-    spec.names.pref64 = judge.pref64;
+    spec.names.pref64.clone_from(&judge.pref64);
     let measurer = Measurer {
         network: Network::Own,
         local: None,
@@ -120,10 +119,9 @@ fn remark(remarks: &[String]) {
 
 /// Decides which answers are valid.
 struct Judge {
-    /// Prefix of the expected answers; `None` if each name has its own AAAA.
-    pref64: Option<Pref64>,
-    /// Whether any other AAAA record is valid as well.
-    any: bool,
+    /// Prefixes of the expected answers; `None` if each name has its own AAAA. With any prefix, any other AAAA record is
+    /// valid as well.
+    pref64: Option<Prefixes>,
     /// Remark for the user.
     remark: Option<String>,
 }
@@ -137,43 +135,37 @@ const PROBE_NS: Nanos = SECOND;
 
 impl Judge {
     fn new(accepted: AcceptedArg, test: &Test, zone: &Zone) -> Self {
-        let (pref64, any, remark) = match accepted {
-            AcceptedArg::Given(pref64) => (Some(pref64), false, None),
-            AcceptedArg::Any => (Some(Pref64::WELL_KNOWN), true, None),
+        let (pref64, remark) = match accepted {
+            AcceptedArg::Given(pref64) => (Some(pref64), None),
             AcceptedArg::Auto => match learn(test, zone) {
-                Ok(pref64) => (pref64, false, None),
+                Ok(pref64) => (pref64, None),
                 Err(why) => (
-                    Some(Pref64::WELL_KNOWN),
-                    true,
+                    Some(Prefixes::Any),
                     Some(format!(
                         "dns64bench: any AAAA record counts as valid, since {why}; --pref64 says which are right"
                     )),
                 ),
             },
         };
-        Self {
-            pref64,
-            any,
-            remark,
-        }
+        Self { pref64, remark }
     }
 
     fn valid(&self, row: &Row, timeout_ns: Nanos) -> bool {
         match row.fate {
             Fate::Valid => true,
-            Fate::Wrong => self.any && row.rtt_ns <= timeout_ns,
+            Fate::Wrong => self.pref64 == Some(Prefixes::Any) && row.rtt_ns <= timeout_ns,
             _ => false,
         }
     }
 }
 
-/// Learns the expected answers from the last names of the subnet: the prefix that explains all answers, or `None` if
+/// Learns the expected answers from the last names of the subnet: the prefixes that explain all answers, or `None` if
 /// each name has its own AAAA.
 ///
 /// # Errors
 ///
 /// Neither is the case; the text says why.
-fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
+fn learn(test: &Test, zone: &Zone) -> Result<Option<Prefixes>, String> {
     let prober = Prober::here(test.server, zone.clone());
     let names = test.subnet.names();
     let mut answers = Vec::new();
@@ -190,20 +182,9 @@ fn learn(test: &Test, zone: &Zone) -> Result<Option<Pref64>, String> {
     if own > 0 {
         return Err("some names have an AAAA of their own".to_owned());
     }
-    let explains = |pref64: &Pref64| {
-        let fits = |(name, found): &(Ipv4Addr, Vec<_>)| found.contains(&pref64.embed(*name));
-        answers.iter().all(fits)
-    };
-    let mut candidates = answers
-        .iter()
-        .flat_map(|(name, found)| found.iter().flat_map(|&a| Pref64::learn(a, *name)));
-    match candidates.find(explains) {
-        None => Err(format!(
-            "no single prefix explains the answers of {}",
-            test.server
-        )),
-        fitting => Ok(fitting),
-    }
+    let learnt = Prefixes::learn(&answers);
+    let none = || format!("no prefixes explain the answers of {}", test.server);
+    learnt.map(Some).ok_or_else(none)
 }
 
 impl Test {

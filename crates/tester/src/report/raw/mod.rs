@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use dns64_transport::clock::Nanos;
 
 use crate::load::ledger::Fate;
-use crate::namespace;
 use crate::trial::rows::{Row, Rows};
 
 /// Description of the trial in the file, in the terms of dns64perf++.
@@ -114,8 +113,7 @@ pub fn write(path: &Path, rows: Rows<'_>) -> Result<u64, RawError> {
 
 /// The queried name.
 pub(super) fn name(rows: &Rows<'_>, row: &Row) -> String {
-    let label = namespace::label(row.address);
-    String::from_utf8_lossy(&label).into_owned() + &suffix(rows)
+    rows.names().zone.name(row.address)
 }
 
 /// The part of a name after its first label; a dot for the root.

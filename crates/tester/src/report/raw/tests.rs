@@ -23,7 +23,7 @@ pub(crate) fn trial() -> TrialQueries {
         suffix: "dns64perf.test.".parse().unwrap(),
         aaaa_share: Share::NONE,
     };
-    let cidr: namespace::Cidr = "10.0.0.0/8".parse().unwrap();
+    let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
     let schedule = Schedule::new(1000, 6_000_000);
     let mut ledgers = [ledger::Ledger::default(), ledger::Ledger::default()];
     for ledger in &mut ledgers {

@@ -124,6 +124,7 @@ pub(in crate::report) fn failed() -> TrialResult {
             duplicate: 2,
             ..Answers::default()
         },
+        first_wrong: None,
         rtt_percentiles: Vec::new(),
         rtt: Rtt {
             p50: Some(123_456),

@@ -101,10 +101,10 @@ fn opened(
         senders: senders.collect(),
         authorities: own.map(|(host, ..)| (*host).clone()).collect(),
         hosts: hosts.iter().map(|(host, ..)| (*host).clone()).collect(),
-        prober: Prober {
+        probers: vec![Prober {
             host: hosts[0].0.clone(),
             ..Prober::here(server, load.zone.clone())
-        },
+        }],
         watched: Watched::default(),
         last: None,
     }
@@ -187,7 +187,7 @@ fn several_hosts_share_one_schedule() {
     let first = names.asked(0);
     testers.answers(first, SECOND).unwrap();
     let asked_before = testers.authority_counts().unwrap().queries();
-    let spec = load.trial(testers.prober.server, schedule, names);
+    let spec = load.trial(testers.probers[0].server, schedule, names);
     let result = testers.trial(&spec, Surroundings::default).unwrap();
     assert_eq!((result.queries_due, result.queries_sent), (1000, 1000));
     let rows: Vec<_> = testers.rows().unwrap().collect();
@@ -269,7 +269,7 @@ fn late_start_of_host_makes_trial_invalid() {
     let load = load();
     let (testers, one, agents) = two_hosts(&load);
     let names = load.names().unwrap().take(1000, None).unwrap();
-    let spec = load.trial(testers.prober.server, load.schedule(2000), names);
+    let spec = load.trial(testers.probers[0].server, load.schedule(2000), names);
     let order = Request::Arm {
         spec: Box::new(spec.clone()),
         part: Part {

@@ -28,7 +28,7 @@ impl Lab {
         let senders = sending.iter().map(|(host, _)| (host, 1, None));
         let all: Vec<_> = specs.chain(senders).collect();
         let mut testers = opened(load, &all, dut.unwrap_or(authorities[0]));
-        testers.prober.host = sending[0].0.clone();
+        testers.probers[0].host = sending[0].0.clone();
         let servers = authorities.iter().cycle();
         for (sender, &server) in testers.senders.iter_mut().zip(servers) {
             sender.server = dut.unwrap_or(server);
@@ -47,7 +47,7 @@ impl Lab {
             .unwrap()
             .take(schedule.queries(), None)
             .unwrap();
-        let spec = load.trial(self.testers.prober.server, schedule, names);
+        let spec = load.trial(self.testers.probers[0].server, schedule, names);
         self.testers.trial(&spec, || around).unwrap()
     }
 
