@@ -323,3 +323,54 @@ fn a_plan_for_a_server_needs_addresses_of_this_host() {
     assert!(said.contains(why), "{said}");
     assert!(!dir.path().join("campaign").exists());
 }
+
+/// A server on which each name has its own AAAA record, of which it answers all or all but 2 %.
+const LOSSY: &str = r#"
+name = "lossy"
+role = "dut"
+programs = ["dns64bench"]
+caches = false
+command = ["{program}", "authority", "--listen", "{listen}", "--port", "{port}", "--aaaa-share", "1", "--behaviour", "loss={loss}"]
+version = { command = ["{program}", "--version"], starts_with = "dns64bench " }
+
+[settings]
+loss = "0%"
+"#;
+
+/// Losses are those of the side that had them, whatever counts them: what arrives at an address of a `local` route is
+/// counted at the loopback interface, and what a socket of AF_XDP takes by no counter of the host.
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn only_a_dut_with_losses_fails_from_each_kind_of_source() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let profile = dir.path().join("lossy.toml");
+    fs::write(&profile, LOSSY).unwrap();
+    let dut = format!("--dut {} --dut-binary {PROGRAM}", profile.display());
+    let patience = "--max-stall 1s --max-burst 1000000 --max-rate-error 100% --max-stolen 100%";
+    for local in ["", "--local 2001:2:0:78::5", "--local 2001:2:0:78::/120"] {
+        for setup in ["two-device", "three-device"] {
+            for backend in ["socket", "xdp"] {
+                let with = format!("{local} --setup {setup} --backend {backend}");
+                let trial = |loss: &str| {
+                    until("did the Tester lose nothing", || {
+                        let run = Run::of(&format!(
+                            "trial --lab netns {dut} --dut-set loss={loss} --aaaa-share 1 {with} {patience} -Q 1k -l 1s \
+                             --uncertified"
+                        ));
+                        assert_accounted(&run.json);
+                        let own = run.number("/tester_drops");
+                        (own == 0 && answers(&run.json, "late") == 0).then_some(run)
+                    })
+                };
+                let (lossy, good) = (trial("2%"), trial("0%"));
+                assert_eq!(lossy.text("/outcome"), "failed", "{with}: {:#}", lossy.json);
+                assert_eq!(answers(&lossy.json, "missing"), 20, "{with}");
+                assert_eq!(good.text("/outcome"), "passed", "{with}: {:#}", good.json);
+                let told = &good.json["losses"]["evidence"]["found"];
+                assert_eq!(told.as_array().map(Vec::len), Some(0), "{with}: {told:#}");
+            }
+        }
+    }
+    assert_eq!(left_behind(), Vec::<String>::new());
+}

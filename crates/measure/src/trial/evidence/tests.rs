@@ -13,7 +13,7 @@ fn change(role: &'static str, shared: bool, rows: &[Row]) -> CounterChange {
         };
         (counter, *count)
     });
-    let reading: CounterReading = counted.collect();
+    let reading: CounterReading = counted.chain(of_host(rows)).collect();
     CounterChange {
         of: role.parse().unwrap(),
         shared,
@@ -21,6 +21,20 @@ fn change(role: &'static str, shared: bool, rows: &[Row]) -> CounterChange {
         least: reading.clone(),
         most: reading,
     }
+}
+
+/// Counters of the host, which include those of its interfaces.
+fn of_host(rows: &[Row]) -> impl Iterator<Item = (Counter, u64)> {
+    let sums = ["InReceives", "InDelivers"].map(|name| {
+        let of_links = rows
+            .iter()
+            .filter(|row| (&row.1, row.2) == (&Layer::Ip6, name));
+        (
+            Counter::of_host(Layer::Ip6, name),
+            of_links.map(|row| row.3).sum(),
+        )
+    });
+    sums.into_iter()
 }
 
 fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
@@ -163,6 +177,25 @@ fn losses_towards_dut_are_located() {
             &[("client", Layer::Ip6, "InDelivers", 120)],
             &[
                 "DutHost Lost: DUT client: ip6 packets received and not delivered (a filter?) 5: 5 to 640",
+            ],
+        ),
+        // A `local` route delivers at the loopback interface, whatever the link counts.
+        (
+            0,
+            &[
+                ("client", Layer::Ip6, "InDelivers", 20),
+                ("lo", Layer::Ip6, "InDelivers", 980),
+            ],
+            &[],
+        ),
+        (
+            0,
+            &[
+                ("client", Layer::Ip6, "InDelivers", 20),
+                ("lo", Layer::Ip6, "InDelivers", 970),
+            ],
+            &[
+                "Measurer Lost: Measurer client: ip6 packets received and not delivered (a filter?) 10: 10 to 1280",
             ],
         ),
         // Multicasts for groups without members are not delivered either.
