@@ -43,6 +43,8 @@ pub const PREF64: Name = same("pref64");
 pub const SERVER: Name = same("server");
 /// Hosts of a lab.
 pub const SETUP: Name = same("setup");
+/// Threads of the Measurer.
+pub const THREADS: Name = same("threads");
 /// Source ports.
 pub const SOCKETS: Name = same("sockets");
 

@@ -189,6 +189,11 @@ pub fn toward(address: IpAddr) -> Option<String> {
     routes.into_iter().next().map(|route| route.dev)
 }
 
+/// Returns whether packets to `address` stay on this host, because it has that address.
+pub fn is_own(address: IpAddr) -> bool {
+    address.is_loopback() || toward(address).is_some_and(|interface| interface == "lo")
+}
+
 /// An interface in the output of `ip -j -d -s address show`.
 #[derive(Deserialize)]
 struct IpLink {

@@ -105,6 +105,14 @@ pub struct Observed {
     pub upstreams: Vec<Leg>,
 }
 
+impl Observed {
+    /// Returns whether the server runs on the Measurer's host.
+    pub fn is_one_host(&self) -> bool {
+        let mut legs = self.client.iter();
+        legs.any(|leg| leg.far == Some(leg.near))
+    }
+}
+
 /// The loopback interface.
 pub const LOOPBACK: &str = "lo";
 

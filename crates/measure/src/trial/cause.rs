@@ -28,7 +28,7 @@ pub enum Cause {
     },
     /// Other processes ran on its core.
     Neighbour {
-        /// Time used by others.
+        /// Time used by others; without an affinity the time in which its threads waited for a core.
         foreign_ns: Nanos,
         /// Length of the trial, times its cores.
         of_ns: Nanos,
@@ -36,6 +36,13 @@ pub enum Cause {
         cores: Option<String>,
         /// Program and process ID of the process with the most CPU time.
         process: Option<(String, u32)>,
+    },
+    /// The server runs on the machine of the Tester, where processes waited for a processor.
+    Crowded {
+        /// Time in which at least one waited.
+        pressure_ns: Nanos,
+        /// Length of the trial.
+        of_ns: Nanos,
     },
     /// Nothing took its core, but half of the queries were late: the rate exceeds its capacity.
     Behind,
@@ -64,13 +71,22 @@ impl Cause {
                 share(*steal_ns, *of_ns),
                 named(cores)
             ),
+            // Which of the other processes and of its own threads had the cores is not known.
+            Self::Neighbour {
+                foreign_ns,
+                cores: None,
+                ..
+            } => format!(
+                "{whose} threads waited for processors for {:.0} ms in total",
+                *foreign_ns as f64 / 1e6
+            ),
             Self::Neighbour {
                 foreign_ns,
                 of_ns,
-                cores,
+                cores: Some(cores),
                 process,
             } => {
-                let cores = cores.as_deref().map_or("cores".to_owned(), named);
+                let cores = named(cores);
                 let process = process.as_ref();
                 let who = process.map(|(name, pid)| format!(" (most of all {name}, pid {pid})"));
                 format!(
@@ -79,6 +95,10 @@ impl Cause {
                     who.unwrap_or_default()
                 )
             }
+            Self::Crowded { pressure_ns, of_ns } => format!(
+                "the {role} shares the processors of the Tester, for which processes waited in {} of the trial",
+                share(*pressure_ns, *of_ns)
+            ),
             Self::Behind => {
                 format!("half of the queries left late: the rate is too high for {whose} cores")
             }
@@ -96,7 +116,13 @@ impl Cause {
             Self::Stolen { .. } => {
                 "use a machine whose host gives it cores of its own, or repeat when it is quiet"
             }
+            Self::Neighbour { cores: None, .. } => {
+                "stop other programs, or give it cores of its own (--cpus)"
+            }
             Self::Neighbour { .. } => "stop it, or keep it to other cores (taskset)",
+            Self::Crowded { .. } => {
+                "measure from another machine, or in a lab, which gives each role its own cores"
+            }
             Self::Behind => "lower the rate, or give it more --threads and cores",
             Self::Stopped => "do not stop the process (SIGSTOP, a debugger) or suspend the machine",
         }
@@ -136,6 +162,17 @@ mod tests {
             told(neighbour, Role::Dut),
             "other processes used 43 % of the DUT's core 1 (most of all stress-ng, pid 1234); stop it, or \
              keep it to other cores (taskset)"
+        );
+        let waited = Cause::Neighbour {
+            foreign_ns: 2_070_000_000,
+            of_ns: 1_000_000_000,
+            cores: None,
+            process: None,
+        };
+        assert_eq!(
+            told(waited, Role::Measurer),
+            "the Measurer's threads waited for processors for 2070 ms in total; stop other programs, or give it cores \
+             of its own (--cpus)"
         );
         let stolen = Cause::Stolen {
             steal_ns: 25,

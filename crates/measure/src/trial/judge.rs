@@ -4,18 +4,21 @@
 
 use dns64_transport::clock::{Nanos, SECOND};
 
+use super::cause::Cause;
 use super::disturbance;
 use super::fault::TesterFault;
 use super::place::{LossFacts, LossKind, Place, UpstreamReach, place};
 use super::result::{HostClock, Outcome, TrialResult};
+use crate::load::catch_up::RESERVE;
 use crate::load::pace::Schedule;
+use crate::machine::Role;
 use crate::machine::counters::SEGMENTS_MAX;
 
 type Rule = fn(&TrialResult) -> Option<TesterFault>;
 
 /// The first fault found is that of the trial: faults that make all figures unreliable, losses that a counter shows,
 /// faults of the sender, and last those that only may explain losses.
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     authority_died,
     failed_call,
     stepped_clock,
@@ -28,6 +31,7 @@ const RULES: [Rule; 12] = [
     catch_up_burst,
     slow_authority,
     disturbed,
+    crowded,
 ];
 
 /// Returns the outcome that follows from the figures of a trial, whatever its `outcome` is. If an older result lacks
@@ -209,6 +213,24 @@ fn disturbed(trial: &TrialResult) -> Option<TesterFault> {
     let schedule = Schedule::new(trial.rate_qps, trial.duration_ns);
     let limits = &trial.timing.limits;
     disturbance::fault(&trial.machine, limits, &schedule, (lost, trial.losses.span))
+}
+
+/// The DUT lost queries on the machine of the Tester, where processes waited for a processor for a tenth of the trial or
+/// more: a server with less than that in reserve loses queries.
+fn crowded(trial: &TrialResult) -> Option<TesterFault> {
+    let usage = &trial.machine;
+    let pressure_ns = usage.pressure_ns.filter(|_| trial.server_is_here)?;
+    let limit_ns = usage.span_ns / RESERVE;
+    let is_crowded = trial.unanswered() > 0 && pressure_ns > limit_ns;
+    is_crowded.then(|| TesterFault::Disturbed {
+        role: Role::Dut,
+        taken_ns: pressure_ns,
+        limit_ns,
+        cause: Cause::Crowded {
+            pressure_ns,
+            of_ns: usage.span_ns,
+        },
+    })
 }
 
 impl LossFacts {

@@ -370,6 +370,9 @@ pub struct TrialResult {
     pub dut_exit: Option<String>,
     /// CPU usage of the machine during the trial, as far as known.
     pub machine: Usage,
+    /// The DUT runs on the machine of the Tester, and its cores are not known to be its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub server_is_here: bool,
     /// Whether queries and responses could be segmented.
     pub segmentation: bool,
     /// Clocks of the hosts that took part; empty if all roles were on one machine.

@@ -102,6 +102,7 @@ impl Inputs<'_> {
             resources: around.resources,
             notes: Vec::new(),
             machine: around.machine.clone(),
+            server_is_here: around.certified.is_some() && around.observed.is_one_host(),
             path,
             dut_exit: around.dut_exit.clone(),
             segmentation: spec.segmentation == Segmentation::On,

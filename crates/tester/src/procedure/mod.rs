@@ -124,6 +124,7 @@ pub(crate) mod simulated {
                 max: Some(0),
                 mean: Some(0),
             },
+            server_is_here: false,
             first_wrong: None,
             rtt_percentiles: Vec::new(),
             timing: Timing::default(),

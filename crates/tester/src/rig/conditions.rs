@@ -11,8 +11,8 @@ use super::{Rig, recommended, sources};
 use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
 use crate::lab::userns;
-use crate::machine::Role;
 use crate::machine::watch::HostOf;
+use crate::machine::{Role, interface};
 use crate::namespace::Share;
 use crate::procedure::certificate::Certificate;
 use crate::quantity::Thousands;
@@ -137,7 +137,12 @@ impl Rig {
         conditions.not_a_measurement.extend(flaw);
         match &self.spec.subject {
             Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
-            Subject::Server { .. } => {
+            Subject::Server { server, .. } => {
+                if interface::is_own(server.ip()) {
+                    let reason =
+                        "the server runs on the machine of the Tester and shares its processors";
+                    conditions.not_a_measurement.push(reason.to_owned());
+                }
                 let covers = conditions.self_test_covers.iter();
                 let note = covers.map(|what| format!("a certificate covers {what}"));
                 conditions.notes.extend(note);

@@ -7,6 +7,7 @@ use crate::lab::hosts::{SiteAuthority, SiteMeasurer};
 use crate::lab::{Blame, LabError};
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
+use crate::naming::{Message, THREADS};
 
 /// Cores of the roles. Unrestricted means that the scheduler decides or, before the placement, that the cores are
 /// chosen automatically.
@@ -71,8 +72,31 @@ pub fn check(subject: &Subject, load: &Load, machine: &Machine) -> Result<(), La
     let authority = lab.map(|lab| &lab.authority_cpus);
     let wished = [Some(&load.cpus), authority, dut];
     let wished = wished.into_iter().flatten().flat_map(CpuSet::cpus);
-    let refused = cpus.refuse(&wished.copied().collect());
-    refused.map_or(Ok(()), |why| Err(Blame::Machine.error(why)))
+    if let Some(why) = cpus.refuse(&wished.copied().collect()) {
+        return Err(Blame::Machine.error(why));
+    }
+    check_threads(
+        load.threads,
+        load.cpus.clone().or(cpus.allowed.cpus()).cpus(),
+    )
+}
+
+/// Refuses more threads of a Measurer than it may use CPUs: they poll, so they would wait for each other.
+///
+/// # Errors
+///
+/// Names the number of threads to use.
+pub(super) fn check_threads(threads: usize, cpus: &[usize]) -> Result<(), LabError> {
+    let most = cpus.len();
+    match (1..threads).contains(&most) {
+        true => Err(Blame::Machine.error(Message::new(|naming| {
+            let (wished, remedy) = (naming.value(THREADS, threads), naming.value(THREADS, most));
+            format!(
+                "{wished} is more than the CPUs that the Measurer may use, {most}; use {remedy}"
+            )
+        }))),
+        false => Ok(()),
+    }
 }
 
 /// Assigns the cores of a host to the Tester's roles on it, unless they are configured: the first ones to the threads of the

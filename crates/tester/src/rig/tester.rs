@@ -89,7 +89,7 @@ impl Instruments {
         };
         let leg = Leg {
             near: 0,
-            far: server.ip().is_loopback().then_some(0),
+            far: interface::is_own(server.ip()).then_some(0),
             link: interface::toward(server.ip()),
         };
         let hosts = vec![(Role::Measurer.into(), vec![counted])];

@@ -91,6 +91,18 @@ fn contradictory_flags_are_refused() {
     }
 }
 
+/// A machine with so many CPUs runs none of these tests.
+#[test]
+fn more_threads_than_cpus_are_refused_with_the_most_possible() {
+    let cpus = std::thread::available_parallelism().unwrap();
+    let remedy = format!("use --threads {cpus}");
+    refused(
+        "trial {server} -Q 1k -l 100ms -T 256",
+        4,
+        &["--threads 256 is more", &remedy],
+    );
+}
+
 /// Root may raise the limit, which only the child's own could be; nobody does.
 #[test]
 fn too_few_open_files_are_told_with_the_ports_that_they_allow() {

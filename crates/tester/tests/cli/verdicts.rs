@@ -113,6 +113,9 @@ const BRISK: &str = "300ms";
 fn correct_server_passes() {
     for at in [V4, V6] {
         let trial = earned((at, Conduct::Good), PATIENT, "valid");
+        assert_eq!(trial["server_is_here"], true, "{trial}");
+        let doubts = trial["conditions"]["not_a_measurement"].to_string();
+        assert!(doubts.contains("on the machine of the Tester"), "{trial}");
         assert!(trial["rtt_ns"]["max"].as_u64().unwrap() > 0, "{trial}");
         assert_eq!(answers(&trial, "stray"), 0, "{trial}");
     }

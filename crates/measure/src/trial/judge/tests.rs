@@ -28,6 +28,7 @@ fn trial(missing: u64) -> TrialResult {
             ..Answers::default()
         },
         rtt: Rtt::default(),
+        server_is_here: false,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
         timing: Timing {
@@ -69,6 +70,34 @@ fn trial(missing: u64) -> TrialResult {
 
 fn evidence(trial: &mut TrialResult) -> &mut LossEvidence {
     trial.losses.evidence.as_mut().unwrap()
+}
+
+#[test]
+fn losses_on_the_machine_of_the_tester_are_judged_below_a_tenth_of_pressure_only() {
+    let judged = |missing, here, pressure_ns| {
+        let mut trial = trial(missing);
+        trial.timing.rate_error = Some(RateError::default());
+        trial.server_is_here = here;
+        trial.machine.span_ns = SECOND;
+        trial.machine.pressure_ns = pressure_ns;
+        judge(&trial)
+    };
+    let (limit, above) = (Some(SECOND / 10), Some(SECOND / 10 + 1));
+    let crowded = judged(1, true, above);
+    let cause = match crowded.fault() {
+        Some(TesterFault::Disturbed { cause, .. }) => cause,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(cause, Cause::Crowded { .. }), "{cause:?}");
+    for (missing, here, pressure_ns) in [
+        (1, true, limit),
+        (1, true, None),
+        (1, false, above),
+        (0, true, above),
+    ] {
+        let outcome = judged(missing, here, pressure_ns);
+        assert!(outcome.is_valid(), "{outcome:?}");
+    }
 }
 
 fn source() -> Source {

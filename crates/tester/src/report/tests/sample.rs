@@ -124,6 +124,7 @@ pub(in crate::report) fn failed() -> TrialResult {
             duplicate: 2,
             ..Answers::default()
         },
+        server_is_here: false,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
         rtt: Rtt {

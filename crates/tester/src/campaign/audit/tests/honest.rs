@@ -408,6 +408,7 @@ fn counted(
             max,
             mean: None,
         },
+        server_is_here: false,
         first_wrong: None,
         rtt_percentiles: p50.map_or(Vec::new(), |p50| vec![(50.0, p50), (100.0, at[3])]),
         timing: Timing {

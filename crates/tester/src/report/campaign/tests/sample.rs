@@ -302,6 +302,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
             ..Answers::default()
         },
         rtt: rtt(&rtt_percentiles, p50),
+        server_is_here: false,
         first_wrong: None,
         rtt_percentiles,
         timing: timing(rate_qps),
