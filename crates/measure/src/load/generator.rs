@@ -13,7 +13,7 @@ use super::ledger::{Entry, Fate, Ledger};
 use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, QueryTemplate};
-use super::verdict::{Verdict, first_other, judge};
+use super::verdict::{Verdict, first_other, is_refused, judge};
 
 /// Task of a generator: one shard of a trial.
 #[derive(Clone, Debug)]
@@ -95,6 +95,8 @@ pub struct Tally {
     pub not_sent: u64,
     /// Whether sending ended before the schedule did.
     pub ended_early: bool,
+    /// Answers with RCODE REFUSED.
+    pub refused: u64,
     /// Addresses in valid and late answers beside a correct one.
     pub other_addresses: u64,
     /// The first wrong answer: its query in the trial, and its first address.
@@ -313,25 +315,28 @@ impl Generator {
             (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
             (Fate::Pending, Some(verdict)) => {
                 self.ledger.answered(i, rtt, verdict.fate);
-                self.failed |= verdict.fate != Fate::Valid && !entry.in_burst;
                 self.missing -= u64::from(i < self.decided);
-                if verdict.others > 0 {
-                    self.note_others(global, address, reply, verdict);
+                if verdict != Fate::Valid.into() {
+                    self.failed |= verdict.fate != Fate::Valid && !entry.in_burst;
+                    self.note(global, address, reply, verdict);
                 }
             }
             _ => self.tally.duplicate += 1,
         }
     }
 
-    /// Records the addresses of a response that are not correct.
+    /// Records what is unusual about a response.
     #[cold]
-    fn note_others(&mut self, query: u64, address: Ipv4Addr, reply: &[u8], verdict: Verdict) {
+    fn note(&mut self, query: u64, address: Ipv4Addr, reply: &[u8], verdict: Verdict) {
         let (names, tally) = (&self.shard.names, &mut self.tally);
-        if verdict.fate != Fate::Wrong {
-            tally.other_addresses += u64::from(verdict.others);
-        } else if tally.first_wrong.is_none() {
-            let other = first_other(reply, |found| names.accept(found, address));
-            tally.first_wrong = other.map(|received| (query, received));
+        match verdict.fate {
+            Fate::Error => tally.refused += u64::from(is_refused(reply)),
+            Fate::Wrong if tally.first_wrong.is_none() => {
+                let other = first_other(reply, |found| names.accept(found, address));
+                tally.first_wrong = other.map(|received| (query, received));
+            }
+            Fate::Wrong => {}
+            _ => tally.other_addresses += u64::from(verdict.others),
         }
     }
 

@@ -79,6 +79,12 @@ fn sole_aaaa(record: &[u8]) -> Option<[u8; 16]> {
     rdata.first_chunk().copied()
 }
 
+/// Returns whether the RCODE of a response is REFUSED.
+#[cold]
+pub fn is_refused(reply: &[u8]) -> bool {
+    Header::parse(reply).is_ok_and(|header| header.rcode() == Rcode::REFUSED)
+}
+
 fn judge_records(reply: &[u8], accept: impl Fn(Ipv6Addr) -> bool) -> Verdict {
     let Ok(message) = Message::parse(reply) else {
         return Fate::Error.into();

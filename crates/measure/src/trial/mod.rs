@@ -16,6 +16,7 @@ pub mod judge;
 pub mod part;
 pub mod path;
 pub mod place;
+pub mod policy;
 pub mod result;
 pub mod rows;
 pub mod service;

@@ -226,6 +226,7 @@ pub fn concluded(
     let around = Surroundings {
         machine: gathered.usage,
         clock_source: gathered.clock_source,
+        started_at_ns: gathered.started_at_ns,
         ..around()
     };
     let authority = gathered.authority.as_ref();

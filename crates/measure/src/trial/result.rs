@@ -11,6 +11,7 @@ use super::achieved::Achieved;
 use super::fault::{RateError, TesterFault};
 use super::path::{AuthorityTimes, Path};
 use super::place::Losses;
+use super::policy::Policy;
 use super::service::Service;
 use crate::authority::counts::AuthorityCounts;
 use crate::load::catch_up::Limits;
@@ -325,6 +326,9 @@ pub struct TrialResult {
     pub ended_early: bool,
     /// Number of queries of each class.
     pub answers: Answers,
+    /// Policy of the server that its answers show; `None` if none does, or every query was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
     /// The first wrong answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_wrong: Option<WrongAnswer>,

@@ -10,6 +10,7 @@ use super::join::Join;
 use super::judge::judge;
 use super::path::Path;
 use super::place::{LossEvidence, LossFacts, LossKind, Losses, place};
+use super::policy::{self, Policy};
 use super::result::{Answers, AuthorityShare, Outcome, Rtt, Timing, TrialResult, WrongAnswer};
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Hanging, TimingSums, is_expired};
@@ -80,6 +81,7 @@ impl Inputs<'_> {
             undecided: sums.undecided,
             ended_early,
             answers: sums.answers,
+            policy: sums.policy(around),
             first_wrong: first_wrong(spec, shards),
             rtt: sums.rtt(),
             rtt_percentiles: sums.rtt.percentiles(),
@@ -153,6 +155,7 @@ impl Inputs<'_> {
         let mut notes = self.names_at_authority(result);
         notes.extend(result.authority_sampled.and_then(|times| times.note()));
         notes.extend(self.strangers());
+        notes.extend(result.policy.iter().map(ToString::to_string));
         notes.extend(result.first_wrong.iter().map(ToString::to_string));
         if result.answers.other_addresses > 0 {
             notes.push(format!(
@@ -381,6 +384,15 @@ impl<'a> Sums<'a> {
     /// Returns the number of queries that were sent and did not get a valid answer in time.
     fn shortfall(&self) -> u64 {
         self.sent - self.answers.valid - self.undecided
+    }
+
+    /// Returns the policy of a DUT that left queries without a valid answer.
+    fn policy(&self, around: &Surroundings) -> Option<Policy> {
+        let has_dut = around.certified.is_some() && self.shortfall() > 0;
+        let refused = self.shards.iter().map(|it| it.tally.refused).sum();
+        let counts = (refused, self.answers.truncated, self.answers.missing);
+        let found = || policy::find(counts, &self.shards, around.started_at_ns);
+        has_dut.then(found).flatten()
     }
 
     fn achieved(&self, authority: &AuthorityReport) -> Option<Achieved> {

@@ -146,6 +146,8 @@ pub struct Surroundings {
     pub machine: Usage,
     /// Clock source of the kernel.
     pub clock_source: Option<String>,
+    /// Real time of the start of the schedule, in nanoseconds since 1970.
+    pub started_at_ns: Nanos,
     /// The Tester's own authority is the DUT, so that its losses are those of the DUT.
     pub authority_is_subject: bool,
     /// Clocks of other hosts, and delays of their start.

@@ -125,6 +125,7 @@ pub(crate) mod simulated {
                 mean: Some(0),
             },
             server_is_here: false,
+            policy: None,
             first_wrong: None,
             rtt_percentiles: Vec::new(),
             timing: Timing::default(),

@@ -70,10 +70,10 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
         ("resolution", Some(result.resolution_qps)),
     ];
     let rates = rates.map(|(l, qps)| (l, qps.map_or("-".into(), rate)));
-    page.section(
-        "Result",
-        rates.into_iter().chain([certified_row(conditions)]),
-    );
+    let policy = result.trials.iter().rev().find_map(|trial| trial.policy);
+    let policy = policy.map(|policy| ("limited by", policy.to_string()));
+    let rows = rates.into_iter().chain(policy);
+    page.section("Result", rows.chain([certified_row(conditions)]));
     let fastest = passed(result);
     page.achieved(
         fastest.and_then(|trial| trial.achieved.as_ref()),

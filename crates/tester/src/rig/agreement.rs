@@ -27,8 +27,12 @@ impl<C: Client> Asker<C> {
     pub(super) fn agree(&mut self, given: Option<Prefixes>) -> Result<(), RigError> {
         let [without, with] = [false, true].map(|has_aaaa| self.answers(has_aaaa));
         let (synthesised, own) = (without?, with?);
+        // A given prefix can be that of the AAAA records.
+        let is_given = |own, name| given.as_ref().is_some_and(|it| it.explain(own, name));
         for (name, found) in synthesised.iter().chain(&own) {
-            if self.names.zone().has_aaaa(*name) != found.contains(&own_aaaa(*name)) {
+            let own = own_aaaa(*name);
+            let has_own = self.names.zone().has_aaaa(*name);
+            if has_own != found.contains(&own) && (has_own || !is_given(own, *name)) {
                 return Err(self.other_share(*name, found).into());
             }
         }

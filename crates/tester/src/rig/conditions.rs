@@ -35,7 +35,7 @@ pub struct Conditions {
     pub setup: Option<String>,
     /// Address family between DUT and authority: "IPv4" or "IPv6".
     pub upstream_family: Option<String>,
-    /// Prefix of the expected answers.
+    /// Prefixes of the expected answers.
     pub pref64: Option<String>,
     /// IPv4 addresses whose names are queried.
     pub namespace: String,

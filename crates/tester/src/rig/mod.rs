@@ -42,11 +42,11 @@ use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
 use crate::authority::behaviour::{Behaviour, Delay, Rules};
-use crate::lab::Blame;
 use crate::lab::hosts::{SiteAuthority, SiteDut};
 use crate::lab::profile::{Family, Profile, Settings};
 use crate::lab::server::{Probe, ServerSpec};
 use crate::lab::topology;
+use crate::lab::{Blame, LabError};
 use crate::load::sources::Sources;
 use crate::machine::Machine;
 use crate::machine::network::Network;
@@ -369,7 +369,7 @@ impl Rig {
         });
         let programs = programs.transpose()?;
         for host in hosts.all() {
-            let spec = self.tester_spec(lab, hosts, &host, self_test);
+            let spec = self.tester_spec(lab, hosts, &host, self_test)?;
             host.ask(Request::Open(Box::new(spec)), PROMPT_NS)?;
         }
         let senders = hosts.senders(self_test);
@@ -457,7 +457,7 @@ impl Rig {
         hosts: &RigHosts,
         host: &Host,
         self_test: bool,
-    ) -> TesterSpec {
+    ) -> Result<TesterSpec, LabError> {
         let (site, load) = (hosts.site(), &self.spec.load);
         let is_here = |name: &str| hosts.host(name).name() == host.name();
         let mut measurers = site.measurers.iter().enumerate();
@@ -472,9 +472,9 @@ impl Rig {
             &available.unwrap_or_default(),
             measurer.map(|(_, it)| it),
             authority,
-        );
+        )?;
         let ports = measurer.map(|(k, _)| sources::least_ports(load, Some(site))[k]);
-        TesterSpec {
+        Ok(TesterSpec {
             measurer: measurer.map(|(k, it)| Measurer {
                 network: hosts.network(&it.host).clone(),
                 // A lab on this machine has routes for all of its addresses.
@@ -512,7 +512,7 @@ impl Rig {
                 },
                 driver: lab.interception(),
             }),
-        }
+        })
     }
 
     /// The source addresses of Measurer `k`, if they were given.

@@ -101,11 +101,16 @@ pub(super) fn check_threads(threads: usize, cpus: &[usize]) -> Result<(), LabErr
 
 /// Assigns the cores of a host to the Tester's roles on it, unless they are configured: the first ones to the threads of the
 /// Measurer, the next one to the authority, or one of the Measurer's.
+///
+/// # Errors
+///
+/// The Measurer has more threads than CPUs.
 pub(super) fn on_host(
     available: &[usize],
     measurer: Option<&SiteMeasurer>,
     authority: Option<&SiteAuthority>,
-) -> (Vec<usize>, Vec<usize>) {
+) -> Result<(Vec<usize>, Vec<usize>), LabError> {
+    let threads = measurer.map_or(0, |it| it.threads);
     let measurer = measurer.map_or_else(Vec::new, |it| {
         let first = &available[..it.threads.min(available.len())];
         it.cpus.clone().or(first).cpus().to_vec()
@@ -115,7 +120,8 @@ pub(super) fn on_host(
         let chosen: Vec<usize> = free.or(measurer.first()).copied().into_iter().collect();
         it.cpus.clone().or(&chosen).cpus().to_vec()
     });
-    (measurer, authority)
+    check_threads(threads, &measurer)?;
+    Ok((measurer, authority))
 }
 
 /// Assigns separate cores to the roles as far as possible, unless they are configured: the first `threads` to the

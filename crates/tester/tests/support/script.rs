@@ -19,13 +19,15 @@ pub(crate) enum Conduct {
     Always(Fault),
     /// Answers after this delay.
     Late(Nanos),
-    /// Answers this number of queries, then none.
+    /// Answers this number of queries of trials, then none at all.
     DieAfter(u64),
     /// Serves this number of queries per second from an unlimited queue (Lencse et al. 2017, section 4.4).
     Queue(u64),
+    /// Answers this number of queries in each second of its clock, and no others.
+    PerSecond(u64),
     /// As [`Conduct::Queue`], from a queue with this number of places; excess queries are lost.
     Bounded(u64, u64),
-    /// Answers all queries except every n-th that arrives.
+    /// Answers all queries except every n-th of a trial that arrives.
     LoseEvery(u64),
     /// Answers each query correctly, but from another port of this address: implemented by the link.
     From(IpAddr),
@@ -46,6 +48,8 @@ pub(crate) enum Fault {
     Empty,
     /// SERVFAIL.
     ServFail,
+    /// REFUSED.
+    Refused,
     /// NXDOMAIN.
     NxDomain,
     /// TC.
@@ -96,7 +100,9 @@ pub(crate) fn truth(faults: &[(Fault, At)], queries: u64) -> Answers {
                 &mut answers.other_addresses
             }
             Fault::Empty => &mut answers.empty,
-            Fault::ServFail | Fault::NxDomain | Fault::Malformed => &mut answers.error,
+            Fault::ServFail | Fault::Refused | Fault::NxDomain | Fault::Malformed => {
+                &mut answers.error
+            }
             Fault::Truncated => &mut answers.truncated,
             Fault::Late(_) => &mut answers.late,
             Fault::Silent => &mut answers.missing,
@@ -128,9 +134,11 @@ pub(crate) fn truth(faults: &[(Fault, At)], queries: u64) -> Answers {
 pub(crate) struct Script {
     conduct: Conduct,
     pref64: Pref64,
-    /// Number of queries that have arrived.
+    /// Number of queries of trials that have arrived.
     seen: u64,
     busy_until: Nanos,
+    /// The current second, and the answers in it.
+    second: (Nanos, u64),
     /// Pending replies by due time, then in order of arrival.
     held: BTreeMap<(Nanos, u64), (SocketAddr, Vec<u8>)>,
     kept: u64,
@@ -143,6 +151,7 @@ impl Script {
             pref64,
             seen: 0,
             busy_until: 0,
+            second: (0, 0),
             held: BTreeMap::new(),
             kept: 0,
         }
@@ -161,7 +170,7 @@ impl Script {
 
     /// Takes a query.
     pub(crate) fn take(&mut self, peer: SocketAddr, query: &[u8], now: Nanos) {
-        self.seen += 1;
+        self.seen += u64::from(is_of_trial(query));
         let (at, replies) = self.replies(query, now);
         for reply in replies {
             self.held.insert((at, self.kept), (peer, reply));
@@ -177,9 +186,17 @@ impl Script {
             Conduct::Late(by) => (now + by, vec![good]),
             Conduct::DieAfter(n) if self.seen > n => (now, vec![]),
             Conduct::DieAfter(_) => (now, vec![good]),
+            Conduct::PerSecond(most) => {
+                let (second, answers) = self.second;
+                let answers = if second == now / SECOND { answers } else { 0 };
+                self.second = (now / SECOND, answers + 1);
+                (now, Vec::from_iter((answers < most).then_some(good)))
+            }
             Conduct::Queue(rate_qps) => self.served(rate_qps, u64::MAX, good, now),
             Conduct::Bounded(rate_qps, places) => self.served(rate_qps, places, good, now),
-            Conduct::LoseEvery(n) if self.seen.is_multiple_of(n) => (now, vec![]),
+            Conduct::LoseEvery(n) if is_of_trial(query) && self.seen.is_multiple_of(n) => {
+                (now, vec![])
+            }
             Conduct::LoseEvery(_) => (now, vec![good]),
             Conduct::Faults(faults) => {
                 let n = number(query);
@@ -221,6 +238,7 @@ impl Script {
             }
             Fault::Empty => vec![flagged(query, [0x81, 0x80])],
             Fault::ServFail => vec![flagged(query, [0x81, 0x82])],
+            Fault::Refused => vec![flagged(query, [0x81, 0x85])],
             Fault::NxDomain => vec![flagged(query, [0x81, 0x83])],
             Fault::Truncated => vec![flagged(query, [0x83, 0x80])],
             Fault::Malformed => {

@@ -7,6 +7,7 @@ use dns64bench::load::generator::Generator;
 use dns64bench::load::ledger::Ledger;
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::fault::TesterFault;
+use dns64bench::trial::policy::Policy;
 use dns64bench::trial::result::{Answers, Outcome};
 use dns64bench::trial::summary::result;
 use dns64bench::trial::surroundings::{AuthorityReport, ShardReport, Surroundings};
@@ -70,6 +71,41 @@ fn each_fault_of_dut_is_counted_in_its_class() {
         assert_eq!(result.answers, expected);
         let shortfall = 2000 - expected.valid;
         assert_eq!(result.outcome, Outcome::Failed { shortfall });
+    }
+}
+
+#[test]
+fn policies_of_a_dut_are_recognised_and_its_capacity_is_none() {
+    let policy = |conduct| {
+        let around = Surroundings {
+            certified: Some(true),
+            ..Surroundings::default()
+        };
+        let trial = Trial {
+            duration_ns: 3 * SECOND,
+            ..PLAIN
+        };
+        trial.amid(around, conduct, 1).policy
+    };
+    let limit = Policy::PerSecond { answers: 1000 };
+    assert_eq!(policy(Conduct::PerSecond(1000)), Some(limit));
+    let refused = Policy::Refused { answers: 6000 };
+    assert_eq!(policy(Conduct::Always(Fault::Refused)), Some(refused));
+    let truncated = Policy::Truncated {
+        answers: 6000,
+        silent: 0,
+    };
+    assert_eq!(policy(Conduct::Always(Fault::Truncated)), Some(truncated));
+    for conduct in [
+        Conduct::Good,
+        Conduct::PerSecond(2000),
+        Conduct::Bounded(1000, 64),
+        Conduct::Queue(1000),
+        Conduct::LoseEvery(7),
+        Conduct::DieAfter(2500),
+        Conduct::Always(Fault::ServFail),
+    ] {
+        assert_eq!(policy(conduct), None, "{conduct:?}");
     }
 }
 

@@ -12,11 +12,12 @@ const PAGE: &str = "docs/troubleshooting.md";
 
 /// Files of the Tester with explained messages, each from a line with this prefix to the tests or to the end
 /// of that item.
-const PLACES: [(&str, &str); 15] = [
+const PLACES: [(&str, &str); 16] = [
     ("trial/fault.rs", ""),
     ("trial/cause.rs", ""),
     ("trial/summary.rs", ""),
     ("trial/path.rs", ""),
+    ("trial/policy.rs", ""),
     ("trial/disturbance.rs", ""),
     ("trial/surroundings.rs", ""),
     ("report/campaign/analyse/warnings.rs", ""),

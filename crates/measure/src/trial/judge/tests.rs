@@ -29,6 +29,7 @@ fn trial(missing: u64) -> TrialResult {
         },
         rtt: Rtt::default(),
         server_is_here: false,
+        policy: None,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
         timing: Timing {

@@ -125,6 +125,7 @@ pub(in crate::report) fn failed() -> TrialResult {
             ..Answers::default()
         },
         server_is_here: false,
+        policy: None,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
         rtt: Rtt {

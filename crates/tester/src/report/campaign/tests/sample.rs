@@ -275,14 +275,8 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
     let fresh = due - cached;
     let own = point.cell.aaaa_share.below(fresh);
     let p50 = 90_000 + 1_000_000_000 / rate_qps + if shortfall > 0 { 40_000_000 } else { 0 };
-    let at = |pct: f64| {
-        let slow = if pct < 50.0 {
-            0
-        } else {
-            p50 * 100 / (1000 - scaled(pct)).max(1)
-        };
-        (pct, p50 / 2 + slow)
-    };
+    let tail = |pct| p50 * 100 / (1000 - scaled(pct)).max(1);
+    let at = |pct: f64| (pct, p50 / 2 + if pct < 50.0 { 0 } else { tail(pct) });
     let rtt_percentiles: Vec<_> = PERCENTILES.into_iter().map(at).collect();
     TrialResult {
         outcome: match shortfall {
@@ -303,6 +297,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         },
         rtt: rtt(&rtt_percentiles, p50),
         server_is_here: false,
+        policy: None,
         first_wrong: None,
         rtt_percentiles,
         timing: timing(rate_qps),
