@@ -11,13 +11,6 @@ use super::quantile::{sorted, ties};
 /// sufficient (the limit of R's `wilcox.test`).
 const EXACT_MAX: usize = 49;
 
-/// Names of effects, each with the upper bound of the absolute value of Cliff's delta: Romano, Kromrey, Coraggio and
-/// Skowronek, "Appropriate statistics for ordinal level data", 2006.
-const EFFECTS: [(f64, &str); 3] = [(0.147, "negligible"), (0.33, "small"), (0.474, "medium")];
-
-/// Name of effects above all bounds.
-const LARGEST_EFFECT: &str = "large";
-
 /// Difference of `b` from `a`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
@@ -31,11 +24,6 @@ pub struct Change {
     pub shift: f64,
     /// 95 % bootstrap interval of the shift.
     pub shift_interval: (f64, f64),
-    /// Cliff's delta, -1 to 1: the probability that a value of `b` is above one of `a`, minus that of the opposite.
-    pub cliffs_delta: f64,
-    /// "negligible", "small", "medium" or "large", by the thresholds of Romano et al. (2006): |delta| below 0.147, 0.33
-    /// and 0.474.
-    pub effect: &'static str,
     /// Mann-Whitney p-value, two-sided.
     pub p: f64,
 }
@@ -53,8 +41,6 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Change> {
     let pairs = differences(&a, &b);
     let wins = pairs.iter().filter(|pair| pair.0 > 0.0).count() as f64;
     let draws = pairs.iter().filter(|pair| pair.0 == 0.0).count() as f64;
-    let all = pairs.len() as f64;
-    let cliffs_delta = (2.0 * wins + draws - all) / all;
     let (median_a, median_b) = (median_of_sorted(&a)?, median_of_sorted(&b)?);
     let plain: Vec<f64> = pairs.iter().map(|pair| pair.0).collect();
     Some(Change {
@@ -63,8 +49,6 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Change> {
         change_pct: (median_b - median_a) / median_a * 100.0,
         shift: median_of_sorted(&plain)?,
         shift_interval: shift_interval(&pairs, a.len(), b.len()),
-        cliffs_delta,
-        effect: effect(cliffs_delta),
         p: mann_whitney(&a, &b, wins + draws / 2.0),
     })
 }
@@ -91,13 +75,6 @@ fn shift_interval(pairs: &[(f64, usize, usize)], of_a: usize, of_b: usize) -> (f
             .map(|&(value, i, j)| (value, counts_a[i] * counts_b[j]));
         bootstrap::weighted_median(weighted, pairs.len() as u64)
     })
-}
-
-/// Returns the name of the effect for this Cliff's delta.
-fn effect(cliffs_delta: f64) -> &'static str {
-    let mut effects = EFFECTS.iter();
-    let fitting = effects.find(|(bound, _)| cliffs_delta.abs() < *bound);
-    fitting.map_or(LARGEST_EFFECT, |(_, name)| name)
 }
 
 /// Returns the two-sided p-value of `u`, the number of pairs in which `b` is larger plus half of the equal pairs (Mann
@@ -165,8 +142,6 @@ mod tests {
         assert_p(&early, &at_term, 0.254_412_254_412_254);
         let found = compare(&early, &at_term).unwrap();
         assert!((found.shift - 0.305).abs() < 1e-9, "{found:?}");
-        assert!((found.cliffs_delta - 0.4).abs() < 1e-12, "{found:?}");
-        assert_eq!(found.effect, "medium");
         assert!(
             found.shift_interval.0 < 0.0 && found.shift_interval.1 > 0.305,
             "{found:?}"
@@ -211,34 +186,15 @@ mod tests {
         let found = compare(&slow, &slow.map(|rate| rate * 1.2)).unwrap();
         assert_eq!((found.median_a, found.median_b), (1015.0, 1218.0));
         assert!((found.change_pct - 20.0).abs() < 1e-9);
-        assert_eq!((found.cliffs_delta, found.effect), (1.0, "large"));
         assert!((found.p - 2.0 / 70.0).abs() < 1e-12);
         assert!(found.shift_interval.0 > 150.0, "{found:?}");
 
         let found = compare(&[7.0; 5], &[7.0; 5]).unwrap();
         assert_eq!((found.shift, found.shift_interval), (0.0, (0.0, 0.0)));
-        assert_eq!(
-            (found.cliffs_delta, found.effect, found.p),
-            (0.0, "negligible", 1.0)
-        );
+        assert!((found.p - 1.0).abs() < 1e-12);
 
         assert_eq!(compare(&slow, &[1.0, 2.0]), None);
         assert_eq!(compare(&slow, &[1.0, 2.0, f64::NAN]), None);
-    }
-
-    #[test]
-    fn effect_names_change_at_thresholds() {
-        let named = [0.146, 0.147, -0.329, 0.33, -0.473, 0.474, -1.0].map(effect);
-        let expected = [
-            "negligible",
-            "small",
-            "small",
-            "medium",
-            "medium",
-            "large",
-            "large",
-        ];
-        assert_eq!(named, expected);
     }
 
     proptest! {
@@ -251,10 +207,7 @@ mod tests {
             let [a, b]: [Vec<f64>; 2] = [a, b].map(|side| side.into_iter().map(f64::from).collect());
             let (there, back) = (compare(&a, &b).unwrap(), compare(&b, &a).unwrap());
             prop_assert_eq!(there.shift, -back.shift);
-            prop_assert_eq!(there.cliffs_delta, -back.cliffs_delta);
-            prop_assert_eq!(there.effect, back.effect);
             prop_assert!((there.p - back.p).abs() < 1e-12);
-            prop_assert!((-1.0..=1.0).contains(&there.cliffs_delta));
             prop_assert!(0.0 < there.p && there.p <= 1.0);
             prop_assert!(there.shift_interval.0 <= there.shift_interval.1);
         }

@@ -5,19 +5,15 @@
 //! - [`mod@agreement`]: agreement of runs, and their range;
 //! - [`bootstrap`], [`trend`], [`compare`]: intervals, slopes and differences with their tests;
 //! - [`model`]: the papers' models of work, fitted to the cells;
-//! - [`mod@line`]: a straight line, for extrapolation;
-//! - [`queue`]: whether a DUT stores requests and answers them within the timeout;
-//! - [`outstanding`]: number of outstanding queries of a DUT.
+//! - [`queue`]: whether a DUT stores requests and answers them within the timeout.
 //!
 //! All of them return `None` if a number is not finite.
 
 pub mod agreement;
 pub mod bootstrap;
 pub mod compare;
-pub mod line;
 pub mod model;
 mod normal;
-pub mod outstanding;
 pub mod quantile;
 pub mod queue;
 pub mod summary;

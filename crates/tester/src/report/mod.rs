@@ -48,6 +48,25 @@ fn stored(trial: &TrialResult) -> Option<String> {
     ))
 }
 
+/// Outcomes of the queries of a failed trial.
+fn losses(result: &TrialResult) -> String {
+    let a = &result.answers;
+    let classes = [
+        (a.missing, "without an answer"),
+        (a.late, "answered late"),
+        (a.wrong, "answered with another address"),
+        (a.empty, "answered without an AAAA"),
+        (a.error, "answered with an error"),
+        (a.truncated, "answered truncated"),
+        (result.undecided, "open when it ended early"),
+    ];
+    let words = classes.into_iter().filter(|(count, _)| *count > 0);
+    let words: Vec<_> = words
+        .map(|(count, what)| format!("{} {what}", Thousands(count)))
+        .collect();
+    words.join(", ")
+}
+
 /// Equation (1) of Lencse et al. 2017, section 4.4, for the rate that a search found: the sustainable rate of a DUT
 /// that stores queries until their timeout.
 fn calculated_qps(result: &SearchResult) -> Option<f64> {

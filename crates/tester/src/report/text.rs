@@ -6,7 +6,7 @@ mod rows;
 use dns64_transport::clock::Nanos;
 
 use super::numbers::whole;
-use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, passed, stored};
+use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, losses, passed, stored};
 use crate::authority::counts::FaultCounts;
 use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{SearchEnd, SearchResult};
@@ -362,7 +362,7 @@ impl Page {
             let shortfall = Thousands(trial.outcome.shortfall()).to_string();
             let (shortfall, why) = match &trial.outcome {
                 Outcome::Passed => (shortfall, String::new()),
-                Outcome::Failed { .. } => (shortfall, first_classes(trial)),
+                Outcome::Failed { .. } => (shortfall, losses(trial)),
                 Outcome::Invalid(fault) => ("-".to_owned(), fault.what()),
             };
             self.line(&format!(
@@ -433,25 +433,6 @@ pub(crate) fn misbehaviour(faults: &FaultCounts) -> [(&'static str, u64, &'stati
         ("duplicated", faults.duplicated, "sent twice"),
         ("overflowed", faults.overflowed, "not sent for want of room"),
     ]
-}
-
-/// The two largest classes other than valid, and whether the trial was cut short.
-fn first_classes(trial: &TrialResult) -> String {
-    let mut bad: Vec<_> = classes(&trial.answers)
-        .into_iter()
-        .skip(1)
-        .filter(|(_, queries, _)| *queries > 0)
-        .collect();
-    bad.sort_by_key(|(_, queries, _)| std::cmp::Reverse(*queries));
-    let mut parts: Vec<String> = bad
-        .iter()
-        .take(2)
-        .map(|(class, queries, _)| format!("{} {class}", Thousands(*queries)))
-        .collect();
-    if trial.ended_early {
-        parts.push("ended early".to_owned());
-    }
-    parts.join(", ")
 }
 
 /// Classes of the sent queries, each with its meaning.

@@ -1,8 +1,8 @@
 //! Every number in the report of a campaign, as plain data.
 
 mod authorities;
-mod authority;
 mod clause;
+mod curve;
 mod evidence;
 mod hosts;
 mod load;
@@ -24,9 +24,9 @@ use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
 pub use authorities::{Authorities, AuthorityRow, Recommendation};
-pub use authority::{DelayCurve, DelayRow, WorkingSetRow, WorkingSets};
 pub use clause::{Clause, Met};
-pub use evidence::{Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence, Spread};
+pub use curve::{Curve, Over};
+pub use evidence::{Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence};
 pub use hosts::{ClockRow, HostRow, Hosts, ShareRow};
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
 pub use standing::{CommonLoad, CommonLoadRow, Standing, Standings};
@@ -77,12 +77,8 @@ pub struct Analysis {
     pub models: Vec<ModelResult>,
     /// Whether a DUT stores queries.
     pub queue_checks: Vec<QueueCheckResult>,
-    /// Rates by cores, for DUTs with several numbers of cores.
-    pub scaling: Vec<Scaling>,
-    /// Rates by the delay of the authority, for DUTs with several delays.
-    pub delays: Vec<DelayCurve>,
-    /// Rates by the size of the working set, if there are several sizes.
-    pub working_sets: Vec<WorkingSets>,
+    /// Rates over cores, delays of the authority and working sets, where the plan has several.
+    pub curves: Vec<Curve>,
     /// Authoritative servers measured by themselves, side by side.
     pub authorities: Authorities,
     /// Trials above the measured rate.
@@ -202,9 +198,6 @@ pub struct PointResult {
     pub certified: Option<bool>,
     /// Certified rate / median.
     pub headroom: Option<f64>,
-    /// Median / that of the first cell of the same variant: above 1 it is faster. `None` for that cell
-    /// itself.
-    pub of_first: Option<f64>,
     /// The runs.
     pub runs: Vec<RunResult>,
     /// Figures observed at the authority in trials that passed.
@@ -456,30 +449,6 @@ pub struct QueueCheckRow {
     pub certified: Option<bool>,
 }
 
-/// Rates of one DUT with equal settings, by its cores.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
-pub struct Scaling {
-    /// The DUT.
-    pub dut: String,
-    /// The rates, by ascending number of cores.
-    pub rows: Vec<ScalingRow>,
-}
-
-/// One number of cores.
-#[derive(Clone, Copy, Debug)]
-pub struct ScalingRow {
-    /// Cores of the DUT.
-    pub cores: usize,
-    /// Index of the point in the plan.
-    pub point: usize,
-    /// Median rate, in queries per second.
-    pub median: f64,
-    /// Queries per second and core.
-    pub per_core: f64,
-    /// Factor relative to the fewest cores.
-    pub factor: f64,
-}
-
 /// Serialises rows to JSON as arrays of their fields.
 macro_rules! as_arrays {
     ($($row:ident { $($field:ident: $type:ty),+ })+) => {$(
@@ -505,7 +474,6 @@ as_arrays! {
     Parameter { name: &'static str, value: f64, unit: &'static str }
     FittedRow { share_pct: f64, median: f64, modelled: f64, other_pct: f64 }
     QueueCheckRow { duration_s: f64, timeout_s: f64, median: f64, calculated: f64 }
-    ScalingRow { cores: usize, point: usize, median: f64, per_core: f64, factor: f64 }
 }
 
 /// A process of the campaign.

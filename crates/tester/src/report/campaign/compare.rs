@@ -48,10 +48,6 @@ pub struct Row {
     pub change_pct: Option<f64>,
     /// 95 % interval of the shift between the runs, in per cent of the first median.
     pub interval_pct: Option<(f64, f64)>,
-    /// Cliff's delta: -1 if all runs of the second are slower, 1 if all are faster.
-    pub cliffs_delta: Option<f64>,
-    /// Its magnitude in a word.
-    pub effect: Option<&'static str>,
     /// Probability of such a difference by chance (Mann-Whitney).
     pub p: Option<f64>,
     /// Whether the second is slower.
@@ -124,10 +120,10 @@ impl Comparison {
         for warning in &self.warnings {
             writeln!(out, "warning: {warning}")?;
         }
-        let cells: Vec<[String; 6]> = std::iter::once(HEADS.map(str::to_owned))
+        let cells: Vec<[String; 5]> = std::iter::once(HEADS.map(str::to_owned))
             .chain(self.rows.iter().map(shown))
             .collect();
-        let widths = [0, 1, 2, 3, 4, 5].map(|column| {
+        let widths = [0, 1, 2, 3, 4].map(|column| {
             let widths = cells.iter().map(|row| row[column].chars().count());
             widths.max().unwrap_or(0)
         });
@@ -159,7 +155,7 @@ impl Comparison {
     }
 }
 
-const HEADS: [&str; 6] = ["A", "B", "change", "interval", "delta", "p"];
+const HEADS: [&str; 5] = ["A", "B", "change", "interval", "p"];
 
 impl Row {
     /// The point, and what was found of it.
@@ -205,8 +201,6 @@ fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64)
             let pct = |shift: f64| shift / c.median_a * 100.0;
             (pct(c.shift_interval.0), pct(c.shift_interval.1))
         }),
-        cliffs_delta: found.as_ref().map(|c| c.cliffs_delta),
-        effect: found.as_ref().map(|c| c.effect),
         p: found.as_ref().map(|c| c.p),
         verdict: Verdict::NotJudged,
         why: String::new(),
@@ -265,7 +259,7 @@ fn significance(row: &Row, side: bool) -> Option<(bool, String)> {
     })
 }
 
-fn shown(row: &Row) -> [String; 6] {
+fn shown(row: &Row) -> [String; 5] {
     let dash = || "-".to_owned();
     let rate = |median: Option<f64>, lower_bound: bool| {
         let sign = if lower_bound { "≥ " } else { "" };
@@ -282,10 +276,6 @@ fn shown(row: &Row) -> [String; 6] {
         row.interval_pct
             .filter(|_| exact)
             .map_or_else(dash, |(low, high)| format!("{low:+.1} to {high:+.1} %")),
-        row.cliffs_delta
-            .zip(row.effect)
-            .filter(|_| exact)
-            .map_or_else(dash, |(delta, effect)| format!("{delta:+.2} {effect}")),
         row.p
             .filter(|_| exact)
             .map_or_else(dash, numbers::probability),

@@ -24,7 +24,6 @@ pub fn write(
     heading(out, plan)?;
     costs(out, estimate)?;
     names(out, plan, estimate)?;
-    authorities(out, plan)?;
     for room in rooms {
         writeln!(out, "{room}.")?;
     }
@@ -146,28 +145,6 @@ fn names(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<()
     Ok(())
 }
 
-/// Which Measurers query which of several authorities.
-fn authorities(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
-    let Some(hosts) = &plan.hosts.at else {
-        return Ok(());
-    };
-    let authorities = hosts.authorities();
-    if authorities.len() < 2 {
-        return Ok(());
-    }
-    let names: Vec<_> = authorities.iter().map(|host| host.name.as_str()).collect();
-    let measurers = hosts.measurers().into_iter().zip(names.iter().cycle());
-    let asked: Vec<_> = measurers
-        .map(|(host, authority)| format!("{} asks {authority}", host.name))
-        .collect();
-    writeln!(
-        out,
-        "Each of the authorities {} serves all names. A DUT asks all of them; in self-tests {}.",
-        names.join(", "),
-        asked.join(", ")
-    )
-}
-
 /// Maximum number of items in a list; the rest is only counted.
 const LIST_MAX: usize = 12;
 
@@ -203,48 +180,6 @@ mod tests {
         assert!(
             all.ends_with("until the names of 0.0.0.0/0 are used up.\n"),
             "{all}"
-        );
-    }
-
-    #[test]
-    fn dry_run_shows_which_hosts_query_which_authority() {
-        let host = |name: &str, role: &str, links: &str| {
-            format!("[hosts.{name}]\nssh = \"{name}\"\nroles = [\"{role}\"]\n{links}\n")
-        };
-        let end = |link: &str, interface: &str, address: &str| {
-            format!("[[hosts.{link}]]\ninterface = \"{interface}\"\naddresses = [\"{address}\"]\n")
-        };
-        let tester = |k: u64| {
-            let (gen_end, auth_end) = (
-                end(
-                    &format!("gen{k}.links.self-test"),
-                    "s",
-                    &format!("2001:2:0:{k}::1/64"),
-                ),
-                end(
-                    &format!("auth{k}.links.self-test"),
-                    "s",
-                    &format!("2001:2:0:{k}::2/64"),
-                ),
-            );
-            host(&format!("gen{k}"), "measurer", &gen_end)
-                + &host(&format!("auth{k}"), "authority", &auth_end)
-        };
-        let told = |testers: &[u64]| {
-            let hosts: String = testers.iter().map(|k| tester(*k)).collect();
-            let plan = Plan::parse(
-                "x.toml",
-                &format!("{hosts}[[dut]]\nauthority = \"built-in\"\n"),
-            );
-            let mut text = Vec::new();
-            authorities(&mut text, &plan.unwrap()).unwrap();
-            String::from_utf8(text).unwrap()
-        };
-        assert_eq!(told(&[1]), "");
-        assert_eq!(
-            told(&[1, 2]),
-            "Each of the authorities auth1, auth2 serves all names. A DUT asks all of them; in self-tests gen1 asks auth1, \
-             gen2 asks auth2.\n"
         );
     }
 

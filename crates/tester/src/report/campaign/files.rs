@@ -3,7 +3,7 @@
 use super::analysis::Analysis;
 use super::{csv, html, latex, plots, tables};
 use crate::PROGRAM;
-use crate::campaign::record::{Line, Record};
+use crate::campaign::record::Line;
 use crate::hash::sha256_hex;
 
 /// Published schema of `results.json`, JSON Schema 2020-12.
@@ -42,15 +42,10 @@ pub fn files(analysis: &Analysis, lines: &[Line]) -> Result<Vec<(String, Vec<u8>
     let mut results =
         serde_json::to_string_pretty(analysis).map_err(|reason| FilesError::Json { reason })?;
     results.push('\n');
-    let plan_text = lines.iter().find_map(|line| match &line.record {
-        Record::Campaign { plan, .. } => Some(plan.clone()),
-        _ => None,
-    });
     let texts = [
         ("results.json", results),
         ("index.html", html::page(analysis, &tables::all(analysis))?),
         ("results.schema.json", SCHEMA.to_owned()),
-        ("plan.toml", plan_text.unwrap_or_default()),
         ("points.csv", csv::text(&tables::points(analysis))?),
         ("runs.csv", csv::text(&tables::runs(analysis))?),
         ("trials.csv", csv::text(&tables::trials(analysis, lines))?),

@@ -384,11 +384,11 @@ fn scaling_compares_variants_with_the_same_settings_only() {
     let swept = r#"sweep = { threads = ["1", "2"] }"#;
     let analysis = analysed(&SMALL.replace("set = { threads = 1 }", swept));
     let scaling: Vec<_> = analysis
-        .scaling
+        .curves
         .iter()
-        .map(|s| (s.dut.as_str(), s.rows.iter().map(|row| row.cores).collect()))
+        .map(|c| (c.of.as_str(), c.rows.iter().map(|row| row.0).collect()))
         .collect();
-    let both: Vec<usize> = vec![1, 2];
+    let both: Vec<f64> = vec![1.0, 2.0];
     assert_eq!(
         scaling,
         [
@@ -396,7 +396,7 @@ fn scaling_compares_variants_with_the_same_settings_only() {
             ("dns64d threads=2", both)
         ]
     );
-    assert_eq!(analysed(SMALL).scaling[0].dut, "dns64d");
+    assert_eq!(analysed(SMALL).curves[0].of, "dns64d");
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Names and events in words, equal in every file of a report.
 
 use super::analysis::{Analysis, PointResult};
-use super::numbers::{Thousands, pct, short};
+use super::numbers::{pct, short};
 use crate::statistics::agreement::Agreement;
-use crate::trial::result::TrialResult;
 
 /// Mark of a rate for which the Tester was not certified.
 const UNCERTIFIED: &str = "†";
@@ -67,23 +66,4 @@ pub(super) fn range_is(found: Agreement) -> &'static str {
 pub(super) fn point(analysis: &Analysis, point: &PointResult) -> String {
     let variant = analysis.name_of(point.variant);
     format!("{variant}, {}", cell_and_spans(point))
-}
-
-/// Outcomes of the queries of a failed trial.
-pub(super) fn losses(result: &TrialResult) -> String {
-    let a = &result.answers;
-    let classes = [
-        (a.missing, "without an answer"),
-        (a.late, "answered late"),
-        (a.wrong, "answered with another address"),
-        (a.empty, "answered without an AAAA"),
-        (a.error, "answered with an error"),
-        (a.truncated, "answered truncated"),
-        (result.undecided, "open when it ended early"),
-    ];
-    let words = classes.into_iter().filter(|(count, _)| *count > 0);
-    let words: Vec<_> = words
-        .map(|(count, what)| format!("{} {what}", Thousands(count)))
-        .collect();
-    words.join(", ")
 }

@@ -42,14 +42,6 @@ impl Axis {
         self
     }
 
-    /// Keeps every second tick if there are more than four.
-    pub(crate) fn sparse(mut self) -> Self {
-        if self.ticks.len() > 4 {
-            self.ticks = self.ticks.into_iter().step_by(2).collect();
-        }
-        self
-    }
-
     /// Logarithmic axis of times in nanoseconds, in whole decades from 1 on. If there are few decades, 2 and 5 have
     /// ticks as well.
     pub(crate) fn times(label: &str, values: impl IntoIterator<Item = f64>) -> Self {

@@ -108,30 +108,20 @@ impl Diagram {
     }
 }
 
-pub(super) fn frame(role: Role, look: Look, (x, y): (f64, f64), (width, height): Size) -> String {
+pub(super) fn frame(
+    Role(role): Role,
+    look: Look,
+    (x, y): (f64, f64),
+    (width, height): Size,
+) -> String {
     let (left, top) = (x - width / 2.0, y - height / 2.0);
-    let (stroke, radius) = match look {
-        Look::Square => (Stroke::THICK, 0.0),
-        Look::Round => (Stroke::THICK, height / 2.0),
-        Look::Dashed => (Stroke::Dashed, height / 2.0),
+    let (radius, dashes) = match look {
+        Look::Square => (0.0, ""),
+        Look::Round => (height / 2.0, ""),
+        Look::Dashed => (height / 2.0, " stroke-dasharray=\"10 10\""),
     };
-    let (across, down) = (width - 2.0 * radius, height - 2.0 * radius);
-    let corner = |to: &str| match radius > 0.0 {
-        true => format!("a{radius:.0} {radius:.0} 0 0 1 {to}"),
-        false => String::new(),
-    };
-    let r = format!("{radius:.0}");
-    let data = format!(
-        "M{:.0} {top:.0}h{across:.0}{}v{down:.0}{}h{:.0}{}v{:.0}{}z",
-        left + radius,
-        corner(&format!("{r} {r}")),
-        corner(&format!("-{r} {r}")),
-        -across,
-        corner(&format!("-{r} -{r}")),
-        -down,
-        corner(&format!("{r} -{r}")),
-    );
-    let mut svg = String::new();
-    path(&mut svg, role, stroke, &data);
-    svg
+    format!(
+        "<rect class=\"line {role}\" x=\"{left:.0}\" y=\"{top:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         rx=\"{radius:.0}\"{dashes}/>"
+    )
 }

@@ -1,81 +1,72 @@
-//! Rates of each variant over another quantity: stored queries, and cores.
+//! Rates over cores, over the delay of the authority, and over the working set.
 
 use super::grouped;
+use crate::authority::behaviour::Behaviour;
 use crate::campaign::plan::Varied;
-use crate::report::campaign::analysis::{
-    Analysis, PointResult, QueueCheckResult, QueueCheckRow, Scaling, ScalingRow, VariantInfo,
-};
-use crate::statistics::queue;
+use crate::namespace::{Pattern, Share};
+use crate::report::campaign::analysis::{Analysis, Curve, Over, PointResult, VariantInfo};
 
-/// Whether each variant stores queries: by its first cell, without lower bounds.
-pub(super) fn queue_checks(analysis: &Analysis) -> Vec<QueueCheckResult> {
-    let first = analysis.points.first().map(|point| point.planned.cell);
-    let check = |variant: usize| {
-        let own = analysis.points_of(variant);
-        let own = own.filter(|p| !p.lower_bound && Some(p.planned.cell) == first);
-        let points: Vec<(&PointResult, f64)> = own.filter_map(|p| Some((p, p.median()?))).collect();
-        let rows = points
-            .iter()
-            .map(|(p, median)| (p.duration_s, p.timeout_s, *median));
-        let check = queue::check(&rows.collect::<Vec<_>>())?;
-        let row = |((point, median), calculated): (&(&PointResult, f64), f64)| QueueCheckRow {
-            duration_s: point.duration_s,
-            timeout_s: point.timeout_s,
-            median: *median,
-            calculated,
-            certified: point.certified,
-        };
-        let (medians, rates) = (check.median_dispersion_pct, check.calculated_dispersion_pct);
-        let verdict = match check.stores_requests {
-            Some(true) => format!(
-                "stores requests: the calculated rates agree within {rates:.1} %, the medians only \
-                 within {medians:.1} %; the calculated rate is the sustainable one"
-            ),
-            Some(false) => format!(
-                "does not use the timeout up: the medians agree within {medians:.1} %, the \
-                 calculated rates within {rates:.1} %; the median is the sustainable rate"
-            ),
-            None => format!(
-                "undecided: neither the medians agree, which differ by {medians:.1} %, nor the calculated \
-                 rates, by {rates:.1} %; the DUT stores a part, or something else than duration and \
-                 timeout changed its rate: look at the runs, and repeat them on a quiet machine"
-            ),
-        };
-        Some(QueueCheckResult {
-            variant,
-            rows: points.iter().zip(check.calculated).map(row).collect(),
-            median_dispersion_pct: medians,
-            calculated_dispersion_pct: rates,
-            stores_requests: check.stores_requests,
-            verdict,
-        })
+/// A point on a curve: what the curve is over, what is the same for its points, the value, and the point.
+type OnCurve = ((Over, (usize, String)), (f64, usize));
+
+/// All curves of two values or more.
+pub(super) fn curves(analysis: &Analysis) -> Vec<Curve> {
+    let variants = analysis.variants.iter().enumerate();
+    let of_variants = |over| {
+        let variants = variants.clone();
+        variants.filter_map(move |(variant, info)| of_variant(analysis, over, variant, info))
     };
-    (0..analysis.variants.len()).filter_map(check).collect()
+    let sets = analysis.points.iter();
+    let sets = sets.filter_map(|point| of_set(analysis, point));
+    let places = of_variants(Over::Cores).chain(of_variants(Over::DelayMs));
+    let curve = |((over, (_, of)), mut rows): (_, Vec<(f64, usize)>)| {
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let several = rows.first()?.0 < rows.last()?.0;
+        several.then_some(Curve { over, of, rows })
+    };
+    let curves = grouped(places.chain(sets)).into_iter();
+    curves.filter_map(curve).collect()
 }
 
-/// Rates by cores, for DUTs that were measured with several numbers of cores.
-pub(super) fn scaling(analysis: &Analysis) -> Vec<Scaling> {
-    let row = |(variant, info): (usize, &VariantInfo)| {
-        let cores = info.planned.cpus().cpus().len();
-        let point = analysis.points_of(variant).next().filter(|_| cores > 0)?;
-        let median = point.median()?;
-        let row = ScalingRow {
-            cores,
-            point: point.point,
-            median,
-            per_core: median / cores as f64,
-            factor: 1.0,
-        };
-        Some((info.planned.without(&[Varied::Cores]), row))
-    };
-    let scaling = |((_, dut), mut rows): (_, Vec<ScalingRow>)| {
-        rows.sort_by_key(|row| (row.cores, row.point));
-        let fewest = *rows.first()?;
-        for row in &mut rows {
-            row.factor = row.median / fewest.median;
+/// A variant by its cores, or by the delay of the authority behind it if that has no other fault.
+fn of_variant(
+    analysis: &Analysis,
+    over: Over,
+    variant: usize,
+    info: &VariantInfo,
+) -> Option<OnCurve> {
+    let planned = &info.planned;
+    let (value, varied) = match over {
+        Over::Cores => {
+            let cores = planned.cpus().cpus().len();
+            (Some(cores as f64).filter(|_| cores > 0), Varied::Cores)
         }
-        (rows.last()?.cores > fewest.cores).then_some(Scaling { dut, rows })
+        _ => {
+            let behaviour = planned.behaviour().filter(|_| !info.is_authority());
+            let delay_ns = behaviour.and_then(Behaviour::only_delay_ns);
+            (delay_ns.map(|ns| ns as f64 / 1e6), Varied::Behaviour)
+        }
     };
-    let rows = analysis.variants.iter().enumerate().filter_map(row);
-    grouped(rows).into_iter().filter_map(scaling).collect()
+    let point = analysis.points_of(variant).next()?;
+    point.median()?;
+    Some(((over, planned.without(&[varied])), (value?, point.point)))
+}
+
+/// A point whose queries all repeat the names of a set equally often.
+fn of_set(analysis: &Analysis, point: &PointResult) -> Option<OnCurve> {
+    let cell = &point.planned.cell;
+    let (order, names) = match cell.pattern {
+        Pattern::StackDistance { names } => ("in order", names),
+        Pattern::Zipf {
+            names,
+            exponent_milli: 0,
+        } => ("at random", names),
+        _ => return None,
+    };
+    point.median().filter(|_| cell.cached_share == Share::ALL)?;
+    let of = format!("{}, {order}", analysis.name_of(point.variant));
+    Some((
+        (Over::Names, (point.variant, of)),
+        (names as f64, point.point),
+    ))
 }

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::campaign::history::Recorded;
-use crate::report::campaign::analysis::{
-    Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence, Spread,
-};
-use crate::statistics::quantile::median;
+use crate::report::campaign::analysis::{Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence};
 use crate::trial::place::Place;
 use crate::trial::result::{Outcome, Timing, TrialResult};
 
@@ -45,28 +42,16 @@ fn evidence(variant: usize, trials: &[&TrialResult]) -> Evidence {
 }
 
 fn sender(timings: &[&Timing]) -> Option<SenderEvidence> {
-    let spread = |of: &dyn Fn(&Timing) -> Option<f64>| {
-        let values: Option<Vec<f64>> = timings.iter().map(|timing| of(timing)).collect();
-        let values = values?;
-        Some(Spread {
-            median: median(&values)?,
-            worst: values.iter().copied().reduce(f64::max)?,
-        })
-    };
-    let lateness = |of: fn(&Timing) -> u64| {
-        spread(&|timing: &Timing| -> Option<f64> { Some(of(timing) as f64) })
-    };
+    let span = |of: fn(&Timing) -> u64| timings.iter().map(|timing| of(timing)).max();
+    let pct = |of: fn(&Timing) -> f64| timings.iter().map(|timing| of(timing)).reduce(f64::max);
     let limits = timings.iter().map(|timing| timing.limits);
     Some(SenderEvidence {
         trials: timings.len() as u64,
-        lateness_ns_p50: lateness(|t| t.lateness_ns_p50)?,
-        lateness_ns_p99: lateness(|t| t.lateness_ns_p99)?,
-        lateness_ns_p999: lateness(|t| t.lateness_ns_p999)?,
-        lateness_ns_max: lateness(|t| t.lateness_ns_max)?,
-        lateness_limit_ns: limits.clone().map(|limits| limits.max_stall_ns).min(),
-        bin_1ms_deviation_pct_max: spread(&|t| t.bin_1ms_deviation_pct_max),
-        bin_10ms_deviation_pct_max: spread(&|t| Some(t.bin_10ms_deviation_pct_max))?,
-        bin_100ms_deviation_pct_max: spread(&|t| Some(t.bin_100ms_deviation_pct_max))?,
+        lateness_ns_p99: span(|t| t.lateness_ns_p99)?,
+        lateness_ns_max: span(|t| t.lateness_ns_max)?,
+        lateness_limit_ns: limits.clone().map(|limits| limits.max_stall_ns).min()?,
+        bin_10ms_deviation_pct_max: pct(|t| t.bin_10ms_deviation_pct_max)?,
+        bin_100ms_deviation_pct_max: pct(|t| t.bin_100ms_deviation_pct_max)?,
         rate_error_limit_pct: limits
             .map(|limits| limits.max_rate_error_pct)
             .reduce(f64::min),
@@ -166,20 +151,6 @@ mod tests {
             };
         }
         let sender = analyse(&plan, &lines, SEAL).evidence[0].sender;
-        let expected = Spread {
-            median: 7_000.0,
-            worst: 7_000.0,
-        };
-        assert_eq!(sender.unwrap().lateness_ns_max, expected);
-    }
-
-    #[test]
-    fn bins_that_a_long_trial_lacks_are_unknown() {
-        let (plan, mut lines) = small();
-        let first = trials(&mut lines).next().unwrap();
-        first.timing.bin_1ms_deviation_pct_max = None;
-        let evidence = &analyse(&plan, &lines, SEAL).evidence[0];
-        let sender = evidence.sender.unwrap();
-        assert_eq!(sender.bin_1ms_deviation_pct_max, None, "of all or none");
+        assert_eq!(sender.unwrap().lateness_ns_max, 7_000);
     }
 }

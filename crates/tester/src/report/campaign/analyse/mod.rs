@@ -6,7 +6,6 @@
 
 mod about;
 pub(super) mod authorities;
-mod authority;
 mod contradictions;
 mod curves;
 mod evidence;
@@ -14,6 +13,7 @@ mod hosts;
 mod load;
 mod models;
 mod points;
+mod queue;
 mod standing;
 mod statement;
 mod warnings;
@@ -50,11 +50,9 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     analysis.not_a_measurement = about::not_a_measurement(&history, &analysis);
     analysis.models = models::models(&analysis);
     if plan.queue_check.is_some() {
-        analysis.queue_checks = curves::queue_checks(&analysis);
+        analysis.queue_checks = queue::queue_checks(&analysis);
     }
-    analysis.scaling = curves::scaling(&analysis);
-    analysis.delays = authority::delays(&analysis);
-    analysis.working_sets = authority::working_sets(&analysis);
+    analysis.curves = curves::curves(&analysis);
     analysis.overloads = load::overloads(&history, &analysis.points);
     analysis.authorities = authorities::authorities(&history, &analysis);
     analysis.standings = standing::standings(&analysis);

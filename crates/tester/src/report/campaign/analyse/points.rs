@@ -9,7 +9,8 @@ use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{
     Achieved, PathResult, PointResult, RunEnd, RunResult, Step, Stored,
 };
-use crate::report::campaign::{numbers, words};
+use crate::report::campaign::numbers;
+use crate::report::losses;
 use crate::statistics::agreement::{RateBounds, agreement};
 use crate::statistics::quantile::median;
 use crate::statistics::summary::summarise;
@@ -26,24 +27,9 @@ type Found<'a> = (f64, Option<&'a TrialResult>);
 /// The results of all points.
 pub(super) fn results(history: &Recorded<'_>) -> Vec<PointResult> {
     let points = history.plan.points.iter().enumerate();
-    let results = points.map(|(index, point)| result(history, index, point));
-    let mut results: Vec<_> = results.collect();
-    // Of a rate that may be higher, or that runs disagree about, no ratio follows.
-    let known = |result: &PointResult| {
-        let median = result.median().filter(|_| !result.lower_bound);
-        median.filter(|_| !result.is_unstable())
-    };
-    for index in 1..results.len() {
-        let (before, [own, ..]) = results.split_at_mut(index) else {
-            continue;
-        };
-        let first = before.iter().find(|first| first.variant == own.variant);
-        let spans = |result: &PointResult| (result.planned.duration_ns, result.planned.timeout_ns);
-        let base = first.filter(|first| spans(first) == spans(own));
-        let medians = base.and_then(known).zip(known(own));
-        own.of_first = medians.map(|(base, own)| own / base);
-    }
-    results
+    points
+        .map(|(index, point)| result(history, index, point))
+        .collect()
 }
 
 /// The searches of a point with their runs, and the lowest certified rate.
@@ -104,7 +90,6 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
             .map(|certified| certified as f64 / median),
         certified_rate_qps,
         certified: certified(&runs),
-        of_first: None,
         achieved: achieved(&trials),
         stored: stored(&found),
         rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
@@ -225,7 +210,7 @@ fn step(result: &TrialResult) -> Step {
         shortfall: result.outcome.shortfall(),
         why: match &result.outcome {
             Outcome::Passed => String::new(),
-            Outcome::Failed { .. } => words::losses(result),
+            Outcome::Failed { .. } => losses(result),
             Outcome::Invalid(fault) => fault.to_string(),
         },
     }

@@ -144,7 +144,7 @@ pub(super) fn clauses(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Clause
         "B-24" MAY "latency and its variation (section 7)"
             |_| not_applicable("not required for DNS64; round-trip times are reported by percentile");
         "B-25" SHOULD "degradation with n network flows (section 10.2)"
-            |_| not_applicable("not required for DNS64; the results are compared with the first cell");
+            |_| not_applicable("not required for DNS64");
         "B-26" MAY "additional tests for NAT (section 11)"
             |_| not_applicable("a DNS64 server translates no packets");
         "B-27" SHOULD "median and percentiles by RFC 2330 section 11.3 (section 12)"

@@ -22,38 +22,22 @@ pub struct Evidence {
     pub losses: Option<PlacesOfLoss>,
 }
 
-/// A figure over several trials.
+/// How well the sender kept its schedule, in the worst trial for each figure.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
-pub struct Spread {
-    /// The median of the trials.
-    pub median: f64,
-    /// The largest.
-    pub worst: f64,
-}
-
-/// How well the sender kept its schedule.
-#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct SenderEvidence {
     /// Number of trials.
     pub trials: u64,
-    /// Median lateness of the queries of a trial.
-    pub lateness_ns_p50: Spread,
-    /// 99th percentile.
-    pub lateness_ns_p99: Spread,
-    /// 99.9th percentile.
-    pub lateness_ns_p999: Spread,
+    /// 99th percentile of the lateness of the queries of a trial.
+    pub lateness_ns_p99: u64,
     /// Largest lateness.
-    pub lateness_ns_max: Spread,
-    /// Lateness limit of a valid trial, the lowest of all trials; `None` in journals of earlier versions.
-    pub lateness_limit_ns: Option<u64>,
-    /// Largest deviation of a bin of 1 ms from the queries due in it, in per cent; `None` if any trial does not report
-    /// it.
-    pub bin_1ms_deviation_pct_max: Option<Spread>,
-    /// The same for bins of 10 ms.
-    pub bin_10ms_deviation_pct_max: Spread,
+    pub lateness_ns_max: u64,
+    /// Lateness limit of a valid trial, the lowest of all trials.
+    pub lateness_limit_ns: u64,
+    /// Largest deviation of a bin of 10 ms from the queries due in it, in per cent.
+    pub bin_10ms_deviation_pct_max: f64,
     /// The same for bins of 100 ms.
-    pub bin_100ms_deviation_pct_max: Spread,
-    /// Limit of a valid trial for the deviation of a bin of 100 ms, the lowest of all trials.
+    pub bin_100ms_deviation_pct_max: f64,
+    /// Limit of a valid trial for the deviation of a bin of 100 ms, the lowest of all trials; `None` without one.
     pub rate_error_limit_pct: Option<f64>,
 }
 

@@ -73,8 +73,6 @@ fn verdict_depends_on_bounds_interval_and_test() {
             lower_bounds,
             change_pct,
             interval_pct,
-            cliffs_delta: None,
-            effect: None,
             p,
             verdict: Verdict::NotJudged,
             why: String::new(),

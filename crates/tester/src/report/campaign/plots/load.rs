@@ -30,7 +30,7 @@ fn goodput(analysis: &Analysis, curve: &OverloadCurve) -> Figure {
         analysis.name_of(curve.variant)
     );
     let rates = curve.rows.iter().map(|row| row.rate_qps as f64);
-    let x = Axis::from_zero("offered rate (queries/s)", rates).sparse();
+    let x = Axis::from_zero("offered rate (queries/s)", rates);
     let y = Axis::from_zero("goodput (queries/s)", [top]);
     lines(&title, (x, y), &[series])
 }

@@ -1,6 +1,5 @@
 //! The figures of a report: SVG with classes for colours, and a legend in words.
 
-mod authority;
 mod distribution;
 mod heat;
 mod latency;
@@ -16,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::analyse::grouped;
-use super::analysis::{Analysis, PointResult};
+use super::analysis::{Analysis, Over, PointResult};
 use super::words;
 use crate::report::chart::{Drawing, Key};
 use lines::{Series, lines, values};
@@ -57,6 +56,7 @@ pub(super) type Figures = BTreeMap<&'static str, Vec<Figure>>;
 
 /// Draws all figures.
 pub(super) fn figures(analysis: &Analysis) -> Figures {
+    let over = |quantity| rates::over(analysis, quantity).into_iter().collect();
     BTreeMap::from([
         ("rates", rates::bars(analysis)),
         ("heat", heat::maps(analysis)),
@@ -66,9 +66,9 @@ pub(super) fn figures(analysis: &Analysis) -> Figures {
         ("common_loads", latency::common_loads(analysis)),
         ("latency", latency::latency(analysis)),
         ("curves", rates::curves(analysis)),
-        ("scaling", rates::scaling(analysis).into_iter().collect()),
-        ("delays", authority::delays(analysis)),
-        ("working_sets", authority::working_sets(analysis)),
+        ("scaling", over(Over::Cores)),
+        ("delays", over(Over::DelayMs)),
+        ("working_sets", over(Over::Names)),
         ("overload", load::overload(analysis)),
         ("soak", load::soak(analysis)),
     ])

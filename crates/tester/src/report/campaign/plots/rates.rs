@@ -1,6 +1,6 @@
 //! Figures of rates: by cell, over shares with the models, over cores.
 
-use super::super::analysis::{Analysis, ModelResult, PointResult, Scaling};
+use super::super::analysis::{Analysis, Curve, ModelResult, Over, PointResult};
 use super::super::{tables, words};
 use super::lines::places;
 use super::{Figure, Series, by_cell, legend, lines, same, values};
@@ -162,25 +162,49 @@ fn smooth(model: &ModelResult) -> Vec<(f64, f64)> {
     between.filter(|(_, rate)| rate.is_finite()).collect()
 }
 
-/// Rates of the servers by their cores, with the ideal linear scaling.
-pub(super) fn scaling(analysis: &Analysis) -> Option<Figure> {
-    let series = |(index, scaling): (usize, &Scaling)| {
-        let mut series = Series::new(index, &scaling.dut);
-        for row in &scaling.rows {
-            let point = &analysis.points[row.point];
-            let range = point.summary.as_ref().map(|s| [s.p1, s.p99]);
-            series.add((row.cores as f64, row.median), range, point.lower_bound);
+/// Rates over cores, delays or working sets. Cores have the ideal linear scaling as well.
+pub(super) fn over(analysis: &Analysis, over: Over) -> Option<Figure> {
+    let place = |value: f64| match over {
+        Over::Cores | Over::DelayMs => value,
+        Over::Names => value.log2(),
+    };
+    let series = |(index, curve): (usize, &Curve)| {
+        let mut series = Series::new(index, &curve.of);
+        let rows = curve.rows.iter();
+        for (value, point) in rows.map(|(value, point)| (*value, &analysis.points[*point])) {
+            if let Some(summary) = &point.summary {
+                let at = (place(value), summary.median);
+                series.add(at, Some([summary.p1, summary.p99]), point.lower_bound);
+            }
         }
-        let first = scaling.rows.first();
-        let ideal = first.map_or(0.0, |row| row.median / row.cores as f64);
-        let cores = scaling.rows.iter().map(|row| row.cores as f64);
-        series.dash(cores.map(|cores| (cores, ideal * cores)));
+        if let (Over::Cores, Some((fewest, point))) = (over, curve.rows.first()) {
+            let per_core = analysis.points[*point].median().unwrap_or(0.0) / fewest;
+            let cores = curve.rows.iter().map(|row| row.0);
+            series.dash(cores.map(|cores| (cores, per_core * cores)));
+        }
         series
     };
-    let series: Vec<_> = analysis.scaling.iter().enumerate().map(series).collect();
+    let own = analysis.curves.iter().filter(|curve| curve.over == over);
+    let series: Vec<_> = own.enumerate().map(series).collect();
     let most = places(&series).reduce(f64::max)?;
-    let title = "Median rate over cores; whiskers from the 1st to the 99th percentile; dashes: ideal; hollow: lower bound";
-    let x = Axis::linear("cores", (0.0, most + 0.5)).whole();
+    let (over, x) = match over {
+        Over::Cores => (
+            "cores; dashes: ideal",
+            Axis::linear("cores", (0.0, most + 0.5)).whole(),
+        ),
+        Over::DelayMs => (
+            "the delay of the authority",
+            Axis::linear("delay of the authority (ms)", (0.0, most)),
+        ),
+        Over::Names => {
+            let least = places(&series).fold(most, f64::min);
+            let x = Axis::linear("names, as a power of 2", (least, most));
+            ("the working set", x.whole())
+        }
+    };
+    let title = format!(
+        "Median rate over {over}; whiskers from the 1st to the 99th percentile; hollow: lower bound"
+    );
     let y = Axis::from_zero("queries/s", values(&series));
-    Some(lines(title, (x, y), &series))
+    Some(lines(&title, (x, y), &series))
 }

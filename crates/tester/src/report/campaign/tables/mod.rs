@@ -12,8 +12,7 @@ pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
 
 use super::analysis::{
-    Analysis, Clause, Evidence, Met, ModelResult, OverloadRow, QueueCheckRow, Slope, Spread,
-    VariantInfo,
+    Analysis, Clause, Evidence, Met, ModelResult, OverloadRow, QueueCheckRow, Slope, VariantInfo,
 };
 use super::numbers;
 use super::table::{Cell, Column, Table, columns, rate_if, two};
@@ -66,11 +65,11 @@ fn sender(analysis: &Analysis) -> Table {
             true => Cell::Count(0),
             false => Cell::list(e.invalid.iter().map(|(why, trials)| format!("{trials} {why}"))),
         };
-        "lateness_ns_p99", "lateness p99" => e.sender.map(|s| worst_span(s.lateness_ns_p99));
-        "lateness_ns_max", "max" => e.sender.map(|s| worst_span(s.lateness_ns_max));
-        "lateness_limit_ns", "limit" => e.sender.and_then(|s| s.lateness_limit_ns).map(Cell::Span);
-        "bin_10ms_pct_max", "10 ms bins (%)" => e.sender.map(|s| two(s.bin_10ms_deviation_pct_max.worst));
-        "bin_100ms_pct_max", "100 ms bins (%)" => e.sender.map(|s| two(s.bin_100ms_deviation_pct_max.worst));
+        "lateness_ns_p99", "lateness p99" => e.sender.map(|s| Cell::Span(s.lateness_ns_p99));
+        "lateness_ns_max", "max" => e.sender.map(|s| Cell::Span(s.lateness_ns_max));
+        "lateness_limit_ns", "limit" => e.sender.map(|s| Cell::Span(s.lateness_limit_ns));
+        "bin_10ms_pct_max", "10 ms bins (%)" => e.sender.map(|s| two(s.bin_10ms_deviation_pct_max));
+        "bin_100ms_pct_max", "100 ms bins (%)" => e.sender.map(|s| two(s.bin_100ms_deviation_pct_max));
         "rate_error_limit_pct", "limit (%)" => e.sender.and_then(|s| s.rate_error_limit_pct);
     ];
     let table = Table::new(
@@ -83,10 +82,6 @@ fn sender(analysis: &Analysis) -> Table {
     );
     let rows = analysis.evidence.iter().map(|e| (e.variant, e));
     by_variant(analysis, table, &columns, rows)
-}
-
-fn worst_span(spread: Spread) -> Cell {
-    Cell::Span(numbers::whole(spread.worst))
 }
 
 /// Names and values.

@@ -37,7 +37,6 @@ named_columns! { FIGURES; p: PointResult;
     WITHIN: "certified", "within it" => p.certified;
     CERTIFIED: "certified_qps", "certified" => p.certified_rate_qps;
     HEADROOM: "headroom", "headroom" => p.headroom.map(two);
-    OF_FIRST: "of_first", "of the first cell" => p.of_first.map(|part| Cell::Significant(part, 3));
     ACHIEVED_AAAA: "achieved_aaaa_pct", "achieved AAAA (%)" =>
         p.achieved.and_then(|a| a.aaaa_pct).map(two);
     ACHIEVED_CACHED: "achieved_cached_pct", "achieved cached (%)" =>
@@ -137,25 +136,26 @@ fn dut_only(point: &PointResult, percent: f64) -> Option<Cell> {
     found.map(|at| Cell::Span(at.1))
 }
 
-/// Why the summary is doubtful or missing.
-fn flags(point: &PointResult) -> String {
-    if let Some(summary) = &point.summary {
-        // Of fewer runs than an interval needs, shape and order are noise.
-        let tells = interval(point).is_some();
-        let names = summary.flags.iter().filter_map(|flag| match flag {
-            Flag::Skewed { .. } => tells.then_some("skewed"),
-            Flag::Scattered { .. } => tells.then_some("scattered"),
-            Flag::Drift { .. } => tells.then_some("drift"),
-            Flag::FewRuns { .. } => Some("few runs"),
-        });
-        let unstable = point.is_unstable();
-        let unstable = unstable.then_some("unstable").into_iter();
-        return unstable.chain(names).collect::<Vec<_>>().join(", ");
-    }
-    // The exports have the reason for each run; here the kinds are enough.
-    let mut kinds: Vec<_> = point.runs.iter().map(|run| word(run.ended)).collect();
-    kinds.dedup();
-    format!("no rate: {}", kinds.join(", ").replace('_', " "))
+/// Why the summary is doubtful or missing; the number of runs is a column of its own.
+fn flags(point: &PointResult) -> Option<String> {
+    let Some(summary) = &point.summary else {
+        // The exports have the reason for each run; here the kinds are enough.
+        let mut kinds: Vec<_> = point.runs.iter().map(|run| word(run.ended)).collect();
+        kinds.dedup();
+        let kinds = kinds.join(", ").replace('_', " ");
+        return Some(format!("no rate: {kinds}"));
+    };
+    // Of fewer runs than an interval needs, shape and order are noise.
+    let flags = summary.flags.iter().filter(|_| interval(point).is_some());
+    let names = flags.filter_map(|flag| match flag {
+        Flag::Skewed { .. } => Some("skewed"),
+        Flag::Scattered { .. } => Some("scattered"),
+        Flag::Drift { .. } => Some("drift"),
+        Flag::FewRuns { .. } => None,
+    });
+    let unstable = point.is_unstable().then_some("unstable").into_iter();
+    let names: Vec<_> = unstable.chain(names).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Adds a row for each point with data, in groups by variant. Columns that are equal for all points, or that have no

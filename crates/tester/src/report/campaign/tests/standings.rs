@@ -211,11 +211,6 @@ fn rates_of_runs_that_disagree_stand_in_no_table_and_no_map() {
         .iter()
         .filter(|row| row[median].text("") == "unstable");
     assert_eq!(unstable.count(), 2);
-    assert!(
-        own(&analysis)
-            .iter()
-            .all(|point| analysis.points[*point].of_first.is_none())
-    );
     let bars = |analysis: &Analysis| {
         figures(analysis)["rates"][0]
             .svg
