@@ -222,7 +222,7 @@ fn crowded(trial: &TrialResult) -> Option<TesterFault> {
     let pressure_ns = usage.pressure_ns.filter(|_| trial.server_is_here)?;
     let limit_ns = usage.span_ns / RESERVE;
     let is_crowded = trial.unanswered() > 0 && pressure_ns > limit_ns;
-    is_crowded.then(|| TesterFault::Disturbed {
+    is_crowded.then_some(TesterFault::Disturbed {
         role: Role::Dut,
         taken_ns: pressure_ns,
         limit_ns,

@@ -106,6 +106,14 @@ fn timing() -> Timing {
     }
 }
 
+const RTT: Rtt = Rtt {
+    p50: Some(123_456),
+    p99: Some(9_876_543),
+    p999: Some(99_000_000),
+    max: Some(1_002_000_000),
+    mean: Some(321_098),
+};
+
 pub(in crate::report) fn failed() -> TrialResult {
     TrialResult {
         outcome: Outcome::Failed { shortfall: 1234 },
@@ -128,13 +136,7 @@ pub(in crate::report) fn failed() -> TrialResult {
         policy: None,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
-        rtt: Rtt {
-            p50: Some(123_456),
-            p99: Some(9_876_543),
-            p999: Some(99_000_000),
-            max: Some(1_002_000_000),
-            mean: Some(321_098),
-        },
+        rtt: RTT,
         timing: timing(),
         machine: usage(),
         tester_drops: 0,
