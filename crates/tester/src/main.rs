@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 use clap_complete::CompleteEnv;
-use dns64bench::cli::{Cli, commands, completion, exit, refusal};
+use dns64bench::cli::{Cli, commands, completion, exit, habits, refusal};
 use dns64bench::report::terminal;
 
 fn main() -> ExitCode {
@@ -15,7 +15,8 @@ fn main() -> ExitCode {
     let json = refusal::json_target(&std::env::args_os().collect::<Vec<_>>());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(refused) => {
+        Err(mut refused) => {
+            habits::explain(&mut refused);
             if let Some(target) = json.filter(|_| refused.use_stderr()) {
                 refusal::write(&target, exit::USAGE, &refusal::in_words(&refused));
             }

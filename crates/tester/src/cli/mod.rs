@@ -10,6 +10,7 @@ pub mod completion;
 pub mod exit;
 pub mod flags;
 pub mod generate;
+pub mod habits;
 #[path = "../../../pages.rs"]
 mod pages;
 pub mod refusal;

@@ -57,8 +57,14 @@ pub fn write(target: &Path, code: u8, error: &str) {
 /// The message of clap for invalid arguments, without the usage below it.
 pub fn in_words(refusal: &clap::Error) -> String {
     let text = refusal.render().to_string();
-    let lines = text.lines().take_while(|line| !line.trim().is_empty());
-    let words = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage: "));
+    let words = lines
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ");
     words.trim_start_matches("error: ").to_owned()
 }
 
