@@ -209,10 +209,7 @@ impl Status {
             News::Trial(task, result) => self.learn(task, result),
             News::Finished(finished) => self.finish(
                 finished.task,
-                matches!(
-                    finished.end,
-                    Some(SearchEnd::LimitedByTester { .. } | SearchEnd::LimitedByRequest { .. })
-                ),
+                finished.end.as_ref().is_some_and(SearchEnd::is_lower_bound),
                 Done {
                     took_ns: Some(finished.took_ns),
                     rate_qps: finished.rate_qps,
@@ -371,7 +368,7 @@ fn remark(end: &SearchEnd) -> Option<String> {
         SearchEnd::LimitedByTester { .. } => "at least: the Tester is not certified for more",
         SearchEnd::LimitedByRequest { .. } => "at least: it passed at the max-rate of the plan",
         SearchEnd::NothingPasses => "fails at every rate",
-        SearchEnd::TesterFault(fault) => return Some(format!("no result: {fault}")),
+        SearchEnd::TesterFault(fault) => return Some(format!("disturbed: {fault}")),
     };
     Some(remark.to_owned())
 }

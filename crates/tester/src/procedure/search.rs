@@ -50,7 +50,7 @@ pub fn run<T: Trials>(
     let bracket = search.bracket();
     Ok(SearchResult {
         end,
-        rate_qps: search.answer(),
+        rate_qps: bracket.passed_qps,
         failed_qps: bracket.failed_qps,
         resolution_qps: bracket.resolution_qps,
         trials: done,
@@ -133,12 +133,24 @@ pub enum SearchEnd {
     /// The DUT failed even at the lowest rate: 1 query per second, or 1 query per trial; with a fixed range, the lowest
     /// rate of the bisection.
     NothingPasses,
-    /// One rate was invalid too often in a row: the search was aborted.
+    /// One rate was invalid too often in a row: the search was aborted there. A rate that passed before is a lower bound.
     TesterFault(
         #[serde(with = "under_a_key")]
         #[schemars(with = "under_a_key::Form<TesterFault>")]
         TesterFault,
     ),
+}
+
+impl SearchEnd {
+    /// Whether the limit of the DUT is not lower than a rate that passed, but may be higher than the resolution says.
+    pub fn is_lower_bound(&self) -> bool {
+        match self {
+            Self::LimitedByTester { .. }
+            | Self::LimitedByRequest { .. }
+            | Self::TesterFault(_) => true,
+            Self::Found | Self::NothingPasses => false,
+        }
+    }
 }
 
 /// Serialises the fault next to the key `ended`.
@@ -192,8 +204,7 @@ impl Bracket {
 pub struct SearchResult {
     /// How it ended.
     pub end: SearchEnd,
-    /// Highest rate that passed: the result if `end` is [`SearchEnd::Found`], a lower bound of it at either limit,
-    /// `None` otherwise.
+    /// Highest rate that passed, if any did: the result if `end` is [`SearchEnd::Found`], otherwise a lower bound.
     pub rate_qps: Option<u64>,
     /// Lowest rate that failed above the pass.
     pub failed_qps: Option<u64>,
@@ -260,7 +271,8 @@ impl Search {
         self.end.as_ref()
     }
 
-    /// Returns the highest rate that passed, if the search is over and the Tester had no fault.
+    /// Returns the highest rate that passed, if the search is over and need not be repeated because of a fault of the
+    /// Tester.
     pub fn answer(&self) -> Option<u64> {
         match self.end {
             None | Some(SearchEnd::TesterFault(_)) => None,

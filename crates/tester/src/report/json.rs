@@ -34,6 +34,7 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> impl Serialize 
             _ => None,
         },
         rate_qps: result.rate_qps,
+        lower_bound: result.rate_qps.is_some() && result.end.is_lower_bound(),
         failed_qps: result.failed_qps,
         resolution_qps: result.resolution_qps,
         certified: conditions.certifies(judged_qps),
@@ -108,6 +109,8 @@ struct Search<'a> {
     end: &'a SearchEnd,
     invalid_because: Option<String>,
     rate_qps: Option<u64>,
+    /// Whether the rate passed and the search ended before a higher one could fail within the resolution.
+    lower_bound: bool,
     failed_qps: Option<u64>,
     resolution_qps: u64,
     certified: bool,

@@ -163,6 +163,34 @@ fn search_limited_by_the_tester_shows_at_least() {
 }
 
 #[test]
+fn search_that_the_tester_cannot_continue_shows_at_least() {
+    let fault = TesterFault::NotSent { queries: 7 };
+    let searched = |start_qps| {
+        let outcome = |rate| match rate {
+            ..=1_280_000 => Outcome::Passed,
+            _ => Outcome::Invalid(fault.clone()),
+        };
+        let search = Search::new(SearchSpec::from_start(start_qps));
+        let Ok(result) = run(search, &mut Simulated(outcome), &mut |_| {});
+        let told = text::search(&result, &conditions());
+        let json = parsed(&as_json(json::search(&result, &conditions())));
+        assert_eq!(json["ended"], "tester_fault");
+        assert_eq!(json["fault"]["kind"], "not_sent");
+        (
+            told.lines().next().unwrap().to_owned(),
+            json["rate_qps"].clone(),
+            json["lower_bound"].clone(),
+        )
+    };
+    let (told, rate_qps, is_lower_bound) = searched(320_000);
+    expect_test::expect![[""]].assert_eq(&told);
+    assert_eq!((rate_qps, is_lower_bound), (1_280_000.into(), true.into()));
+    let (told, rate_qps, is_lower_bound) = searched(2_560_000);
+    expect_test::expect![[""]].assert_eq(&told);
+    assert_eq!((rate_qps.is_null(), is_lower_bound), (true, false.into()));
+}
+
+#[test]
 fn self_tests_for_a_terminal() {
     let mut tester = Simulated(|rate| threshold(44_000, rate));
     let Ok(one) = repeat(1, |_| certify_at(20_000, &mut tester, &mut |_| {}));

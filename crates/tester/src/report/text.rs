@@ -158,7 +158,14 @@ fn search_verdict(result: &SearchResult) -> String {
                 }
             )
         }
-        SearchEnd::TesterFault(fault) => format!("NO RESULT: {fault}"),
+        SearchEnd::TesterFault(fault) => {
+            let tried = result.trials.last().map_or(0, |trial| trial.rate_qps);
+            let why = format!("every trial at {} was invalid: {fault}", rate(tried));
+            match result.rate_qps {
+                Some(passed) => format!("AT LEAST {}: it passed, and {why}", rate(passed)),
+                None => format!("NO RESULT: {why}"),
+            }
+        }
     }
 }
 

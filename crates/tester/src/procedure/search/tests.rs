@@ -242,6 +242,28 @@ proptest! {
     }
 
     #[test]
+    fn a_pass_that_nothing_contradicts_is_a_rate_or_a_lower_bound(
+        spec in spec(),
+        ceiling_qps in proptest::option::of(1u64..5_000_000),
+        limit in 0u64..3_000_000,
+        reach in 1u64..3_000_000,
+    ) {
+        let spec = SearchSpec { ceiling_qps, ..spec };
+        let resolution = spec.resolution;
+        // The Tester does not reach every rate.
+        let result = found(spec, |rate| match rate > reach {
+            true => Outcome::Invalid(stall()),
+            false => threshold(limit, rate),
+        });
+        let passed = result.trials.iter().filter(|t| t.outcome == Outcome::Passed);
+        prop_assert_eq!(result.rate_qps, passed.map(|t| t.rate_qps).max());
+        if let Some(rate_qps) = result.rate_qps {
+            let close = result.failed_qps.is_some_and(|failed| failed - rate_qps <= resolution.qps(rate_qps));
+            prop_assert_eq!(result.end.is_lower_bound(), !close, "{:?}", result.end);
+        }
+    }
+
+    #[test]
     fn remaining_trials_are_counted(width in 1u64..1_000_000, resolution_qps in 1u64..1000) {
         let mut bracket = Bracket {
             passed_qps: Some(1000),
@@ -290,7 +312,8 @@ fn search_aborts_after_repeats_of_one_rate() {
     assert_eq!(asked, [100, 200, 400, 400, 400, 400]);
     assert_eq!(repeats, [(1, 3), (2, 3), (3, 3)]);
     assert_eq!(result.end, SearchEnd::TesterFault(stall()));
-    assert_eq!(result.rate_qps, None, "no rate above 200 failed");
+    assert_eq!(result.rate_qps, Some(200), "a lower bound: no rate above failed");
+    assert!(result.end.is_lower_bound());
 }
 
 #[test]

@@ -189,7 +189,8 @@ pub struct PointResult {
     pub summary: Option<Summary>,
     /// Whether the runs agree, and bounds of the true rate; `None` if no run found a rate.
     pub agreement: Option<Agreement>,
-    /// Whether a run ended at the limit of the Tester or of the plan: the true rate is not lower, but may be higher.
+    /// Whether a run ended at the limit of the Tester or of the plan, or because the Tester was disturbed: the true rate
+    /// is not lower, but may be higher.
     pub lower_bound: bool,
     /// Certified rate of the Tester; the lowest if it differs between runs. `None` if any run had no certificate.
     pub certified_rate_qps: Option<u64>,
@@ -279,7 +280,8 @@ pub enum RunEnd {
     LimitedByRequest,
     /// The DUT fails even at the lowest rate.
     NothingPasses,
-    /// The Tester was disturbed too often.
+    /// The Tester was disturbed too often: a rate that passed before is a lower bound, which counts if no run of the
+    /// point found a rate.
     TesterFault,
     /// Abandoned.
     Abandoned,
@@ -290,7 +292,10 @@ pub enum RunEnd {
 impl RunEnd {
     /// Whether the true rate may be higher than the one that was found, but not lower.
     pub fn is_lower_bound(self) -> bool {
-        matches!(self, Self::LimitedByTester | Self::LimitedByRequest)
+        matches!(
+            self,
+            Self::LimitedByTester | Self::LimitedByRequest | Self::TesterFault
+        )
     }
 }
 

@@ -5,7 +5,7 @@ use crate::campaign::history::{Recorded, TaskHistory};
 use crate::campaign::plan::tasks::{Point, Task};
 use crate::machine::Role;
 use crate::namespace::{Pattern, Share};
-use crate::procedure::search::SearchEnd;
+use crate::procedure::search::{self, SearchEnd};
 use crate::report::campaign::analysis::{
     Achieved, PathResult, PointResult, RunEnd, RunResult, Step, Stored,
 };
@@ -45,7 +45,14 @@ fn runs(searches: &[Option<&Search<'_>>], is_authority: bool) -> (Vec<RunResult>
             ..run
         }
     };
-    let runs = (1..).zip(searches).map(run).collect();
+    let mut runs: Vec<_> = (1..).zip(searches).map(run).collect();
+    let is_disturbed = |run: &RunResult| run.ended == RunEnd::TesterFault;
+    // Bounds of disturbed runs would only make the figures of the others less exact.
+    if runs.iter().any(|run| run.rate_qps.is_some() && !is_disturbed(run)) {
+        for run in runs.iter_mut().filter(|run| is_disturbed(run)) {
+            (run.rate_qps, run.certified) = (None, None);
+        }
+    }
     (runs, certified_rate_qps)
 }
 
@@ -84,7 +91,7 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
         duration_s,
         timeout_s,
         agreement: agreement(&brackets),
-        lower_bound: runs.iter().any(|run| run.ended.is_lower_bound()),
+        lower_bound: runs.iter().any(|run| run.rate_qps.is_some() && run.ended.is_lower_bound()),
         headroom: certified_rate_qps
             .filter(|_| summary.is_some())
             .map(|certified| certified as f64 / median),
@@ -135,7 +142,7 @@ fn bracket(run: &RunResult) -> Option<RateBounds> {
         }),
         ended => passed.map(|passed| RateBounds {
             passed,
-            failed: failed.or(Some(passed)).filter(|_| !ended.is_lower_bound()),
+            failed: failed.or((!ended.is_lower_bound()).then_some(passed)),
         }),
     }
 }
@@ -160,8 +167,13 @@ fn run_result(run: u32, task: Option<&Search<'_>>) -> RunResult {
     let in_trials_ns = || task.map_or(0, TaskHistory::took_ns);
     let trials = task.into_iter().flat_map(|task| &task.trials);
     let (ended, why) = ended(task);
-    let has_rate = ended == RunEnd::Found || ended.is_lower_bound();
-    let rate_qps = finished.and_then(|f| f.rate_qps).filter(|_| has_rate);
+    let rate_qps = match ended {
+        RunEnd::TesterFault => task.and_then(fastest_passed),
+        RunEnd::Found | RunEnd::LimitedByTester | RunEnd::LimitedByRequest => {
+            finished.and_then(|f| f.rate_qps)
+        }
+        RunEnd::NothingPasses | RunEnd::Abandoned | RunEnd::Unfinished => None,
+    };
     let ceiling_qps = task.and_then(|task| task.search.as_ref()?.ceiling_qps);
     let passed = task.and_then(|task| passed(rate_qps, task));
     // The trials show whether another process continued the search with another certificate.
@@ -214,6 +226,15 @@ fn step(result: &TrialResult) -> Step {
             Outcome::Invalid(fault) => fault.to_string(),
         },
     }
+}
+
+/// The highest rate that passed in the last attempt of a search and did not fail.
+fn fastest_passed(task: &Search<'_>) -> Option<u64> {
+    let mut search = task.search.clone().map(search::Search::new)?;
+    for trial in &task.trials {
+        search.observe(&trial.result.outcome);
+    }
+    search.bracket().passed_qps
 }
 
 /// The passed trial at the rate that a run found.

@@ -289,7 +289,7 @@ const ENDS: [(RunEnd, Severity, &str, Option<&str>); 4] = [
     (
         RunEnd::TesterFault,
         Severity::Critical,
-        "without a rate: the Tester was disturbed in every repetition of a trial",
+        "ended before a rate was found: the Tester was disturbed in every repetition of a trial",
         None,
     ),
 ];

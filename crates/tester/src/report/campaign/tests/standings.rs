@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::procedure::search::SearchEnd;
-use crate::report::campaign::analysis::{Analysis, Standing};
+use crate::report::campaign::analysis::{Analysis, PointResult, Standing};
 use crate::report::campaign::plots::{Figure, figures};
 use crate::report::campaign::{tables, words};
+use crate::trial::fault::TesterFault;
 use crate::trial::result::Outcome;
 
 fn of_lines(plan: &Plan, lines: &[Line]) -> Analysis {
@@ -166,6 +167,36 @@ fn a_factor_has_the_digits_that_its_range_allows() {
         answer.contains(" is the fastest: at least 41 % faster than"),
         "{answer}"
     );
+}
+
+/// Makes the runs of a point end because the Tester was disturbed.
+fn disturb(lines: &mut [Line], point: usize, runs: std::ops::RangeInclusive<u32>) {
+    for line in lines {
+        if let Record::Finished(end) = &mut line.record
+            && matches!(end.task, Task::Search { point: p, run } if p == point && runs.contains(&run))
+        {
+            let fault = TesterFault::ClockStep { step_ns: 3_600 };
+            end.end = Some(SearchEnd::TesterFault(fault));
+            end.rate_qps = None;
+        }
+    }
+}
+
+#[test]
+fn rates_that_passed_in_disturbed_runs_are_lower_bounds_of_a_point_without_a_rate() {
+    let (plan, mut lines) = small();
+    let point = point_of(&of_lines(&plan, &lines), 1);
+    let of_point = |lines: &[Line]| of_lines(&plan, lines).points.swap_remove(point);
+    let rates = |found: &PointResult| found.runs.iter().map(|run| run.rate_qps).collect::<Vec<_>>();
+    let undisturbed = of_point(&lines);
+    disturb(&mut lines, point, 1..=1);
+    let one = of_point(&lines);
+    assert_eq!((rates(&one)[0], one.lower_bound), (None, false));
+    assert_eq!(rates(&one)[1..], rates(&undisturbed)[1..]);
+    disturb(&mut lines, point, 1..=3);
+    let all = of_point(&lines);
+    assert_eq!(rates(&all), rates(&undisturbed));
+    assert_eq!((all.lower_bound, all.median()), (true, undisturbed.median()));
 }
 
 #[test]
