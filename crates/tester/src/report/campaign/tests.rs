@@ -69,6 +69,19 @@ fn the_tables_of_the_papers() {
 }
 
 #[test]
+fn fewer_than_six_runs_a_row_do_not_decide_whether_requests_are_stored() {
+    let of = |runs: u32| {
+        let plan = SMALL.replace("runs = 3", &format!("runs = {runs}"));
+        let checks = analysed(&plan).queue_checks.into_iter();
+        checks
+            .map(|check| check.stores_requests)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of(5), [None; 3]);
+    assert_eq!(of(6), [Some(false); 3]);
+}
+
+#[test]
 fn a_row_for_each_run_and_point() {
     check("runs.csv", &expect_file!["testdata/runs.csv"]);
     check("points.csv", &expect_file!["testdata/points.csv"]);

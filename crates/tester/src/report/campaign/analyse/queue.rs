@@ -1,6 +1,8 @@
 //! Whether a DUT stores queries.
 
 use crate::report::campaign::analysis::{Analysis, PointResult, QueueCheckResult, QueueCheckRow};
+use crate::report::campaign::numbers;
+use crate::statistics::agreement::INTERVAL_RUNS_MIN;
 use crate::statistics::queue;
 
 /// Whether each variant stores queries: by its first cell, without lower bounds.
@@ -22,7 +24,19 @@ pub(super) fn queue_checks(analysis: &Analysis) -> Vec<QueueCheckResult> {
             certified: point.certified,
         };
         let (medians, rates) = (check.median_dispersion_pct, check.calculated_dispersion_pct);
-        let verdict = match check.stores_requests {
+        let runs = points
+            .iter()
+            .filter_map(|(p, _)| Some(p.summary.as_ref()?.runs));
+        let runs = runs.min().unwrap_or(0);
+        // Without an interval of the medians their dispersion may be that of the runs.
+        let is_judged = runs >= INTERVAL_RUNS_MIN;
+        let stores_requests = check.stores_requests.filter(|_| is_judged);
+        let verdict = match stores_requests {
+            None if !is_judged => format!(
+                "undecided: a row has {}, and the medians of fewer than {INTERVAL_RUNS_MIN} are too \
+                 uncertain to compare; they differ by {medians:.1} %, the calculated rates by {rates:.1} %",
+                numbers::count(runs, "run")
+            ),
             Some(true) => format!(
                 "stores requests: the calculated rates agree within {rates:.1} %, the medians only \
                  within {medians:.1} %; the calculated rate is the sustainable one"
@@ -42,7 +56,7 @@ pub(super) fn queue_checks(analysis: &Analysis) -> Vec<QueueCheckResult> {
             rows: points.iter().zip(check.calculated).map(row).collect(),
             median_dispersion_pct: medians,
             calculated_dispersion_pct: rates,
-            stores_requests: check.stores_requests,
+            stores_requests,
             verdict,
         })
     };
