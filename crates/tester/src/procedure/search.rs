@@ -145,9 +145,9 @@ impl SearchEnd {
     /// Whether the limit of the DUT is not lower than a rate that passed, but may be higher than the resolution says.
     pub fn is_lower_bound(&self) -> bool {
         match self {
-            Self::LimitedByTester { .. }
-            | Self::LimitedByRequest { .. }
-            | Self::TesterFault(_) => true,
+            Self::LimitedByTester { .. } | Self::LimitedByRequest { .. } | Self::TesterFault(_) => {
+                true
+            }
             Self::Found | Self::NothingPasses => false,
         }
     }

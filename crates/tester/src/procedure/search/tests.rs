@@ -312,7 +312,11 @@ fn search_aborts_after_repeats_of_one_rate() {
     assert_eq!(asked, [100, 200, 400, 400, 400, 400]);
     assert_eq!(repeats, [(1, 3), (2, 3), (3, 3)]);
     assert_eq!(result.end, SearchEnd::TesterFault(stall()));
-    assert_eq!(result.rate_qps, Some(200), "a lower bound: no rate above failed");
+    assert_eq!(
+        result.rate_qps,
+        Some(200),
+        "a lower bound: no rate above failed"
+    );
     assert!(result.end.is_lower_bound());
 }
 

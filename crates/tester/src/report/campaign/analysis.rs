@@ -181,9 +181,9 @@ pub struct PointResult {
     pub cached_pct: f64,
     /// Pattern of these names; empty for the papers' single name.
     pub pattern: String,
-    /// Length of a trial.
+    /// Length of its trials.
     pub duration_s: f64,
-    /// Timeout.
+    /// Their timeout: for an authority a quarter of the plan's.
     pub timeout_s: f64,
     /// Figures over the runs; `None` if none found a rate.
     pub summary: Option<Summary>,
@@ -201,7 +201,7 @@ pub struct PointResult {
     pub headroom: Option<f64>,
     /// The runs.
     pub runs: Vec<RunResult>,
-    /// Figures observed at the authority in trials that passed.
+    /// Figures observed at the authority in trials that passed; `None` for an authority, whose self-tests have no cell.
     pub achieved: Option<Achieved>,
     /// Sustainable rate of the DUT, if the trials at the measured rates show in more than half of the runs that it
     /// stores queries.

@@ -109,9 +109,16 @@ fn text(analysis: &Analysis, best: &AuthorityRow, found: &Recommendation) -> Str
         let rows = rows.filter(|row| variants.contains(&row.variant));
         rows.map(name).collect::<Vec<_>>().join(", ")
     };
-    let at_least = if found.lower_bound { "at least " } else { "" };
+    let (title, at_least) = match (found.lower_bound, found.tied.is_empty()) {
+        (true, false) => (
+            "No authority is the best: all that reached the limit may do more; ",
+            "at least ",
+        ),
+        (true, true) => ("Recommendation: ", "at least "),
+        (false, _) => ("Recommendation: ", ""),
+    };
     let mut text = format!(
-        "Recommendation: {} certifies DNS64 tests up to {at_least}{} queries/s, the 1st percentile of its \
+        "{title}{} certifies DNS64 tests up to {at_least}{} queries/s, the 1st percentile of its \
          self-tests ({}) / 2.2 (RFC 8219 section 9.2.1)",
         name(best),
         numbers::Thousands(found.certifies_qps),

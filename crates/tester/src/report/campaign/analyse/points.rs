@@ -48,7 +48,10 @@ fn runs(searches: &[Option<&Search<'_>>], is_authority: bool) -> (Vec<RunResult>
     let mut runs: Vec<_> = (1..).zip(searches).map(run).collect();
     let is_disturbed = |run: &RunResult| run.ended == RunEnd::TesterFault;
     // Bounds of disturbed runs would only make the figures of the others less exact.
-    if runs.iter().any(|run| run.rate_qps.is_some() && !is_disturbed(run)) {
+    if runs
+        .iter()
+        .any(|run| run.rate_qps.is_some() && !is_disturbed(run))
+    {
         for run in runs.iter_mut().filter(|run| is_disturbed(run)) {
             (run.rate_qps, run.certified) = (None, None);
         }
@@ -67,7 +70,9 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
     });
     let found: Vec<Found<'_>> = found.collect();
     let rates: Vec<f64> = found.iter().map(|(rate, _)| *rate).collect();
-    let [duration_s, timeout_s] = [point.duration_ns, point.timeout_ns].map(numbers::seconds);
+    let trials = searches.iter().flatten().flat_map(|task| &task.trials);
+    let trials: Vec<_> = trials.map(|trial| trial.result).collect();
+    let [duration_s, timeout_s] = spans(point, &trials).map(numbers::seconds);
     let summary = summarise(&rates, duration_s, timeout_s);
     let median = summary.as_ref().map_or(0.0, |summary| summary.median);
     let distance = |found: &Found<'_>| (found.0 - median).abs();
@@ -75,8 +80,6 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
         .iter()
         .min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let typical = nearest.and_then(|(_, passed)| *passed);
-    let trials = searches.iter().flatten().flat_map(|task| &task.trials);
-    let trials: Vec<_> = trials.map(|trial| trial.result).collect();
     let brackets: Vec<_> = runs.iter().filter_map(bracket).collect();
     PointResult {
         planned: *point,
@@ -91,13 +94,15 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
         duration_s,
         timeout_s,
         agreement: agreement(&brackets),
-        lower_bound: runs.iter().any(|run| run.rate_qps.is_some() && run.ended.is_lower_bound()),
+        lower_bound: runs
+            .iter()
+            .any(|run| run.rate_qps.is_some() && run.ended.is_lower_bound()),
         headroom: certified_rate_qps
             .filter(|_| summary.is_some())
             .map(|certified| certified as f64 / median),
         certified_rate_qps,
         certified: certified(&runs),
-        achieved: achieved(&trials),
+        achieved: achieved(&trials).filter(|_| !subject.is_authority()),
         stored: stored(&found),
         rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
         rtt_mean_ns: typical.and_then(|t| t.rtt.mean),
@@ -112,6 +117,15 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
         summary,
         runs,
     }
+}
+
+/// Duration and timeout of the trials of a point, in nanoseconds. Those of an authority wait for a quarter of the timeout
+/// of the plan.
+fn spans(point: &Point, trials: &[&TrialResult]) -> [u64; 2] {
+    let planned = [point.duration_ns, point.timeout_ns];
+    trials
+        .first()
+        .map_or(planned, |trial| [trial.duration_ns, trial.timeout_ns])
 }
 
 /// Median of a figure of the trials at the rates that were found.

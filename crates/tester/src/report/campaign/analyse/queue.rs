@@ -1,7 +1,7 @@
 //! Whether a DUT stores queries.
 
 use crate::report::campaign::analysis::{Analysis, PointResult, QueueCheckResult, QueueCheckRow};
-use crate::report::campaign::numbers;
+use crate::report::numbers;
 use crate::statistics::agreement::INTERVAL_RUNS_MIN;
 use crate::statistics::queue;
 

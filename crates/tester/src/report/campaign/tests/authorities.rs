@@ -1,6 +1,6 @@
 //! Authoritative servers measured by themselves: the table, and the recommendation.
 
-use super::sample::analysed;
+use super::*;
 use crate::report::campaign::analyse::authorities::{limited, recommendation};
 use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::plots::figures;
@@ -65,6 +65,33 @@ fn each_authority_has_its_rates_processor_time_memory_and_starts() {
     assert!(near(nsd.later_starts_ns, later_ns as f64));
     assert_eq!((built_in.starts, built_in.pss_bytes), (0, None));
     assert!(nsd.p1 <= nsd.median && nsd.median <= nsd.p99 && nsd.p1 > Some(8_000.0));
+}
+
+#[test]
+fn figures_of_an_authority_follow_from_the_timeout_of_its_trials() {
+    let (plan, mut lines) = sample::campaign(CORES);
+    for line in &mut lines {
+        if let Record::Trial { result, .. } = &mut line.record {
+            result.timeout_ns /= 4;
+        }
+    }
+    let analysis = analyse(&plan, &lines, SEAL);
+    for point in &analysis.points {
+        assert_eq!(point.timeout_s, 0.25);
+        let summary = point.summary.as_ref().unwrap();
+        let calculated = summary.median / (1.0 + 0.25 / point.duration_s);
+        assert!(near(Some(summary.calculated), calculated), "{summary:?}");
+        assert!(point.achieved.is_none(), "a self-test has no cell");
+    }
+    let why = |id| {
+        &analysis
+            .statement
+            .iter()
+            .find(|it| it.id == id)
+            .unwrap()
+            .why
+    };
+    assert_eq!(why("B-7"), "timeout of 0.25 s");
 }
 
 #[test]
@@ -134,7 +161,23 @@ fn a_rate_that_may_be_higher_is_a_lower_bound_of_the_recommendation() {
     let found = recommendation(&analysis).unwrap();
     assert!(found.lower_bound);
     assert_eq!((found.variant, found.not_compared), (1, vec![0]));
-    assert!(found.text.contains("up to at least 7,"), "{}", found.text);
+    assert!(
+        found
+            .text
+            .starts_with("Recommendation: nsd on 2 cores certifies DNS64 tests up to at least 7,"),
+        "{}",
+        found.text
+    );
+    for row in &mut analysis.authorities.rows {
+        (row.p1, row.p99, row.lower_bound) = (Some(9_000.0), Some(9_000.0), true);
+    }
+    let found = recommendation(&analysis).unwrap();
+    assert_eq!(found.tied, [1, 2, 3, 4]);
+    assert!(
+        found.text.starts_with("No authority is the best"),
+        "{}",
+        found.text
+    );
 }
 
 fn page(analysis: &Analysis) -> String {

@@ -187,7 +187,13 @@ fn rates_that_passed_in_disturbed_runs_are_lower_bounds_of_a_point_without_a_rat
     let (plan, mut lines) = small();
     let point = point_of(&of_lines(&plan, &lines), 1);
     let of_point = |lines: &[Line]| of_lines(&plan, lines).points.swap_remove(point);
-    let rates = |found: &PointResult| found.runs.iter().map(|run| run.rate_qps).collect::<Vec<_>>();
+    let rates = |found: &PointResult| {
+        found
+            .runs
+            .iter()
+            .map(|run| run.rate_qps)
+            .collect::<Vec<_>>()
+    };
     let undisturbed = of_point(&lines);
     disturb(&mut lines, point, 1..=1);
     let one = of_point(&lines);
@@ -196,7 +202,10 @@ fn rates_that_passed_in_disturbed_runs_are_lower_bounds_of_a_point_without_a_rat
     disturb(&mut lines, point, 1..=3);
     let all = of_point(&lines);
     assert_eq!(rates(&all), rates(&undisturbed));
-    assert_eq!((all.lower_bound, all.median()), (true, undisturbed.median()));
+    assert_eq!(
+        (all.lower_bound, all.median()),
+        (true, undisturbed.median())
+    );
 }
 
 #[test]

@@ -104,6 +104,9 @@ fn little_is_known_of_a_running_server() {
         (Met::NotKnown, unknown.to_owned())
     );
     assert_eq!(clause(&plan, &lines, "B-12").met, Met::Met);
+    for id in ["B-1", "B-19", "B-28"] {
+        assert_eq!(clause(&plan, &lines, id).met, Met::NotKnown, "{id}");
+    }
     let stranger = "certified by an authority that field does not ask";
     assert_eq!(
         judged(&plan, &lines, "B-17"),
