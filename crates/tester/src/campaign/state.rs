@@ -89,23 +89,28 @@ impl<R> History<R> {
         median(&rates).map(|rate| rate as u64)
     }
 
-    /// The rates of the self-tests under exactly these conditions that count at this time, by the real-time clock: they
-    /// have not expired, were not disturbed, and came after the last one in which no rate passed. Their
-    /// [`Certificate`](crate::procedure::certificate::Certificate) is the capacity of the Tester.
+    /// The rates of the self-tests under exactly these conditions that [count](counted) at this time, by the real-time
+    /// clock. Their [`Certificate`](crate::procedure::certificate::Certificate) is the capacity of the Tester.
     pub fn self_test_rates(
         &self,
         conditions: &CertificateConditions,
         now_unix_ms: u64,
     ) -> Vec<u64> {
-        let young = |test: &&SelfTestHistory| {
+        counted(self.young_self_tests(conditions, now_unix_ms))
+    }
+
+    /// The self-tests under exactly these conditions that have not expired at this time.
+    pub(super) fn young_self_tests(
+        &self,
+        conditions: &CertificateConditions,
+        now_unix_ms: u64,
+    ) -> impl Iterator<Item = Meaning> {
+        let young = move |test: &&SelfTestHistory| {
             now_unix_ms.saturating_sub(test.at_unix_ms) <= CERTIFICATE_AGE_MAX_MS
         };
         let tests = self.self_tests.iter().filter(young).map(|test| &test.test);
-        counted(
-            tests
-                .filter(|test| *test.conditions == *conditions)
-                .map(|test| Meaning::of(&test.end, test.certified_rate_qps)),
-        )
+        let tests = tests.filter(|test| *test.conditions == *conditions);
+        tests.map(|test| Meaning::of(&test.end, test.certified_rate_qps))
     }
 
     /// Number of self-tests that a task of a point needs if the plan has `planned`. Each search that ended at the limit

@@ -4,7 +4,8 @@
 //! certificate needs the rate that the Tester achieves nearly always: the 1st percentile (RFC 2330 section 11.3), which
 //! is the lowest rate for up to 100 self-tests. More self-tests never raise it by chance.
 //!
-//! A self-test that was disturbed independently of the rate gives no result and is repeated. A self-test in which no
+//! A self-test that was disturbed independently of the rate gives no result and is repeated, and so is one far below the
+//! others before it counts. A self-test in which no
 //! rate passed discards the earlier ones: the machine has changed, and only later self-tests count.
 
 use std::fmt;
@@ -75,17 +76,41 @@ impl fmt::Display for Certificate {
 }
 
 /// Returns the rates of the self-tests that count. The self-tests are in chronological order.
+///
+/// One that is far below those before it is repeated: it counts if the next one is low as well. If not, it was chance,
+/// and every later one counts.
 pub fn counted(self_tests: impl IntoIterator<Item = Meaning>) -> Vec<u64> {
-    let mut rates_qps = Vec::new();
+    let mut rates_qps: Vec<u64> = Vec::new();
+    let (mut unconfirmed, mut had_chance) = (None, false);
     for meaning in self_tests {
-        match meaning {
-            Meaning::Rate(rate_qps) => rates_qps.push(rate_qps),
-            Meaning::Nothing => rates_qps.clear(),
-            Meaning::Disturbed => {}
+        let rate_qps = match meaning {
+            Meaning::Rate(rate_qps) => rate_qps,
+            Meaning::Nothing => {
+                rates_qps.clear();
+                (unconfirmed, had_chance) = (None, false);
+                continue;
+            }
+            Meaning::Disturbed => continue,
+        };
+        let highest = rates_qps.iter().copied().max().unwrap_or(0);
+        let is_low = u128::from(rate_qps) * 100 < u128::from(highest) * LOW_PCT;
+        match unconfirmed.take() {
+            None if is_low && !had_chance => {
+                unconfirmed = Some(rate_qps);
+                continue;
+            }
+            Some(low_qps) if is_low => rates_qps.push(low_qps),
+            Some(_) => had_chance = true,
+            None => {}
         }
+        rates_qps.push(rate_qps);
     }
     rates_qps
 }
+
+/// A self-test below this share of the highest one before it, in per cent, is repeated: it lowered its rate more than
+/// once ([`LOWERED_BY_PCT`](super::selftest::LOWERED_BY_PCT)).
+const LOW_PCT: u128 = 80;
 
 /// Consecutive self-tests, in chronological order.
 #[derive(Clone, Debug)]
@@ -104,21 +129,18 @@ pub fn repeat<E>(
     wanted: usize,
     mut self_test: impl FnMut(Option<u64>) -> Result<SelfTestResult, E>,
 ) -> Result<SelfTests, E> {
-    let mut all = Vec::new();
-    let (mut near_qps, mut counted, mut disturbed) = (None, 0, 0);
+    let mut all: Vec<SelfTestResult> = Vec::new();
+    let mut disturbed = 0;
     loop {
-        let result = self_test(near_qps)?;
+        let rates_qps = counted(all.iter().map(SelfTestResult::meaning));
+        if !all.is_empty() && rates_qps.len() >= wanted {
+            break;
+        }
+        let result = self_test(rates_qps.first().copied())?;
         let meaning = result.meaning();
         all.push(result);
-        match meaning {
-            Meaning::Rate(rate_qps) => {
-                near_qps = near_qps.or(Some(rate_qps));
-                counted += 1;
-            }
-            Meaning::Nothing => break,
-            Meaning::Disturbed => disturbed += 1,
-        }
-        if counted >= wanted || disturbed > DISTURBED_MAX {
+        disturbed += usize::from(meaning == Meaning::Disturbed);
+        if meaning == Meaning::Nothing || disturbed > DISTURBED_MAX {
             break;
         }
     }

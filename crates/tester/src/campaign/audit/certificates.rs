@@ -4,13 +4,14 @@ use super::{Audit, rate};
 use crate::campaign::plan::tasks::{Point, Task};
 use crate::campaign::record::{CertificateConditions, Environment, SelfTest};
 use crate::campaign::state::CERTIFICATE_AGE_MAX_MS;
-use crate::procedure::certificate::Certificate;
+use crate::procedure::certificate::{Certificate, counted};
+use crate::procedure::selftest::Meaning;
 use crate::trial::result::TrialResult;
 
 impl Audit<'_> {
     /// Returns the ceilings that certificates allow for a task that begins or continues at the next line. There is one
-    /// ceiling, unless variants have separate self-tests under conditions that the plan does not distinguish, or a
-    /// self-test has expired meanwhile.
+    /// ceiling, unless variants have separate self-tests under conditions that the plan does not distinguish, a
+    /// self-test has expired meanwhile, or a low one was not repeated.
     pub(super) fn ceilings(&self, task: Task, point: &Point) -> Vec<Option<u64>> {
         if !self.plan.needs_certificate(point) {
             return vec![None];
@@ -23,11 +24,15 @@ impl Audit<'_> {
         let mut ceilings: Vec<Option<u64>> = Vec::new();
         for conditions in self.conditions_of(point, in_lab) {
             for &at_unix_ms in &moments {
-                let rates = self.state.self_test_rates(conditions, at_unix_ms);
-                let ceiling = Certificate::of(&rates).filter(|_| rates.len() >= wanted);
-                let ceiling = ceiling.map(|certificate| certificate.rate_qps);
-                if !ceilings.contains(&ceiling) {
-                    ceilings.push(ceiling);
+                let tests = self.state.young_self_tests(conditions, at_unix_ms);
+                let tests: Vec<Meaning> = tests.collect();
+                let rates = counted(tests.iter().copied());
+                for rates in [rates, counted_at_once(&tests)] {
+                    let ceiling = Certificate::of(&rates).filter(|_| rates.len() >= wanted);
+                    let ceiling = ceiling.map(|certificate| certificate.rate_qps);
+                    if !ceilings.contains(&ceiling) {
+                        ceilings.push(ceiling);
+                    }
                 }
             }
         }
@@ -108,6 +113,19 @@ impl Audit<'_> {
         };
         Some(format!("{is}, and was to {}", rates(in_force)))
     }
+}
+
+/// Rates of the self-tests by the rule of earlier versions, whose certificate is never higher: a low one counts at once.
+fn counted_at_once(self_tests: &[Meaning]) -> Vec<u64> {
+    let mut rates_qps = Vec::new();
+    for meaning in self_tests {
+        match *meaning {
+            Meaning::Rate(rate_qps) => rates_qps.push(rate_qps),
+            Meaning::Nothing => rates_qps.clear(),
+            Meaning::Disturbed => {}
+        }
+    }
+    rates_qps
 }
 
 /// The candidate rates as text.

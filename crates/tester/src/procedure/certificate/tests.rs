@@ -83,6 +83,33 @@ fn disturbed_self_test_is_repeated_and_not_counted() {
 }
 
 #[test]
+fn self_test_far_below_the_others_is_repeated_before_it_counts() {
+    let run = |rates: &[u64]| {
+        let script = rates.iter().map(|rate| found(Some(*rate))).collect();
+        let (tests, began) = repeated(3, script);
+        assert_eq!(began.len(), rates.len());
+        let certificate = tests.certificate().unwrap();
+        (certificate.rate_qps, certificate.self_tests)
+    };
+    assert_eq!(
+        run(&[33_750, 33_750, 24_300, 33_750]),
+        (33_750, 3),
+        "chance"
+    );
+    assert_eq!(run(&[33_750, 24_300, 24_300]), (24_300, 3), "confirmed");
+    assert_eq!(
+        run(&[33_750, 24_300, 33_750, 24_300]),
+        (24_300, 3),
+        "chance once"
+    );
+    assert_eq!(run(&[33_750, 27_000, 33_750]), (27_000, 3), "not far below");
+    // The first has nothing to compare with, and a failure discards the earlier ones.
+    assert_eq!(run(&[24_300, 24_300, 24_300]), (24_300, 3));
+    let rates = [Meaning::Rate(10), Meaning::Nothing, Meaning::Rate(5)];
+    assert_eq!(counted(rates), [5]);
+}
+
+#[test]
 fn self_test_without_pass_ends_certificate() {
     let (tests, began) = repeated(3, vec![found(Some(10)), found(None)]);
     assert_eq!((tests.certificate(), began.len()), (None, 2));
@@ -103,5 +130,17 @@ proptest! {
             prop_assert!(certified(&rates[..=n]).rate_qps <= certified(&rates[..n]).rate_qps);
         }
         prop_assert_eq!(certified(&rates).rate_qps, *rates.iter().min().unwrap());
+    }
+
+    #[test]
+    fn all_self_tests_but_one_count(rates in prop::collection::vec(1u64..1_000, 1..30)) {
+        let mut left = counted(rates.iter().copied().map(Meaning::Rate));
+        prop_assert!(left.len() + 1 >= rates.len());
+        left.sort_unstable();
+        let mut all = rates.clone();
+        all.sort_unstable();
+        all.retain(|rate| left.binary_search(rate).is_err());
+        let highest = rates.iter().max().unwrap();
+        prop_assert!(all.iter().all(|rate| rate * 100 < highest * 80), "{:?}", all);
     }
 }
