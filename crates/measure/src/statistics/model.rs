@@ -17,6 +17,34 @@ pub fn can_judge(cells: usize, parameters: usize) -> bool {
     cells >= parameters + CELLS_MORE
 }
 
+/// Returns the probability that a fit of two or three parameters, one of them a constant, has this R² or a higher one if
+/// the cells are random (normal): the F-test of the whole fit. For two parameters that is the two-sided t-test of the slope,
+/// and below 0.05 the 95 % confidence interval of the slope leaves out zero (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+pub fn p_of_fit(r_squared: f64, cells: usize, parameters: usize) -> f64 {
+    let (explained, left) = (r_squared.clamp(0.0, 1.0), 1.0 - r_squared.clamp(0.0, 1.0));
+    let freedom = cells.saturating_sub(parameters);
+    if freedom == 0 {
+        return 1.0;
+    }
+    if parameters != 2 {
+        return left.powf(freedom as f64 / 2.0);
+    }
+    let (sine, cosine) = (explained.sqrt(), left.sqrt());
+    let is_odd = freedom % 2 == 1;
+    // The terms of the series: each is the one before, times an odd and an even number and the squared cosine.
+    let mut term = if is_odd { cosine } else { 1.0 };
+    let mut sum = 0.0;
+    for factor in (2 + usize::from(is_odd)..=freedom).step_by(2) {
+        sum += term;
+        term *= left * (factor - 1) as f64 / factor as f64;
+    }
+    let inside = match is_odd {
+        true => (sine.asin() + sine * sum) * std::f64::consts::FRAC_2_PI,
+        false => sine * sum,
+    };
+    (1.0 - inside).clamp(0.0, 1.0)
+}
+
 /// Minimum number of cells in excess of the parameters.
 pub const CELLS_MORE: usize = 3;
 
@@ -220,6 +248,29 @@ mod tests {
         let mut steep = [(0.1, 0.5), (0.2, 1.0)].repeat(100);
         steep.push((1.0, 0.01));
         assert_eq!(fit(&steep), None);
+    }
+
+    #[test]
+    fn probability_of_a_fit_is_that_of_tables() {
+        // Critical correlations of tables at 5 %, two-sided, and one at 1 %.
+        for (cells, correlation, p) in [
+            (3, 0.996_917, 0.05),
+            (4, 0.950_000, 0.05),
+            (5, 0.878_339, 0.05),
+            (6, 0.811_401, 0.05),
+            (7, 0.754_492, 0.05),
+            (12, 0.575_983, 0.05),
+            (6, 0.917_200, 0.01),
+        ] {
+            let found = p_of_fit(correlation * correlation, cells, 2);
+            assert!((found - p).abs() < 1e-4, "{cells}: {found}");
+        }
+        // F(2, 3) = 9.5521 at 5 %: R² is 2 F / (2 F + 3).
+        let r_squared = 2.0 * 9.5521 / (2.0 * 9.5521 + 3.0);
+        assert!((p_of_fit(r_squared, 6, 3) - 0.05).abs() < 1e-4);
+        assert_eq!([p_of_fit(1.0, 6, 2), p_of_fit(0.0, 6, 2)], [0.0, 1.0]);
+        assert_eq!(p_of_fit(0.9, 2, 2), 1.0);
+        assert!(p_of_fit(0.0066, 6, 2) > 0.8);
     }
 
     #[test]

@@ -230,6 +230,14 @@ impl PointResult {
         Some(self.summary.as_ref()?.median)
     }
 
+    /// Why it has no rate.
+    pub fn why_no_rate(&self) -> &'static str {
+        match self.runs.iter().all(|run| run.ended == RunEnd::Unfinished) {
+            true => "no search has ended yet",
+            false => "no rate was found",
+        }
+    }
+
     /// Whether no single rate represents the runs.
     pub fn is_unstable(&self) -> bool {
         self.agreement.is_some_and(|found| found.unstable)
@@ -363,7 +371,7 @@ pub struct PathResult {
 pub enum ModelOf {
     /// The work for a query, whose reciprocal is the rate (equations 7 and 8, and 6 accordingly).
     Work,
-    /// The mean reply time at the measured rate (equations 4, 5 and 6).
+    /// The mean reply time at one low rate (equations 4, 5 and 6).
     ReplyTime,
 }
 
@@ -374,13 +382,16 @@ pub struct ModelResult {
     pub variant: usize,
     /// The modelled quantity.
     pub of: ModelOf,
+    /// The lowest rate that all cells passed, at which reply times were measured; `None` for work.
+    pub rate_qps: Option<u64>,
     /// "AAAA share" (equations 7 and 4), "cached share" (8 and 5) or "both shares" (6).
     pub model: &'static str,
     /// The equation with its fitted values.
     pub equation: String,
     /// Its parameters.
     pub parameters: Vec<Parameter>,
-    /// Why it does not hold, even if it fits well: a time would be negative, or there are too few cells to judge it.
+    /// Why it does not hold: the rate of the reply times is not low, there are too few cells to judge it, it explains
+    /// nothing, or a time would be negative.
     pub refused: Option<String>,
     /// The cells of the fit.
     pub fitted: Vec<FittedRow>,

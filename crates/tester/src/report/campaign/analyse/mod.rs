@@ -48,7 +48,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         ..Analysis::default()
     };
     analysis.not_a_measurement = about::not_a_measurement(&history, &analysis);
-    analysis.models = models::models(&analysis);
+    analysis.models = models::models(&history, &analysis);
     if plan.queue_check.is_some() {
         analysis.queue_checks = queue::queue_checks(&analysis);
     }

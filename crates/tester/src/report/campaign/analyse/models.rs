@@ -1,36 +1,101 @@
 //! The models of Lencse, Georgescu and Kadobayashi (2017), section 7, fitted to the results: the work for a query to
-//! rates, the reply times to those of the trials at these rates.
+//! rates, the reply times to those at one common low rate.
 
+use super::standing::{common_rates, passed};
+use crate::campaign::history::Recorded;
+use crate::quantity::Thousands;
 use crate::report::campaign::analysis::{
     Analysis, FittedRow, ModelOf, ModelResult, Parameter, PointResult,
 };
+use crate::report::campaign::numbers;
 use crate::statistics::model;
+use crate::trial::result::TrialResult;
 
-/// Models of each variant with enough cells. Lower bounds are excluded.
-pub(super) fn models(analysis: &Analysis) -> Vec<ModelResult> {
-    let usual = |p: &&PointResult| !p.lower_bound && p.is_of_the_papers();
+/// Models of each variant with enough cells.
+pub(super) fn models(history: &Recorded<'_>, analysis: &Analysis) -> Vec<ModelResult> {
     let of_variant = |variant| {
-        let own: Vec<_> = analysis.points_of(variant).filter(usual).collect();
-        let [aaaa, cached, aaaa_times, cached_times] =
-            OVER_ONE.map(|model| over_one(variant, &model, &own));
-        let [both, both_times] =
-            [ModelOf::Work, ModelOf::ReplyTime].map(|of| over_both(variant, of, &own));
-        [aaaa, cached, both, aaaa_times, cached_times, both_times]
+        let own = analysis.points_of(variant);
+        let own: Vec<_> = own.filter(|p| p.is_of_the_papers()).collect();
+        let work = Measured::work(&own);
+        let times = Measured::reply_times(history, &own);
+        let [aaaa, cached, aaaa_times, cached_times] = &OVER_ONE;
+        [
+            over_one(variant, aaaa, &work),
+            over_one(variant, cached, &work),
+            over_both(variant, &work),
+            over_one(variant, aaaa_times, &times),
+            over_one(variant, cached_times, &times),
+            over_both(variant, &times),
+        ]
     };
     let models = (0..analysis.variants.len()).flat_map(of_variant);
     models.flatten().collect()
 }
 
-impl ModelOf {
-    /// The fitted value, per second: a rate, or the reciprocal of the mean reply time.
-    fn value(self, point: &PointResult) -> Option<f64> {
-        let median = point.median()?;
-        match self {
-            Self::Work => Some(median),
-            Self::ReplyTime => Some(1e9 / point.rtt_mean_ns.filter(|ns| *ns > 0)? as f64),
+/// The AAAA share and the cached share of a point in per cent, and its value per second: a rate, or the reciprocal of a
+/// mean reply time.
+type Cell = ((f64, f64), f64);
+
+/// What models are fitted to.
+struct Measured {
+    of: ModelOf,
+    cells: Vec<Cell>,
+    /// Common rate of the trials, if it is not the result itself.
+    rate_qps: Option<u64>,
+    /// Why no model of it holds.
+    doubt: Option<String>,
+}
+
+impl Measured {
+    /// The medians of the rates, without lower bounds.
+    fn work(points: &[&PointResult]) -> Self {
+        let known = points.iter().filter(|point| !point.lower_bound);
+        let cells = known.filter_map(|p| Some(((p.aaaa_pct, p.cached_pct), p.median()?)));
+        Self {
+            of: ModelOf::Work,
+            cells: cells.collect(),
+            rate_qps: None,
+            doubt: None,
         }
     }
 
+    /// The mean reply times at the lowest rate that passed at all points. The equations have no waiting in them: section
+    /// 7.2 considers a small number of single messages.
+    fn reply_times(history: &Recorded<'_>, points: &[&PointResult]) -> Self {
+        let points = points.iter().filter(|point| point.summary.is_some());
+        let trials: Vec<_> = points
+            .clone()
+            .map(|point| passed(history, point))
+            .collect();
+        let rate_qps = common_rates(&trials).min();
+        let cell = |(p, trials): (&&PointResult, &Vec<&TrialResult>)| {
+            let trial = trials.iter().find(|t| Some(t.rate_qps) == rate_qps)?;
+            let mean_ns = trial.rtt.mean.filter(|ns| *ns > 0)?;
+            Some(((p.aaaa_pct, p.cached_pct), 1e9 / mean_ns as f64))
+        };
+        let medians = points.clone().filter_map(|point| point.median());
+        let slowest = medians.fold(f64::INFINITY, f64::min);
+        let is_high = |rate: &u64| (rate * LOW_PART) as f64 > slowest;
+        Self {
+            of: ModelOf::ReplyTime,
+            cells: points.zip(&trials).filter_map(cell).collect(),
+            rate_qps,
+            doubt: rate_qps.filter(is_high).map(|rate| {
+                format!(
+                    "queries waited, because {} is above 1/{LOW_PART} of the {} of the slowest cell: set start-rate below",
+                    Thousands(rate),
+                    numbers::rate(slowest)
+                )
+            }),
+        }
+    }
+}
+
+/// A rate is low if it is at most this part of what a DUT can do: queries then wait for each other for a tenth of
+/// their time or less (a queue with one server, M/M/1).
+const LOW_PART: u64 = 10;
+
+impl ModelOf {
     /// The displayed value: a rate, or a reply time in microseconds.
     fn shown(self, per_s: f64) -> f64 {
         match self {
@@ -50,23 +115,21 @@ impl ModelOf {
 
 /// A model over one share, with its name and parameters.
 struct OverOne {
-    of: ModelOf,
     name: &'static str,
     variable: &'static str,
     full: &'static str,
     saved: &'static str,
     rest: &'static str,
     /// The share of the model, and the other one, which is zero.
-    shares_pct: fn(&PointResult) -> (f64, f64),
+    shares_pct: fn(&Cell) -> (f64, f64),
 }
 
-const AAAA_PCT: fn(&PointResult) -> (f64, f64) = |point| (point.aaaa_pct, point.cached_pct);
-const CACHED_PCT: fn(&PointResult) -> (f64, f64) = |point| (point.cached_pct, point.aaaa_pct);
+const AAAA_PCT: fn(&Cell) -> (f64, f64) = |(shares_pct, _)| *shares_pct;
+const CACHED_PCT: fn(&Cell) -> (f64, f64) = |((aaaa_pct, cached_pct), _)| (*cached_pct, *aaaa_pct);
 
 /// Equations 7, 8, 4 and 5.
 const OVER_ONE: [OverOne; 4] = [
     OverOne {
-        of: ModelOf::Work,
         name: "AAAA share",
         variable: "a",
         full: "work for a name without AAAA: (TC + 2 TA + TS) / alpha",
@@ -75,7 +138,6 @@ const OVER_ONE: [OverOne; 4] = [
         shares_pct: AAAA_PCT,
     },
     OverOne {
-        of: ModelOf::Work,
         name: "cached share",
         variable: "c",
         full: "work for a name that is not cached: (TC + 2 TA + TS) / beta",
@@ -84,7 +146,6 @@ const OVER_ONE: [OverOne; 4] = [
         shares_pct: CACHED_PCT,
     },
     OverOne {
-        of: ModelOf::ReplyTime,
         name: "AAAA share (reply time)",
         variable: "a",
         full: "reply time without AAAA: TQ + TC + 2 TA + TS + TR",
@@ -93,7 +154,6 @@ const OVER_ONE: [OverOne; 4] = [
         shares_pct: AAAA_PCT,
     },
     OverOne {
-        of: ModelOf::ReplyTime,
         name: "cached share (reply time)",
         variable: "c",
         full: "reply time without cache: TQ + TC + 2 TA + TS + TR",
@@ -103,16 +163,10 @@ const OVER_ONE: [OverOne; 4] = [
     },
 ];
 
-/// The AAAA share and the cached share of a point in per cent, and its value.
-type Cell = ((f64, f64), f64);
-
-fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<ModelResult> {
-    let cell = |point: &&PointResult| {
-        let shares_pct = (model.shares_pct)(point);
-        let value = model.of.value(point).filter(|_| shares_pct.1 == 0.0)?;
-        Some((shares_pct, value))
-    };
-    let cells: Vec<Cell> = points.iter().filter_map(cell).collect();
+fn over_one(variant: usize, model: &OverOne, measured: &Measured) -> Option<ModelResult> {
+    let cells = measured.cells.iter();
+    let cells = cells.map(|cell| ((model.shares_pct)(cell), cell.1));
+    let cells: Vec<Cell> = cells.filter(|((_, other_pct), _)| *other_pct == 0.0).collect();
     let shares = cells.iter().map(|((pct, _), value)| (pct / 100.0, *value));
     let fit = model::fit(&shares.collect::<Vec<_>>())?;
     let time = format!(
@@ -123,9 +177,8 @@ fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<
         fit.saved_s.abs() * 1e6
     );
     let fitted = Fitted {
-        of: model.of,
         model: model.name,
-        equation: model.of.equation(model.variable, &time),
+        equation: measured.of.equation(model.variable, &time),
         times_s: [
             (model.full, fit.full_s),
             (model.saved, fit.saved_s),
@@ -134,13 +187,12 @@ fn over_one(variant: usize, model: &OverOne, points: &[&PointResult]) -> Option<
         number: LINE,
         r_squared: fit.r_squared,
     };
-    Some(fitted.judged(variant, &cells, &fit.fitted))
+    Some(fitted.judged((variant, measured), &cells, &fit.fitted))
 }
 
 /// Equation 6, over both shares; for work derived as 7 and 8 are from 4 and 5.
-fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<ModelResult> {
-    let cell = |point: &&PointResult| Some(((point.aaaa_pct, point.cached_pct), of.value(point)?));
-    let cells: Vec<Cell> = points.iter().filter_map(cell).collect();
+fn over_both(variant: usize, measured: &Measured) -> Option<ModelResult> {
+    let (of, cells) = (measured.of, &measured.cells);
     let shares = cells
         .iter()
         .map(|((a, c), value)| (a / 100.0, c / 100.0, *value));
@@ -156,7 +208,6 @@ fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<Mod
         (fit.answer_s + fit.synthesis_s) * 1e6
     );
     let fitted = Fitted {
-        of,
         model: name,
         equation: of.equation("a, c", &time),
         times_s: [
@@ -167,12 +218,11 @@ fn over_both(variant: usize, of: ModelOf, points: &[&PointResult]) -> Option<Mod
         number: PLANE,
         r_squared: fit.r_squared,
     };
-    Some(fitted.judged(variant, &cells, &fit.fitted))
+    Some(fitted.judged((variant, measured), cells, &fit.fitted))
 }
 
 /// A fitted model, with this number of parameters.
 struct Fitted {
-    of: ModelOf,
     model: &'static str,
     equation: String,
     times_s: [(&'static str, f64); 3],
@@ -182,11 +232,16 @@ struct Fitted {
 
 impl Fitted {
     /// The model with its judgement by the values in the cells and those of the model.
-    fn judged(self, variant: usize, cells: &[Cell], modelled: &[f64]) -> ModelResult {
+    fn judged(
+        self,
+        (variant, measured): (usize, &Measured),
+        cells: &[Cell],
+        modelled: &[f64],
+    ) -> ModelResult {
         let row = |(((share_pct, other_pct), value), modelled): (&Cell, &f64)| FittedRow {
             share_pct: *share_pct,
-            median: self.of.shown(*value),
-            modelled: self.of.shown(*modelled),
+            median: measured.of.shown(*value),
+            modelled: measured.of.shown(*modelled),
             other_pct: *other_pct,
         };
         let fitted: Vec<_> = cells.iter().zip(modelled).map(row).collect();
@@ -200,10 +255,16 @@ impl Fitted {
         });
         ModelResult {
             variant,
-            of: self.of,
+            of: measured.of,
+            rate_qps: measured.rate_qps,
             model: self.model,
             equation: self.equation,
-            refused: refused(cells.len(), self.number, &parameters),
+            refused: refused(
+                measured,
+                cells.len(),
+                (self.number, self.r_squared),
+                &parameters,
+            ),
             parameters: parameters.to_vec(),
             residual_pct_max: residuals.fold(0.0, f64::max) * 100.0,
             r_squared: model::can_judge(cells.len(), self.number).then_some(self.r_squared),
@@ -216,13 +277,28 @@ impl Fitted {
 const LINE: usize = 2;
 const PLANE: usize = 3;
 
-/// Returns why a model does not hold, even if it fits well: too few cells to judge the fit, or a negative time. A
-/// rounding error around zero does not count.
-fn refused(cells: usize, fitted: usize, parameters: &[Parameter]) -> Option<String> {
+/// Returns why a model does not hold: too few cells to judge the fit, values that it is not for, a fit that is no better
+/// than chance, or a negative time, even if it fits well. A rounding error around zero does not count.
+fn refused(
+    measured: &Measured,
+    cells: usize,
+    (fitted, r_squared): (usize, f64),
+    parameters: &[Parameter],
+) -> Option<String> {
     if !model::can_judge(cells, fitted) {
         return Some(format!(
             "{cells} cells are too few to judge a fit of {fitted} parameters: measure at least {}",
             fitted + model::CELLS_MORE
+        ));
+    }
+    if measured.doubt.is_some() {
+        return measured.doubt.clone();
+    }
+    let p = model::p_of_fit(r_squared, cells, fitted);
+    if p > P_MAX {
+        return Some(format!(
+            "it explains nothing: R² is {r_squared:.4}, which chance reaches as well ({})",
+            numbers::p(p)
         ));
     }
     let most = parameters.iter().map(|p| p.value.abs());
@@ -233,6 +309,9 @@ fn refused(cells: usize, fitted: usize, parameters: &[Parameter]) -> Option<Stri
         negative.name, negative.value, negative.unit
     ))
 }
+
+/// Highest probability of as good a fit to random cells: above it, zero is in the 95 % confidence interval of the slope.
+const P_MAX: f64 = 0.05;
 
 /// Rounding error, as a part of the largest parameter.
 const ROUNDING: f64 = 1e-9;

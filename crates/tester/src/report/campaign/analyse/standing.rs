@@ -53,7 +53,7 @@ fn standing(analysis: &Analysis, point: &PointResult, fastest: Option<&PointResu
     let Some((own, (low, high))) = known(point) else {
         standing.against = match point.agreement {
             Some(_) => "the runs disagree".to_owned(),
-            None => "no rate was found".to_owned(),
+            None => point.why_no_rate().to_owned(),
         };
         return standing;
     };
@@ -173,20 +173,30 @@ pub(super) fn common_loads(history: &Recorded<'_>, analysis: &Analysis) -> Vec<C
     cells.into_iter().filter_map(of).collect()
 }
 
+/// The passed trials of a point.
+pub(super) fn passed<'l>(history: &Recorded<'l>, point: &PointResult) -> Vec<&'l TrialResult> {
+    let trials = history.trials_of(|planned| *planned == point.planned);
+    trials.filter(|t| t.outcome == Outcome::Passed).collect()
+}
+
+/// Rates that each of these points has a trial at.
+pub(super) fn common_rates(points: &[Vec<&TrialResult>]) -> impl Iterator<Item = u64> {
+    let is_at = |trials: &[&TrialResult], rate_qps| trials.iter().any(|t| t.rate_qps == rate_qps);
+    let rates = points
+        .first()
+        .into_iter()
+        .flatten()
+        .map(|trial| trial.rate_qps);
+    rates.filter(move |&rate| points.iter().all(|trials| is_at(trials, rate)))
+}
+
 fn common_load(
     history: &Recorded<'_>,
     cell: String,
     points: &[&PointResult],
 ) -> Option<CommonLoad> {
-    let passed = |point: &&PointResult| -> Vec<&TrialResult> {
-        let trials = history.trials_of(|planned| *planned == point.planned);
-        trials.filter(|t| t.outcome == Outcome::Passed).collect()
-    };
-    let trials: Vec<_> = points.iter().map(passed).collect();
-    let at = |trials: &[&TrialResult], rate_qps: u64| trials.iter().any(|t| t.rate_qps == rate_qps);
-    let rates = trials.first()?.iter().map(|trial| trial.rate_qps);
-    let common = rates.filter(|rate| trials.iter().all(|trials| at(trials, *rate)));
-    let rate_qps = common.max().filter(|_| points.len() > 1)?;
+    let trials: Vec<_> = points.iter().map(|point| passed(history, point)).collect();
+    let rate_qps = common_rates(&trials).max().filter(|_| points.len() > 1)?;
     let row = |(point, trials): (&&PointResult, &Vec<&TrialResult>)| {
         let trial = trials.iter().find(|trial| trial.rate_qps == rate_qps)?;
         Some(CommonLoadRow {

@@ -126,6 +126,7 @@ fn variants(analysis: &Analysis) -> Table {
 fn models(analysis: &Analysis) -> Table {
     let columns = columns![m: ModelResult;
         "model", "over" => m.model;
+        "rate_qps", "at" => m.rate_qps;
         "equation", "equation" => match &m.refused {
             Some(why) => format!("refused: {why}"),
             None => m.equation.clone(),
@@ -140,8 +141,8 @@ fn models(analysis: &Analysis) -> Table {
         "models",
         "Models",
         "The models of work, fitted by least squares to the medians: the reciprocal of the rate is a \
-         straight line over a share. Those of reply times are fitted to their means in the trial of the \
-         median run, at the rate that was found; the time in queues is in them, which the model leaves out.",
+         straight line over a share. Those of reply times are fitted to their means at the lowest rate that \
+         all cells passed, since the model has no waiting.",
     );
     let rows = analysis.models.iter().map(|m| (m.variant, m));
     by_variant(analysis, table, &columns, rows)

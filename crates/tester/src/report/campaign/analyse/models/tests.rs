@@ -1,41 +1,37 @@
 use super::*;
-use crate::report::campaign::tests::sample::{SMALL, analysed};
+use crate::campaign::record::Record;
+use crate::report::campaign::analyse::analyse;
+use crate::report::campaign::tests::sample::{SEAL, campaign};
 
-/// Points of the first variant of a sample with the six cells of the papers.
-fn points() -> Vec<PointResult> {
-    let analysis = analysed(SMALL);
-    let mut own: Vec<_> = analysis
-        .points
-        .into_iter()
-        .filter(|p| p.variant == 0)
-        .collect();
-    own.truncate(6);
-    let shares_pct = [
-        (0.0, 0.0),
-        (50.0, 0.0),
-        (100.0, 0.0),
-        (0.0, 100.0),
-        (25.0, 0.0),
-        (75.0, 0.0),
-    ];
-    for (point, shares_pct) in own.iter_mut().zip(shares_pct) {
-        (point.aaaa_pct, point.cached_pct) = shares_pct;
-    }
-    own
-}
-
-/// Models of points with these mean reply times in microseconds, with interpolated values at 25 and 75 %.
-fn of_times(times_us: [u64; 4]) -> [Option<ModelResult>; 2] {
-    let mut points = points();
+/// The six cells of the papers, with these mean reply times in microseconds: without AAAA and cache, with half and all
+/// AAAA, and cached, with interpolated values at 25 and 75 %.
+fn measured(times_us: [u64; 4]) -> Measured {
     let [none, half, whole, cached] = times_us.map(|us| us * 1000);
     let between = [u64::midpoint(none, half), u64::midpoint(half, whole)];
-    let times_ns = [none, half, whole, cached].into_iter().chain(between);
-    for (point, ns) in points.iter_mut().zip(times_ns) {
-        point.rtt_mean_ns = Some(ns);
+    let cells = [
+        (0.0, 0.0, none),
+        (50.0, 0.0, half),
+        (100.0, 0.0, whole),
+        (0.0, 100.0, cached),
+        (25.0, 0.0, between[0]),
+        (75.0, 0.0, between[1]),
+    ];
+    let cell = |(aaaa_pct, cached_pct, ns): (f64, f64, u64)| {
+        ((aaaa_pct, cached_pct), 1e9 / ns as f64)
+    };
+    Measured {
+        of: ModelOf::ReplyTime,
+        cells: cells.map(cell).into(),
+        rate_qps: Some(10),
+        doubt: None,
     }
-    let points: Vec<_> = points.iter().collect();
-    let over_aaaa = over_one(0, &OVER_ONE[2], &points);
-    [over_aaaa, over_both(0, ModelOf::ReplyTime, &points)]
+}
+
+/// Models of cells with these mean reply times.
+fn of_times(times_us: [u64; 4]) -> [Option<ModelResult>; 2] {
+    let measured = measured(times_us);
+    let over_aaaa = over_one(0, &OVER_ONE[2], &measured);
+    [over_aaaa, over_both(0, &measured)]
 }
 
 fn told(model: &ModelResult) -> Vec<String> {
@@ -97,4 +93,49 @@ fn a_model_with_a_negative_time_is_refused_by_its_name() {
 fn equal_times_are_not_refused() {
     let [aaaa, _] = of_times([300, 300, 300, 300]);
     assert_eq!(aaaa.unwrap().refused, None);
+}
+
+#[test]
+fn a_fit_that_chance_reaches_is_refused() {
+    // The reply time hardly depends on the share of AAAA.
+    let mut scattered = measured([5_000, 5_900, 4_900, 50]);
+    scattered.cells[4].1 = 1e6 / 4_800.0;
+    let found = over_one(0, &OVER_ONE[2], &scattered).unwrap();
+    let refused = found.refused.unwrap();
+    assert!(
+        refused.starts_with("it explains nothing: R² is 0.0"),
+        "{refused}"
+    );
+    assert!(found.r_squared.unwrap() < 0.1);
+}
+
+#[test]
+fn reply_times_are_those_at_the_lowest_rate_that_all_cells_passed() {
+    // Each first trial of the sample is at 4,000 queries per second.
+    let of = |first_qps: u64| {
+        let (plan, mut lines) = campaign(
+            "[search]\nruns = 2\n[cells]\naaaa-share = [\"0%\", \"25%\", \"50%\", \"75%\", \"100%\"]\n\
+             [[dut]]\nprofile = \"bind\"\n",
+        );
+        for line in &mut lines {
+            if let Record::Trial { result, .. } = &mut line.record
+                && result.rate_qps == 4_000
+            {
+                result.rate_qps = first_qps;
+            }
+        }
+        let models = analyse(&plan, &lines, SEAL).models.into_iter();
+        let times = models.filter(|model| model.of == ModelOf::ReplyTime);
+        let told = times.map(|model| (model.rate_qps, model.refused));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(of(100), [(Some(100), None)]);
+    let [(rate_qps, Some(refused))] = &of(4_000)[..] else {
+        panic!("not refused")
+    };
+    assert_eq!(*rate_qps, Some(4_000));
+    assert!(
+        refused.starts_with("queries waited, because 4,000 is above 1/10 of the 9,"),
+        "{refused}"
+    );
 }
