@@ -103,7 +103,12 @@ impl FromStr for Share {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let form = || {
             let wanted = "write a number from 0 to 1 or a percentage, as in 0.2 or 20%";
-            ValueError(format!("'{text}' is not a share; {wanted}"))
+            let percentage = format!("{text}%");
+            let meant = match !text.ends_with('%') && percentage.parse::<Self>().is_ok() {
+                true => format!("; '{percentage}' may be meant"),
+                false => String::new(),
+            };
+            ValueError(format!("'{text}' is not a share; {wanted}{meant}"))
         };
         let (number, scale) = match text.strip_suffix('%') {
             Some(number) => (number, u64::from(MILLION) / 100),

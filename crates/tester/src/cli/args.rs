@@ -87,7 +87,7 @@ pub struct OutputArgs {
     #[arg(short, long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
 
-    /// No progress and no table
+    /// No progress, and only the first line of the table
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -216,6 +216,13 @@ pub struct SearchResult {
     pub certified_rate_qps: Option<u64>,
 }
 
+impl SearchResult {
+    /// Whether a rate passed, and the limit of the DUT may be higher than the resolution says.
+    pub fn is_lower_bound(&self) -> bool {
+        self.rate_qps.is_some() && self.end.is_lower_bound()
+    }
+}
+
 /// A search in progress: returns the next rate and takes its outcome.
 #[derive(Clone, Debug)]
 pub struct Search {

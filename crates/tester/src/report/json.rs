@@ -34,7 +34,7 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> impl Serialize 
             _ => None,
         },
         rate_qps: result.rate_qps,
-        lower_bound: result.rate_qps.is_some() && result.end.is_lower_bound(),
+        lower_bound: result.is_lower_bound(),
         failed_qps: result.failed_qps,
         resolution_qps: result.resolution_qps,
         certified: conditions.certifies(judged_qps),

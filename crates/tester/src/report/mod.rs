@@ -32,6 +32,15 @@ fn passed(result: &SearchResult) -> Option<&TrialResult> {
     result.trials.iter().rfind(passed)
 }
 
+/// What the first line of a result says of a passed trial of a DUT that stores queries: the rate that it sustains.
+fn sustained(trial: &TrialResult) -> String {
+    let storing = trial.service.filter(|service| service.stores_queries);
+    storing.map_or_else(String::new, |service| {
+        let sustained = Thousands(service.sustainable_qps);
+        format!("; it stores queries and sustains {sustained} queries/s")
+    })
+}
+
 /// A remark on a passed rate at which queries waited in the DUT; `None` if the trial did not pass, or if no query
 /// waited at its end.
 fn stored(trial: &TrialResult) -> Option<String> {

@@ -172,11 +172,14 @@ pub(super) fn pct(pct: f64) -> String {
     format!("{} %", short(pct))
 }
 
-/// The range of the rates of searches: "8,900 to 9,100", "0 to 35,000 or more".
+/// The range of the rates of searches: "8,900 to 9,100", "0 to 35,000 or more". Of too few searches for an interval both
+/// ends are rates that passed.
 pub(crate) fn range(found: &Agreement) -> String {
     let low = rate(found.low_qps);
     match found.high_qps {
-        Some(high) => format!("{low} to {}", rate(high)),
+        Some(high) if found.interval => format!("{low} to {}", rate(high)),
+        Some(_) if found.low_qps >= found.fastest_qps => low,
+        Some(_) => format!("{low} to {}", rate(found.fastest_qps)),
         None if found.low_qps >= found.fastest_qps => format!("{low} or more"),
         None => format!("{low} to {} or more", rate(found.fastest_qps)),
     }

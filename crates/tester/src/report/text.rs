@@ -6,7 +6,9 @@ mod rows;
 use dns64_transport::clock::Nanos;
 
 use super::numbers::whole;
-use super::{Conditions, Span, Thousands, calculated_qps, judged_qps, losses, passed, stored};
+use super::{
+    Conditions, Span, Thousands, calculated_qps, judged_qps, losses, passed, stored, sustained,
+};
 use crate::authority::counts::FaultCounts;
 use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{SearchEnd, SearchResult};
@@ -57,7 +59,9 @@ pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions)
 /// The table of a search.
 pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(judged_qps(result));
-    let mut page = Page::begin(&search_verdict(result), &watermarks, conditions);
+    let fastest = passed(result);
+    let verdict = search_verdict(result) + &fastest.map_or_else(String::new, sustained);
+    let mut page = Page::begin(&verdict, &watermarks, conditions);
     page.conditions(conditions, result.trials.first());
     page.trials(&result.trials);
     let rates = [
@@ -74,7 +78,6 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     let policy = policy.map(|policy| ("limited by", policy.to_string()));
     let rows = rates.into_iter().chain(policy);
     page.section("Result", rows.chain([certified_row(conditions)]));
-    let fastest = passed(result);
     page.achieved(
         fastest.and_then(|trial| trial.achieved.as_ref()),
         conditions,
@@ -90,7 +93,8 @@ fn trial_verdict(result: &TrialResult) -> String {
     let at_least = if result.ended_early { "at least " } else { "" };
     match &result.outcome {
         Outcome::Passed => {
-            format!("PASSED at {rate} queries/s: every query got a valid answer in time")
+            let all = "every query got a valid answer in time";
+            format!("PASSED at {rate} queries/s: {all}{}", sustained(result))
         }
         Outcome::Failed { shortfall } => format!(
             "FAILED at {rate} queries/s: {at_least}{} queries without a valid answer in time",

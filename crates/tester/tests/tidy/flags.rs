@@ -10,10 +10,14 @@ use super::{root, tester_file, tester_files};
 const PAGE: &str = "docs/cli-dns64bench.md";
 
 /// Flags of other programs, and one that no page lists.
-const FOREIGN: [&str; 15] = [
+const FOREIGN: [&str; 23] = [
+    "bind-ip",
+    "concurrency",
     "cpuset-cpus",
+    "dnssec",
     "features",
     "fork",
+    "infile",
     "inner",
     "kill-child",
     "list",
@@ -24,8 +28,12 @@ const FOREIGN: [&str; 15] = [
     "package",
     "pdeathsig",
     "pid",
+    "qps",
+    "rate-limit",
     "release",
+    "source",
     "user",
+    "verbose",
 ];
 
 /// Files of the Tester with the texts of faults.

@@ -60,7 +60,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             // trial of its own.
             spec.start_qps = result.rate_qps.unwrap_or(START_QPS);
             // A lower bound is the normal result of a demo on a small machine, not a failure.
-            if !is_limited(&result) {
+            if !matches!(result.end, SearchEnd::LimitedByTester { .. }) {
                 code = code.max(exit::of_search(&result.end));
             }
             found.push(result);
@@ -144,17 +144,19 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[SearchResult]) -
 
 /// The common result of the searches, and whether the Tester or the server is the limit.
 fn headline(found: &[SearchResult]) -> String {
-    let brackets = found
+    let all_disturbed = found.iter().all(is_disturbed);
+    // What passed in disturbed searches counts only if there is nothing better.
+    let counted = found
         .iter()
-        .filter(|search| !matches!(search.end, SearchEnd::TesterFault(_)))
-        .map(|search| {
-            let passed = search.rate_qps.unwrap_or(0) as f64;
-            let failed = search.failed_qps.map_or(passed, |qps| qps as f64);
-            RateBounds {
-                passed,
-                failed: (!is_limited(search)).then_some(failed),
-            }
-        });
+        .filter(|search| is_disturbed(search) == all_disturbed);
+    let brackets = counted.map(|search| {
+        let passed = search.rate_qps.unwrap_or(0) as f64;
+        let failed = search.failed_qps.map_or(passed, |qps| qps as f64);
+        RateBounds {
+            passed,
+            failed: (!search.is_lower_bound()).then_some(failed),
+        }
+    });
     let brackets: Vec<_> = brackets.collect();
     let searches = numbers::count(brackets.len(), "search");
     let passed: Vec<f64> = brackets.iter().map(|bracket| bracket.passed).collect();
@@ -171,19 +173,20 @@ fn headline(found: &[SearchResult]) -> String {
     let limited = all.failed_qps.is_none();
     let least = if limited { "at least " } else { "" };
     let rate = Thousands(numbers::whole(median));
-    let mut text =
-        format!("DNS64 rate: {least}{rate} queries/s (median of {searches}; range {range})");
-    if limited {
-        text.push_str(
-            "\nTHE TESTER IS THE LIMIT, not the server: the Tester is not certified for more; give it more cores",
-        );
+    let text = format!("DNS64 rate: {least}{rate} queries/s (median of {searches}; range {range})");
+    text + match limited {
+        true if all_disturbed => {
+            "\nTHE TESTER WAS DISTURBED in each search: run `dns64bench doctor`"
+        }
+        true => {
+            "\nTHE TESTER IS THE LIMIT, not the server: the Tester is not certified for more; give it more cores"
+        }
+        false => "",
     }
-    text
 }
 
-/// Whether the search ended at the certified rate of the Tester, the highest that it can find.
-fn is_limited(found: &SearchResult) -> bool {
-    matches!(found.end, SearchEnd::LimitedByTester { .. })
+fn is_disturbed(found: &SearchResult) -> bool {
+    matches!(found.end, SearchEnd::TesterFault(_))
 }
 
 fn rate(qps: Option<u64>) -> String {
@@ -192,7 +195,11 @@ fn rate(qps: Option<u64>) -> String {
 
 /// The rate that a search found: the result or a lower bound.
 fn bound(found: &SearchResult) -> String {
-    let least = if is_limited(found) { "at least " } else { "" };
+    let least = if found.is_lower_bound() {
+        "at least "
+    } else {
+        ""
+    };
     format!("{least}{}", rate(found.rate_qps))
 }
 
@@ -249,8 +256,22 @@ mod tests {
         let mut disturbed = none;
         disturbed.end = SearchEnd::TesterFault(TesterFault::NotSent { queries: 1 });
         assert_eq!(
-            headline(&[found(Some(9_000), false), disturbed]),
-            "DNS64 rate: 9,000 queries/s (median of 1 search; range 9,000 to 9,100)"
+            headline(&[found(Some(9_000), false), disturbed.clone()]),
+            "DNS64 rate: 9,000 queries/s (median of 1 search; range 9,000)"
         );
+        let only = std::slice::from_ref(&disturbed);
+        assert_eq!(headline(only), "DNS64 rate: none (1 search)");
+        // A rate that passed before is a lower bound.
+        disturbed.rate_qps = Some(5_000);
+        assert_eq!(
+            headline(&[found(Some(9_000), false), disturbed.clone()]),
+            "DNS64 rate: 9,000 queries/s (median of 1 search; range 9,000)"
+        );
+        assert_eq!(
+            headline(std::slice::from_ref(&disturbed)),
+            "DNS64 rate: at least 5,000 queries/s (median of 1 search; range 5,000 or more)\n\
+             THE TESTER WAS DISTURBED in each search: run `dns64bench doctor`"
+        );
+        assert_eq!(bound(&disturbed), "at least 5,000 queries/s");
     }
 }

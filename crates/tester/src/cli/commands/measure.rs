@@ -323,13 +323,14 @@ impl Measuring {
         Ok(done?)
     }
 
-    /// Writes a result as JSON, if requested, and as a table. The table goes to standard output, unless that has the
-    /// JSON; then to standard error if it is a terminal.
+    /// Writes a result as JSON, if requested, and as a table, of which a quiet user gets the first line. It goes to
+    /// standard output, unless that has the JSON; then to standard error if it is a terminal.
     fn write(&mut self, json: &impl Serialize, table: &str) -> Result<(), Failure> {
         self.write_json(json)?;
-        if self.measurement.output.quiet {
-            return Ok(());
-        }
+        let table = match self.measurement.output.quiet {
+            true => table.split_inclusive('\n').next().unwrap_or_default(),
+            false => table,
+        };
         if !matches!(self.json, Some(Sink::Stdout)) {
             return print(|out| out.write_all(table.as_bytes()));
         }

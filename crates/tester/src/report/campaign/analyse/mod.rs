@@ -103,7 +103,7 @@ fn verdict(analysis: &Analysis) -> Vec<String> {
         };
         let cell = words::cell(point);
         let Some(summary) = &point.summary else {
-            return format!("{name}: no rate was found at {cell}");
+            return format!("{name}: {} at {cell}", point.why_no_rate());
         };
         let runs = numbers::count(summary.runs, "run");
         let mut text = match point.agreement {
@@ -119,8 +119,12 @@ fn verdict(analysis: &Analysis) -> Vec<String> {
                 words::range_is(found),
                 numbers::range(&found),
             ),
-            None => format!("{name}: no rate was found at {cell}"),
+            None => format!("{name}: {} at {cell}", point.why_no_rate()),
         };
+        if let Some(stored) = point.stored {
+            let sustained = numbers::rate(stored.sustainable_qps);
+            text += &format!("; it stores queries and sustains {sustained} queries/s");
+        }
         let doubts = analysis.not_a_measurement.iter();
         let mut doubts = doubts.chain(&info.not_a_measurement).map(String::as_str);
         let uncertified = (point.certified == Some(false)).then_some(about::NOT_CERTIFIED);

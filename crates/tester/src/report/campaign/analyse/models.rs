@@ -63,10 +63,7 @@ impl Measured {
     /// 7.2 considers a small number of single messages.
     fn reply_times(history: &Recorded<'_>, points: &[&PointResult]) -> Self {
         let points = points.iter().filter(|point| point.summary.is_some());
-        let trials: Vec<_> = points
-            .clone()
-            .map(|point| passed(history, point))
-            .collect();
+        let trials: Vec<_> = points.clone().map(|point| passed(history, point)).collect();
         let rate_qps = common_rates(&trials).min();
         let cell = |(p, trials): (&&PointResult, &Vec<&TrialResult>)| {
             let trial = trials.iter().find(|t| Some(t.rate_qps) == rate_qps)?;
@@ -166,7 +163,9 @@ const OVER_ONE: [OverOne; 4] = [
 fn over_one(variant: usize, model: &OverOne, measured: &Measured) -> Option<ModelResult> {
     let cells = measured.cells.iter();
     let cells = cells.map(|cell| ((model.shares_pct)(cell), cell.1));
-    let cells: Vec<Cell> = cells.filter(|((_, other_pct), _)| *other_pct == 0.0).collect();
+    let cells: Vec<Cell> = cells
+        .filter(|((_, other_pct), _)| *other_pct == 0.0)
+        .collect();
     let shares = cells.iter().map(|((pct, _), value)| (pct / 100.0, *value));
     let fit = model::fit(&shares.collect::<Vec<_>>())?;
     let time = format!(

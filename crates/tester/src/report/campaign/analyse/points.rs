@@ -75,11 +75,7 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
     let [duration_s, timeout_s] = spans(point, &trials).map(numbers::seconds);
     let summary = summarise(&rates, duration_s, timeout_s);
     let median = summary.as_ref().map_or(0.0, |summary| summary.median);
-    let distance = |found: &Found<'_>| (found.0 - median).abs();
-    let nearest = found
-        .iter()
-        .min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    let typical = nearest.and_then(|(_, passed)| *passed);
+    let typical = typical(&found, median);
     let brackets: Vec<_> = runs.iter().filter_map(bracket).collect();
     PointResult {
         planned: *point,
@@ -102,7 +98,7 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
             .map(|certified| certified as f64 / median),
         certified_rate_qps,
         certified: certified(&runs),
-        achieved: achieved(&trials).filter(|_| !subject.is_authority()),
+        achieved: achieved(&trials).filter(|_| !is_authority),
         stored: stored(&found),
         rtt_ns: typical.map_or(Vec::new(), |t| t.rtt_percentiles.clone()),
         rtt_mean_ns: typical.and_then(|t| t.rtt.mean),
@@ -126,6 +122,15 @@ fn spans(point: &Point, trials: &[&TrialResult]) -> [u64; 2] {
     trials
         .first()
         .map_or(planned, |trial| [trial.duration_ns, trial.timeout_ns])
+}
+
+/// The passed trial of the run nearest to the median.
+fn typical<'a>(found: &[Found<'a>], median: f64) -> Option<&'a TrialResult> {
+    let distance = |found: &Found<'_>| (found.0 - median).abs();
+    let nearest = found
+        .iter()
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    nearest.and_then(|(_, passed)| *passed)
 }
 
 /// Median of a figure of the trials at the rates that were found.

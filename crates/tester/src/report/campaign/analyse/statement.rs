@@ -221,12 +221,12 @@ fn timeout(f: &Facts<'_>) -> Finding {
 
 /// Spans of the trials of all points, from the shortest to the longest.
 fn spans(spans_s: impl Iterator<Item = f64>) -> String {
-    let shown = |span_s: &f64| format!("{} s", numbers::short(*span_s));
-    let all = ascending(spans_s);
-    let ends = [all.first(), all.last()].map(|end| end.map_or("-".to_owned(), shown));
-    match all.len() {
-        0 | 1 => ends[0].clone(),
-        _ => ends.join(" to "),
+    let ends = |(least, most): (f64, f64), span_s: f64| (least.min(span_s), most.max(span_s));
+    let (least, most) = spans_s.fold((f64::INFINITY, 0.0), ends);
+    let [least, most] = [least, most].map(numbers::short);
+    match least == most {
+        true => format!("{least} s"),
+        false => format!("{least} s to {most} s"),
     }
 }
 

@@ -115,8 +115,13 @@ impl Rounding {
 fn range(found: &Agreement) -> Cell {
     let rounding = Rounding::of(found);
     let low = rounding.down(found.low_qps);
-    if let Some(high) = found.high_qps {
-        return Cell::Range(low, rounding.up(high));
+    match found.high_qps {
+        Some(high) if found.interval => return Cell::Range(low, rounding.up(high)),
+        Some(_) if low < found.fastest_qps => {
+            return Cell::Range(low, rounding.up(found.fastest_qps));
+        }
+        Some(_) => return rate_if(low, false, None),
+        None => {}
     }
     let [low, fastest] = [low, rounding.down(found.fastest_qps)].map(numbers::rate);
     Cell::Text(match found.low_qps < found.fastest_qps {
@@ -189,8 +194,8 @@ pub(super) fn results(analysis: &Analysis) -> Table {
     let table = Table::new(
         "results",
         "Results",
-        "Rates over the runs, in queries per second. Median, range and failed at: rounded to the digits that the range allows. Range: 95 % interval of the median (percentile bootstrap), or lowest \
-         to highest of fewer than 6 runs, including the resolution of the searches. Failed at: median of the lowest \
+        "Rates over the runs, in queries per second. Median, range and failed at: rounded to the digits that the range allows. Range: 95 % interval of the median (percentile bootstrap), including \
+         the resolution of the searches, or lowest to highest rate that passed of fewer than 6 runs. Failed at: median of the lowest \
          failed rates. DUT CPU: processor time of the DUT at the rates that were found, the median of the runs; 100 % is one \
          core. Memory: its largest resident memory after a trial. ≥ marks a lower bound.",
     );

@@ -183,6 +183,29 @@ fn disturb(lines: &mut [Line], point: usize, runs: std::ops::RangeInclusive<u32>
 }
 
 #[test]
+fn server_without_an_ended_search_is_not_measured_yet() {
+    let (plan, mut lines) = small();
+    let point = point_of(&of_lines(&plan, &lines), 1);
+    lines.retain(|line| line.record.task().is_none_or(|task| task.point() != point));
+    let analysis = of_lines(&plan, &lines);
+    assert_eq!(
+        analysis.points[point].why_no_rate(),
+        "no search has ended yet"
+    );
+    assert!(analysis.verdict[1].contains(": no search has ended yet at "));
+    let mut lines = small().1;
+    for line in &mut lines {
+        if let Record::Finished(end) = &mut line.record
+            && end.task.point() == point
+        {
+            (end.end, end.rate_qps) = (Some(SearchEnd::NothingPasses), None);
+        }
+    }
+    let analysis = of_lines(&plan, &lines);
+    assert_eq!(analysis.points[point].why_no_rate(), "no rate was found");
+}
+
+#[test]
 fn rates_that_passed_in_disturbed_runs_are_lower_bounds_of_a_point_without_a_rate() {
     let (plan, mut lines) = small();
     let point = point_of(&of_lines(&plan, &lines), 1);

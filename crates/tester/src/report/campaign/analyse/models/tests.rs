@@ -16,9 +16,8 @@ fn measured(times_us: [u64; 4]) -> Measured {
         (25.0, 0.0, between[0]),
         (75.0, 0.0, between[1]),
     ];
-    let cell = |(aaaa_pct, cached_pct, ns): (f64, f64, u64)| {
-        ((aaaa_pct, cached_pct), 1e9 / ns as f64)
-    };
+    let cell =
+        |(aaaa_pct, cached_pct, ns): (f64, f64, u64)| ((aaaa_pct, cached_pct), 1e9 / ns as f64);
     Measured {
         of: ModelOf::ReplyTime,
         cells: cells.map(cell).into(),
