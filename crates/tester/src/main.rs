@@ -12,11 +12,12 @@ fn main() -> ExitCode {
     abort_on_panic();
     let asked = CompleteEnv::with_factory(Cli::command).var(completion::VARIABLE);
     asked.complete();
-    let json = refusal::json_target(&std::env::args_os().collect::<Vec<_>>());
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let json = refusal::json_target(&arguments);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(mut refused) => {
-            habits::explain(&mut refused);
+            habits::explain(&mut refused, arguments.get(1).map_or("".as_ref(), |it| it));
             if let Some(target) = json.filter(|_| refused.use_stderr()) {
                 refusal::write(&target, exit::USAGE, &refusal::in_words(&refused));
             }

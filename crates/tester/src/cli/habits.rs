@@ -1,8 +1,11 @@
 //! What options of other programs that measure DNS servers are here.
 
+use std::ffi::OsStr;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// An option of another program, and what to do here.
+/// Options of other programs that ask for the same, and what to do here. By the help of dnsperf and resperf 2.10, kxdpgun
+/// 3.2, flamethrower 0.11 and dnspyre 3.
 struct Habit {
     options: &'static [&'static str],
     program: &'static str,
@@ -11,75 +14,80 @@ struct Habit {
 
 const HABITS: &[Habit] = &[
     Habit {
-        options: &["-d"],
-        program: "dnsperf and resperf: file of queries",
+        options: &["-d", "-i", "--infile"],
+        program: "dnsperf, resperf and kxdpgun: file of queries",
         here: "the Tester makes the names: --namespace says which, --cached-share and --aaaa-share how they are mixed",
     },
     Habit {
-        options: &["-i", "--infile", "-f"],
-        program: "kxdpgun and flamethrower: file of queries",
-        here: "the Tester makes the names: --namespace says which, --cached-share and --aaaa-share how they are mixed",
+        options: &["-f"],
+        program: "dnsperf: address family; flamethrower: file of queries",
+        here: "--server (-s) has the family of its address, and the Tester makes the names",
     },
     Habit {
-        options: &["-n"],
-        program: "dnsperf: times through the file; dnspyre: queries of each client",
+        options: &["-n", "--number"],
+        program: "dnsperf, flamethrower and dnspyre: times through the queries",
         here: "no name is asked twice unless --cached-share says so: --duration (-l) says how long to send",
     },
     Habit {
-        options: &["-m"],
-        program: "dnsperf: transport; resperf: highest rate",
-        here: "queries are sent over UDP; the highest rate of a search is --max-rate",
+        options: &["-m", "-M"],
+        program: "dnsperf and resperf: transport; resperf -m: highest rate",
+        here: "queries are sent over UDP; --max-rate is the highest rate of a search",
     },
     Habit {
-        options: &["-e", "-E", "-b"],
-        program: "dnsperf: EDNS, its options, sizes of buffers",
-        here: "queries have no EDNS, as in RFC 8219 section 9",
+        options: &["-e", "-E", "-D", "--dnssec", "--ednsopt"],
+        program: "dnsperf, resperf, flamethrower and dnspyre: EDNS, its options, DO",
+        here: "queries have no EDNS and so no DO, as in RFC 8219 section 9",
     },
     Habit {
-        options: &["-D", "--dnssec"],
-        program: "dnsperf, kxdpgun, flamethrower and dnspyre: DO",
-        here: "queries have no EDNS, hence no DO, as in RFC 8219 section 9",
+        options: &["-b"],
+        program: "dnsperf: size of buffers; kxdpgun: queries in a batch",
+        here: "--burst is the maximum number of queries in one system call",
     },
     Habit {
-        options: &["-S", "-v", "--verbose", "-O"],
-        program: "dnsperf: statistics while it runs, verbose output, long options",
-        here: "progress is shown on a terminal; --json has all counts and times, --raw each query",
+        options: &["-S", "-v", "-O"],
+        program: "dnsperf: statistics while it runs, each query, long options",
+        here: "a terminal shows the progress; --json has all counts and times, --raw each query",
     },
     Habit {
         options: &["-x"],
-        program: "dnsperf: source port",
+        program: "dnsperf and resperf: source port",
         here: "--sockets (-c) sets the number of source ports, --local (-a) the addresses",
     },
     Habit {
         options: &["-r", "-L", "-P", "-C"],
-        program: "resperf: ramp, limit of losses, file of the plot",
+        program: "resperf: ramp, limit of losses, file of the plot, clients",
         here: "`dns64bench search` finds the highest rate by trials at constant rates, and a lost query fails a trial",
     },
     Habit {
         options: &["--qps", "--rate-limit"],
-        program: "flamethrower and dnspyre: rate",
+        program: "kxdpgun and dnspyre: rate",
         here: "--rate (-Q)",
     },
     Habit {
-        options: &["--source", "--bind-ip"],
-        program: "flamethrower: source address",
+        options: &["--source"],
+        program: "source address",
         here: "--local (-a)",
     },
     Habit {
         options: &["--concurrency"],
-        program: "dnspyre: clients",
+        program: "dnspyre: queries at a time",
         here: "the rate does not depend on the answers: --rate (-Q) sets it, --sockets (-c) the number of source ports",
     },
 ];
 
-/// Says in an error about an unknown option what it is here, if it is one of another program.
-pub fn explain(refused: &mut clap::Error) {
+/// Commands that take the place of those programs.
+const COMMANDS: [&str; 3] = ["trial", "selftest", "search"];
+
+/// Says in an error of a command about an unknown option what it is here, if it is one of another program.
+pub fn explain(refused: &mut clap::Error, command: &OsStr) {
     let Some(ContextValue::String(option)) = refused.get(ContextKind::InvalidArg) else {
         return;
     };
     let is_known = |habit: &&Habit| habit.options.contains(&option.as_str());
+    let measures = COMMANDS.iter().any(|name| command == *name);
+    let is_unknown = refused.kind() == ErrorKind::UnknownArgument;
     let known = HABITS.iter().find(is_known);
-    if let Some(habit) = known.filter(|_| refused.kind() == ErrorKind::UnknownArgument) {
+    if let Some(habit) = known.filter(|_| measures && is_unknown) {
         refused.remove(ContextKind::SuggestedArg);
         refused.insert(ContextKind::Suggested, habit.suggestion());
     }
@@ -120,7 +128,9 @@ mod tests {
                 assert!(!ours.iter().any(|name| name == option), "{option}");
                 let line = ["dns64bench", "trial", "-s", "::1", option, "5"];
                 let mut refused = Cli::try_parse_from(line).unwrap_err();
-                explain(&mut refused);
+                explain(&mut refused, "report".as_ref());
+                assert_eq!(refused.get(ContextKind::Suggested), None, "{option}");
+                explain(&mut refused, "trial".as_ref());
                 let found = refused.get(ContextKind::Suggested);
                 assert_eq!(found, Some(&habit.suggestion()), "{option}");
             }

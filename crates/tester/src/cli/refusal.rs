@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use clap::error::{ContextKind, ContextValue};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -54,18 +55,15 @@ pub fn write(target: &Path, code: u8, error: &str) {
     }
 }
 
-/// The message of clap for invalid arguments, without the usage below it.
+/// The message of clap for invalid arguments with its suggestions, without the usage below it.
 pub fn in_words(refusal: &clap::Error) -> String {
     let text = refusal.render().to_string();
-    let lines = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage: "));
-    let words = lines
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ");
-    words.trim_start_matches("error: ").to_owned()
+    let lines = text.lines().take_while(|line| !line.trim().is_empty());
+    let mut words: Vec<_> = lines.map(|line| line.trim().to_owned()).collect();
+    if let Some(ContextValue::StyledStrs(suggestions)) = refusal.get(ContextKind::Suggested) {
+        words.extend(suggestions.iter().map(ToString::to_string));
+    }
+    words.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 #[cfg(test)]

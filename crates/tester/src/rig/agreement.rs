@@ -16,7 +16,7 @@ use crate::post::probe::ProbeError;
 const FAILURES_MAX: u32 = 3;
 
 /// A name and the addresses in the answer for it.
-type Answer = (Ipv4Addr, Vec<Ipv6Addr>);
+type Answered = (Ipv4Addr, Vec<Ipv6Addr>);
 
 impl<C: Client> Asker<C> {
     /// Queries names of each kind once, and sets the prefixes to those given, or to those that the answers show.
@@ -45,8 +45,9 @@ impl<C: Client> Asker<C> {
             (None, None) => return Err(self.no_prefix(&synthesised).into()),
         };
         let expected = self.expected();
-        let is_right =
-            |(name, found): &&Answer| found.iter().any(|address| expected.accept(*address, *name));
+        let is_right = |(name, found): &&Answered| {
+            found.iter().any(|address| expected.accept(*address, *name))
+        };
         match synthesised.iter().find(|answer| !is_right(answer)) {
             Some((name, found)) => Err(self.other_prefix(*name, found, learnt).into()),
             None => Ok(()),
@@ -54,7 +55,7 @@ impl<C: Client> Asker<C> {
     }
 
     /// Returns the answers for the names of a kind; none if there are no such names.
-    fn answers(&self, has_aaaa: bool) -> Result<Vec<Answer>, ProbeError> {
+    fn answers(&self, has_aaaa: bool) -> Result<Vec<Answered>, ProbeError> {
         let (mut answers, mut failures) = (Vec::new(), 0);
         let mut last = None;
         for name in self.names.sample(has_aaaa) {
@@ -93,7 +94,7 @@ impl<C: Client> Asker<C> {
         }))
     }
 
-    fn no_prefix(&self, answers: &[Answer]) -> LabError {
+    fn no_prefix(&self, answers: &[Answered]) -> LabError {
         let server = self.server;
         let all: Vec<_> = answers
             .iter()

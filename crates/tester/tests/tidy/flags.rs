@@ -11,10 +11,10 @@ const PAGE: &str = "docs/cli-dns64bench.md";
 
 /// Flags of other programs, and one that no page lists.
 const FOREIGN: [&str; 23] = [
-    "bind-ip",
     "concurrency",
     "cpuset-cpus",
     "dnssec",
+    "ednsopt",
     "features",
     "fork",
     "infile",
@@ -25,6 +25,7 @@ const FOREIGN: [&str; 23] = [
     "mount",
     "mount-proc",
     "net",
+    "number",
     "package",
     "pdeathsig",
     "pid",
@@ -33,7 +34,6 @@ const FOREIGN: [&str; 23] = [
     "release",
     "source",
     "user",
-    "verbose",
 ];
 
 /// Files of the Tester with the texts of faults.
