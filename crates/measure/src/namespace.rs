@@ -122,6 +122,13 @@ impl fmt::Display for Cidr {
 /// Default range of names: that of Lencse et al. 2017, section 6.2.1.
 pub const DEFAULT_NAMESPACE: Cidr = Cidr(Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8));
 
+/// The range around an address.
+impl From<Ipv4Net> for Cidr {
+    fn from(net: Ipv4Net) -> Self {
+        Self(net.trunc())
+    }
+}
+
 impl FromStr for Cidr {
     type Err = ValueError;
 

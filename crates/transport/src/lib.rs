@@ -11,6 +11,7 @@
 //!
 //! The module `sys` contains all unsafe code of the project.
 
+pub mod address;
 mod backend;
 pub mod clock;
 pub mod cpu;

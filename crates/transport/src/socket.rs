@@ -20,6 +20,7 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, socket_with, sockopt,
 };
 
+use crate::address;
 use crate::clock::{Clock, MonotonicClock, Nanos};
 use crate::sys::{self, RawAddr, ReceiveBatch, SendBatch};
 use crate::{Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
@@ -108,6 +109,8 @@ impl UdpLink {
             option("SO_RCVBUF", small)?;
             let source = local.get(i % local.len().max(1));
             let address = SocketAddr::new(*source.unwrap_or(&unspecified), port_of(&catcher)?);
+            // Replies reach a link-local address only over the server's link.
+            let address = address::within(address, address::zone(server));
             let socket = unbound(address)?;
             share_port(&socket)?;
             bind_freely(&socket, address)?;

@@ -9,8 +9,8 @@ pub const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 
 /// An IPv6 prefix under which IPv4 addresses are embedded (Pref64::/n, RFC 6052 section 2.2).
 ///
-/// Always of one of the six [`LENGTHS`], with the bits after the prefix and the bits 64 to 71
-/// (the octet "u") zero.
+/// Always of one of the six [`LENGTHS`], with the bits after the prefix zero, and but for
+/// [`Pref64::around`] the bits 64 to 71 (the octet "u"), too.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pref64 {
     bits: u128,
@@ -46,6 +46,24 @@ impl Pref64 {
             });
         }
         Ok(Self { bits, len })
+    }
+
+    /// The prefix of this length of an address, as servers without the checks of [`Pref64::new`]
+    /// use it: the bits after the prefix are ignored, and a prefix of 96 bits keeps its octet "u",
+    /// against RFC 6052 section 2.2.
+    pub fn around(addr: Ipv6Addr, len: u8) -> Result<Self, Pref64Error> {
+        match LENGTHS.contains(&len) {
+            true => Ok(Self {
+                bits: addr.to_bits() & mask(len),
+                len,
+            }),
+            false => Err(Pref64Error::Length { len }),
+        }
+    }
+
+    /// Whether its octet "u" is zero, as RFC 6052 section 2.2 demands.
+    pub fn has_zero_u(&self) -> bool {
+        self.bits & U_OCTET == 0
     }
 
     /// The prefix as an address.
@@ -234,6 +252,21 @@ mod tests {
         // The octet "u" is not zero: no prefix is possible.
         let none = ipv6("2001:db8:122:344:100:0:192.0.2.33");
         assert_eq!(Pref64::learn(none, ipv4).count(), 0);
+    }
+
+    #[test]
+    fn prefix_around_an_address_keeps_its_octet_u() {
+        let around = |len| Pref64::around(ipv6("2001:db8:1:2:dead:beef:3:4"), len).unwrap();
+        let all = [64, 96].map(around);
+        let texts = all.map(|prefix| prefix.to_string());
+        assert_eq!(texts, ["2001:db8:1:2::/64", "2001:db8:1:2:dead:beef::/96"]);
+        assert_eq!(all.map(|prefix| prefix.has_zero_u()), [true, false]);
+        let ipv4 = Ipv4Addr::new(192, 0, 2, 33);
+        for prefix in all {
+            assert_eq!(prefix.extract(prefix.embed(ipv4)), Some(ipv4), "{prefix}");
+        }
+        let length = Pref64Error::Length { len: 80 };
+        assert_eq!(Pref64::around(ipv6("::"), 80), Err(length));
     }
 
     #[test]

@@ -105,6 +105,9 @@ pub struct Tally {
     pub longest_send_ns: Nanos,
 }
 
+/// Number of query IDs of a source port: they have 16 bits.
+pub const PORT_IDS: u64 = 1 << 16;
+
 /// Largest number of bursts in one turn of a late sender: it catches up quickly and still empties its receive buffers.
 const CATCH_UP_BURSTS: usize = 8;
 
@@ -165,12 +168,11 @@ impl Generator {
         self.start = start;
     }
 
-    /// Number of ports that a link needs so that no ID is reused within the timeout: IDs have 16 bits, so 65,536
+    /// Number of ports that a link needs so that no ID is reused within the timeout: [`PORT_IDS`]
     /// queries of one port must take longer than the timeout, with a margin of a quarter.
     pub fn ports_needed(rate_qps: u64, timeout_ns: Nanos) -> u64 {
-        const IDS: u128 = 65_536;
         let outstanding = u128::from(rate_qps) * u128::from(timeout_ns) * 5 / 4 / 1_000_000_000;
-        u64::try_from(outstanding.div_ceil(IDS))
+        u64::try_from(outstanding.div_ceil(PORT_IDS.into()))
             .unwrap_or(u64::MAX)
             .max(1)
     }

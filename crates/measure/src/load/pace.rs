@@ -102,8 +102,8 @@ impl Schedule {
     }
 
     /// Creates a schedule of `queries` queries in bursts of `burst`, with `bursts` of these in each `span_ns`, the
-    /// parameters of dns64perf++. Bursts that are due within one quantum leave together. `burst` is at most
-    /// [`BURST_MAX`]; all numbers are above zero.
+    /// parameters of dns64perf++. Bursts that are due within one quantum leave together, up to [`BURST_MAX`] queries.
+    /// All numbers are above zero, and a burst has at most 2^32 queries.
     pub fn in_bursts(queries: u64, burst: u64, (span_ns, bursts): (Nanos, u64)) -> Self {
         let together = scale(bursts, QUANTUM_NS, span_ns).saturating_add(1);
         let per = burst.saturating_mul(bursts);
@@ -118,7 +118,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the same due times with bursts of `burst` queries, at least 1 and at most [`BURST_MAX`].
+    /// Returns the same due times with bursts of `burst` queries, at least 1.
     #[must_use]
     pub fn with_burst(self, burst: u64) -> Self {
         Self { burst, ..self }
@@ -196,7 +196,7 @@ impl Schedule {
         if first >= self.queries {
             return None;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "at most BURST_MAX")]
+        #[expect(clippy::cast_possible_truncation, reason = "at most 2^32")]
         let queries = (self.queries - first).min(self.burst) as usize;
         let due_ns = self.due_ns(first);
         Some(Burst {

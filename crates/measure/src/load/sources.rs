@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use dns64_transport::address::{self, AddressError};
 use ipnet::IpNet;
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
@@ -89,8 +90,11 @@ impl FromStr for Sources {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(address.into());
+        // The zone of a link-local address is that of the server.
+        match address::parse(text, 0) {
+            Ok(address) if address.port() == 0 => return Ok(address.ip().into()),
+            Err(AddressError::Zone { address, .. }) => return Ok(address.ip().into()),
+            _ => {}
         }
         let prefix = text.parse::<IpNet>().map_err(|_| {
             let what = "an address, or a prefix of addresses";
@@ -174,7 +178,7 @@ mod tests {
             error("192.0.2.1/24"),
             "192.0.2.1/24 has bits set beyond its length; give 192.0.2.0/24 for the prefix, or 192.0.2.1 for the one address"
         );
-        for text in ["", "x", "192.0.2.0/33", "::/129", "192.0.2.0/", "::1%lo"] {
+        for text in ["", "x", "192.0.2.0/33", "::/129", "192.0.2.0/", "::1#53"] {
             assert_eq!(
                 error(text),
                 "an address, or a prefix of addresses is expected, such as 2001:db8::1 or 2001:db8:1::/116",

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use dns64_transport::address;
 use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
@@ -183,15 +184,21 @@ struct IpRoute {
 }
 
 /// Returns the outgoing interface for packets to `address`; `None` without `ip` or a route.
-pub fn toward(address: IpAddr) -> Option<String> {
-    let words = ["-j", "route", "get", &address.to_string()];
+pub fn toward(address: SocketAddr) -> Option<String> {
+    let ip = address.ip().to_string();
+    let zone = address::interface(address);
+    let of_zone = zone.iter().flat_map(|name| ["oif", name.as_str()]);
+    let words: Vec<_> = ["-j", "route", "get", &ip]
+        .into_iter()
+        .chain(of_zone)
+        .collect();
     let routes: Vec<IpRoute> = serde_json::from_str(&output(&Network::Own, "ip", &words)?).ok()?;
     routes.into_iter().next().map(|route| route.dev)
 }
 
 /// Returns whether packets to `address` stay on this host, because it has that address.
-pub fn is_own(address: IpAddr) -> bool {
-    address.is_loopback() || toward(address).is_some_and(|interface| interface == "lo")
+pub fn is_own(address: SocketAddr) -> bool {
+    address.ip().is_loopback() || toward(address).is_some_and(|interface| interface == "lo")
 }
 
 /// An interface in the output of `ip -j -d -s address show`.

@@ -7,6 +7,7 @@ use std::path::Path;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
+use ipnet::Ipv6Net;
 use toml::Spanned;
 
 use super::error::{ConfigError, Faults};
@@ -155,7 +156,7 @@ impl Given {
         match key {
             "nameserver" => return self.nameserver(line, resolv_conf),
             "selection-mode" => self.selection = Some(values::choice(value, &SELECTION)?),
-            "dns64-prefix" => self.prefix = Some(values::prefix(value)?),
+            "dns64-prefix" => self.prefix = Some(prefix(value)?),
             "debugging" => self.debugging = values::choice(value, &YES_OR_NO)?,
             "timeout-time" => self.timeout_ns = Some(timeout(value)?),
             "resend-attempts" => {
@@ -278,12 +279,11 @@ impl Given {
     /// The differences from mtd64-ng.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = DIFFERENCES.into_iter().map(str::to_owned).collect();
-        if self.selection == Some(Selection::RoundRobin) {
-            notes.push(
-                "selection-mode: each question goes to the next server; mtd64-ng stays with one \
-                 until it fails, as selection = \"failover\" of a TOML file does"
-                    .to_owned(),
-            );
+        if let Some(prefix) = self.prefix.filter(|prefix| !prefix.has_zero_u()) {
+            notes.push(format!(
+                "dns64-prefix: {prefix} has bits set among bits 64 to 71, which are zero in every prefix of RFC 6052 \
+                 (section 2.2); it is used as it is"
+            ));
         }
         if self
             .prefix
@@ -321,9 +321,11 @@ const DIFFERENCES: [&str; 4] = [
      of dns64d",
 ];
 
+/// By round-robin mtd64-ng means the next server if the current one does not reply in time (Lencse and Bakai 2017,
+/// section 2.3).
 const SELECTION: [(&str, Selection); 2] = [
     ("random", Selection::Random),
-    ("round-robin", Selection::RoundRobin),
+    ("round-robin", Selection::Failover),
 ];
 
 const YES_OR_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
@@ -347,6 +349,15 @@ fn example(key: &str) -> &'static str {
         "num-threads" => "30",
         "port" => "53",
         _ => "2",
+    }
+}
+
+/// A prefix: mtd64-ng ignores the bits after it, and does not check its octet "u". Its own example has both.
+fn prefix(value: &str) -> Result<Pref64, String> {
+    let net = value.parse::<Ipv6Net>().ok();
+    match net.and_then(|net| Pref64::around(net.addr(), net.prefix_len()).ok()) {
+        Some(prefix) => values::routed(prefix, value),
+        None => values::prefix(value),
     }
 }
 

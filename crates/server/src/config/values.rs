@@ -135,91 +135,9 @@ pub(super) fn within(
     }
 }
 
-/// Parses an address with a port, or without one for the default port. IPv4-mapped addresses become IPv4. A link-local
-/// address needs its zone: the name or the index of an interface of this machine.
+/// Parses an address with a port, or without one for the default port.
 pub(super) fn address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
-    let numbered = with_zone_number(text)?;
-    ambiguous(text, default_port)?;
-    let with_port = || numbered.parse::<SocketAddr>().ok();
-    let bare = || {
-        let ip = numbered.parse().ok()?;
-        Some(SocketAddr::new(ip, default_port))
-    };
-    // Otherwise an IPv6 address with brackets or a zone, without port.
-    let bracketed = || {
-        let inner = numbered.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-        let inner = inner.unwrap_or(&numbered);
-        format!("[{inner}]:{default_port}").parse().ok()
-    };
-    let address: Option<SocketAddr> = with_port().or_else(bare).or_else(bracketed);
-    let Some(mut address) = address else {
-        return Err(format!(
-            "{text:?} is not an address; write it like \"192.0.2.53\", \"192.0.2.53:5353\", \
-             \"2001:db8::53\" or \"[2001:db8::53]:5353\""
-        ));
-    };
-    if let ip @ IpAddr::V4(_) = address.ip().to_canonical() {
-        address.set_ip(ip);
-    }
-    if address.port() == 0 {
-        return Err(format!(
-            "{text:?} has port 0, which cannot be used; omit the port for \
-             {default_port}"
-        ));
-    }
-    if matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
-    {
-        let ip = address.ip();
-        return Err(format!(
-            "{text:?} is link-local and has no zone; add the interface, like \"[{ip}%eth0]:{}\"",
-            address.port()
-        ));
-    }
-    Ok(address)
-}
-
-/// Refuses an IPv6 address without brackets that is probably meant to have a port: its last group is the default port,
-/// or it is an IPv4-compatible address (RFC 4291 section 2.5.5.1), which no host has.
-fn ambiguous(text: &str, default_port: u16) -> Result<(), String> {
-    let Some((address, port)) = text.rsplit_once(':') else {
-        return Ok(());
-    };
-    let (Ok(whole), Ok(address)) = (text.parse::<Ipv6Addr>(), address.parse::<Ipv6Addr>()) else {
-        return Ok(());
-    };
-    let is_compatible = whole.segments()[..6] == [0; 6] && whole.segments()[6] != 0;
-    if port.parse() != Ok(default_port) && !is_compatible {
-        return Ok(());
-    }
-    Err(format!(
-        "{text:?} has no brackets; write \"[{address}]:{port}\" for port {port} of {address}, or \"[{whole}]\" for \
-         the address {whole}"
-    ))
-}
-
-/// Replaces the name of an interface in the zone of an address (RFC 4007 section 11.2) by its index.
-fn with_zone_number(text: &str) -> Result<String, String> {
-    let Some((address, after)) = text.split_once('%') else {
-        return Ok(text.to_owned());
-    };
-    let (zone, rest) = after.split_at(after.find(']').unwrap_or(after.len()));
-    if zone.bytes().all(|octet| octet.is_ascii_digit()) {
-        return Ok(text.to_owned());
-    }
-    let number = interface(zone).map_err(|reason| {
-        format!(
-            "{text:?} has the zone {zone:?}, which is not an interface of this machine ({reason}); \
-             write the name of one of /sys/class/net"
-        )
-    })?;
-    Ok(format!("{address}%{number}{rest}"))
-}
-
-/// The index of an interface of this machine.
-fn interface(name: &str) -> rustix::io::Result<u32> {
-    use rustix::net::{AddressFamily, SocketType, netdevice, socket};
-    let any = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
-    netdevice::name_to_index(&any, name)
+    dns64_transport::address::parse(text, default_port).map_err(|error| error.to_string())
 }
 
 /// Parses a network of clients, or one address. IPv4-mapped networks are refused: clients with such addresses count as
@@ -300,6 +218,11 @@ pub(super) fn prefix(text: &str) -> Result<Pref64, String> {
         }
         other => other.to_string(),
     })?;
+    routed(prefix, text)
+}
+
+/// Refuses a prefix that no packet to a translator has.
+pub(super) fn routed(prefix: Pref64, text: &str) -> Result<Pref64, String> {
     let own = Ipv6Net::new_assert(prefix.addr(), prefix.prefix_len());
     let known = Ipv6Net::new_assert(Pref64::WELL_KNOWN.addr(), Pref64::WELL_KNOWN.prefix_len());
     if own != known && own.contains(&known) {
@@ -446,56 +369,6 @@ mod tests {
         ] {
             assert!(read(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn addresses_may_omit_the_port() {
-        let read = |text| address(text, 53).map(|a| a.to_string());
-        assert_eq!(read("192.0.2.1"), Ok("192.0.2.1:53".to_owned()));
-        assert_eq!(read("192.0.2.1:54"), Ok("192.0.2.1:54".to_owned()));
-        assert_eq!(read("2001:db8::1"), Ok("[2001:db8::1]:53".to_owned()));
-        assert_eq!(read("[2001:db8::1]"), Ok("[2001:db8::1]:53".to_owned()));
-        assert_eq!(read("[2001:db8::1]:54"), Ok("[2001:db8::1]:54".to_owned()));
-        assert_eq!(read("fe80::1%3"), Ok("[fe80::1%3]:53".to_owned()));
-        assert_eq!(read("[::ffff:192.0.2.1]:54"), Ok("192.0.2.1:54".to_owned()));
-        for bad in [
-            "",
-            "dns.example",
-            "192.0.2.1:",
-            "192.0.2.1:65536",
-            "192.0.2.1@53",
-            "[192.0.2.1]",
-        ] {
-            assert!(read(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn zone_is_the_index_or_name_of_an_interface() {
-        let scope = |text| match address(text, 53) {
-            Ok(SocketAddr::V6(v6)) => Ok((v6.scope_id(), v6.port())),
-            Ok(other) => panic!("{other}"),
-            Err(wrong) => Err(wrong),
-        };
-        // The loopback interface is the first of each network namespace.
-        assert_eq!(scope("fe80::1%lo"), Ok((1, 53)));
-        assert_eq!(scope("[fe80::1%lo]:5353"), Ok((1, 5353)));
-        assert_eq!(scope("[fe80::1%lo]"), Ok((1, 53)));
-        assert_eq!(scope("[fe80::1%7]:5353"), Ok((7, 5353)));
-        for bad in [
-            "fe80::1",
-            "[fe80::1]:53",
-            "[febf::1]",
-            "fe80::1%",
-            "fe80::1%0",
-        ] {
-            assert!(scope(bad).is_err(), "{bad}");
-        }
-        let unknown = scope("fe80::1%nosuch0").unwrap_err();
-        assert!(
-            unknown.contains("\"nosuch0\", which is not an interface"),
-            "{unknown}"
-        );
     }
 
     #[test]

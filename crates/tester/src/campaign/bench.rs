@@ -1,7 +1,7 @@
 //! The bench of a campaign on real rigs, one at a time, as its points need them.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -282,7 +282,7 @@ fn links(rig: &Rig) -> BTreeMap<String, String> {
         };
         (name, interface.to_string())
     };
-    let toward = |address: IpAddr| {
+    let toward = |address: SocketAddr| {
         let interface =
             interface::toward(address).and_then(|name| interface::named(&Network::Own, &name));
         interface.iter().map(|it| told(&Network::Own, it)).collect()
@@ -299,8 +299,8 @@ fn links(rig: &Rig) -> BTreeMap<String, String> {
             });
             all.collect()
         }
-        Subject::Lab(lab) => toward(lab.setup.dut().0.into()),
-        Subject::Server { server, .. } => toward(server.ip()),
+        Subject::Lab(lab) => toward((lab.setup.dut().0, 0).into()),
+        Subject::Server { server, .. } => toward(*server),
     }
 }
 

@@ -228,9 +228,7 @@ fn addresses(
                 "{address} is not the address of a server; use a unicast address and a port above 0"
             );
             obstacles.add(&place, Blame::Request, &why);
-        } else if !around.may_load
-            && let Err(why) = target::check(address.ip(), around.machine)
-        {
+        } else if let Err(why) = target::check(address, around.may_load, around.machine) {
             obstacles.add(&place, Blame::Request, &format!("{why:#}"));
         }
     }

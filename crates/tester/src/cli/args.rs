@@ -3,7 +3,7 @@
 mod campaign;
 mod own;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -13,6 +13,7 @@ use dns64_transport::xdp::program::Mode;
 
 use super::completion;
 use super::flags::Flags;
+use super::values;
 use crate::authority::answer::TTL_DEFAULT_S;
 use crate::authority::behaviour::Behaviour;
 use crate::campaign::plan::settings::choice;
@@ -98,8 +99,8 @@ pub struct OutputArgs {
 #[command(mut_arg("force", |force| force.requires(clap::builder::Resettable::Reset)))]
 pub struct AuthorityArgs {
     /// Listen address, IPv6 or IPv4; :: stands for both
-    #[arg(long, value_name = "ADDR", default_value = "::")]
-    pub listen: IpAddr,
+    #[arg(long, value_name = "ADDR", default_value = "::", value_parser = values::without_port)]
+    pub listen: SocketAddr,
 
     /// UDP and TCP port
     #[arg(short, long, value_name = "PORT", default_value_t = 53, value_parser = clap::value_parser!(u16).range(1..))]
@@ -172,7 +173,7 @@ pub struct ZoneArgs {
     pub output: Option<PathBuf>,
 
     /// Server to compare with a sample of the zone; nothing is written
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "output")]
+    #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "output", value_parser = values::server)]
     pub check: Option<SocketAddr>,
 }
 

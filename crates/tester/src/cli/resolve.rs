@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::args::{MayLoadArgs, MeasureArgs, OutputArgs};
 use crate::campaign::bench;
-use crate::campaign::plan::{self, Plan, ServerName};
+use crate::campaign::plan::{self, DNS_PORT, Plan, ServerName};
 use crate::lab::LabKind;
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
@@ -86,6 +86,14 @@ pub enum UsageError {
         "--server and --dut cannot be combined; give --server ADDR for a running server, or --dut PROFILE to start one in a lab"
     )]
     TwoServers,
+    /// A port in `--server`, and another flag for it.
+    #[error("--server has the port {own}, and --port is {port}; omit one of them")]
+    TwoPorts {
+        /// In `--server`.
+        own: u16,
+        /// In `--port`.
+        port: u16,
+    },
     /// Contradictory settings: all faults, with their remedies.
     #[error("{}", .0.join("\n"))]
     Settings(Vec<String>),
@@ -118,10 +126,9 @@ impl MeasureArgs {
             _ => {}
         }
         let local = draft.plan.load.local.map(|local| local.address(0));
-        let server = draft.server.as_ref().map(|name| address(name, local));
-        let server = server
-            .transpose()?
-            .map(|it| SocketAddr::new(it, draft.port));
+        let named = draft.server.as_ref();
+        let server = named.map(|name| address(name, draft.port, local));
+        let server = server.transpose()?;
         draft.choose(server, needs == Needs::Dut);
         let plan = plan::measurement(&draft).map_err(UsageError::Settings)?;
         let mut spec = bench::spec(&plan, &plan.points[0], LabKind::Auto);
@@ -136,8 +143,17 @@ impl MeasureArgs {
     }
 }
 
-fn address(name: &ServerName, local: Option<IpAddr>) -> Result<IpAddr, UsageError> {
-    name.address(local).map_err(|why| UsageError::UnknownHost {
+fn address(
+    name: &ServerName,
+    port: Option<u16>,
+    local: Option<IpAddr>,
+) -> Result<SocketAddr, UsageError> {
+    if let (Some(own), Some(port)) = (name.port, port) {
+        return Err(UsageError::TwoPorts { own, port });
+    }
+    let port = name.port.or(port).unwrap_or(DNS_PORT);
+    let address = name.address(port, local);
+    address.map_err(|why| UsageError::UnknownHost {
         name: name.to_string(),
         why: why.to_string(),
     })

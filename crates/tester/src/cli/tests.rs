@@ -397,6 +397,15 @@ fn flags_are_checked_against_each_other() {
     assert_eq!(in_lab.spec.load.local.unwrap().count(), 4095);
     let of_lab = measure("dns64bench selftest -a 2001:2:0:1::/116").unwrap_err();
     assert_eq!(
+    let two_ports = measure("dns64bench trial -s [::1]:5300 -p 53 -Q 1").unwrap_err();
+    let expected = "--server has the port 5300, and --port is 53; omit one of them";
+    assert_eq!(two_ports.to_string(), expected);
+    let link_local = measure("dns64bench trial -s ::1 -Q 1 -a fe80::1%lo").unwrap_err();
+    assert_eq!(
+        link_local.to_string(),
+        "--local fe80::1 is link-local and --server ::1 is not; give another source address, or the link-local address \
+         of the server"
+    );
         of_lab.to_string(),
         "--local 2001:2:0:1::/116 contains 2001:2:0:1::1, an address of the lab; give a prefix without it, such as 2001:2:0:78::/116"
     );

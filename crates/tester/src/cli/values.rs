@@ -2,6 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use dns64_transport::address::{self, AddressError};
+
+use crate::campaign::plan::DNS_PORT;
 use crate::quantity::ValueError;
 
 /// Parses the listen address of the live page: "8080" on the loopback interface, or an address with a port.
@@ -13,17 +16,56 @@ pub fn http_listen(text: &str) -> Result<SocketAddr, ValueError> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    text.parse().map_err(|_| {
-        ValueError::unreadable(
+    match address::parse(text, 0) {
+        Ok(listen) if listen.port() != 0 => Ok(listen),
+        Err(error @ AddressError::Zone { .. }) => Err(ValueError(error.to_string())),
+        _ => Err(ValueError::unreadable(
             "a port, or an address with a port",
             "8080, 192.0.2.1:8080 or [::1]:8080",
-        )
-    })
+        )),
+    }
+}
+
+/// Parses the address of a server, with port 53 unless it has another.
+///
+/// # Errors
+///
+/// Any other text; names are not looked up.
+pub fn server(text: &str) -> Result<SocketAddr, AddressError> {
+    address::parse(text, DNS_PORT)
+}
+
+/// Parses an address whose port is given separately; it has port 0.
+///
+/// # Errors
+///
+/// Any other text.
+pub fn without_port(text: &str) -> Result<SocketAddr, ValueError> {
+    match address::parse(text, 0) {
+        Ok(address) if address.port() == 0 => Ok(address),
+        Ok(_) => {
+            let error = format!("{text:?} has a port, which is given separately; omit it here");
+            Err(ValueError(error))
+        }
+        Err(error) => Err(ValueError(error.to_string())),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn port_is_given_separately_or_with_the_address() {
+        assert_eq!(without_port("::1").unwrap().to_string(), "[::1]:0");
+        assert_eq!(
+            without_port("fe80::1%lo").unwrap().to_string(),
+            "[fe80::1%1]:0"
+        );
+        assert!(without_port("[::1]:53").is_err() && without_port("host").is_err());
+        assert_eq!(server("::1").unwrap().to_string(), "[::1]:53");
+        assert_eq!(server("::1#5300").unwrap().to_string(), "[::1]:5300");
+    }
 
     #[test]
     fn port_alone_means_the_loopback_interface() {

@@ -371,7 +371,8 @@ impl Profile {
         }
         let text = std::fs::read_to_string(name)
             .map_err(Blame::Request.because(format!("cannot read profile {name:?}")))?;
-        Self::parse(name, &text)
+        // Line ends of Windows would be in the files of the server.
+        Self::parse(name, &text.replace("\r\n", "\n"))
     }
 
     /// The parsed text.

@@ -1,5 +1,6 @@
 //! Conditions of the trials of a rig, as texts for a report.
 
+use dns64_transport::address::Shown;
 use dns64_transport::socket::Segmentation;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -130,7 +131,7 @@ impl Rig {
             ..Conditions::default()
         };
         if let Some((server, pref64)) = self.server() {
-            conditions.server = server.to_string();
+            conditions.server = Shown(server).to_string();
             conditions.pref64 = Some(pref64.to_string());
         }
         let flaw = load.pacing.flaw().map(str::to_owned);
@@ -138,7 +139,7 @@ impl Rig {
         match &self.spec.subject {
             Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
             Subject::Server { server, .. } => {
-                if interface::is_own(server.ip()) {
+                if interface::is_own(*server) {
                     let reason =
                         "the server runs on the machine of the Tester and shares its processors";
                     conditions.not_a_measurement.push(reason.to_owned());

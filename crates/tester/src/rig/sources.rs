@@ -46,6 +46,15 @@ fn of_server(local: Sources, server: SocketAddr) -> Result<(), Message> {
                  version"
             )
         })),
+        true if is_link_local(local.address(0)) && !is_link_local(server) => {
+            Err(Message::new(|naming| {
+                let (local, server) = named(naming);
+                format!(
+                    "{local} is link-local and {server} is not; give another source address, or the link-local address of \
+                     the server"
+                )
+            }))
+        }
         // Such a prefix cannot be local to this host.
         true if local.count() > 1 && local.covers(server) => Err(Message::new(|naming| {
             let (local, server) = named(naming);
@@ -53,6 +62,10 @@ fn of_server(local: Sources, server: SocketAddr) -> Result<(), Message> {
         })),
         true => Ok(()),
     }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 /// RFC 8219 section 9.1 has the clients ask over IPv6, and nobody is answered at other than unicast addresses.

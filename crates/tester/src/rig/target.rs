@@ -4,12 +4,15 @@
 //! A search raises its rate until the server loses queries, so a wrong address floods somebody else's server and every
 //! network on the way.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use dns64_transport::address;
 
 use crate::lab::{Blame, LabError};
 use crate::machine::Machine;
 
-/// Refuses an address in the public Internet.
+/// Refuses an address in the public Internet, unless the user `may_load` it, and a link-local one without an interface
+/// of this machine.
 ///
 /// Exempt are the ranges that are not routed there: this host, loopback, link-local, private (RFC 1918, RFC 4193),
 /// shared (RFC 6598), for benchmarks (RFC 2544, RFC 5180) and for documentation (RFC 5737, RFC 3849, RFC 9637).
@@ -18,10 +21,11 @@ use crate::machine::Machine;
 ///
 /// # Errors
 ///
-/// The address is not exempt.
-pub fn check(server: IpAddr, machine: &Machine) -> Result<(), LabError> {
-    let server = server.to_canonical();
-    match is_reserved(server) || is_on_link(server, machine) {
+/// The address is not exempt, or is not complete.
+pub fn check(server: SocketAddr, may_load: bool, machine: &Machine) -> Result<(), LabError> {
+    address::check(server).map_err(|error| Blame::Request.error(error.to_string()))?;
+    let server = server.ip().to_canonical();
+    match may_load || is_reserved(server) || is_on_link(server, machine) {
         true => Ok(()),
         false => Err(Blame::Request.error(format!(
             "{server} is a public address: a measurement overloads the server and may overload every network on the way, \
@@ -159,6 +163,17 @@ mod tests {
         (root, machine)
     }
 
+    fn server(address: &str) -> SocketAddr {
+        let ip = address.parse().map(|ip| SocketAddr::new(ip, 53));
+        ip.unwrap_or_else(|_| format!("[{address}]:53").parse().unwrap())
+    }
+
+    #[test]
+    fn link_local_address_needs_its_interface_even_if_it_may_be_loaded() {
+        let (_root, machine) = machine();
+        assert!(check(server("fe80::1"), true, &machine).is_err());
+    }
+
     #[test]
     fn reserved_ranges_and_connected_networks_are_allowed() {
         let (_root, machine) = machine();
@@ -179,7 +194,7 @@ mod tests {
             "192.88.99.7",
             "::",
             "::1",
-            "fe80::1",
+            "fe80::1%1",
             "fd00::53",
             "2001:db8::53",
             "2001:2::1",
@@ -187,7 +202,7 @@ mod tests {
             "::ffff:10.0.0.1",
             "2a00:1:2:3::53",
         ] {
-            let checked = check(address.parse().unwrap(), &machine);
+            let checked = check(server(address), false, &machine);
             assert!(checked.is_ok(), "{address}");
         }
     }
@@ -211,10 +226,11 @@ mod tests {
             "2a00:1:2:4::1",
             "2a00:1:2:5::1",
         ] {
-            let refused = check(address.parse().unwrap(), &machine);
+            let refused = check(server(address), false, &machine);
             assert!(refused.is_err(), "{address}");
+            assert!(check(server(address), true, &machine).is_ok(), "{address}");
         }
-        let refused = check("::ffff:8.8.8.8".parse().unwrap(), &machine).unwrap_err();
+        let refused = check(server("::ffff:8.8.8.8"), false, &machine).unwrap_err();
         let told = refused.to_string();
         assert!(told.starts_with("8.8.8.8 is a public address: "), "{told}");
         assert!(told.contains("--i-may-load-this-network"), "{told}");

@@ -130,6 +130,22 @@ fn missing_server_gives_no_answers() {
 }
 
 #[test]
+fn large_bursts_of_a_subnet_with_host_bits_are_answered() {
+    let authority = Authority::start("--self-test");
+    let (address, port) = (authority.address.ip(), authority.address.port());
+    let directory = tempfile::tempdir().unwrap();
+    let line = format!("dns64perf {address} {port} 10.1.2.3/8 400 200 1 100000000 30");
+    let ran = measured(|| run_in(directory.path(), &line));
+    assert!(
+        ran.stdout.contains("Valid answers: 400 (100.00%)"),
+        "{ran:?}"
+    );
+    let csv = std::fs::read_to_string(directory.path().join("dns64perf.csv")).unwrap();
+    assert!(csv.contains("\nburst size: 200\n"), "{csv}");
+    assert!(csv.contains("\n010-000-001-143.dns64perf.test"), "{csv}");
+}
+
+#[test]
 fn invalid_arguments_are_refused_before_the_file_is_touched() {
     let directory = tempfile::tempdir().unwrap();
     for (line, text) in [
@@ -138,8 +154,8 @@ fn invalid_arguments_are_refused_before_the_file_is_touched() {
             "2 arguments; dns64perf++ takes 8, 9 with",
         ),
         (
-            "dns64perf ::1 53 10.0.0.0/8 5 100 1 1 1",
-            "burst size is '100'",
+            "dns64perf ::1 53 10.0.0.0/8 5 100000 1 1 1",
+            "burst size is '100000'",
         ),
         (
             "dns64perf --classic 1 3 1 ::1",

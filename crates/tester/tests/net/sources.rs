@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dns64bench::authority::answer::{Authority, Transport};
+use dns64_transport::address;
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::load::sources::Sources;
 use dns64bench::namespace::Zone;
@@ -65,7 +66,7 @@ impl Pair {
                 let namespace = File::open(format!("/run/netns/{}", self.0[1])).unwrap();
                 let network = Some(LinkNameSpaceType::Network);
                 move_into_link_name_space(namespace.as_fd(), network).unwrap();
-                serve(SocketAddr::new(server.parse().unwrap(), 53), &over)
+                serve(address::parse(server, 53).unwrap(), &over)
             });
             let program = [
                 "netns", "exec", &self.0[0], PROGRAM, "trial", "--server", server,

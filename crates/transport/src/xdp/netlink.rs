@@ -6,7 +6,7 @@
 mod tags;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt,
 };
 
+use crate::address;
 pub use tags::{hides_tags, show_tags};
 
 /// Message types of `linux/rtnetlink.h` and `linux/netlink.h`.
@@ -194,18 +195,24 @@ impl Netlink {
         self.ask(GET_ADDRESS, DUMP, &[0; ADDRESS], NEW_ADDRESS, address)
     }
 
-    /// The route from a local address to another address.
+    /// The route from a local address to another address, which for a link-local one is that of its zone.
     ///
     /// # Errors
     ///
     /// There is no route, or it leads through a tunnel; the kernel refuses.
-    pub fn route(&mut self, to: IpAddr, from: IpAddr) -> io::Result<Route> {
-        let (family, bits) = family(to);
+    pub fn route(&mut self, to: SocketAddr, from: IpAddr) -> io::Result<Route> {
+        let (ip, zone) = (to.ip(), address::zone(to));
+        let (family, bits) = family(ip);
         let mut request = vec![0; ROUTE];
         request[..3].copy_from_slice(&[family, bits, bits]);
-        push(&mut request, ROUTE_TO, to);
+        push(&mut request, ROUTE_TO, ip);
         push(&mut request, ROUTE_FROM, from);
-        let path = |body: &[u8]| path(body, to);
+        if zone != 0 {
+            request.extend(8_u16.to_ne_bytes());
+            request.extend(ROUTE_INTERFACE.to_ne_bytes());
+            request.extend(zone.to_ne_bytes());
+        }
+        let path = |body: &[u8]| path(body, ip);
         one(self.ask(GET_ROUTE, 0, &request, NEW_ROUTE, path)?)
     }
 
@@ -501,7 +508,7 @@ mod tests {
             );
             assert_eq!((lo.mac, lo.is_usable), (None, false));
             assert!(netlink.interfaces().unwrap().contains(&lo));
-            let way = netlink.route(own.ip, own.ip).unwrap();
+            let way = netlink.route((own.ip, 0).into(), own.ip).unwrap();
             assert_eq!((way.interface, way.next), (lo.index, own.ip));
             let nobody = "192.0.2.77".parse().unwrap();
             // All of 127.0.0.0/8 is local by a route, but the interface has only one of these addresses.

@@ -10,7 +10,7 @@ const WHOLE: &str = "\
 nameserver 192.0.2.53
   nameserver 2001:db8::53   # the second one
 selection-mode round-robin
-dns64-prefix 2001:db8:63a9:1::/96
+dns64-prefix 2001:0db8:63a9:1:cafe:1::42/96
 debugging yes
 timeout-time 2.5
 resend-attempts 2 // three in all
@@ -49,15 +49,22 @@ fn all_nine_keys_keep_their_meaning() {
         settings.upstreams,
         [upstream("192.0.2.53:53"), upstream("[2001:db8::53]:53")]
     );
-    assert_eq!(settings.selection, Selection::RoundRobin);
+    // The next server if the current one does not reply in time.
+    assert_eq!(settings.selection, Selection::Failover);
     let prefix = function(&settings).prefixes[0];
-    assert_eq!(prefix.to_string(), "2001:db8:63a9:1::/96");
+    assert_eq!(prefix.to_string(), "2001:db8:63a9:1:cafe:1::/96");
     assert_eq!(settings.log.level, LogLevel::Debug);
     assert_eq!(settings.udp_size, 512);
     assert!(settings.workers <= defaults::workers());
     let listen: Vec<String> = settings.listen.iter().map(SocketAddr::to_string).collect();
     assert_eq!(listen, ["[::]:5353", "0.0.0.0:5353"]);
     assert!(settings.allow.contains("203.0.113.1".parse().unwrap()));
+}
+
+#[test]
+fn line_ends_of_windows_change_nothing() {
+    let windows = loaded(&WHOLE.replace('\n', "\r\n"));
+    assert_eq!(windows.settings, loaded(WHOLE).settings);
 }
 
 #[test]
@@ -100,17 +107,25 @@ fn sizes_and_threads_are_limited_to_valid_values() {
 
 #[test]
 fn differences_are_noted() {
-    let text = "nameserver 192.0.2.53\nselection-mode round-robin\nresponse-maxlength 100\n";
+    let text = "nameserver 192.0.2.53\nresponse-maxlength 100\n";
     let notes = loaded(text).notes.join("\n") + "\n";
+    let prefix = "nameserver 192.0.2.53\ndns64-prefix 2001:db8:0:0:dead:beef::/96\n";
+    let of_prefix = loaded(prefix).notes.pop();
+    assert_eq!(
+        of_prefix.as_deref(),
+        Some(
+            "dns64-prefix: 2001:db8::dead:beef:0:0/96 has bits set among bits 64 to 71, which are zero in every prefix of \
+             RFC 6052 (section 2.2); it is used as it is"
+        )
+    );
     expect![[r#"
-            cache: answers are cached, up to 256 MiB; mtd64-ng has no cache
-            clients: every address may send queries, as with mtd64-ng; the key allow of a TOML file restricts this
-            failures: clients get SERVFAIL when no server answers; mtd64-ng sends no response
-            answers: PTR of synthesised addresses and ipv4only.arpa are answered, and TTLs are bounded by those of the missing AAAA (RFC 6147 section 5.1.7); keys that are not given have the defaults of dns64d
-            selection-mode: each question goes to the next server; mtd64-ng stays with one until it fails, as selection = "failover" of a TOML file does
-            dns64-prefix: 64:ff9b::/96 must not stand for private IPv4 addresses (RFC 6052 section 3.1), so AAAA records are not synthesised for these
-            response-maxlength: 512 is used instead of 100
-        "#]].assert_eq(&notes);
+        cache: answers are cached, up to 256 MiB; mtd64-ng has no cache
+        clients: every address may send queries, as with mtd64-ng; the key allow of a TOML file restricts this
+        failures: clients get SERVFAIL when no server answers; mtd64-ng sends no response
+        answers: PTR of synthesised addresses and ipv4only.arpa are answered, and TTLs are bounded by those of the missing AAAA (RFC 6147 section 5.1.7); keys that are not given have the defaults of dns64d
+        dns64-prefix: 64:ff9b::/96 must not stand for private IPv4 addresses (RFC 6052 section 3.1), so AAAA records are not synthesised for these
+        response-maxlength: 512 is used instead of 100
+    "#]].assert_eq(&notes);
 }
 
 #[test]

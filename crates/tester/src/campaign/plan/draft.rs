@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Plan;
 use super::places::Place;
-use super::server::{DNS_PORT, ServerName};
+use super::server::ServerName;
 use crate::authority::behaviour::{Behaviour, Delay};
 use crate::lab::hosts::{HostSpec, LinkEnd, Reach};
 use crate::load::pace::Pacing;
@@ -51,7 +51,7 @@ pub struct Draft {
     /// A running server, on the command line.
     pub server: Option<ServerName>,
     /// Its port.
-    pub port: u16,
+    pub port: Option<u16>,
     /// AF_XDP on an interface with a default route.
     pub is_forced: bool,
 }
@@ -94,7 +94,6 @@ impl Draft {
     pub(super) fn new(directory: Directory) -> Self {
         Self {
             directory,
-            port: DNS_PORT,
             ..Self::default()
         }
     }

@@ -32,7 +32,7 @@ use inventory::Expanded;
 use places::{Fault, Faults};
 pub use places::{Place, Places, Problem};
 pub use read::measurement;
-pub use server::ServerName;
+pub use server::{DNS_PORT, ServerName};
 
 use crate::authority::behaviour::Behaviour;
 use crate::lab::LabKind;

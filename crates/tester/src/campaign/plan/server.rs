@@ -5,77 +5,97 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
+use dns64_transport::address::{self, AddressError};
+
 use crate::quantity::ValueError;
 
-/// Parses an address with or without a port.
+/// Parses an address with or without a port. A link-local one may have an interface of another machine, where a report
+/// is made of the journal; where it is measured, [`target::check`](crate::rig::target::check) refuses it.
 pub(super) fn with_port(text: &str) -> Result<SocketAddr, ValueError> {
-    let address = text.parse::<IpAddr>();
-    address
-        .map(|address| SocketAddr::new(address, DNS_PORT))
-        .or_else(|_| text.parse())
-        .map_err(|_| {
-            ValueError(format!(
-                "{text:?} is not an address; write \"2001:db8::53\" or, with a port, \"[2001:db8::53]:5300\""
-            ))
-        })
+    match address::parse(text, DNS_PORT) {
+        Ok(address) | Err(AddressError::Zone { address, .. }) => Ok(address),
+        Err(error) => Err(ValueError(error.to_string())),
+    }
 }
+
 /// A running server, as the user gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerName {
-    /// By its address.
-    Address(IpAddr),
-    /// By a host name, which is not looked up yet.
-    Host(String),
+pub struct ServerName {
+    host: Host,
+    /// Its port, if it was given with it.
+    pub port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Host {
+    Address(SocketAddr),
+    /// Not looked up yet.
+    Name(String),
 }
 
 impl FromStr for ServerName {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Address(address));
-        }
-        let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let has_letter = text.contains(|c: char| c.is_ascii_alphabetic());
-        if has_letter && text.chars().all(is_part) {
-            return Ok(Self::Host(text.to_owned()));
-        }
-        Err(ValueError::unreadable(
-            "an address without a port, or a host name",
-            "2001:db8::53 or localhost",
-        ))
+        let (host, port) = address::split(text);
+        let host = match address::parse(text, DNS_PORT) {
+            Ok(address) => Host::Address(address),
+            Err(AddressError::Unreadable(_)) if is_name(host) => Host::Name(host.to_owned()),
+            Err(AddressError::Unreadable(_)) => {
+                return Err(ValueError::unreadable(
+                    "an address or a host name",
+                    "2001:db8::53, [2001:db8::53]:5300 or localhost",
+                ));
+            }
+            Err(error) => return Err(ValueError(error.to_string())),
+        };
+        let port = port.and_then(|port| port.parse().ok());
+        Ok(Self { host, port })
     }
 }
 
+/// Whether a text can be a host name, and no misspelt address.
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.contains(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_part)
+}
+
+/// Without its port.
 impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Host(name) => name.fmt(f),
+        match &self.host {
+            Host::Address(address) => address.ip().fmt(f),
+            Host::Name(name) => name.fmt(f),
         }
     }
 }
 
 impl ServerName {
-    /// Its address. For a host name the address that the system prefers, of the family of `local` if that is given.
+    /// Its address at this port. For a host name the address that the system prefers, of the family of `local` if that
+    /// is given.
     ///
     /// # Errors
     ///
     /// The name has no such address.
-    pub fn address(&self, local: Option<IpAddr>) -> io::Result<IpAddr> {
-        let name = match self {
-            Self::Address(address) => return Ok(*address),
-            Self::Host(name) => name,
+    pub fn address(&self, port: u16, local: Option<IpAddr>) -> io::Result<SocketAddr> {
+        let name = match &self.host {
+            Host::Address(address) => {
+                let mut address = *address;
+                address.set_port(port);
+                return Ok(address);
+            }
+            Host::Name(name) => name,
         };
-        let fits = |found: &IpAddr| local.is_none_or(|local| local.is_ipv4() == found.is_ipv4());
-        let mut found = (name.as_str(), 0).to_socket_addrs()?.map(|it| it.ip());
+        let fits =
+            |found: &SocketAddr| local.is_none_or(|local| local.is_ipv4() == found.is_ipv4());
         let none = || io::Error::other("it has no address of the family of --local");
+        let mut found = (name.as_str(), port).to_socket_addrs()?;
         found.find(fits).ok_or_else(none)
     }
 }
 
-/// RFC 1035 section 4.2.
-pub(super) const DNS_PORT: u16 = 53;
+/// The port of DNS servers (RFC 1035 section 4.2).
+pub const DNS_PORT: u16 = 53;
 
 #[cfg(test)]
 mod tests {
@@ -85,26 +105,52 @@ mod tests {
 
     #[test]
     fn a_server_is_an_address_or_a_host_name() {
-        let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        for text in ["::1", "192.0.2.1"] {
-            let read: ServerName = text.parse().unwrap();
-            assert_eq!(read, ServerName::Address(address(text)));
-            assert_eq!(read.address(None).unwrap(), address(text));
+        let read = |text: &str| text.parse::<ServerName>().unwrap();
+        for (text, expected, port) in [
+            ("::1", "[::1]:7", None),
+            ("192.0.2.1", "192.0.2.1:7", None),
+            ("[::1]:5300", "[::1]:7", Some(5300)),
+            ("::1#5300", "[::1]:7", Some(5300)),
+            ("fe80::53%lo", "[fe80::53%1]:7", None),
+        ] {
+            let address = read(text).address(7, None).unwrap();
+            assert_eq!(
+                (address.to_string().as_str(), read(text).port),
+                (expected, port)
+            );
         }
-        let localhost: ServerName = "localhost".parse().unwrap();
-        assert!(localhost.address(None).unwrap().is_loopback());
-        let v4 = localhost.address(Some(Ipv4Addr::LOCALHOST.into()));
-        assert_eq!(v4.unwrap(), Ipv4Addr::LOCALHOST);
+        let localhost = read("localhost:5300");
+        assert_eq!(
+            (localhost.to_string().as_str(), localhost.port),
+            ("localhost", Some(5300))
+        );
+        assert!(localhost.address(7, None).unwrap().ip().is_loopback());
+        let v4 = localhost.address(7, Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(v4.unwrap(), (Ipv4Addr::LOCALHOST, 7).into());
         for text in [
             "",
-            "192.0.2.1:53",
-            "[::1]:53",
             "192.0.2",
             "a b",
             "256.1.1.1",
-            "fe80::1%eth0",
+            "localhost:0",
+            "::1:53",
+            "fe80::1",
+            "[localhost]",
         ] {
             assert!(text.parse::<ServerName>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn plan_of_another_machine_keeps_its_link_local_address() {
+        assert_eq!(
+            with_port("fe80::53%nosuch0").unwrap().to_string(),
+            "[fe80::53]:53"
+        );
+        assert_eq!(
+            with_port("fe80::53%lo").unwrap().to_string(),
+            "[fe80::53%1]:53"
+        );
+        assert!(with_port("ns.example").is_err());
     }
 }

@@ -270,7 +270,7 @@ fn or(names: &[&str]) -> String {
 fn set_flag(it: &mut Draft, flag: &str, t: &str) -> Set {
     match flag {
         "server" => put_some(&mut it.server, t.parse()),
-        "port" => put(&mut it.port, t.parse()),
+        "port" => put_some(&mut it.port, t.parse()),
         "force" => put(&mut it.is_forced, boolean(t)),
         _ => Err(no_setter()),
     }

@@ -71,6 +71,15 @@ fn cells(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
+fn line_ends_of_windows_change_nothing() {
+    let text =
+        "[cells]\naaaa-share = [\n  0.25, # a quarter\n  0.5,\n]\n[[dut]]\nprofile = \"unbound\"\n";
+    let windows = plan(&text.replace('\n', "\r\n"));
+    assert_eq!(cells(&windows), cells(&plan(text)));
+    assert_eq!(names(&windows), ["unbound"]);
+}
+
+#[test]
 fn plan_of_one_dut_meets_rfc_8219() {
     let plan = plan(MINIMAL);
     assert_eq!(plan.name, "x");
@@ -425,7 +434,7 @@ fn invalid_duts_are_refused_with_place() {
         (
             "[[dut]]\nserver = \"ns.example\"",
             expect![[
-                r#"2:10: `server`: "ns.example" is not an address; write "2001:db8::53" or, with a port, "[2001:db8::53]:5300""#
+                r#"2:10: `server`: "ns.example" is not an address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353""#
             ]],
         ),
         (

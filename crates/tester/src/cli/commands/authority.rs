@@ -1,9 +1,9 @@
 //! `dns64bench authority`
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
+use dns64_transport::address::Shown;
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
 
@@ -23,7 +23,8 @@ const POLL_NS: Nanos = SECOND / 10;
 /// Serves the zone until it is interrupted, then prints its counts.
 pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
-    let listen = SocketAddr::new(args.listen, args.port);
+    let mut listen = args.listen;
+    listen.set_port(args.port);
     let settings = args.settings.0;
     let zone = settings.zone();
     let behaviour = args.behaviour.filter(|behaviour| !behaviour.is_none());
@@ -63,8 +64,10 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
     print(|out| {
         writeln!(
             out,
-            "serving {} at {listen} (UDP and TCP), {} workers; {mode}{told}",
-            zone.suffix, args.workers
+            "serving {} at {} (UDP and TCP), {} workers; {mode}{told}",
+            zone.suffix,
+            Shown(listen),
+            args.workers
         )
     })?;
     if let Some(in_driver) = tester.in_driver() {

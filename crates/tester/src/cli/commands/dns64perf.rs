@@ -19,7 +19,7 @@ use super::measure::may_load;
 use super::{Failure, exit, interrupt, print};
 use crate::cli::args::{AcceptedArg, Dns64PerfArgs};
 use crate::load::catch_up::Limits;
-use crate::load::generator::Generator;
+use crate::load::generator::{Generator, PORT_IDS};
 use crate::load::ledger::Fate;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
         pacing,
         timeout_ns: test.timeout_ns,
         names: test.names(),
-        ports: Some(test.ports_enough(schedule.rate_qps())),
+        ports: Some(test.ports_enough(&schedule)),
         segmentation: Segmentation::On,
         stop_early: false,
         limits: Limits::default(),
@@ -198,10 +198,13 @@ impl Test {
         }
     }
 
-    /// Total number of sockets: the number in the arguments, or more if the query IDs need it.
-    fn ports_enough(&self, rate_qps: u64) -> usize {
-        let needed = Generator::ports_needed(rate_qps, self.timeout_ns);
-        let needed = usize::try_from(needed).unwrap_or(usize::MAX);
+    /// Total number of sockets: the number in the arguments, or more if the query IDs need it. A burst leaves from one
+    /// socket, in turn.
+    fn ports_enough(&self, schedule: &Schedule) -> usize {
+        let by_rate = Generator::ports_needed(schedule.rate_qps(), self.timeout_ns);
+        let within = schedule.due_within(self.timeout_ns) / schedule.burst() + 1;
+        let by_bursts = within.div_ceil(PORT_IDS / schedule.burst());
+        let needed = usize::try_from(by_rate.max(by_bursts)).unwrap_or(usize::MAX);
         needed.max(self.threads * self.ports_each)
     }
 

@@ -174,10 +174,9 @@ pub(super) fn may_load(
     mut servers: impl Iterator<Item = SocketAddr>,
     args: MayLoadArgs,
 ) -> Result<(), Failure> {
-    match args.i_may_load_this_network {
-        true => Ok(()),
-        false => Ok(servers.try_for_each(|it| target::check(it.ip(), &Machine::here()))?),
-    }
+    let machine = Machine::here();
+    let check = |it| target::check(it, args.i_may_load_this_network, &machine);
+    Ok(servers.try_for_each(check)?)
 }
 
 impl Sink {

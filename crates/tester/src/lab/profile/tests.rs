@@ -52,6 +52,16 @@ fn toml_errors_have_line_and_column() {
 }
 
 #[test]
+fn line_ends_of_windows_are_not_in_the_files_of_a_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.toml");
+    let text = format!("{MINIMAL}[files]\n\"x.conf\" = '''\na\nb\n'''\n");
+    std::fs::write(&path, text.replace('\n', "\r\n")).unwrap();
+    let loaded = Profile::load(path.to_str().unwrap()).unwrap();
+    assert_eq!(loaded.text(), text);
+}
+
+#[test]
 fn unknown_placeholders_are_located() {
     check_error(
         "[files]\n\"x.conf\" = '''\nlisten {listen};\n  port {prot};\n'''\n",

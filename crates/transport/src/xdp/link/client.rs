@@ -55,7 +55,7 @@ impl XdpLink {
             }
         };
         let mut netlink = Netlink::open().map_err(asked("routes and neighbours"))?;
-        let route = netlink.route(server.ip(), source);
+        let route = netlink.route(server, source);
         let route = route.map_err(asked("the route"))?;
         let interface = netlink.interface(route.interface);
         let interface = Arc::new(interface.map_err(asked("the interface"))?);
@@ -202,13 +202,15 @@ fn neighbour(netlink: &mut Netlink, route: Route, server: SocketAddr) -> Result<
     // From an address of the interface: the kernel does not resolve neighbours for an address that is local only by a
     // route.
     let socket = UdpSocket::bind((unspecified(server), 0)).map_err(unknown)?;
+    let mut discarded = server;
+    discarded.set_port(DISCARD_PORT);
     let end = MonotonicClock.now() + NEIGHBOUR_NS;
     let mut tried = 0_u32;
     while MonotonicClock.now() < end {
         // Repeated from time to time: the kernel gives up after three requests.
         if tried.is_multiple_of(100) {
             // May report an earlier failure; only the neighbour entry matters.
-            let _ = socket.send_to(&[], (server.ip(), DISCARD_PORT));
+            let _ = socket.send_to(&[], discarded);
         }
         tried += 1;
         MonotonicClock.sleep(NEIGHBOUR_RETRY_NS);

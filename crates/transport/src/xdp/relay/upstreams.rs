@@ -156,13 +156,7 @@ impl Server {
 
 /// The kernel's path to an upstream, if it leads through one of these queues and the neighbour is known.
 fn way(netlink: &mut Netlink, queues: &[Queue], to: SocketAddr, from: IpAddr) -> Option<Way> {
-    let route = netlink.route(to.ip(), from).ok()?;
-    // For link-local addresses, only the scope identifies the link.
-    if let SocketAddr::V6(to) = to
-        && ![0, route.interface].contains(&to.scope_id())
-    {
-        return None;
-    }
+    let route = netlink.route(to, from).ok()?;
     let mut leaving = queues.iter();
     let queue = leaving.position(|queue| queue.interface.index == route.interface)?;
     let own = netlink.interface(route.interface).ok()?.mac?;

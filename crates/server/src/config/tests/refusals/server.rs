@@ -402,7 +402,7 @@ servers = ["192.0.2.1:5353"]"#,
 servers = ["[::ffff:127.0.0.1]:53"]"#,
         ],
         expect![[r#"
-            dns64d.toml:2:12: servers "192.0.2.1:0" has port 0, which cannot be used; omit the port for 53
+            dns64d.toml:2:12: servers "192.0.2.1:0" has a port that cannot be used; it is a number from 1 to 65535
               |
             2 | servers = ["192.0.2.1:0", "0.0.0.0", "dns.example"]
               |            ^^^^^^^^^^^^^
@@ -441,26 +441,21 @@ servers = ["[::ffff:127.0.0.1]:53"]"#,
 }
 
 #[test]
-fn address_needs_a_valid_port_and_link_local_address_needs_a_zone() {
+fn address_needs_a_valid_port() {
     refused(
         &[r#"listen = ["127.0.0.1:0"]
 [upstream]
-servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]"#],
+servers = ["[fe80::1%7]:53", "192.0.2.1@65536"]"#],
         expect![[r#"
-            dns64d.toml:1:11: listen "127.0.0.1:0" has port 0, which cannot be used; omit the port for 53
+            dns64d.toml:1:11: listen "127.0.0.1:0" has a port that cannot be used; it is a number from 1 to 65535
               |
             1 | listen = ["127.0.0.1:0"]
               |           ^^^^^^^^^^^^^
 
-            dns64d.toml:3:12: servers "fe80::1" is link-local and has no zone; add the interface, like "[fe80::1%eth0]:53"
+            dns64d.toml:3:30: servers "192.0.2.1@65536" has a port that cannot be used; it is a number from 1 to 65535
               |
-            3 | servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]
-              |            ^^^^^^^^^
-
-            dns64d.toml:3:23: servers "[fe80::1%nosuch0]:53" has the zone "nosuch0", which is not an interface of this machine (No such device (os error 19)); write the name of one of /sys/class/net
-              |
-            3 | servers = ["fe80::1", "[fe80::1%nosuch0]:53", "[fe80::1%7]:53"]
-              |                       ^^^^^^^^^^^^^^^^^^^^^^
+            3 | servers = ["[fe80::1%7]:53", "192.0.2.1@65536"]
+              |                              ^^^^^^^^^^^^^^^^^
         "#]],
     );
 }

@@ -88,7 +88,7 @@ fn faults_of_every_kind_are_reported_together() {
         dir/x.toml:19:16: `cached-share` is {}: it must be a text, a number, or a list of them; write cached-share = 0
         19 | cached-share = {}
            |                ^^
-        dir/x.toml:23:10: `server`: "ns.example" is not an address; write "2001:db8::53" or, with a port, "[2001:db8::53]:5300"
+        dir/x.toml:23:10: `server`: "ns.example" is not an address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353"
         23 | server = "ns.example"
            |          ^^^^^^^^^^^^
         dir/x.toml:27:19: `threads` is [1]: it must be a text or a number; write threads = 1

@@ -1,14 +1,16 @@
 //! The positional arguments of dns64perf++ and of dns64perf.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::name::NameBuf;
+use ipnet::Ipv4Net;
 
 use crate::cli::resolve::UsageError;
-use crate::load::pace::BURST_MAX;
+use crate::cli::values::without_port;
+use crate::load::generator::PORT_IDS;
 use crate::namespace::{Cidr, Zone};
 use crate::quantity;
 
@@ -50,10 +52,10 @@ impl Test {
             }
         };
         let test = Self {
-            server: SocketAddr::new(address(&first[0])?, port(&first[1])?),
-            subnet: parsed("subnet", &first[2], "an IPv4 range such as 10.0.0.0/8")?,
+            server: server(&first[0], port(&first[1])?)?,
+            subnet: subnet(&first[2])?,
             requests: whole("number of requests", &first[3], 1..=1 << 32)?,
-            burst: whole("burst size", &first[4], 1..=BURST_MAX)?,
+            burst: whole("burst size", &first[4], 1..=PORT_IDS)?,
             threads: match threads {
                 Some(threads) => index(whole("number of threads", threads, 1..=256)?),
                 None => 1,
@@ -83,6 +85,12 @@ impl Test {
             "{requests} requests need as many names and {subnet} has {names}; {remedy}"
         )))
     }
+}
+
+/// Like dns64perf++, takes any address of the range.
+fn subnet(given: &str) -> Result<Cidr, UsageError> {
+    let net: Ipv4Net = parsed("subnet", given, "an IPv4 range such as 10.0.0.0/8")?;
+    Ok(net.into())
 }
 
 /// Experiments of a run, and queries of an experiment (Lencse 2015, section II).
@@ -123,14 +131,20 @@ impl Classic {
             client: parsed("client number", client, "a number from 0 to 255")?,
             threads: count.ok_or_else(|| wrong("threads", threads, wanted))?,
             timeout_ns: timeout(time)?,
-            server: SocketAddr::new(address(server)?, at),
+            server: self::server(server, at)?,
             suffix: Zone::default().suffix,
         })
     }
 }
 
-fn address(given: &str) -> Result<IpAddr, UsageError> {
-    parsed("server", given, "an IPv6 or IPv4 address")
+fn server(given: &str, port: u16) -> Result<SocketAddr, UsageError> {
+    match without_port(given) {
+        Ok(mut address) => {
+            address.set_port(port);
+            Ok(address)
+        }
+        Err(error) => Err(UsageError::Dns64Perf(format!("server: {error}"))),
+    }
 }
 
 fn port(given: &str) -> Result<u16, UsageError> {
@@ -205,6 +219,14 @@ mod tests {
         assert_ne!(seven, Test::parse(&words_of("2")).unwrap());
     }
 
+    /// Both are valid for dns64perf++: it ignores the bits beyond the length.
+    #[test]
+    fn subnet_is_around_its_address_and_bursts_are_large() {
+        let test = Test::parse(&words("::1 53 10.1.2.3/8 60000 1000 1 1000000 1")).unwrap();
+        assert_eq!(test.subnet, "10.0.0.0/8".parse().unwrap());
+        assert_eq!(test.burst, 1000);
+    }
+
     #[test]
     fn invalid_argument_is_named_in_the_error() {
         let told = |line: &str| Test::parse(&words(line)).unwrap_err().to_string();
@@ -218,7 +240,7 @@ mod tests {
             ),
             (
                 "host 53 10.0.0.0/8 6 1 1 1 1",
-                "server is 'host'; an IPv6 or IPv4 address",
+                "server: \"host\" is not an address; write it like",
             ),
             (
                 "::1 0 10.0.0.0/8 6 1 1 1 1",
@@ -230,8 +252,8 @@ mod tests {
             ),
             ("::1 53 10.0.0.0/8 -6 1 1 1 1", "number of requests is '-6'"),
             (
-                "::1 53 10.0.0.0/8 6 65 1 1 1",
-                "burst size is '65'; a number from 1 to 64",
+                "::1 53 10.0.0.0/8 6 65537 1 1 1",
+                "burst size is '65537'; a number from 1 to 65536",
             ),
             ("::1 53 10.0.0.0/8 6 1 0 1 1", "number of threads is '0'"),
             (
