@@ -88,6 +88,8 @@ pub enum TesterFault {
         /// A quarter of the timeout (RFC 8219 section 9.2.1), plus the configured delay.
         limit_ns: Nanos,
     },
+    /// The user interrupted the trial.
+    Interrupted,
     /// The authority exited during the trial.
     AuthorityDied {
         /// Its exit status.
@@ -163,6 +165,7 @@ impl TesterFault {
                 "too many replies delayed at the authority",
             ),
             Self::AuthoritySlow { .. } => (true, "authority_slow", "authority too slow"),
+            Self::Interrupted => (false, "interrupted", "interrupted by the user"),
             Self::AuthorityDied { .. } => (false, "authority_died", "authority stopped"),
             Self::ClockStep { .. } => (false, "clock_step", "clock stepped"),
             Self::HostLate { .. } => (false, "host_late", "a host began too late"),
@@ -223,6 +226,7 @@ impl TesterFault {
                 milliseconds(*limit_ns),
                 milliseconds(*slowest_ns)
             ),
+            Self::Interrupted => self.kind().name.to_owned(),
             Self::AuthorityDied { status } => {
                 format!("the authority stopped during the trial ({status})")
             }
@@ -315,7 +319,7 @@ impl TesterFault {
             Self::HostLate { .. } | Self::HostClock { .. } => {
                 Some("find out what delays this host or the connection to it")
             }
-            Self::AuthorityDied { .. } | Self::Link { .. } => None,
+            Self::Interrupted | Self::AuthorityDied { .. } | Self::Link { .. } => None,
         }
     }
 }

@@ -18,7 +18,8 @@ type Rule = fn(&TrialResult) -> Option<TesterFault>;
 
 /// The first fault found is that of the trial: faults that make all figures unreliable, losses that a counter shows,
 /// faults of the sender, and last those that only may explain losses.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
+    interrupted,
     authority_died,
     failed_call,
     stepped_clock,
@@ -54,6 +55,10 @@ pub fn is_complete(trial: &TrialResult) -> bool {
     trial.losses.evidence.is_some()
         && timing.catch_up.lost_beyond_bursts.is_some()
         && timing.rate_error.is_some()
+}
+
+fn interrupted(trial: &TrialResult) -> Option<TesterFault> {
+    trial.interrupted.then_some(TesterFault::Interrupted)
 }
 
 fn authority_died(trial: &TrialResult) -> Option<TesterFault> {

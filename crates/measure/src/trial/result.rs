@@ -88,6 +88,11 @@ impl Outcome {
         self.fault().is_none()
     }
 
+    /// Whether the user interrupted the trial.
+    pub fn is_interrupted(&self) -> bool {
+        self.fault() == Some(&TesterFault::Interrupted)
+    }
+
     /// Returns the fault, if it is invalid.
     pub fn fault(&self) -> Option<&TesterFault> {
         match self {
@@ -344,6 +349,9 @@ pub struct TrialResult {
     pub tester_drops: u64,
     /// Locations of the queries without a valid answer.
     pub losses: Losses,
+    /// The user interrupted the trial: its figures are those until then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// How an authority that is a separate program exited during the trial, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority_exit: Option<String>,
@@ -377,6 +385,9 @@ pub struct TrialResult {
     /// The DUT runs on the machine of the Tester, and its cores are not known to be its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub server_is_here: bool,
+    /// Number of source ports of the Measurer; `None` in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_ports: Option<usize>,
     /// Whether queries and responses could be segmented.
     pub segmentation: bool,
     /// Clocks of the hosts that took part; empty if all roles were on one machine.

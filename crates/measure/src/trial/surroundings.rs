@@ -26,6 +26,8 @@ use crate::machine::watch::{HostOf, Observed};
 pub struct ShardReport {
     /// Data of the shard.
     pub finished: Finished,
+    /// Number of its source ports.
+    pub ports: usize,
     /// Counters of its link.
     #[serde(with = "LinkCounters")]
     pub counters: Counters,
@@ -140,6 +142,8 @@ pub struct Surroundings {
     pub dut_exit: Option<String>,
     /// Use of resources of the DUT.
     pub resources: Option<Resources>,
+    /// The user interrupted the trial.
+    pub interrupted: bool,
     /// How an authority that is a separate program exited, if it did.
     pub authority_exit: Option<String>,
     /// CPU usage of the machine during the trial.

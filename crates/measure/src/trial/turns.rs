@@ -122,6 +122,7 @@ impl<L: Link, C: Clock> Sending<L, C> {
         let (counters, failed) = counters(&mut self.link);
         ShardReport {
             finished: self.generator.finish(),
+            ports: self.link.ports(),
             counters,
             clock_step_ns: self.clock.realtime_offset() - self.realtime_offset,
             carrier: self.link.carrier(),

@@ -171,7 +171,11 @@ impl Bench for RigBench<'_> {
                 bench.open = Some(bench.open(&job)?);
             }
             let aim = Aim::Highest(Highest::coarse(max_qps));
-            Ok(bench.up()?.rig.self_test(aim, near_qps, observer)?)
+            let done = bench.up()?.rig.self_test(aim, near_qps, observer)?;
+            match done.as_ref().is_some_and(|it| it.end.is_interrupted()) {
+                true => Err(BenchError::Interrupted),
+                false => Ok(done),
+            }
         })
     }
 
@@ -210,6 +214,9 @@ impl Bench for RigBench<'_> {
             }
             // After an error the servers are of no use to the next trial.
             let result = result.inspect_err(|_| bench.open = None)?;
+            if result.interrupted {
+                bench.open = None;
+            }
             let Some(open) = &bench.open else {
                 return Err(BenchError::Interrupted);
             };

@@ -1,6 +1,7 @@
 //! The exit codes.
 
 use crate::procedure::search::SearchEnd;
+use crate::trial::fault::TesterFault;
 use crate::trial::result::Outcome;
 
 /// The DUT passed, a rate was found, the Tester is certified, or there was nothing to judge.
@@ -18,7 +19,7 @@ pub const TESTER: u8 = 3;
 /// The machine or the network lacks something: a permission, a port, a program.
 pub const ENVIRONMENT: u8 = 4;
 
-/// Interrupted by the user: 128 plus the number of SIGINT, as in shells.
+/// Interrupted by the user, who gets what was measured until then: 128 plus the number of SIGINT, as in shells.
 pub const INTERRUPTED: u8 = 130;
 
 /// The exit code of a trial.
@@ -26,7 +27,7 @@ pub fn of_trial(outcome: &Outcome) -> u8 {
     match outcome {
         Outcome::Passed => PASSED,
         Outcome::Failed { .. } => FAILED,
-        Outcome::Invalid(_) => TESTER,
+        Outcome::Invalid(fault) => of_fault(fault),
     }
 }
 
@@ -35,7 +36,8 @@ pub fn of_search(end: &SearchEnd) -> u8 {
     match end {
         SearchEnd::Found | SearchEnd::LimitedByRequest { .. } => PASSED,
         SearchEnd::NothingPasses => FAILED,
-        SearchEnd::LimitedByTester { .. } | SearchEnd::TesterFault(_) => TESTER,
+        SearchEnd::LimitedByTester { .. } => TESTER,
+        SearchEnd::TesterFault(fault) => of_fault(fault),
     }
 }
 
@@ -43,6 +45,14 @@ pub fn of_search(end: &SearchEnd) -> u8 {
 pub fn of_self_test(end: &Outcome) -> u8 {
     match end {
         Outcome::Passed => PASSED,
-        Outcome::Failed { .. } | Outcome::Invalid(_) => TESTER,
+        Outcome::Failed { .. } => TESTER,
+        Outcome::Invalid(fault) => of_fault(fault),
+    }
+}
+
+fn of_fault(fault: &TesterFault) -> u8 {
+    match fault {
+        TesterFault::Interrupted => INTERRUPTED,
+        _ => TESTER,
     }
 }

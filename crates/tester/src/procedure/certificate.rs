@@ -119,7 +119,8 @@ pub struct SelfTests {
     pub all: Vec<SelfTestResult>,
 }
 
-/// Runs self-tests until `wanted` of them (at least one) count, no rate passes in one, or too many were disturbed.
+/// Runs self-tests until `wanted` of them (at least one) count, no rate passes in one, too many were disturbed, or the
+/// user interrupts one.
 /// `self_test` gets the rate that the first one certified as its starting point.
 ///
 /// # Errors
@@ -138,9 +139,10 @@ pub fn repeat<E>(
         }
         let result = self_test(rates_qps.first().copied())?;
         let meaning = result.meaning();
+        let is_over = result.end.is_interrupted();
         all.push(result);
         disturbed += usize::from(meaning == Meaning::Disturbed);
-        if meaning == Meaning::Nothing || disturbed > DISTURBED_MAX {
+        if is_over || meaning == Meaning::Nothing || disturbed > DISTURBED_MAX {
             break;
         }
     }

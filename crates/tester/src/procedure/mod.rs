@@ -25,6 +25,11 @@ pub trait Trials {
 
     /// Runs one trial at `rate_qps` queries per second and returns its result.
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Self::Error>;
+
+    /// Whether the user wants to end the procedure: its result is that of the trials until then.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
 }
 
 /// Events of a procedure, in chronological order.
@@ -125,6 +130,8 @@ pub(crate) mod simulated {
                 mean: Some(0),
             },
             server_is_here: false,
+            interrupted: false,
+            source_ports: None,
             policy: None,
             first_wrong: None,
             rtt_percentiles: Vec::new(),

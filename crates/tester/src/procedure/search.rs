@@ -31,7 +31,12 @@ pub fn run<T: Trials>(
             break end.clone();
         }
         let number = done.len() as u64 + 1;
-        let result = observed(trials, search.rate(), number, observer)?;
+        let result = match observed(trials, search.rate(), number, observer) {
+            Err(_) if trials.is_interrupted() => {
+                break SearchEnd::TesterFault(TesterFault::Interrupted);
+            }
+            result => result?,
+        };
         search.observe(&result.outcome);
         match &result.outcome {
             Outcome::Invalid(fault) if search.finished().is_none() => observer(&Event::Repeat {
@@ -133,7 +138,7 @@ pub enum SearchEnd {
     /// The DUT failed even at the lowest rate: 1 query per second, or 1 query per trial; with a fixed range, the lowest
     /// rate of the bisection.
     NothingPasses,
-    /// One rate was invalid too often in a row: the search was aborted there. A rate that passed before is a lower bound.
+    /// One rate was invalid too often in a row, or the user interrupted the search: it was aborted there. A rate that passed before is a lower bound.
     TesterFault(
         #[serde(with = "under_a_key")]
         #[schemars(with = "under_a_key::Form<TesterFault>")]
@@ -142,6 +147,11 @@ pub enum SearchEnd {
 }
 
 impl SearchEnd {
+    /// Whether the user interrupted it.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Self::TesterFault(TesterFault::Interrupted))
+    }
+
     /// Whether the limit of the DUT is not lower than a rate that passed, but may be higher than the resolution says.
     pub fn is_lower_bound(&self) -> bool {
         match self {
@@ -262,7 +272,8 @@ impl Search {
             Outcome::Passed => self.passed_qps = Some(rate),
             Outcome::Failed { .. } => self.failed_qps = Some(rate),
             Outcome::Invalid(fault) => {
-                if self.invalid_in_row == self.spec.invalid_repeats {
+                let is_over = self.invalid_in_row == self.spec.invalid_repeats;
+                if is_over || outcome.is_interrupted() {
                     self.end = Some(SearchEnd::TesterFault(fault.clone()));
                 }
                 self.invalid_in_row += 1;

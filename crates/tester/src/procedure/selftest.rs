@@ -210,7 +210,12 @@ fn attempt<T: Trials>(
     loop {
         attempt += 1;
         let number = done.len() as u64 + 1;
-        let result = observed(trials, rate_qps, number, observer)?;
+        let result = match observed(trials, rate_qps, number, observer) {
+            Err(_) if trials.is_interrupted() => {
+                return Ok(Outcome::Invalid(TesterFault::Interrupted));
+            }
+            result => result?,
+        };
         let outcome = result.outcome.clone();
         let of = repeats(&result);
         done.push(result);
@@ -237,6 +242,7 @@ fn repeats(trial: &TrialResult) -> u32 {
             // A momentary stall, independent of the rate.
             false => search::INVALID_REPEATS,
         },
+        Some(TesterFault::Interrupted) => 0,
         _ => INVALID_REPEATS,
     }
 }

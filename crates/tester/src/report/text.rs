@@ -16,6 +16,7 @@ use crate::procedure::selftest::{
     Meaning, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
 use crate::trial::achieved::Achieved;
+use crate::trial::fault::TesterFault;
 use crate::trial::result::{Answers, Outcome, TrialResult};
 use rows::{processor, round_trips, service_rows, timing, without_authority};
 
@@ -26,7 +27,7 @@ pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
     if let Some(words) = result.losses.words() {
         page.line(&format!("lost: {words}"));
     }
-    page.conditions(conditions, Some(result));
+    page.conditions(conditions, std::slice::from_ref(result));
     page.evidence(result);
     if conditions.certificate.is_some() {
         page.section("Certificate", [certified_row(conditions)]);
@@ -45,7 +46,7 @@ pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions)
         conditions,
     );
     let trials = result.trials();
-    page.conditions(conditions, trials.last());
+    page.conditions(conditions, &trials);
     let title = "Self-test (RFC 8219 section 9.2.1)";
     page.section(title, self_test_rows(result, timeout_ns));
     match trials.as_slice() {
@@ -62,7 +63,7 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     let fastest = passed(result);
     let verdict = search_verdict(result) + &fastest.map_or_else(String::new, sustained);
     let mut page = Page::begin(&verdict, &watermarks, conditions);
-    page.conditions(conditions, result.trials.first());
+    page.conditions(conditions, &result.trials);
     page.trials(&result.trials);
     let rates = [
         ("fastest that passed", result.rate_qps),
@@ -99,6 +100,11 @@ fn trial_verdict(result: &TrialResult) -> String {
         Outcome::Failed { shortfall } => format!(
             "FAILED at {rate} queries/s: {at_least}{} queries without a valid answer in time",
             Thousands(*shortfall)
+        ),
+        Outcome::Invalid(TesterFault::Interrupted) => format!(
+            "INTERRUPTED at {rate} queries/s after {} of {} queries, nothing follows about the DUT",
+            Thousands(result.queries_sent),
+            Thousands(result.queries_due)
         ),
         Outcome::Invalid(fault) => {
             format!("INVALID at {rate} queries/s, nothing follows about the DUT: {fault}")
@@ -162,6 +168,10 @@ fn search_verdict(result: &SearchResult) -> String {
                 }
             )
         }
+        SearchEnd::TesterFault(TesterFault::Interrupted) => match result.rate_qps {
+            Some(passed) => format!("INTERRUPTED, AT LEAST {}: it passed", rate(passed)),
+            None => "INTERRUPTED: no rate had passed".to_owned(),
+        },
         SearchEnd::TesterFault(fault) => {
             let tried = result.trials.last().map_or(0, |trial| trial.rate_qps);
             let why = format!("every trial at {} was invalid: {fault}", rate(tried));
@@ -173,7 +183,7 @@ fn search_verdict(result: &SearchResult) -> String {
     }
 }
 
-/// The text below each headline, equal for all commands: why the result is not a measurement, and what is shorter than
+/// The text below each headline, equal for all commands: why the result is not a measurement, and what is other than
 /// RFC 8219 requires.
 pub fn caveats<'a>(
     watermarks: &'a [String],
@@ -181,7 +191,7 @@ pub fn caveats<'a>(
 ) -> impl Iterator<Item = String> + 'a {
     let reasons = watermarks.iter();
     let reasons = reasons.map(|reason| format!("NOT A MEASUREMENT: {reason}"));
-    reasons.chain(conditions.shorter.clone())
+    reasons.chain(conditions.deviation.clone())
 }
 
 /// A text under construction.
@@ -210,16 +220,14 @@ impl Page {
         }
     }
 
-    /// The common conditions of the trials, one of which is `example`.
-    fn conditions(&mut self, conditions: &Conditions, example: Option<&TrialResult>) {
+    /// The common conditions of the trials.
+    fn conditions(&mut self, conditions: &Conditions, trials: &[TrialResult]) {
         let known = |value: &str| Some(value.to_owned());
-        let span = |of: fn(&TrialResult) -> Nanos| example.map(|t| Span(of(t)).to_string());
-        let sockets = match conditions.sockets {
-            Some(sockets) => sockets.to_string(),
-            None if conditions.source_addresses > Some(1) => {
-                "one for each source address, or more if the rate needs them".to_owned()
-            }
-            None => "as many as the rate needs".to_owned(),
+        let span = |of: fn(&TrialResult) -> Nanos| trials.first().map(|t| Span(of(t)).to_string());
+        let ports = || trials.iter().filter_map(|trial| trial.source_ports);
+        let sockets = match (ports().min(), ports().max()) {
+            (Some(least), Some(most)) if least < most => format!("{least} to {most} by the rate"),
+            (least, _) => least.map_or_else(|| "-".to_owned(), |ports| ports.to_string()),
         };
         // Without a certificate there is nothing for them to cover.
         let certified = conditions.certificate.is_some();

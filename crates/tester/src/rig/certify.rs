@@ -237,15 +237,20 @@ impl<C: Client, S: StartedServer> Trials for Loopback<C, S> {
             true => (authority, None),
             false => (None, authority),
         };
-        let authority_is_subject = self.is_subject;
+        let (authority_is_subject, interrupted) = (self.is_subject, Arc::clone(&self.interrupted));
         let result = observed_trial(&mut self.client, &spec, servers, || Surroundings {
             authority_is_subject,
+            interrupted: interrupted.load(Ordering::Relaxed),
             ..Surroundings::default()
-        })?;
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(RigError::Interrupted);
+        });
+        match result {
+            Err(_) if self.is_interrupted() => Err(RigError::Interrupted),
+            result => result,
         }
-        Ok(result)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 }
 

@@ -71,8 +71,8 @@ pub struct Conditions {
     /// Reasons why the result is not a measurement in the sense of RFC 8219; empty if it is one. An uncertified rate
     /// need not be listed.
     pub not_a_measurement: Vec<String>,
-    /// How much shorter it is than RFC 8219 requires, if it is.
-    pub shorter: Option<String>,
+    /// How times and number of the trials differ from those of RFC 8219, if they do.
+    pub deviation: Option<String>,
     /// Other deviations from the recommendations of RFC 8219, and remarks.
     pub notes: Vec<String>,
 }

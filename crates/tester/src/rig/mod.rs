@@ -580,6 +580,10 @@ impl Trials for Rig {
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
         self.started()?.trial(rate_qps)
     }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]

@@ -22,33 +22,32 @@ pub struct Recommended<'a> {
 }
 
 impl Recommended<'_> {
-    /// Returns how much shorter the measurement is than RFC 8219 requires, if it is: one rule for all commands.
-    pub fn shorter(&self) -> Option<String> {
-        let mut short = Vec::new();
+    /// Returns how times and number of the trials differ from those of RFC 8219, if they do: one rule for all commands.
+    pub fn deviation(&self) -> Option<String> {
+        let mut other = Vec::new();
         if self.duration_ns < DURATION_MIN_NS {
-            short.push(format!(
+            other.push(format!(
                 "trials of {} instead of 60 s",
                 Span(self.duration_ns)
             ));
         }
+        if self.timeout_ns > TIMEOUT_MAX_NS {
+            other.push(format!(
+                "a timeout of {} instead of 1 s",
+                Span(self.timeout_ns)
+            ));
+        }
         if let Some(runs) = self.runs.filter(|&runs| runs < RUNS_MIN) {
             let searches = if runs == 1 { "search" } else { "searches" };
-            short.push(format!("{runs} {searches} instead of 20"));
+            other.push(format!("{runs} {searches} instead of 20"));
         }
-        let short = short.join(", ");
-        (!short.is_empty()).then(|| format!("shorter than RFC 8219 section 9.2 asks: {short}"))
+        let other = other.join(", ");
+        (!other.is_empty()).then(|| format!("other than RFC 8219 section 9.2 asks: {other}"))
     }
 
     /// Returns the other deviations from the recommendations.
     pub fn remarks(&self) -> Vec<Warning> {
         let mut remarks = Vec::new();
-        let should = |text: String| Severity::Warning.warning(text);
-        if self.timeout_ns > TIMEOUT_MAX_NS {
-            remarks.push(should(format!(
-                "a timeout of {} is longer than the 1 s that RFC 8219 section 9.2 allows",
-                Span(self.timeout_ns)
-            )));
-        }
         for server in &self.ipv4_servers {
             remarks.push(Severity::Critical.warning(format!(
                 "{server} is queried over IPv4; RFC 8219 section 9.1 requires IPv6 between client \

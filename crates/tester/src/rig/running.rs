@@ -165,11 +165,10 @@ impl<C: Client, S: StartedServer> Running<C, S> {
 
     /// Runs one trial, with its preparations.
     pub(super) fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
-        let result = self.measured(rate_qps);
-        if self.asker.is_interrupted() {
-            return Err(RigError::Interrupted);
+        match self.measured(rate_qps) {
+            Err(_) if self.asker.is_interrupted() => Err(RigError::Interrupted),
+            result => result,
         }
-        result
     }
 
     fn measured(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
@@ -184,9 +183,11 @@ impl<C: Client, S: StartedServer> Running<C, S> {
         let kept_until_ns = self.kept_until_ns();
         let servers = (self.dut.as_ref(), self.authority.as_ref());
         let pulse = pulse(servers.1, &mut self.asker.names, spec.timeout_ns)?;
+        let interrupted = Arc::clone(&self.asker.interrupted);
         let result = observed_trial(&mut self.asker.client, &spec, servers, || Surroundings {
             authority_waits_ns: pulse.map(|mut pulse| pulse.end()),
             certified: Some(certified),
+            interrupted: interrupted.load(Ordering::Relaxed),
             notes,
             ..Surroundings::default()
         })?;

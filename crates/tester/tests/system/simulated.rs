@@ -356,6 +356,7 @@ fn drops_of_tester_that_explain_missing_answers_are_not_failure_of_dut() {
 fn report(spec: &TrialSpec) -> ShardReport {
     ShardReport {
         finished: Generator::new(spec.shard(0, 1), 1, Ledger::default()).finish(),
+        ports: 1,
         counters: dns64_transport::Counters::default(),
         clock_step_ns: 0,
         carrier: Carrier::Memory,

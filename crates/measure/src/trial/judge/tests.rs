@@ -29,6 +29,8 @@ fn trial(missing: u64) -> TrialResult {
         },
         rtt: Rtt::default(),
         server_is_here: false,
+        interrupted: false,
+        source_ports: None,
         policy: None,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
@@ -123,7 +125,8 @@ fn found(place: Place, kind: LossKind) -> Evidence {
 type Change = fn(&mut TrialResult);
 
 /// What makes a trial with three missing answers invalid, in the order of the rules.
-const FAULTS: [(&str, Change); 17] = [
+const FAULTS: [(&str, Change); 18] = [
+    ("interrupted", |t| t.interrupted = true),
     ("authority_died", |t| {
         t.authority_exit = Some("signal 9".to_owned())
     }),

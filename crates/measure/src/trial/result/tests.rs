@@ -51,6 +51,7 @@ fn code_of_fault_is_its_name_in_results() {
             "authority_slow",
             json!({ "answers": 1, "slowest_ns": 1, "limit_ns": 1 }),
         ),
+        ("interrupted", json!(null)),
         ("authority_died", json!({ "status": "x" })),
         ("clock_step", json!({ "step_ns": 1 })),
         ("host_late", json!({ "host": "x", "late_ns": 1 })),

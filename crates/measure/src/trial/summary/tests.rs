@@ -54,6 +54,7 @@ fn shard(spec: &TrialSpec, sent: usize, valid: usize) -> ShardReport {
             emptied_until_ns: u64::MAX,
             tally: Tally::default(),
         },
+        ports: 1,
         counters: Counters::default(),
         clock_step_ns: 0,
         carrier: Carrier::Memory,

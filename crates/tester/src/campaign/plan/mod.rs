@@ -186,8 +186,8 @@ impl Plan {
             ipv4_servers: ipv4_servers.collect(),
             behaviours: self.behaviours(),
         };
-        let shorter = recommended.shorter().into_iter();
-        let mut remarks: Vec<_> = shorter
+        let deviation = recommended.deviation().into_iter();
+        let mut remarks: Vec<_> = deviation
             .map(|text| Severity::Warning.warning(text))
             .collect();
         remarks.extend(recommended.remarks());

@@ -14,6 +14,7 @@ use crate::lab::profile::Profile;
 use crate::machine::watch::HostOf;
 use crate::procedure::search::{Resolution, SearchEnd, SearchResult, SearchSpec};
 use crate::report::{Conditions, Thousands, numbers, text};
+use crate::rig::RigError;
 use crate::rig::certify::{Aim, Highest};
 use crate::statistics::agreement::{RateBounds, agreement};
 use crate::statistics::quantile::median;
@@ -56,6 +57,9 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         for number in 1..=SEARCHES {
             let step = format!("search {number} of {SEARCHES}");
             let result = session.search(&mut rig, spec.clone(), &step)?;
+            if result.end.is_interrupted() {
+                return Err(RigError::Interrupted.into());
+            }
             // The next search starts at the result of this one, and confirms its result with a passing and a failing
             // trial of its own.
             spec.start_qps = result.rate_qps.unwrap_or(START_QPS);

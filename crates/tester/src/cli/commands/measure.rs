@@ -256,7 +256,7 @@ impl Measuring {
         Conditions {
             certified_rate_qps: certificate.map(|certificate| certificate.rate_qps),
             certificate,
-            shorter: recommended.shorter(),
+            deviation: recommended.deviation(),
             ..rig.conditions(&remarks)
         }
     }
@@ -276,6 +276,9 @@ impl Measuring {
         let Some(result) = self.self_test(rig, aim)? else {
             return Ok(None);
         };
+        if result.end().is_interrupted() {
+            return Err(RigError::Interrupted.into());
+        }
         if let Some(certificate) = result.certificate() {
             return Ok(Some(certificate));
         }

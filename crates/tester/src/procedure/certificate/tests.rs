@@ -83,6 +83,18 @@ fn disturbed_self_test_is_repeated_and_not_counted() {
 }
 
 #[test]
+fn interrupted_self_test_is_the_last_and_certifies_nothing() {
+    let interrupted = SelfTestResult {
+        end: Outcome::Invalid(TesterFault::Interrupted),
+        ..found(None)
+    };
+    let (tests, began) = repeated(3, vec![found(Some(10)), interrupted]);
+    assert_eq!(began.len(), 2);
+    assert_eq!(tests.certificate(), None);
+    assert!(tests.end().is_interrupted());
+}
+
+#[test]
 fn self_test_far_below_the_others_is_repeated_before_it_counts() {
     let run = |rates: &[u64]| {
         let script = rates.iter().map(|rate| found(Some(*rate))).collect();

@@ -1,3 +1,5 @@
+mod interrupted;
+
 use proptest::prelude::*;
 
 use super::super::simulated::{Simulated, threshold};

@@ -216,7 +216,7 @@ mod tests {
 
             The rates are not known yet: the time is for a first rate within 16 times of what is found, "at most" for the
             DUTs that take the most trials, all to their end. Invalid trials are repeated and come on top.
-            Remark: shorter than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s, 3 searches instead of 20.
+            Remark: other than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s, 3 searches instead of 20.
         "#]].assert_eq(&String::from_utf8(text).unwrap());
     }
 }

@@ -46,8 +46,8 @@ pub(super) fn conditions() -> Conditions {
         certificate: Certificate::of(&[26_500, 25_000, 26_500]),
         self_test_covers: Some("the Measurer, both links and the authority".into()),
         not_a_measurement: Vec::new(),
-        shorter: Some(
-            "shorter than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s".into(),
+        deviation: Some(
+            "other than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s".into(),
         ),
         notes: vec!["a remark".into()],
     }
@@ -133,6 +133,8 @@ pub(in crate::report) fn failed() -> TrialResult {
             ..Answers::default()
         },
         server_is_here: false,
+        interrupted: false,
+        source_ports: Some(16),
         policy: None,
         first_wrong: None,
         rtt_percentiles: Vec::new(),

@@ -409,6 +409,8 @@ fn counted(
             mean: None,
         },
         server_is_here: false,
+        interrupted: false,
+        source_ports: None,
         policy: None,
         first_wrong: None,
         rtt_percentiles: p50.map_or(Vec::new(), |p50| vec![(50.0, p50), (100.0, at[3])]),

@@ -18,7 +18,7 @@ fn status() -> Status {
     Status {
         campaign: "quick \"one\"".into(),
         directory: "/srv/quick".into(),
-        remarks: vec!["shorter than RFC 8219 section 9.2 asks: 3 searches instead of 20".into()],
+        remarks: vec!["other than RFC 8219 section 9.2 asks: 3 searches instead of 20".into()],
         started_unix_ms: 1_767_320_000_500,
         phase: Phase::Search,
         variant: Some("unbound".into()),
@@ -93,7 +93,7 @@ fn the_status_is_served_as_json_and_follows_the_campaign() {
     assert_eq!(json["campaign"], "quick \"one\"");
     assert_eq!(
         json["remarks"],
-        serde_json::json!(["shorter than RFC 8219 section 9.2 asks: 3 searches instead of 20"])
+        serde_json::json!(["other than RFC 8219 section 9.2 asks: 3 searches instead of 20"])
     );
     assert_eq!(json["phase"], "search");
     assert_eq!(json["run"], serde_json::json!([3, 20]));

@@ -297,6 +297,8 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         },
         rtt: rtt(&rtt_percentiles, p50),
         server_is_here: false,
+        interrupted: false,
+        source_ports: None,
         policy: None,
         first_wrong: None,
         rtt_percentiles,
