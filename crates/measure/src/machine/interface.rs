@@ -13,7 +13,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
 use super::cpuset::CpuSet;
-use super::network::Network;
+use super::network::{self, Network};
 use super::process::{find_program, run};
 use super::{Machine, field};
 
@@ -200,6 +200,18 @@ pub fn toward(address: SocketAddr) -> Option<String> {
 pub fn is_own(address: SocketAddr) -> bool {
     address.ip().is_loopback() || toward(address).is_some_and(|interface| interface == "lo")
 }
+
+/// Returns whether `address` is that of another network of this machine, such as a container's: a process in it has that
+/// address, and a virtual interface leads there. An address of a container may be that of another host as well.
+pub fn is_elsewhere(address: SocketAddr) -> bool {
+    let read = |name: String| read(&Network::Own, &["dev", &name]).into_iter().next();
+    let kind = toward(address).and_then(read).and_then(|it| it.driver);
+    kind.is_some_and(|kind| JOINS_NETWORKS.contains(&kind.as_str()))
+        && network::is_of_another(&Machine::here(), address.ip())
+}
+
+/// Kinds of interfaces that lead to other networks of the same machine (ip-link(8)).
+const JOINS_NETWORKS: [&str; 5] = ["veth", "bridge", "macvlan", "ipvlan", "netkit"];
 
 /// An interface in the output of `ip -j -d -s address show`.
 #[derive(Deserialize)]

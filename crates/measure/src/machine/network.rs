@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cpuset::CpuSet;
 use super::process::find_program;
-use super::{Blame, LabError};
+use super::{Blame, LabError, Machine};
 
 /// Directory of the namespaces of `ip netns` (ip-netns(8)).
 pub const NETNS_DIR: &str = "/run/netns";
@@ -88,6 +89,39 @@ impl Network {
     }
 }
 
+/// Returns whether a process of this machine has this address in a network other than that of this process. Processes
+/// that are not visible in /proc have none.
+pub fn is_of_another(machine: &Machine, address: IpAddr) -> bool {
+    let (file, has): (_, fn(&str, IpAddr) -> bool) = match address {
+        IpAddr::V4(_) => ("net/fib_trie", has_v4),
+        IpAddr::V6(_) => ("net/if_inet6", has_v6),
+    };
+    let addresses = |process: &str| machine.read(&format!("/proc/{process}/{file}"));
+    let own = addresses("self");
+    let is_process = |name: &String| name.bytes().all(|octet| octet.is_ascii_digit());
+    let mut processes = machine.names("/proc").into_iter().filter(is_process);
+    processes.any(|process| {
+        let others = addresses(&process).filter(|text| Some(text) != own.as_ref());
+        others.is_some_and(|text| has(&text, address))
+    })
+}
+
+/// Whether an address is in `fib_trie`: "|-- 192.0.2.1" and, as the first of its routes, "/32 host LOCAL".
+fn has_v4(text: &str, address: IpAddr) -> bool {
+    let address = address.to_string();
+    text.split("|-- ").any(|leaf| {
+        let mut words = leaf.split_whitespace();
+        words.next() == Some(&address) && words.take(3).eq(["/32", "host", "LOCAL"])
+    })
+}
+
+/// Whether an address is in `if_inet6`, at the beginning of a line.
+fn has_v6(text: &str, address: IpAddr) -> bool {
+    let bits = |line: &str| u128::from_str_radix(line.split(' ').next()?, 16).ok();
+    let mut all = text.lines().filter_map(bits);
+    all.any(|bits| IpAddr::from(Ipv6Addr::from_bits(bits)) == address)
+}
+
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -115,6 +149,39 @@ mod tests {
             ["ip", "netns", "exec", "lab-x", "taskset", "-c", "1"]
         );
         assert_eq!(words.last(), Some(&"/bin/true"));
+    }
+
+    #[test]
+    fn address_of_a_process_in_another_network_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |process: &str, v6: &str, v4: &str| {
+            let folder = root.path().join("proc").join(process).join("net");
+            std::fs::create_dir_all(&folder).unwrap();
+            let v6 = format!("{v6} 01 80 10 80       lo\n");
+            std::fs::write(folder.join("if_inet6"), v6).unwrap();
+            let v4 = format!(
+                "Local:\n  +-- 0.0.0.0/0 3 0 5\n     +-- {v4}/31 1 0 0\n        |-- 192.0.2.0\n           /24 link \
+                 UNICAST\n        |-- {v4}\n           /32 host LOCAL\n"
+            );
+            std::fs::write(folder.join("fib_trie"), v4).unwrap();
+        };
+        let own = ("fe800000000000000000000000000001", "192.0.2.1");
+        write("self", own.0, own.1);
+        write("1", own.0, own.1);
+        write("sys", "20010db8000000000000000000000054", "192.0.2.54");
+        write("77", "20010db8000000000000000000000053", "192.0.2.53");
+        let machine = Machine::at(root.path());
+        let found = |address: &str| is_of_another(&machine, address.parse().unwrap());
+        assert!(found("2001:db8::53") && found("192.0.2.53"));
+        for other in [
+            "2001:db8::54",
+            "192.0.2.54",
+            "192.0.2.0",
+            "fe80::1",
+            "192.0.2.1",
+        ] {
+            assert!(!found(other), "{other}");
+        }
     }
 
     #[test]

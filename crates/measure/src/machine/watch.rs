@@ -18,6 +18,8 @@ pub struct Leg {
     pub far: Option<usize>,
     /// Interface, with the same name at both ends; `None` if unknown.
     pub link: Option<String>,
+    /// Whether the host that answers is another network of this machine, such as a container's.
+    pub is_elsewhere: bool,
 }
 
 /// A host in results, by its roles.
@@ -110,6 +112,11 @@ impl Observed {
     pub fn is_one_host(&self) -> bool {
         let mut legs = self.client.iter();
         legs.any(|leg| leg.far == Some(leg.near))
+    }
+
+    /// Returns whether the server shares the processors of the Measurer's host.
+    pub fn is_one_machine(&self) -> bool {
+        self.is_one_host() || self.client.as_ref().is_some_and(|leg| leg.is_elsewhere)
     }
 }
 

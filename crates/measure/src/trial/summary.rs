@@ -106,7 +106,7 @@ impl Inputs<'_> {
             notes: Vec::new(),
             machine: around.machine.clone(),
             source_ports: Some(shards.iter().map(|shard| shard.ports).sum()),
-            server_is_here: around.certified.is_some() && around.observed.is_one_host(),
+            server_is_here: around.certified.is_some() && around.observed.is_one_machine(),
             path,
             dut_exit: around.dut_exit.clone(),
             segmentation: spec.segmentation == Segmentation::On,

@@ -139,7 +139,7 @@ impl Rig {
         match &self.spec.subject {
             Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
             Subject::Server { server, .. } => {
-                if interface::is_own(*server) {
+                if interface::is_own(*server) || interface::is_elsewhere(*server) {
                     let reason =
                         "the server runs on the machine of the Tester and shares its processors";
                     conditions.not_a_measurement.push(reason.to_owned());

@@ -275,6 +275,7 @@ impl RigHosts {
                 near,
                 far: Some(far),
                 link: Some(link.to_owned()),
+                is_elsewhere: false,
             })
         };
         let dut = site

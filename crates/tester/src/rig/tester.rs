@@ -89,8 +89,9 @@ impl Instruments {
         };
         let leg = Leg {
             near: 0,
-            far: interface::is_own(server.ip()).then_some(0),
-            link: interface::toward(server.ip()),
+            far: interface::is_own(server).then_some(0),
+            link: interface::toward(server),
+            is_elsewhere: interface::is_elsewhere(server),
         };
         let hosts = vec![(Role::Measurer.into(), vec![counted])];
         let sender = Sender {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dns64bench::authority::answer::{Authority, Transport};
 use dns64_transport::address;
+use dns64bench::authority::answer::{Authority, Transport};
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::load::sources::Sources;
 use dns64bench::namespace::Zone;
@@ -159,6 +160,77 @@ fn each_address_of_a_prefix_is_used_and_answered_by_sockets() {
 #[ignore = "needs root: run by .ci/run net"]
 fn each_address_of_a_prefix_is_used_and_answered_over_af_xdp() {
     each_address_asks("xdp", 1);
+}
+
+/// Trials between two link-local addresses, which only their interface completes.
+fn link_local(backend: &str) {
+    let _turn = turn();
+    let pair = Pair::new(&format!("ll-{backend}"));
+    for (end, address) in pair.0.iter().zip(["fe80::1", "fe80::53"]) {
+        ip(&format!("-n {end} address add {address}/64 dev wire"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("trial.json");
+    let line = format!(
+        "--local fe80::1%wire --backend {backend} -Q 100 -l 1s -t 5s --aaaa-share 1 --uncertified --quiet"
+    );
+    until("was each query answered", || {
+        let (output, peers) = pair.trial("fe80::53%wire", &line, &json);
+        let text = fs::read(&json).unwrap();
+        let told: Value =
+            serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        assert_eq!(told["conditions"]["server"], "[fe80::53%wire]:53");
+        (answers(&told, "valid") == 100)
+            .then(|| assert_eq!(peers, ["fe80::1".parse().unwrap()].into()))
+    });
+}
+
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn link_local_server_is_measured_by_sockets() {
+    link_local("socket");
+}
+
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn link_local_server_is_measured_over_af_xdp() {
+    link_local("xdp");
+}
+
+/// As a server in a container does.
+#[test]
+#[ignore = "needs root: run by .ci/run net"]
+fn server_in_another_network_of_the_machine_is_recognised() {
+    let _turn = turn();
+    let pair = Pair::new("here");
+    let mut authority = Command::new("ip");
+    authority.args([
+        "netns",
+        "exec",
+        &pair.0[1],
+        PROGRAM,
+        "authority",
+        "--self-test",
+    ]);
+    let mut authority = authority.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(authority.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    for server in SERVER {
+        let mut trial = Command::new("ip");
+        let program = [
+            "netns", "exec", &pair.0[0], PROGRAM, "trial", "--server", server,
+        ];
+        let flags = "-Q 100 -l 1s -t 5s --aaaa-share 1 --uncertified --json -";
+        let output = trial.args(program).args(flags.split(' ')).output().unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["server_is_here"], true, "{output:?}");
+        let doubts = told["conditions"]["not_a_measurement"].as_array().unwrap();
+        assert_eq!(doubts.len(), 1, "{output:?}");
+    }
+    authority.kill().unwrap();
+    authority.wait().unwrap();
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
         near,
         far: Some(far),
         link: Some(link.to_owned()),
+        is_elsewhere: false,
     })
 }
 
@@ -439,6 +440,7 @@ fn shared_host_has_only_interface_losses() {
         near: 0,
         far: None,
         link: Some("eth0".to_owned()),
+        is_elsewhere: false,
     });
     observed.upstreams.clear();
     let expected = [

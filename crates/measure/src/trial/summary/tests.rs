@@ -229,6 +229,7 @@ fn single_receive_queue_of_multicore_server_is_noted() {
                     near: 0,
                     far: Some(1),
                     link: Some("client".to_owned()),
+                    is_elsewhere: false,
                 }),
                 upstreams: Vec::new(),
             },

@@ -30,6 +30,7 @@ fn leg(near: usize, far: usize, link: &str) -> Option<Leg> {
         near,
         far: Some(far),
         link: Some(link.to_owned()),
+        is_elsewhere: false,
     })
 }
 
