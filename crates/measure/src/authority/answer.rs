@@ -8,10 +8,10 @@ use dns64_wire::codes::{BADVERS, Class, Opcode, Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN, Header, Message, Opt, Question, Section};
 use dns64_wire::name::Name;
 
-use super::UDP_SIZE;
 use super::counts::{AnswerKind, AskedName, AuthorityCounts};
 use super::fast::Fast;
 use super::zone::{Lookup, Position, ZoneConfig, ns_rdata, soa_rdata};
+use crate::load::query::UDP_SIZE;
 
 /// Transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::net::Ipv4Addr;
 use dns64_wire::codes::Rtype;
 use dns64_wire::name::NAME_LEN_MAX;
 
-use super::UDP_SIZE;
 use super::counts::{AnswerKind, AskedName};
 use super::zone::{SOA_RDATA_LEN, ZoneConfig, soa_rdata};
+use crate::load::query::OPT;
 use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
 
 /// Octets of all replies that do not depend on the query.
@@ -181,9 +181,3 @@ const ROOM: usize = super::REPLY_LEN_MAX;
 /// ANCOUNT, NSCOUNT and ARCOUNT.
 const ANSWER_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 0];
 const NEGATIVE_COUNTS: [u8; 6] = [0, 0, 0, 1, 0, 0];
-
-/// An OPT record of version 0 without options; the octet that contains DO is the fourth from the end.
-pub(super) const OPT: [u8; 11] = {
-    let [high, low] = UDP_SIZE.to_be_bytes();
-    [0, 0, 41, high, low, 0, 0, 0, 0, 0, 0]
-};

@@ -25,9 +25,6 @@ pub mod serve;
 pub mod tcp;
 pub mod zone;
 
-/// Largest announced UDP payload (DNS flag day 2020; fits any IPv6 path unfragmented).
-pub const UDP_SIZE: u16 = 1232;
-
 /// Length of the longest reply: header, question of the longest name, SOA record, OPT. It is below the 512 octets that
 /// every client accepts (RFC 1035 section 2.3.4), so no reply is truncated because of its client.
 pub const REPLY_LEN_MAX: usize = 12 + 259 + 50 + 11;

@@ -141,7 +141,7 @@ impl Generator {
         let queries = usize::try_from(shard.schedule.shard_queries()).unwrap_or(usize::MAX);
         ledger.reset(queries);
         Self {
-            template: QueryTemplate::new(&shard.names.zone.suffix),
+            template: QueryTemplate::new(&shard.names.zone.suffix).with_edns(shard.names.form.edns),
             next: shard.schedule.burst_of_shard(0),
             timer: (shard.pacing == Pacing::SelfCorrecting)
                 .then(|| SelfCorrecting::new(&shard.schedule)),

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{As, DisplayFromStr};
 
+use super::query::QueryForm;
 use super::repeat::{self, Repeats};
 use super::ring::Ring;
 use crate::namespace::{Cidr, Pattern, Prefixes, Share, Zone, own_aaaa};
@@ -37,6 +38,8 @@ pub struct Names {
     /// The prefixes of synthesised AAAA records; `None` in a self-test, where every name has an AAAA record.
     #[serde(with = "As::<Option<DisplayFromStr>>")]
     pub pref64: Option<Prefixes>,
+    /// Form of the queries.
+    pub form: QueryForm,
 }
 
 impl Names {
@@ -155,6 +158,7 @@ pub struct NameSource {
     used: u64,
     probes: u64,
     asked: CachedNames,
+    form: QueryForm,
 }
 
 /// Names that were queried and answered since the server's start, and the time until which it caches the answers.
@@ -235,8 +239,15 @@ impl NameSource {
             used: 0,
             probes: 0,
             asked: CachedNames::default(),
+            form: QueryForm::default(),
         };
         Ok(source.begun_at(Begin::default()))
+    }
+
+    /// Returns the same source for queries of another form.
+    #[must_use]
+    pub fn in_form(self, form: QueryForm) -> Self {
+        Self { form, ..self }
     }
 
     /// Returns the same source with another start.
@@ -278,6 +289,7 @@ impl NameSource {
             repeats: Repeats::new(self.cached_share, self.pattern),
             zone: self.zone.clone(),
             pref64,
+            form: self.form,
         })
     }
 
@@ -402,6 +414,7 @@ impl NameSource {
             repeats: Repeats::none(),
             zone: self.zone.clone(),
             pref64: Some(pref64),
+            form: self.form,
         }
     }
 

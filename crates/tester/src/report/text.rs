@@ -246,6 +246,7 @@ impl Page {
             ("names with an AAAA", known(&conditions.aaaa_share)),
             ("queries for a cached name", known(&conditions.cached_share)),
             ("cached names", conditions.cached_pattern.clone()),
+            ("EDNS of the queries", conditions.edns.clone()),
             ("duration of a trial", span(|t| t.duration_ns)),
             ("timeout of a query", span(|t| t.timeout_ns)),
             (

@@ -12,6 +12,7 @@ use super::{Rig, recommended, sources};
 use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
 use crate::lab::userns;
+use crate::load::query::Edns;
 use crate::machine::watch::HostOf;
 use crate::machine::{Role, interface};
 use crate::namespace::Share;
@@ -46,6 +47,9 @@ pub struct Conditions {
     pub cached_share: String,
     /// Pattern of the repeated names, if there are any.
     pub cached_pattern: Option<String>,
+    /// EDNS of the queries, if they carry any: "plain", "do" or "cookie".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edns: Option<String>,
     /// Threads of the Measurer.
     pub threads: usize,
     /// Source ports of the Measurer; `None` for a number that depends on the rate.
@@ -118,6 +122,7 @@ impl Rig {
             aaaa_share: load.zone.aaaa_share.to_string(),
             cached_share: load.cached_share.to_string(),
             cached_pattern: (load.cached_share != Share::NONE).then(|| load.pattern.to_string()),
+            edns: (load.form.edns != Edns::None).then(|| load.form.edns.to_string()),
             threads: load.threads,
             sockets: load.ports,
             local: load.local.map(|it| it.to_string()),
@@ -136,6 +141,7 @@ impl Rig {
         }
         let flaw = load.pacing.flaw().map(str::to_owned);
         conditions.not_a_measurement.extend(flaw);
+        conditions.not_a_measurement.extend(load.form.flaw());
         match &self.spec.subject {
             Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
             Subject::Server { server, .. } => {

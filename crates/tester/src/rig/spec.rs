@@ -27,6 +27,7 @@ use crate::lab::{Blame, LabError, LabKind};
 use crate::load::catch_up::Limits;
 use crate::load::names::{Begin, NameSource, Names};
 use crate::load::pace::{BURST_MAX, Pacing, Schedule};
+use crate::load::query::QueryForm;
 use crate::load::sources::Sources;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
@@ -290,6 +291,8 @@ pub struct Load {
     pub cached_share: Share,
     /// Pattern of the repeated names.
     pub pattern: Pattern,
+    /// Form of the queries.
+    pub form: QueryForm,
     /// Prefixes of the expected answers; `None` to detect them (of a running server) or to choose one (in a lab).
     pub pref64: Option<Prefixes>,
     /// Threads of the Measurer; at least 1.
@@ -328,6 +331,7 @@ impl Default for Load {
             zone: Zone::default(),
             cached_share: Share::NONE,
             pattern: Pattern::default(),
+            form: QueryForm::default(),
             pref64: None,
             threads: 1,
             cpus: CpuSet::unrestricted(),
@@ -352,7 +356,7 @@ impl Load {
         let zone = self.zone.clone();
         let source = NameSource::new(self.cidr, zone, self.cached_share, self.pattern);
         let source = source.map_err(|error| Blame::Request.error(error))?;
-        Ok(source.begun_at(self.begin))
+        Ok(source.in_form(self.form).begun_at(self.begin))
     }
 
     /// Returns the due times of the queries of a trial. The self-correcting timer sends them one by one.

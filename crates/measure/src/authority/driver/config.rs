@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::{ADDRESSES_MAX, DriverError, Station};
-use crate::authority::fast::{Fast, OPT, SUFFIX_AT};
+use crate::authority::fast::{Fast, SUFFIX_AT};
 use crate::authority::zone::ZoneConfig;
+use crate::load::query::OPT;
 use crate::namespace::{LABEL_BYTES, SUFFIX_LEN_MAX, Share, own_aaaa};
 
 /// Builds the entry for a zone that is served at a station.

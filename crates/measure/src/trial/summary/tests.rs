@@ -6,6 +6,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::load::generator::Tally;
 use crate::load::ledger::Ledger;
 use crate::load::names::Names;
+use crate::load::query::QueryForm;
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
 use crate::machine::Role;
@@ -30,6 +31,7 @@ fn spec(queries: u64) -> TrialSpec {
             aaaa_share: Share::NONE,
         },
         pref64: None,
+        form: QueryForm::default(),
     };
     let server = "[2001:2::53]:53".parse().unwrap();
     TrialSpec::preliminary(server, 1_000, queries, names, 1)

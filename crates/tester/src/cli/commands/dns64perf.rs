@@ -23,6 +23,7 @@ use crate::load::generator::{Generator, PORT_IDS};
 use crate::load::ledger::Fate;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
+use crate::load::query::QueryForm;
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
 use crate::machine::network::Network;
@@ -217,6 +218,7 @@ impl Test {
             repeats: Repeats::none(),
             zone: Zone::default(),
             pref64: None,
+            form: QueryForm::default(),
         }
     }
 

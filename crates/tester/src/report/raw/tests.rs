@@ -11,6 +11,7 @@ use crate::load::generator::{Finished, Tally};
 use crate::load::ledger::{self, Fate};
 use crate::load::names::Names;
 use crate::load::pace::Schedule;
+use crate::load::query::QueryForm;
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
 use crate::namespace::{Share, Zone};
@@ -41,6 +42,7 @@ pub(crate) fn trial() -> TrialQueries {
         repeats: Repeats::none(),
         zone,
         pref64: None,
+        form: QueryForm::default(),
     };
     let server = "[2001:db8::53]:53".parse().unwrap();
     let spec = TrialSpec {
