@@ -11,8 +11,8 @@ use dns64_measure::authority::zone::ZoneConfig;
 use dns64_measure::load::generator::Generator;
 use dns64_measure::load::ledger::{Fate, Ledger};
 use dns64_measure::load::names::{NameSource, Names};
-use dns64_measure::load::query::QueryTemplate;
-use dns64_measure::namespace::{DEFAULT_NAMESPACE, Pattern, Share, Zone};
+use dns64_measure::load::query::{Edns, QueryTemplate};
+use dns64_measure::namespace::{AskedName, DEFAULT_NAMESPACE, Pattern, Share, Zone};
 use dns64_measure::trial::TrialSpec;
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
 use dns64_transport::{
@@ -51,10 +51,13 @@ fn built_in(self_test: bool) -> Authority {
 
 /// AAAA queries for names without AAAA records.
 fn authority(count: u64) {
-    let (mut authority, template) = (built_in(false), QueryTemplate::new(&Zone::default().suffix));
+    let (mut authority, template) = (
+        built_in(false),
+        QueryTemplate::new(&Zone::default().suffix, Edns::None),
+    );
     let (mut query, mut reply) = (vec![0; FRAME_BYTES], vec![0; FRAME_BYTES]);
     for i in 0..count {
-        let len = template.write(0, DEFAULT_NAMESPACE.address(i), &mut query);
+        let len = template.write(0, AskedName::aaaa(DEFAULT_NAMESPACE.address(i)), &mut query);
         let answered = authority.answer(&query[..len], &mut reply, Transport::Udp);
         black_box(&reply[..answered.len]);
     }
@@ -228,7 +231,7 @@ impl Server {
         Self {
             engine: Engine::new(&settings, cache, Arc::new(Counts::default()), &seeds),
             authority: built_in(false),
-            template: QueryTemplate::new(&Zone::default().suffix),
+            template: QueryTemplate::new(&Zone::default().suffix, Edns::None),
             actions: Default::default(),
             client: Origin::new("[2001:db8::1]:4000".parse().expect("an address")),
             query: vec![0; FRAME_BYTES],
@@ -260,7 +263,9 @@ impl Server {
 
     fn query(&mut self, i: u64) {
         let address = DEFAULT_NAMESPACE.address(i);
-        let len = self.template.write(7, address, &mut self.query);
+        let len = self
+            .template
+            .write(7, AskedName::aaaa(address), &mut self.query);
         self.now += STEP_NS;
         let client = Client::Udp(self.client);
         let (query, frame) = (&self.query[..len], &mut self.frame);

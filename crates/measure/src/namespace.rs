@@ -13,6 +13,7 @@ use std::iter::successors;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use dns64_wire::codes::Rtype;
 use dns64_wire::name::{NAME_LEN_MAX, NameBuf};
 use ipnet::Ipv4Net;
 use schemars::JsonSchema;
@@ -21,7 +22,7 @@ use serde_with::{As, DeserializeFromStr, DisplayFromStr, SerializeDisplay};
 
 pub use pattern::Pattern;
 pub use prefixes::Prefixes;
-pub use share::{Share, dealt, fit_together};
+pub use share::{Share, dealt, rest};
 
 use crate::quantity::ValueError;
 
@@ -168,10 +169,33 @@ impl Default for Zone {
     }
 }
 
+/// A question of a trial: name and type; the class is IN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedName {
+    /// The address encoded in the name.
+    pub address: Ipv4Addr,
+    /// The type.
+    pub rtype: Rtype,
+}
+
+impl AskedName {
+    /// Returns the AAAA query for the name of `address`.
+    pub fn aaaa(address: Ipv4Addr) -> Self {
+        let rtype = Rtype::AAAA;
+        Self { address, rtype }
+    }
+}
+
 impl Zone {
     /// Returns whether the name of this address has an AAAA record.
     pub fn has_aaaa(&self, address: Ipv4Addr) -> bool {
         self.aaaa_share.picks(u64::from(u32::from(address)))
+    }
+
+    /// Returns the position of the name of this address among the names with an AAAA record, or among those without.
+    pub fn rank(&self, address: Ipv4Addr) -> u64 {
+        let number = u64::from(u32::from(address));
+        self.aaaa_share.split(number).1
     }
 
     /// Returns the name of this address.

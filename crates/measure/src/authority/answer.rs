@@ -8,10 +8,11 @@ use dns64_wire::codes::{BADVERS, Class, Opcode, Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN, Header, Message, Opt, Question, Section};
 use dns64_wire::name::Name;
 
-use super::counts::{AnswerKind, AskedName, AuthorityCounts};
+use super::counts::{AnswerKind, AuthorityCounts};
 use super::fast::Fast;
-use super::zone::{Lookup, Position, ZoneConfig, ns_rdata, soa_rdata};
+use super::zone::{Lookup, Position, ZoneConfig, https_rdata, ns_rdata, soa_rdata};
 use crate::load::query::UDP_SIZE;
+use crate::namespace::AskedName;
 
 /// Transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +186,7 @@ impl Authority {
         let ((section, owner), rtype, ttl_s, rdata): (_, _, _, &[u8]) = match &found {
             Lookup::A(ipv4) => (answer, Rtype::A, ttl_s, &ipv4.octets()),
             Lookup::Aaaa(ipv6) => (answer, Rtype::AAAA, ttl_s, &ipv6.octets()),
+            Lookup::Https(hint) => (answer, Rtype::HTTPS, ttl_s, &https_rdata(*hint)),
             Lookup::Ns => (answer, Rtype::NS, ttl_s, &ns_rdata(suffix_at)),
             Lookup::Soa => (answer, Rtype::SOA, negative_ttl_s, &soa),
             Lookup::NoData | Lookup::NxDomain => (denial, Rtype::SOA, negative_ttl_s, &soa),

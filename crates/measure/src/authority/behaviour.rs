@@ -16,7 +16,7 @@ use dns64_transport::random::{INCREMENT, below, mix};
 use dns64_wire::codes::Rtype;
 
 use crate::load::repeat::unit;
-use crate::namespace::{Share, dealt, fit_together};
+use crate::namespace::{Share, dealt, rest};
 use crate::quantity::{self, ValueError};
 
 /// Deliberate faults of an authority. The default is none.
@@ -138,7 +138,7 @@ impl FromStr for Behaviour {
                 (_, None) => return Err(unreadable(part)),
             }
         }
-        if !fit_together(&behaviour.shares) {
+        if rest(&behaviour.shares).is_none() {
             let error = "the shares add up to more than 100%; a name gets at most one fault";
             return Err(ValueError(error.to_owned()));
         }

@@ -1,8 +1,5 @@
 //! Counters of an authority.
 
-use std::net::Ipv4Addr;
-
-use dns64_wire::codes::Rtype;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -102,15 +99,6 @@ impl AuthorityCounts {
             },
         }
     }
-}
-
-/// Name and type of a common query: a name that encodes an address, class IN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AskedName {
-    /// The address encoded in the name.
-    pub address: Ipv4Addr,
-    /// The type.
-    pub rtype: Rtype,
 }
 
 /// The counter for a reply.

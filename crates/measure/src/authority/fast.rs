@@ -8,10 +8,10 @@ use std::net::Ipv4Addr;
 use dns64_wire::codes::Rtype;
 use dns64_wire::name::NAME_LEN_MAX;
 
-use super::counts::{AnswerKind, AskedName};
+use super::counts::AnswerKind;
 use super::zone::{SOA_RDATA_LEN, ZoneConfig, soa_rdata};
 use crate::load::query::OPT;
-use crate::namespace::{LABEL_BYTES, own_aaaa, parse_label};
+use crate::namespace::{AskedName, LABEL_BYTES, own_aaaa, parse_label};
 
 /// Octets of all replies that do not depend on the query.
 #[derive(Clone, Debug)]

@@ -15,8 +15,8 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rtype;
 use serde::{Deserialize, Serialize};
 
-use super::counts::AskedName;
 use crate::load::names::Names;
+use crate::namespace::AskedName;
 
 /// Resolution of the timestamps.
 pub const UNIT_NS: Nanos = 64;

@@ -40,6 +40,8 @@ pub(super) enum Position {
 pub(super) enum Lookup {
     A(Ipv4Addr),
     Aaaa(Ipv6Addr),
+    /// With this address as its hint.
+    Https(Ipv4Addr),
     Soa,
     Ns,
     /// The name has no record of the type (RFC 2308 section 2.2).
@@ -82,6 +84,7 @@ impl ZoneConfig {
             (Position::Host(address), Rtype::AAAA) if self.has_aaaa(address) => {
                 Lookup::Aaaa(own_aaaa(address))
             }
+            (Position::Host(address), Rtype::HTTPS) => Lookup::Https(address),
             (Position::Apex, Rtype::SOA | Rtype::ANY) => Lookup::Soa,
             (Position::Apex, Rtype::NS) => Lookup::Ns,
             (Position::Nowhere, _) => Lookup::NxDomain,
@@ -105,6 +108,12 @@ pub(super) const NS_RDATA_LEN: usize = 5;
 pub(super) fn ns_rdata(suffix_at: u16) -> [u8; NS_RDATA_LEN] {
     let [high, low] = (POINTER | suffix_at).to_be_bytes();
     [2, b'n', b's', high, low]
+}
+
+/// Data of an HTTPS record (RFC 9460 section 2.2): priority 1, the owner itself as target, and `ipv4hint`.
+pub(super) fn https_rdata(hint: Ipv4Addr) -> [u8; 11] {
+    let [a, b, c, d] = hint.octets();
+    [0, 1, 0, 0, 4, 0, 4, a, b, c, d]
 }
 
 /// Length of [`soa_rdata`].

@@ -1,7 +1,7 @@
 //! Engine of the Measurer: sends due queries, receives responses and detects when every query is decided. It has no
 //! socket and no clock; a worker calls it with a link.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 use dns64_transport::clock::{Clock, Nanos};
@@ -14,6 +14,7 @@ use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::{QUESTION_BYTES, QueryTemplate};
 use super::verdict::{Verdict, first_other, is_refused, judge};
+use crate::namespace::AskedName;
 
 /// Task of a generator: one shard of a trial.
 #[derive(Clone, Debug)]
@@ -100,7 +101,9 @@ pub struct Tally {
     /// Addresses in valid and late answers beside a correct one.
     pub other_addresses: u64,
     /// The first wrong answer: its query in the trial, and its first address.
-    pub first_wrong: Option<(u64, Ipv6Addr)>,
+    pub first_wrong: Option<(u64, IpAddr)>,
+    /// Correct HTTPS records with a synthesised `ipv6hint`, in valid and late answers.
+    pub synthesised_hints: u64,
     /// Longest time to send one burst: the largest overestimate of a round-trip time.
     pub longest_send_ns: Nanos,
 }
@@ -141,7 +144,7 @@ impl Generator {
         let queries = usize::try_from(shard.schedule.shard_queries()).unwrap_or(usize::MAX);
         ledger.reset(queries);
         Self {
-            template: QueryTemplate::new(&shard.names.zone.suffix).with_edns(shard.names.form.edns),
+            template: QueryTemplate::new(&shard.names.zone.suffix, shard.names.form.edns),
             next: shard.schedule.burst_of_shard(0),
             timer: (shard.pacing == Pacing::SelfCorrecting)
                 .then(|| SelfCorrecting::new(&shard.schedule)),
@@ -255,7 +258,7 @@ impl Generator {
         let (template, names) = (&self.template, &self.shard.names);
         let taken = link.send(small(port), burst.queries, |k, frame| {
             let k = k as u64;
-            template.write(low16(first_id + k), names.asked(burst.first + k), frame)
+            template.write(low16(first_id + k), names.question(burst.first + k), frame)
         })?;
         let sent_ns = now - self.start;
         // The self-correcting timer has no catch-up bursts: it is late by design and spreads the delay.
@@ -306,13 +309,13 @@ impl Generator {
             return;
         };
         let global = self.shard.schedule.global(i as u64);
-        let address = self.shard.names.asked(global);
+        let asked = self.shard.names.question(global);
         let mut question = [0; QUESTION_BYTES];
-        let len = self.template.question(address, &mut question);
+        let len = self.template.question(asked, &mut question);
         let rtt = datagram.at.saturating_sub(self.sent_at(global, entry));
         let in_time = rtt <= self.shard.timeout_ns;
         let names = &self.shard.names;
-        let accept = |found| names.accept(found, address);
+        let accept = |found| names.is_correct(found, asked);
         match (entry.fate, judge(reply, &question[..len], accept, in_time)) {
             (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
             (Fate::Pending, Some(verdict)) => {
@@ -320,7 +323,7 @@ impl Generator {
                 self.missing -= u64::from(i < self.decided);
                 if verdict != Fate::Valid.into() {
                     self.failed |= verdict.fate != Fate::Valid && !entry.in_burst;
-                    self.note(global, address, reply, verdict);
+                    self.note(global, asked, reply, verdict);
                 }
             }
             _ => self.tally.duplicate += 1,
@@ -329,16 +332,19 @@ impl Generator {
 
     /// Records what is unusual about a response.
     #[cold]
-    fn note(&mut self, query: u64, address: Ipv4Addr, reply: &[u8], verdict: Verdict) {
+    fn note(&mut self, query: u64, asked: AskedName, reply: &[u8], verdict: Verdict) {
         let (names, tally) = (&self.shard.names, &mut self.tally);
         match verdict.fate {
             Fate::Error => tally.refused += u64::from(is_refused(reply)),
             Fate::Wrong if tally.first_wrong.is_none() => {
-                let other = first_other(reply, |found| names.accept(found, address));
+                let other = first_other(reply, |found| names.is_correct(found, asked));
                 tally.first_wrong = other.map(|received| (query, received));
             }
             Fate::Wrong => {}
-            _ => tally.other_addresses += u64::from(verdict.others),
+            _ => {
+                tally.other_addresses += u64::from(verdict.others);
+                tally.synthesised_hints += u64::from(verdict.hinted);
+            }
         }
     }
 

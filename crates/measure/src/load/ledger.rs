@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub enum Fate {
     /// Sent, without a response so far.
     Pending,
-    /// The expected AAAA, in time.
+    /// The expected record, in time.
     Valid,
-    /// The expected AAAA, after the timeout.
+    /// The expected record, after the timeout.
     Late,
-    /// An AAAA that is not the expected one.
+    /// A record of the type that is not the expected one.
     Wrong,
-    /// RCODE 0 without AAAA.
+    /// RCODE 0 without a record of the type.
     Empty,
     /// RCODE other than 0, or a response that cannot be parsed.
     Error,

@@ -6,18 +6,19 @@
 //! The journal of a campaign has its used names ([`NameRange`]), and the campaign continues after them ([`Begin`]).
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::codes::Rtype;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{As, DisplayFromStr};
 
-use super::query::QueryForm;
+use super::query::{QueryForm, Types};
 use super::repeat::{self, Repeats};
 use super::ring::Ring;
-use crate::namespace::{Cidr, Pattern, Prefixes, Share, Zone, own_aaaa};
+use crate::namespace::{AskedName, Cidr, Pattern, Prefixes, Share, Zone, own_aaaa};
 use crate::naming::{Message, NAMESPACE, Naming};
 
 /// The names of a trial and their expected answers.
@@ -45,12 +46,31 @@ pub struct Names {
 impl Names {
     /// Returns the address whose name query `i` of the trial requests.
     pub fn asked(&self, i: u64) -> Ipv4Addr {
-        match self.repeats.asked(i) {
+        self.question(i).address
+    }
+
+    /// Returns name and type of query `i` of the trial. A name is requested with one type, so that a repeated query has the type of
+    /// the first; only the one cached name is requested with all.
+    #[inline]
+    pub fn question(&self, i: u64) -> AskedName {
+        let types = self.form.types;
+        let address = match self.repeats.asked(i) {
             repeat::Asked::Own(n) => self.ring.address(self.first + n),
             repeat::Asked::Before(n) => self.ring.address(self.first.saturating_sub(n)),
             repeat::Asked::OfSet(n) => self.ring.address(n),
-            repeat::Asked::Cached => self.cached,
-        }
+            repeat::Asked::Cached => {
+                let rtype = types.of(self.repeats.share().below(i));
+                return AskedName {
+                    address: self.cached,
+                    rtype,
+                };
+            }
+        };
+        let rtype = match types == Types::default() {
+            true => Rtype::AAAA,
+            false => types.of(self.zone.rank(address)),
+        };
+        AskedName { address, rtype }
     }
 
     /// Returns the index among the trial's fresh names of the name of `address`, from 0; `None` if it is none of them.
@@ -80,6 +100,21 @@ impl Names {
             .into_iter()
             .flat_map(move |it| it.embed(address));
         own.into_iter().chain(embedded)
+    }
+
+    /// Returns whether an address is correct in an answer to a question. In an HTTPS record it is a hint: the address of the name,
+    /// or one that a DNS64 server has synthesised from it.
+    #[inline]
+    pub fn is_correct(&self, found: IpAddr, asked: AskedName) -> bool {
+        match (found, asked.rtype) {
+            (IpAddr::V6(found), Rtype::AAAA) => self.accept(found, asked.address),
+            (IpAddr::V6(found), Rtype::HTTPS) => {
+                let prefixes = self.pref64.as_ref();
+                prefixes.is_some_and(|it| it.explain(found, asked.address))
+            }
+            (IpAddr::V6(_), _) | (IpAddr::V4(_), Rtype::AAAA) => false,
+            (IpAddr::V4(found), _) => found == asked.address,
+        }
     }
 
     /// Returns whether an address is a correct answer for the name of `address`.

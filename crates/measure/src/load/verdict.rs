@@ -1,9 +1,9 @@
 //! Judges the octets of a response against its query. It uses no link and no clock.
 
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 
 use dns64_wire::codes::{Class, Rcode, Rtype};
-use dns64_wire::message::{HEADER_LEN, Header, Message, Section};
+use dns64_wire::message::{HEADER_LEN, Header, Message, Options, Section};
 
 use super::ledger::Fate;
 
@@ -12,13 +12,19 @@ use super::ledger::Fate;
 pub struct Verdict {
     /// The outcome of the query.
     pub fate: Fate,
-    /// Number of addresses in the response that are not correct.
+    /// Number of records of the type in the response that are not correct.
     pub others: u32,
+    /// Whether a correct HTTPS record has a synthesised `ipv6hint`.
+    pub hinted: bool,
 }
 
 impl From<Fate> for Verdict {
     fn from(fate: Fate) -> Self {
-        Self { fate, others: 0 }
+        Self {
+            fate,
+            others: 0,
+            hinted: false,
+        }
     }
 }
 
@@ -26,11 +32,11 @@ impl From<Fate> for Verdict {
 /// if `reply` is its first response. `None` if the response answers another question, or none.
 ///
 /// Stricter than RFC 8219 section 9.2, which requires "a AAAA record": one of the addresses must be exactly one that the
-/// name implies.
+/// name implies. The address of an HTTPS record is one of its hints.
 pub fn judge(
     reply: &[u8],
     question: &[u8],
-    accept: impl Fn(Ipv6Addr) -> bool,
+    accept: impl Fn(IpAddr) -> bool,
     in_time: bool,
 ) -> Option<Verdict> {
     let header = Header::parse(reply).ok().filter(Header::qr)?;
@@ -52,7 +58,7 @@ pub fn judge(
     let sole = (header.ancount() == 1).then(|| sole_aaaa(&reply[answers_at..]));
     let mut verdict = match sole.flatten() {
         Some(found) if accept(found.into()) => Fate::Valid.into(),
-        _ => judge_records(reply, accept),
+        _ => judge_records(reply, type_of(question), accept),
     };
     if verdict.fate == Fate::Valid && !in_time {
         verdict.fate = Fate::Late;
@@ -60,14 +66,59 @@ pub fn judge(
     Some(verdict)
 }
 
-/// Returns the first AAAA record of a response for which `accept` is false.
+/// Returns the first address of the queried type in a response for which `accept` is false.
 #[cold]
-pub fn first_other(reply: &[u8], accept: impl Fn(Ipv6Addr) -> bool) -> Option<Ipv6Addr> {
+pub fn first_other(reply: &[u8], accept: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let message = Message::parse(reply).ok()?;
-    let answers = message.records().map_while(Result::ok);
-    let mut addresses = answers.filter_map(|record| record.aaaa());
-    addresses.find(|address| !accept(*address))
+    let rtype = message.question()?.rtype;
+    let records = message.records().map_while(Result::ok);
+    let of_type = records.filter(|record| record.rtype == rtype);
+    let mut found = of_type.flat_map(|record| addresses(rtype, record.rdata));
+    found.find(|address| !accept(*address))
 }
+
+/// Returns the type of a question, which precedes its class at the end.
+fn type_of(question: &[u8]) -> Rtype {
+    let end = question.last_chunk::<4>();
+    Rtype(end.map_or(0, |[high, low, ..]| u16::from_be_bytes([*high, *low])))
+}
+
+/// Returns the addresses in the data of a record: that of A and AAAA, or the hints of HTTPS (RFC 9460 section 7.3).
+fn addresses(rtype: Rtype, rdata: &[u8]) -> impl Iterator<Item = IpAddr> {
+    let (own, parameters) = match rtype {
+        Rtype::HTTPS => (None, parameters(rdata).unwrap_or_default()),
+        _ => (address(rdata), &[][..]),
+    };
+    // They have the form of EDNS options.
+    let hints = Options::new(parameters).flat_map(|parameter| {
+        let width = match parameter.code {
+            IPV4HINT => 4,
+            IPV6HINT => 16,
+            _ => usize::MAX,
+        };
+        parameter.value.chunks_exact(width).filter_map(address)
+    });
+    own.into_iter().chain(hints)
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    let ipv4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    let ipv6 = || <[u8; 16]>::try_from(octets).map(IpAddr::from);
+    ipv4.or_else(|_| ipv6()).ok()
+}
+
+/// Returns the part of the data of an HTTPS record after its priority and its target (RFC 9460 section 2.2).
+fn parameters(rdata: &[u8]) -> Option<&[u8]> {
+    let mut rest = rdata.get(2..)?;
+    while let (length @ 1.., after) = rest.split_first()? {
+        rest = after.get(usize::from(*length)..)?;
+    }
+    rest.get(1..)
+}
+
+/// Parameters of HTTPS records (RFC 9460 section 14.3.2).
+const IPV4HINT: u16 = 4;
+const IPV6HINT: u16 = 6;
 
 /// Returns the address of a first record if it is an AAAA record with the question's name: the common response, read
 /// without parsing all records.
@@ -85,11 +136,11 @@ pub fn is_refused(reply: &[u8]) -> bool {
     Header::parse(reply).is_ok_and(|header| header.rcode() == Rcode::REFUSED)
 }
 
-fn judge_records(reply: &[u8], accept: impl Fn(Ipv6Addr) -> bool) -> Verdict {
+fn judge_records(reply: &[u8], rtype: Rtype, accept: impl Fn(IpAddr) -> bool) -> Verdict {
     let Ok(message) = Message::parse(reply) else {
         return Fate::Error.into();
     };
-    let (mut is_valid, mut others) = (false, 0);
+    let (mut is_valid, mut others, mut hinted) = (false, 0, false);
     for record in message.records() {
         let Ok(record) = record else {
             return Fate::Error.into();
@@ -97,20 +148,27 @@ fn judge_records(reply: &[u8], accept: impl Fn(Ipv6Addr) -> bool) -> Verdict {
         if record.section != Section::Answer {
             break;
         }
-        if record.rtype != Rtype::AAAA || record.class != Class::IN {
+        if record.rtype != rtype || record.class != Class::IN {
             continue;
         }
-        match record.aaaa() {
-            Some(found) if accept(found) => is_valid = true,
-            _ => others += 1,
+        let mut is_correct = false;
+        for found in addresses(rtype, record.rdata).filter(|found| accept(*found)) {
+            is_correct = true;
+            hinted |= rtype == Rtype::HTTPS && found.is_ipv6();
         }
+        is_valid |= is_correct;
+        others += u32::from(!is_correct);
     }
     let fate = match (is_valid, others) {
         (true, _) => Fate::Valid,
         (false, 0) => Fate::Empty,
         (false, _) => Fate::Wrong,
     };
-    Verdict { fate, others }
+    Verdict {
+        fate,
+        others,
+        hinted,
+    }
 }
 
 #[cfg(test)]
@@ -129,8 +187,8 @@ mod tests {
         bytes
     }
 
-    fn accept(found: Ipv6Addr) -> bool {
-        found == "64:ff9b::a00:7ff".parse::<Ipv6Addr>().unwrap()
+    fn accept(found: IpAddr) -> bool {
+        found == "64:ff9b::a00:7ff".parse::<IpAddr>().unwrap()
     }
 
     fn judged_as(bytes: &[u8], in_time: bool) -> Option<Fate> {
@@ -180,7 +238,8 @@ mod tests {
             let records = records.concat();
             let reply = reply([0x81, 0x80], [1, count], &[QUESTION, &records]);
             let verdict = judge(&reply, QUESTION, accept, true);
-            assert_eq!(verdict, Some(Verdict { fate, others }));
+            let found = verdict.map(|it| (it.fate, it.others));
+            assert_eq!(found, Some((fate, others)));
             assert_eq!(first_other(&reply, accept), address);
         }
     }
@@ -234,5 +293,43 @@ mod tests {
         let error = reply([0x81, 0x82], [1, 0], &[QUESTION]);
         assert_eq!(judged_as(&error, false), Some(Fate::Error));
         assert_eq!(judged_as(b"garbage", false), None);
+    }
+
+    #[test]
+    fn https_record_is_judged_by_its_hints_and_an_a_record_by_its_address() {
+        let question = |rtype: u8| {
+            let mut question = QUESTION.to_vec();
+            let at = question.len() - 3;
+            question[at] = rtype;
+            question
+        };
+        let record = |rtype: u8, rdata: &[u8]| {
+            let fixed = [0xc0, 12, 0, rtype, 0, 1, 0, 0, 14, 16, 0];
+            let length = [u8::try_from(rdata.len()).unwrap()];
+            [&fixed[..], &length, rdata].concat()
+        };
+        let accept = |found: IpAddr| {
+            let correct: [IpAddr; 2] =
+                [[10, 0, 7, 255].into(), "64:ff9b::a00:7ff".parse().unwrap()];
+            correct.contains(&found)
+        };
+        let judged = |rtype: u8, rdata: &[u8]| {
+            let question = question(rtype);
+            let reply = reply([0x81, 0x80], [1, 1], &[&question, &record(rtype, rdata)]);
+            judge(&reply, &question, accept, true).map(|it| (it.fate, it.others, it.hinted))
+        };
+        let valid = |hinted| Some((Fate::Valid, 0, hinted));
+        let wrong = Some((Fate::Wrong, 1, false));
+        assert_eq!(judged(1, &[10, 0, 7, 255]), valid(false));
+        assert_eq!(judged(1, &[10, 0, 7, 254]), wrong);
+        // Priority, target, alpn, hints.
+        let alpn = b"\0\x01\x01a\0\0\x01\0\x03\x02h3";
+        let ipv4 = b"\0\x04\0\x08\x0a\0\x07\xfe\x0a\0\x07\xff";
+        let ipv6 = b"\0\x06\0\x10\0\x64\xff\x9b\0\0\0\0\0\0\0\0\x0a\0\x07\xff";
+        assert_eq!(judged(65, &[&alpn[..], ipv4].concat()), valid(false));
+        assert_eq!(judged(65, &[&alpn[..], ipv4, ipv6].concat()), valid(true));
+        assert_eq!(judged(65, &[&alpn[..], ipv6].concat()), valid(true));
+        assert_eq!(judged(65, alpn), wrong);
+        assert_eq!(judged(65, &ipv4[..3]), wrong);
     }
 }

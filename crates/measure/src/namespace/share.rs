@@ -23,6 +23,16 @@ impl Share {
         self.below(n + 1) != self.below(n)
     }
 
+    /// Returns whether number `n` belongs to the share, and its position among the numbers that do, or among those that do
+    /// not. Shares of these positions are independent of this one.
+    pub fn split(self, n: u64) -> (bool, u64) {
+        let below = self.below(n);
+        match self.below(n + 1) != below {
+            true => (true, below),
+            false => (false, n - below),
+        }
+    }
+
     /// Returns the number of steps of width `step`, at least one, back from number `n` to the first number that does
     /// not belong to the share. Numbers below 0 are not considered; `None` if all numbers on the way to 0 belong to the
     /// share. `step` is at least 1.
@@ -76,10 +86,11 @@ pub fn dealt(shares: &[Share], n: u64) -> Option<usize> {
     None
 }
 
-/// Returns whether the sum of several shares is at most 1.
-pub fn fit_together(shares: &[Share]) -> bool {
-    let sum: u64 = shares.iter().map(|share| u64::from(share.0)).sum();
-    sum <= u64::from(MILLION)
+/// Returns the share that several others leave; `None` if their sum is above 1.
+pub fn rest(shares: &[Share]) -> Option<Share> {
+    let mut each = shares.iter().map(|share| share.0);
+    let left = each.try_fold(MILLION, u32::checked_sub);
+    left.map(Share)
 }
 
 const MILLION: u32 = 1_000_000;
@@ -239,7 +250,7 @@ mod tests {
     #[test]
     fn dealt_shares_are_exact_in_every_million() {
         let shares = cut(vec![1, 12_346, 500_000, 500_000, 999_999]);
-        assert!(fit_together(&shares) && !fit_together(&[Share(1), Share::ALL]));
+        assert!(rest(&shares).is_some() && rest(&[Share(1), Share::ALL]).is_none());
         for from in [0, 1, 777_777, 1 << 32] {
             let mut counts = [0; 5];
             for n in from..from + u64::from(MILLION) {

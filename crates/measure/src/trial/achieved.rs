@@ -11,7 +11,7 @@ use crate::quantity::Thousands;
 pub struct Achieved {
     /// Share of the AAAA queries at the authority with an AAAA in the answer, 0 to 1; `None` without queries.
     pub aaaa_share: Option<f64>,
-    /// Share of the Measurer's queries without an AAAA query at the authority, 0 to 1; `None` if some were not
+    /// Share of the Measurer's AAAA queries without an AAAA query at the authority, 0 to 1; `None` if some were not
     /// answered, because a lost query looks like a cached one. Retries of a DUT lower it, at most to 0; `amplification`
     /// shows by how much.
     pub cached_share: Option<f64>,
@@ -21,21 +21,25 @@ pub struct Achieved {
 }
 
 impl Achieved {
-    /// Computes the shares from `sent` queries of one or more trials and the counters of the authority for them; `None`
-    /// if nothing was sent.
-    pub fn by_counts(sent: u64, counts: &AuthorityCounts, all_answered: bool) -> Option<Self> {
+    /// Computes the shares from `sent` queries of one or more trials, `aaaa_sent` of them for AAAA, and the counters of the
+    /// authority for them; `None` if nothing was sent.
+    pub fn by_counts(
+        (sent, aaaa_sent): (u64, u64),
+        counts: &AuthorityCounts,
+        all_answered: bool,
+    ) -> Option<Self> {
         let without =
             |part: u64, whole: u64| (whole > 0).then(|| ratio(whole.saturating_sub(part), whole));
         Some(Self {
-            // Every name has an A, so only AAAA queries can have an answer without data.
+            // Every name has A and HTTPS, so only AAAA queries can have an answer without data.
             aaaa_share: without(counts.nodata, counts.aaaa),
-            cached_share: without(counts.aaaa, sent).filter(|_| all_answered),
+            cached_share: without(counts.aaaa, aaaa_sent).filter(|_| all_answered),
             amplification: (sent > 0).then(|| ratio(counts.queries(), sent))?,
         })
     }
 }
 
-/// Returns how many of the answers of a trial with unrepeated names needed no AAAA query at the authority: the DUT had
+/// Returns how many of the answers to AAAA queries of a trial with unrepeated names needed no AAAA query at the authority: the DUT had
 /// them in its cache, or never queries AAAA. Retries of a DUT hide some.
 pub fn hits(answered: u64, counts: &AuthorityCounts) -> u64 {
     answered.saturating_sub(counts.aaaa)

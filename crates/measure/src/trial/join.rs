@@ -1,6 +1,8 @@
-//! Joins the ledgers of Measurer and authority into the [`Path`] of a trial: the fate of each name on its way.
+//! Joins the ledgers of Measurer and authority into the [`Path`] of the AAAA queries of a trial: the fate of each name on its
+//! way.
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::codes::Rtype;
 
 use super::TrialSpec;
 use super::distribution::Times;
@@ -79,7 +81,14 @@ impl<'a> Join<'a> {
 
     /// Adds query `i` of the trial, which was sent. `expired`: its timeout had passed when the trial ended.
     pub(super) fn query(&mut self, i: u64, sent_at: Nanos, entry: &Entry, expired: bool) {
-        let Some(n) = self.names.repeats.fresh(i) else {
+        let number = self.names.repeats.fresh(i);
+        let rtype = self.names.question(i).rtype;
+        if rtype != Rtype::AAAA {
+            let asked = number.map(|n| self.ledger.questions(n).a.asked);
+            *self.path.questions.client_a.get_or_insert(0) += u64::from(asked.unwrap_or(0));
+            return;
+        }
+        let Some(n) = number else {
             if entry.fate == Fate::Valid && !matches!(self.names.repeats.asked(i), Asked::Own(_)) {
                 self.t_q_c_r.record(entry.rtt_ns);
             }
@@ -189,7 +198,12 @@ impl<'a> Join<'a> {
         sent.find_map(|(i, sent_at, entry)| {
             let is_median =
                 entry.fate == Fate::Valid && self.timed.are_alike(entry.rtt_ns, median_ns);
-            let n = self.names.repeats.fresh(i).filter(|_| is_median)?;
+            let is_aaaa = self.names.question(i).rtype == Rtype::AAAA;
+            let n = self
+                .names
+                .repeats
+                .fresh(i)
+                .filter(|_| is_median && is_aaaa)?;
             let questions = self.ledger.questions(n);
             Timeline::new(sent_at, *entry, Some(questions)).messages()
         })

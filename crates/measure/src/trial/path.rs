@@ -149,7 +149,7 @@ pub enum UpstreamOrder {
     AOnly,
 }
 
-/// Statistics of the messages of all queries of a trial. The names are its fresh ones, which no earlier query of the
+/// Statistics of the messages of all AAAA queries of a trial. The names are its fresh ones, which no earlier query of the
 /// trial contained.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Path {
@@ -240,6 +240,10 @@ pub struct QuestionCounts {
     pub other_aaaa: u64,
     /// A queries for other names.
     pub other_a: u64,
+    /// A queries for fresh names that the Measurer requests with another type than AAAA: they are in no other figure of the path.
+    /// `None` if all queries are for AAAA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_a: Option<u64>,
 }
 
 /// Names by their upstream queries. All classes but `again` are disjoint.

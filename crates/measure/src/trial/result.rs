@@ -1,7 +1,7 @@
 //! Results of trials: plain data, from which everything else is computed.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 
 use dns64_transport::clock::Nanos;
 use schemars::JsonSchema;
@@ -166,6 +166,24 @@ pub struct Answers {
     pub other_addresses: u64,
 }
 
+/// The queries of one type, in a trial with several types.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct TypeResult {
+    /// "AAAA", "A" or "HTTPS".
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// Queries that were sent.
+    pub sent: u64,
+    /// With a correct record, in time.
+    pub valid: u64,
+    /// Without a response.
+    pub lost: u64,
+    /// With another response, or a late one.
+    pub wrong: u64,
+    /// Correct HTTPS records to which the DUT has added a synthesised `ipv6hint`.
+    pub synthesised_hints: u64,
+}
+
 /// An answer without a correct address.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct WrongAnswer {
@@ -174,15 +192,15 @@ pub struct WrongAnswer {
     /// The queried name.
     pub name: String,
     /// Its first address.
-    pub received: Ipv6Addr,
+    pub received: IpAddr,
     /// The correct addresses; none if every prefix is correct.
-    pub expected: Vec<Ipv6Addr>,
+    pub expected: Vec<IpAddr>,
 }
 
 impl fmt::Display for WrongAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, received) = (&self.name, self.received);
-        let expected: Vec<_> = self.expected.iter().map(Ipv6Addr::to_string).collect();
+        let expected: Vec<_> = self.expected.iter().map(IpAddr::to_string).collect();
         let expected = match expected.is_empty() {
             true => "an address with its IPv4 address".to_owned(),
             false => expected.join(" or "),
@@ -331,6 +349,9 @@ pub struct TrialResult {
     pub ended_early: bool,
     /// Number of queries of each class.
     pub answers: Answers,
+    /// The same by type, if the queries have several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<TypeResult>,
     /// Policy of the server that its answers show; `None` if none does, or every query was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
@@ -404,6 +425,16 @@ impl TrialResult {
     pub fn unanswered(&self) -> u64 {
         let valid = self.answers.valid.saturating_add(self.undecided);
         self.queries_sent.saturating_sub(valid)
+    }
+
+    /// Returns the number of AAAA queries that were sent, and of those that were answered as expected.
+    pub fn aaaa(&self) -> (u64, u64) {
+        let answered = self.answers.valid.saturating_add(self.answers.late);
+        match self.types.iter().find(|it| it.rtype == "AAAA") {
+            Some(aaaa) => (aaaa.sent, aaaa.valid),
+            None if self.types.is_empty() => (self.queries_sent, answered),
+            None => (0, 0),
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Computes the result of a trial from its ledgers: pure functions on plain data.
 
+use std::net::IpAddr;
+
 use dns64_transport::clock::Nanos;
 use dns64_transport::socket::Segmentation;
+use dns64_wire::codes::Rtype;
 
 use super::achieved::{self, Achieved};
 use super::distribution::Times;
@@ -11,16 +14,19 @@ use super::judge::judge;
 use super::path::Path;
 use super::place::{LossEvidence, LossFacts, LossKind, Losses, place};
 use super::policy::{self, Policy};
-use super::result::{Answers, AuthorityShare, Outcome, Rtt, Timing, TrialResult, WrongAnswer};
+use super::result::{
+    Answers, AuthorityShare, Outcome, Rtt, Timing, TrialResult, TypeResult, WrongAnswer,
+};
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Hanging, TimingSums, is_expired};
 use super::{TrialSpec, disturbance, service};
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
+use crate::load::query::Types;
 use crate::machine::Role;
 use crate::machine::counters::{Counter, Layer};
 use crate::machine::watch::{HostOf, Observed};
-use crate::namespace::Share;
+use crate::namespace::{AskedName, Share};
 
 /// Combines the shards, judges the trial, and returns the result.
 pub fn result(
@@ -81,6 +87,7 @@ impl Inputs<'_> {
             undecided: sums.undecided,
             ended_early,
             answers: sums.answers,
+            types: sums.types(),
             policy: sums.policy(around),
             first_wrong: first_wrong(spec, shards),
             rtt: sums.rtt(),
@@ -199,7 +206,7 @@ impl Inputs<'_> {
             return Vec::new();
         };
         let is_cold = self.spec.names.repeats.share() == Share::NONE;
-        let answered = result.answers.valid + result.answers.late;
+        let (_, answered) = result.aaaa();
         match &result.path {
             Some(path) => path.notes(),
             None if is_cold => Vec::from_iter(achieved::warm(answered, &authority.counts)),
@@ -231,12 +238,15 @@ impl Inputs<'_> {
 fn first_wrong(spec: &TrialSpec, shards: &[ShardReport]) -> Option<WrongAnswer> {
     let wrong = shards.iter().map(|shard| shard.finished.tally.first_wrong);
     let (query, received) = wrong.flatten().min()?;
-    let address = spec.names.asked(query);
+    let AskedName { address, rtype } = spec.names.question(query);
     Some(WrongAnswer {
         query,
         name: spec.names.zone.name(address),
         received,
-        expected: spec.names.expected(address).collect(),
+        expected: match rtype {
+            Rtype::AAAA => spec.names.expected(address).map(IpAddr::from).collect(),
+            _ => vec![address.into()],
+        },
     })
 }
 
@@ -280,6 +290,8 @@ struct Sums<'a> {
     shards: Vec<&'a Finished>,
     join: Option<Join<'a>>,
     answers: Answers,
+    /// By type, if the queries have several.
+    types: [TypeResult; 3],
     sent: u64,
     undecided: u64,
     rtt: Times,
@@ -294,6 +306,10 @@ impl<'a> Sums<'a> {
             shards: Vec::new(),
             join: ledger.map(|(ledger, allowed_ns)| Join::new(spec, ledger, allowed_ns)),
             answers: Answers::default(),
+            types: Types::ALL.map(|rtype| TypeResult {
+                rtype: rtype.to_string(),
+                ..TypeResult::default()
+            }),
             sent: 0,
             undecided: 0,
             rtt: Times::new(),
@@ -308,6 +324,7 @@ impl<'a> Sums<'a> {
         self.answers.duplicate += tally.duplicate;
         self.answers.stray += tally.stray + shard.counters.foreign;
         self.answers.other_addresses += tally.other_addresses;
+        self.types[Types::HTTPS].synthesised_hints += tally.synthesised_hints;
         let Finished {
             schedule,
             start,
@@ -327,6 +344,7 @@ impl<'a> Sums<'a> {
             self.sent += 1;
             let expired = is_expired(self.spec, sent_ns, *emptied_until_ns);
             self.answer(entry, expired);
+            self.answer_of_type(global, entry.fate, expired);
             if let Some(join) = &mut self.join {
                 join.query(global, start + sent_ns, entry, expired);
             }
@@ -377,6 +395,29 @@ impl<'a> Sums<'a> {
         }
     }
 
+    /// Counts a query by its type.
+    fn answer_of_type(&mut self, query: u64, fate: Fate, expired: bool) {
+        let rtype = self.spec.names.question(query).rtype;
+        let place = Types::ALL.iter().position(|it| *it == rtype);
+        let Some(counts) = place.and_then(|place| self.types.get_mut(place)) else {
+            return;
+        };
+        counts.sent += 1;
+        match fate {
+            Fate::Valid => counts.valid += 1,
+            Fate::Pending => counts.lost += u64::from(expired),
+            _ => counts.wrong += 1,
+        }
+    }
+
+    /// Returns the counts by type, if the queries have several types.
+    fn types(&self) -> Vec<TypeResult> {
+        let types = self.spec.names.form.types;
+        let of = Types::ALL.into_iter().zip(&self.types);
+        let of = of.filter(|(rtype, _)| types != Types::default() && types.has(*rtype));
+        of.map(|(_, counts)| counts.clone()).collect()
+    }
+
     /// Returns whether a shard stopped before the schedule, or queries were open at the end.
     fn ended_early(&self) -> bool {
         let stopped = |shard: &&Finished| shard.tally.ended_early;
@@ -399,7 +440,8 @@ impl<'a> Sums<'a> {
 
     fn achieved(&self, authority: &AuthorityReport) -> Option<Achieved> {
         let all_answered = self.answers.missing == 0 && self.undecided == 0;
-        Achieved::by_counts(self.sent, &authority.counts, all_answered)
+        let [aaaa, ..] = &self.types;
+        Achieved::by_counts((self.sent, aaaa.sent), &authority.counts, all_answered)
     }
 
     fn rtt(&self) -> Rtt {

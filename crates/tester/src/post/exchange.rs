@@ -5,7 +5,8 @@ use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
 use dns64_wire::codes::Rtype;
 
 use super::{HostQuery, NoAnswer};
-use crate::load::query::QueryTemplate;
+use crate::load::query::{Edns, QueryTemplate};
+use crate::namespace::AskedName;
 use crate::naming::Naming;
 use crate::trial::backend;
 
@@ -26,9 +27,13 @@ fn exchange_here(question: &HostQuery) -> Result<Vec<u8>, NoAnswer> {
     let HostQuery {
         address, server, ..
     } = *question;
-    let template = QueryTemplate::of_type(&question.suffix, Rtype(question.rtype));
+    let template = QueryTemplate::new(&question.suffix, Edns::None);
+    let asked = AskedName {
+        address,
+        rtype: Rtype(question.rtype),
+    };
     let mut link = backend::client(question.backend, server, question.local).map_err(failed)?;
-    let sent = link.send(0, 1, |_, frame| template.write(PROBE_ID, address, frame));
+    let sent = link.send(0, 1, |_, frame| template.write(PROBE_ID, asked, frame));
     sent.map_err(failed)?;
     let until = MonotonicClock.now() + question.wait_ns;
     let mut reply = None;

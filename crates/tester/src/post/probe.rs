@@ -13,7 +13,7 @@ use super::{HostQuery, NoAnswer};
 use crate::lab::server::Probe;
 use crate::lab::{Blame, LabError};
 use crate::machine::network::Network;
-use crate::namespace::Zone;
+use crate::namespace::{AskedName, Zone};
 
 /// Source and destination of probes.
 #[derive(Clone, Debug)]
@@ -137,13 +137,18 @@ impl Prober {
 
     /// Checks whether an authority responds for the name of `address`, with or without an AAAA.
     pub fn answers(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
-        self.records(address, wait_ns).map(drop)
+        self.responds(AskedName::aaaa(address), wait_ns)
+    }
+
+    /// Checks whether the server responds to a question, with or without records.
+    pub fn responds(&self, asked: AskedName, wait_ns: Nanos) -> Result<(), ProbeError> {
+        self.records(asked, wait_ns).map(drop)
     }
 
     /// Queries the AAAA records of the name of `address` and waits up to `wait_ns` for them; a response without any is
     /// an error.
     pub fn aaaa(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
-        let addresses = self.records(address, wait_ns)?;
+        let addresses = self.records(AskedName::aaaa(address), wait_ns)?;
         if addresses.is_empty() {
             let (what, remedy) = ("no AAAA".into(), "check that DNS64 is on for this client");
             return Err(self.useless(address, what, remedy));
@@ -197,8 +202,9 @@ impl Prober {
     }
 
     /// Returns the AAAA records of a NOERROR response.
-    fn records(&self, address: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
-        let reply = self.reply(address, Rtype::AAAA, wait_ns)?;
+    fn records(&self, asked: AskedName, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError> {
+        let AskedName { address, rtype } = asked;
+        let reply = self.reply(address, rtype, wait_ns)?;
         let garbage = || self.garbage(address);
         let message = Message::parse(&reply).map_err(|_| garbage())?;
         if message.tc() {

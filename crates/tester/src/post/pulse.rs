@@ -10,7 +10,8 @@ use dns64_transport::{Link as _, cpu};
 
 use super::HostQuery;
 use crate::lab::{Blame, LabError};
-use crate::load::query::QueryTemplate;
+use crate::load::query::{Edns, QueryTemplate};
+use crate::namespace::AskedName;
 
 /// Sends a query every [`PERIOD_NS`] at most, one at a time, until it is stopped.
 #[derive(Debug)]
@@ -63,13 +64,14 @@ impl Drop for Pulse {
 }
 
 fn ask(question: &HostQuery, mut link: UdpLink, is_over: &AtomicBool) -> Vec<Nanos> {
-    let template = QueryTemplate::new(&question.suffix);
+    let template = QueryTemplate::new(&question.suffix, Edns::None);
+    let asked = AskedName::aaaa(question.address);
     let mut waits = Vec::new();
     for id in (0..=u16::MAX).cycle() {
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        let sent = link.send(0, 1, |_, frame| template.write(id, question.address, frame));
+        let sent = link.send(0, 1, |_, frame| template.write(id, asked, frame));
         // Read after the call: a delay of this thread must not count as a slow authority.
         let asked_at = MonotonicClock.now();
         if !sent.is_ok_and(|sent| sent == 1) {

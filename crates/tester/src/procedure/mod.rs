@@ -122,6 +122,7 @@ pub(crate) mod simulated {
                 missing,
                 ..Answers::default()
             },
+            types: Vec::new(),
             rtt: Rtt {
                 p50: Some(0),
                 p99: Some(0),

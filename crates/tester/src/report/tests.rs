@@ -67,7 +67,7 @@ fn achieved_shares_are_shown_beside_the_configured_ones() {
         outcome: Outcome::Passed,
         queries_sent: 2_000,
         authority: Some(counts),
-        achieved: Achieved::by_counts(2_000, &counts, true),
+        achieved: Achieved::by_counts((2_000, 2_000), &counts, true),
         answers: Answers {
             valid: 2_000,
             ..Answers::default()
@@ -93,10 +93,10 @@ Achieved, as the authority saw it
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.495);
     assert_eq!(json(&result)["achieved"]["amplification"], 0.8865);
     // A lost query does not count as cached.
-    result.achieved = Achieved::by_counts(2_000, &counts, false);
+    result.achieved = Achieved::by_counts((2_000, 2_000), &counts, false);
     assert!(json(&result)["achieved"]["cached_share"].is_null());
     // A DUT that retries cannot have a negative share; without an authority the share is unknown.
-    result.achieved = Achieved::by_counts(1_000, &counts, true);
+    result.achieved = Achieved::by_counts((1_000, 1_000), &counts, true);
     assert_eq!(json(&result)["achieved"]["cached_share"], 0.0);
     result.achieved = None;
     assert!(json(&result)["achieved"].is_null());

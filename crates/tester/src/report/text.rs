@@ -17,7 +17,7 @@ use crate::procedure::selftest::{
 };
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
-use crate::trial::result::{Answers, Outcome, TrialResult};
+use crate::trial::result::{Answers, Outcome, TrialResult, TypeResult};
 use rows::{processor, round_trips, service_rows, timing, without_authority};
 
 /// The table of one trial.
@@ -246,6 +246,7 @@ impl Page {
             ("names with an AAAA", known(&conditions.aaaa_share)),
             ("queries for a cached name", known(&conditions.cached_share)),
             ("cached names", conditions.cached_pattern.clone()),
+            ("types of the queries", conditions.types.clone()),
             ("EDNS of the queries", conditions.edns.clone()),
             ("duration of a trial", span(|t| t.duration_ns)),
             ("timeout of a query", span(|t| t.timeout_ns)),
@@ -285,24 +286,10 @@ impl Page {
             classes(&result.answers)
                 .map(|(class, n, meaning)| (class, count(n, Some(sent), meaning))),
         );
-        let beyond = [
-            (
-                "duplicate",
-                result.answers.duplicate,
-                "second reply to a query",
-            ),
-            (
-                "stray",
-                result.answers.stray,
-                "answers no query of this trial",
-            ),
-            (
-                "lost by the Tester",
-                result.tester_drops,
-                "at its own sockets",
-            ),
-        ];
-        self.section("Datagrams beyond those", beyond.map(counted));
+        if !result.types.is_empty() {
+            self.section("Queries by type", result.types.iter().map(of_type));
+        }
+        self.section("Datagrams beyond those", beyond(result).map(counted));
         let path = result.path.as_ref();
         let label = match result.certified {
             Some(_) => "DUT only",
@@ -404,6 +391,34 @@ impl Page {
             }
         }
     }
+}
+
+/// Datagrams that answer no query for the first time, or that the Tester lost.
+fn beyond(result: &TrialResult) -> [(&'static str, u64, &'static str); 3] {
+    let Answers {
+        duplicate, stray, ..
+    } = result.answers;
+    [
+        ("duplicate", duplicate, "second reply to a query"),
+        ("stray", stray, "answers no query of this trial"),
+        (
+            "lost by the Tester",
+            result.tester_drops,
+            "at its own sockets",
+        ),
+    ]
+}
+
+/// The queries of one type.
+fn of_type(it: &TypeResult) -> (String, String) {
+    let [sent, valid, lost, wrong] = [it.sent, it.valid, it.lost, it.wrong].map(Thousands);
+    let hints = match it.synthesised_hints {
+        0 => String::new(),
+        hints => format!("; {} answers with synthesised hints", Thousands(hints)),
+    };
+    let counts =
+        format!("{sent} sent, {valid} valid, {lost} without a response, {wrong} others{hints}");
+    (it.rtype.clone(), counts)
 }
 
 fn self_test_rows(result: &SelfTests, timeout_ns: Nanos) -> Vec<(&'static str, String)> {

@@ -12,7 +12,7 @@ use super::{Rig, recommended, sources};
 use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
 use crate::lab::userns;
-use crate::load::query::Edns;
+use crate::load::query::{Edns, Types};
 use crate::machine::watch::HostOf;
 use crate::machine::{Role, interface};
 use crate::namespace::Share;
@@ -50,6 +50,9 @@ pub struct Conditions {
     /// EDNS of the queries, if they carry any: "plain", "do" or "cookie".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edns: Option<String>,
+    /// Types of the queries and their shares, if not all are for AAAA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub types: Option<String>,
     /// Threads of the Measurer.
     pub threads: usize,
     /// Source ports of the Measurer; `None` for a number that depends on the rate.
@@ -123,6 +126,7 @@ impl Rig {
             cached_share: load.cached_share.to_string(),
             cached_pattern: (load.cached_share != Share::NONE).then(|| load.pattern.to_string()),
             edns: (load.form.edns != Edns::None).then(|| load.form.edns.to_string()),
+            types: (load.form.types != Types::default()).then(|| load.form.types.to_string()),
             threads: load.threads,
             sockets: load.ports,
             local: load.local.map(|it| it.to_string()),
@@ -141,7 +145,7 @@ impl Rig {
         }
         let flaw = load.pacing.flaw().map(str::to_owned);
         conditions.not_a_measurement.extend(flaw);
-        conditions.not_a_measurement.extend(load.form.flaw());
+        conditions.not_a_measurement.extend(load.form.flaws());
         match &self.spec.subject {
             Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
             Subject::Server { server, .. } => {

@@ -10,7 +10,7 @@ use super::watched::Watched;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::server::{Probe, Start};
-use crate::namespace::Zone;
+use crate::namespace::{AskedName, Zone};
 use crate::post::ServerState;
 use crate::post::probe::ProbeError;
 use crate::trial::TrialSpec;
@@ -38,8 +38,13 @@ pub trait Client {
     /// Returns the AAAA records of a name, at least one, within `wait_ns`.
     fn aaaa(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<Vec<Ipv6Addr>, ProbeError>;
 
+    /// Checks that the server responds to a question, with or without records.
+    fn responds(&self, asked: AskedName, wait_ns: Nanos) -> Result<(), ProbeError>;
+
     /// Checks that the server responds for a name, with or without an AAAA.
-    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError>;
+    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
+        self.responds(AskedName::aaaa(name), wait_ns)
+    }
 
     /// Returns the hosts whose counters are read before and after a trial; none in memory.
     fn watched(&self) -> Watched {

@@ -12,8 +12,8 @@ use crate::authority::REPLY_LEN_MAX;
 use crate::authority::answer::{Authority, Transport};
 use crate::lab::Blame;
 use crate::lab::zone::ZoneFile;
-use crate::load::query::{QUERY_BYTES, QueryTemplate};
-use crate::namespace::Cidr;
+use crate::load::query::{Edns, QUERY_BYTES, QueryTemplate};
+use crate::namespace::{AskedName, Cidr};
 use crate::post::probe::{ProbeError, Prober};
 
 /// Maximum number of names in a sample.
@@ -66,9 +66,9 @@ fn sampled(cidr: Cidr, most: u64) -> impl Iterator<Item = Ipv4Addr> {
 const GOLDEN: u64 = 2_654_435_769;
 
 fn answer(built_in: &mut Authority, zone: &ZoneFile, address: Ipv4Addr, rtype: Rtype) -> Vec<u8> {
-    let template = QueryTemplate::of_type(&zone.config.zone.suffix, rtype);
+    let template = QueryTemplate::new(&zone.config.zone.suffix, Edns::None);
     let (mut query, mut reply) = ([0; QUERY_BYTES], vec![0; REPLY_LEN_MAX]);
-    let len = template.write(0, address, &mut query);
+    let len = template.write(0, AskedName { address, rtype }, &mut query);
     let answered = built_in.answer(&query[..len], &mut reply, Transport::Udp);
     reply.truncate(answered.len);
     reply

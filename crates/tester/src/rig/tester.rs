@@ -16,7 +16,7 @@ use crate::machine::Role;
 use crate::machine::interface;
 use crate::machine::usage::Usage;
 use crate::machine::watch::Leg;
-use crate::namespace::Zone;
+use crate::namespace::{AskedName, Zone};
 use crate::post::clocks::Clocks;
 use crate::post::host::{Host, PROMPT_NS, TRANSFER_NS, at_once};
 use crate::post::probe::{ProbeError, Prober};
@@ -242,8 +242,8 @@ impl Client for Instruments {
         self.prober(name).aaaa(name, wait_ns)
     }
 
-    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
-        self.prober(name).answers(name, wait_ns)
+    fn responds(&self, asked: AskedName, wait_ns: Nanos) -> Result<(), ProbeError> {
+        self.prober(asked.address).responds(asked, wait_ns)
     }
 
     fn watched(&self) -> Watched {

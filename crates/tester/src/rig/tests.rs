@@ -19,6 +19,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::server::Probe;
 use crate::load::pace::{Pacing, SelfCorrected};
+use crate::namespace::AskedName;
 use crate::post::ServerState;
 use crate::post::probe::ProbeError;
 use crate::procedure::simulated::{result, threshold};
@@ -141,7 +142,7 @@ impl Client for Fake {
         Ok(vec![Pref64::WELL_KNOWN.embed(name)])
     }
 
-    fn answers(&self, name: Ipv4Addr, wait_ns: Nanos) -> Result<(), ProbeError> {
+    fn responds(&self, asked: AskedName, wait_ns: Nanos) -> Result<(), ProbeError> {
         let world = &self.0;
         let late = world.busy_until_ns.get().saturating_sub(world.now_ns.get());
         if world.is_silent.get() || world.ended.borrow().is_some() || late > wait_ns {
@@ -149,7 +150,7 @@ impl Client for Fake {
             return Err(ProbeError::Silent {
                 seen: String::new(),
                 server: SERVER.parse().unwrap(),
-                name: name.to_string(),
+                name: asked.address.to_string(),
                 wait_ms: wait_ns / 1_000_000,
             });
         }

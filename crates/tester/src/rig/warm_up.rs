@@ -7,6 +7,8 @@ use super::equipment::{Client, PROBE_NS, StartedServer};
 use super::running::{Asker, BURST_QPS, Running, answered};
 use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::load::names::Names;
+use crate::load::query::Types;
+use crate::namespace::AskedName;
 
 /// Time in which a working set is queried, if the rate of the trial allows.
 const WARM_UP_S: u64 = 5;
@@ -37,7 +39,12 @@ impl<C: Client, S: StartedServer> Running<C, S> {
             ..
         } = &self.asker;
         if source.has_cached() {
-            client.aaaa(source.cached(), PROBE_NS)?;
+            let address = source.cached();
+            client.aaaa(address, PROBE_NS)?;
+            let types = self.load.form.types;
+            for rtype in Types::ALL.into_iter().filter(|rtype| types.has(*rtype)) {
+                client.responds(AskedName { address, rtype }, PROBE_NS)?;
+            }
         }
         let over_ns = client.now() + self.load.duration_ns + self.load.timeout_ns + SECOND;
         let Some(set) = source.to_ask_before(names, over_ns) else {

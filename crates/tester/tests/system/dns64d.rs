@@ -2,6 +2,7 @@
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::memory::Impairment;
+use dns64bench::load::query::Edns;
 use dns64bench::trial::result::{Answers, Outcome};
 
 use crate::trial::{MILLISECOND, NONE};
@@ -40,6 +41,41 @@ fn names_with_own_aaaa_cause_one_upstream_query() {
         let asked = whole.asked();
         assert_eq!((asked.aaaa, asked.a, asked.other), (2000, a, 0));
         assert_eq!(whole.counts.synthesised_aaaa.get(), a);
+        whole.assert_idle();
+    }
+}
+
+#[test]
+fn mix_of_types_is_sent_exactly_and_judged_by_type() {
+    for (aaaa_share, cached_share, edns) in [
+        ("0", "0", Edns::Plain),
+        ("0.5", "0", Edns::Do),
+        ("0.5", "0.5", Edns::Cookie),
+    ] {
+        let mut whole = Whole::new(Setup {
+            aaaa_share,
+            cached_share,
+            types: "AAAA=60%,A=30%,HTTPS=10%",
+            edns,
+            ..SETUP
+        });
+        let result = whole.trial(LOAD, &[]);
+        assert_eq!((result.answers, &result.first_wrong), (ALL_VALID, &None));
+        let found = result.types.iter();
+        let found: Vec<_> = found
+            .map(|it| (it.rtype.as_str(), it.sent, it.valid))
+            .collect();
+        let expected = [("AAAA", 1200, 1200), ("A", 600, 600), ("HTTPS", 200, 200)];
+        assert_eq!(found, expected, "{aaaa_share}, {cached_share}");
+        // The one cached name is queried upstream once for each type.
+        let (part, one) = if cached_share == "0" { (1, 0) } else { (2, 1) };
+        let own = if aaaa_share == "0" { 1 } else { 2 };
+        let asked = whole.asked();
+        let synthesised = 1200 / part / own;
+        assert_eq!(asked.aaaa, 1200 / part + one);
+        assert_eq!(asked.a, synthesised + 600 / part + one);
+        assert_eq!(asked.other, 200 / part + one);
+        assert_eq!(result.aaaa(), (1200, 1200));
         whole.assert_idle();
     }
 }

@@ -15,6 +15,7 @@ use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::load::catch_up::Limits;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
+use dns64bench::load::query::{Edns, QueryForm};
 use dns64bench::namespace::Pattern;
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::result::TrialResult;
@@ -54,6 +55,8 @@ pub(crate) struct Setup {
     pub(crate) queries_max: u32,
     pub(crate) aaaa_share: &'static str,
     pub(crate) cached_share: &'static str,
+    pub(crate) types: &'static str,
+    pub(crate) edns: Edns,
     /// From the Measurer to dns64d.
     pub(crate) queries: Impairment,
     /// From dns64d to both sides.
@@ -75,6 +78,8 @@ pub(crate) const SETUP: Setup = Setup {
     queries_max: 16_384,
     aaaa_share: "0",
     cached_share: "0",
+    types: "AAAA",
+    edns: Edns::None,
     queries: PLAIN,
     relayed: PLAIN,
     answers: PLAIN,
@@ -208,7 +213,10 @@ impl Whole {
             clock,
             network,
             setup,
-            names: names(zone.clone(), setup.cached_share, Pattern::OneName),
+            names: names(zone.clone(), setup.cached_share, Pattern::OneName).in_form(QueryForm {
+                edns: setup.edns,
+                types: setup.types.parse().unwrap(),
+            }),
             worker: Worker::new(0, engine, relay, mailbox, Arc::default(), gateway, health),
             stage: Stage::Serving,
             actions: Actions::default(),

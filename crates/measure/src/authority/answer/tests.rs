@@ -186,13 +186,21 @@ fn names_that_encode_no_address_are_nxdomain() {
 
 #[test]
 fn other_types_are_nodata_and_any_returns_one_record_set() {
-    for rtype in [Rtype::TXT, Rtype::MX, Rtype::HTTPS, Rtype::DS, Rtype(4711)] {
+    for rtype in [Rtype::TXT, Rtype::MX, Rtype::SVCB, Rtype::DS, Rtype(4711)] {
         let query = query(HOST, rtype);
         let expected = (0x8500, [0, 1, 0, 0, 0, 1, 0, 0], &soa(28, 28)[..]);
         assert_eq!(parts(&query, &reply(&query)), expected);
     }
     let query = query(HOST, Rtype::ANY);
     let answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x21";
+    let expected = (0x8500, [0, 1, 0, 1, 0, 0, 0, 0], &answer[..]);
+    assert_eq!(parts(&query, &reply(&query)), expected);
+}
+
+#[test]
+fn https_record_has_the_address_as_its_hint() {
+    let query = query(HOST, Rtype::HTTPS);
+    let answer = b"\xc0\x0c\0\x41\0\x01\0\0\0\x3c\0\x0b\0\x01\0\0\x04\0\x04\xc0\0\x02\x21";
     let expected = (0x8500, [0, 1, 0, 1, 0, 0, 0, 0], &answer[..]);
     assert_eq!(parts(&query, &reply(&query)), expected);
 }

@@ -1,5 +1,7 @@
 //! Examples and properties of the source of names.
 
+use std::collections::HashMap;
+
 use dns64_wire::pref64::Pref64;
 use proptest::prelude::*;
 
@@ -153,6 +155,33 @@ fn sample_has_names_of_each_kind_that_trials_query() {
             source.has_cached(),
             names[0].contains(&source.cached()) && cached != "0"
         );
+    }
+}
+
+#[test]
+fn types_are_independent_of_own_aaaa_records_and_of_repetitions() {
+    let types = "AAAA=50%,A=40%,HTTPS=10%".parse().unwrap();
+    let form = QueryForm {
+        types,
+        ..QueryForm::default()
+    };
+    for pattern in ["one-name", "stack:64", "window:64"] {
+        let source = with_pattern("10.0.0.0/16", "0.5", "0.5", pattern).unwrap();
+        let names = source.in_form(form).take(4_000, None).unwrap();
+        let mut counts = HashMap::new();
+        for i in 0..4_000 {
+            let asked = names.question(i);
+            assert_eq!(asked.address, names.asked(i));
+            let is_fresh = names.repeats.fresh(i).is_some();
+            let kind = (names.zone.has_aaaa(asked.address), is_fresh, asked.rtype);
+            *counts.entry(kind).or_insert(0) += 1_u32;
+        }
+        for has_aaaa in [false, true] {
+            for (rtype, share) in [(Rtype::AAAA, 500), (Rtype::A, 400), (Rtype::HTTPS, 100)] {
+                let fresh = counts[&(has_aaaa, true, rtype)];
+                assert!(fresh.abs_diff(share) <= 2, "{pattern}: {counts:?}");
+            }
+        }
     }
 }
 

@@ -27,6 +27,7 @@ fn trial(missing: u64) -> TrialResult {
             missing,
             ..Answers::default()
         },
+        types: Vec::new(),
         rtt: Rtt::default(),
         server_is_here: false,
         interrupted: false,

@@ -19,8 +19,9 @@ impl Audit<'_> {
         let has_dut = trial.certified.is_some();
         let shares = trial.authority.as_ref().filter(|_| has_dut);
         let all_answered = trial.answers.missing == 0 && trial.undecided == 0;
-        let shares =
-            shares.and_then(|counts| Achieved::by_counts(trial.queries_sent, counts, all_answered));
+        let shares = shares.and_then(|counts| {
+            Achieved::by_counts((trial.queries_sent, trial.aaaa().0), counts, all_answered)
+        });
         let sometimes = [
             ("names", true, trial.names.is_some()),
             (

@@ -380,7 +380,8 @@ fn service(result: &TrialResult) -> Option<String> {
 fn achieved(result: &TrialResult) -> Option<String> {
     let is = result.achieved?;
     let all_answered = result.answers.missing == 0 && result.undecided == 0;
-    let due = |counts| Achieved::by_counts(result.queries_sent, counts, all_answered);
+    let due =
+        |counts| Achieved::by_counts((result.queries_sent, result.aaaa().0), counts, all_answered);
     let due = result.authority.as_ref().and_then(due);
     let figures = |a: &Achieved| [a.aaaa_share, a.cached_share, Some(a.amplification)];
     let same = due.is_some_and(|due| {

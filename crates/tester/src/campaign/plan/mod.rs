@@ -209,8 +209,8 @@ impl Plan {
             let flaw = flaw.map(|flaw| Severity::Critical.warning(flaw).about(&variant.name));
             remarks.extend(flaw);
         }
-        let flaw = self.load.form.flaw();
-        remarks.extend(flaw.map(|flaw| Severity::Critical.warning(flaw)));
+        let flaws = self.load.form.flaws();
+        remarks.extend(flaws.map(|flaw| Severity::Critical.warning(flaw)));
         if self.uncertified {
             remarks.push(
                 Severity::Critical

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::codes::Rtype;
 
 use super::draft::Draft;
 use super::places::{Faults, Place};
@@ -82,6 +83,7 @@ fn measured(draft: &Draft, faults: &mut Faults) -> Plan {
     }
     if sound(faults, &["tester", "hosts", "dut"]) {
         check_driver(draft, &plan, faults);
+        check_types(draft, &plan, faults);
         check_sources(draft, &plan, faults);
     }
     plan
@@ -196,6 +198,22 @@ fn check_driver(draft: &Draft, plan: &Plan, faults: &mut Faults) {
             false => Place::of(&["dut"]).item(0),
         };
         faults.add(&place, draft.naming.text(&error));
+    }
+}
+
+/// Refuses HTTPS queries if the authority loads a zone file.
+fn check_types(draft: &Draft, plan: &Plan, faults: &mut Faults) {
+    let types = plan.load.form.types;
+    let labs = plan.variants.iter().filter_map(|it| it.subject.lab());
+    let mut programs = labs.filter_map(|lab| lab.authority.profile());
+    if types.has(Rtype::HTTPS)
+        && let Some(name) = programs.next()
+    {
+        let message = format!(
+            "{}: the zone file of the authority {name:?} has no HTTPS records; omit HTTPS, or use the built-in authority",
+            draft.with("trial.types", types)
+        );
+        faults.add(&Place::of(&["trial", "types"]), message);
     }
 }
 

@@ -318,6 +318,7 @@ fn set_trial(it: &mut Draft, key: &str, t: &str) -> Set {
     match key {
         "duration" => put(&mut load.duration_ns, quantity::duration(t)),
         "timeout" => put(&mut load.timeout_ns, quantity::timeout(t)),
+        "types" => put(&mut load.form.types, t.parse()),
         "edns" => put(&mut load.form.edns, choice(t)),
         "max-stall" => put(&mut limits.max_stall_ns, quantity::stall(t)),
         "max-burst" => put(&mut limits.max_burst_queries, t.parse()),

@@ -275,7 +275,7 @@ fn unknown_keys_and_values_are_refused_with_place() {
     check(
         "[trial]\nlength = \"60s\"",
         &expect![
-            "2:1: `length` is not a key of [trial]; there are duration, timeout, max-stall, max-burst, max-rate-error, max-stolen"
+            "2:1: `length` is not a key of [trial]; there are duration, timeout, types, edns, max-stall, max-burst, max-rate-error, max-stolen"
         ],
     );
     check(

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use dns64_wire::codes::Rtype;
 
 use super::*;
-use crate::authority::counts::AskedName;
 use crate::authority::ledger::{NameLedger, Recorder};
 use crate::load::generator::{Finished, Tally};
 use crate::load::ledger::{self, Fate};
@@ -14,7 +13,7 @@ use crate::load::pace::Schedule;
 use crate::load::query::QueryForm;
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
-use crate::namespace::{Share, Zone};
+use crate::namespace::{AskedName, Share, Zone};
 use crate::trial::TrialSpec;
 use crate::trial::rows::TrialQueries;
 

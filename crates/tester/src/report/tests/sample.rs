@@ -31,6 +31,8 @@ pub(super) fn conditions() -> Conditions {
         aaaa_share: "0".into(),
         cached_share: "0".into(),
         cached_pattern: None,
+        edns: None,
+        types: None,
         threads: 1,
         sockets: Some(16),
         local: Some("2001:2:0:1::/126".into()),
@@ -132,6 +134,7 @@ pub(in crate::report) fn failed() -> TrialResult {
             duplicate: 2,
             ..Answers::default()
         },
+        types: Vec::new(),
         server_is_here: false,
         interrupted: false,
         source_ports: Some(16),

@@ -401,6 +401,7 @@ fn counted(
             missing,
             ..Answers::default()
         },
+        types: Vec::new(),
         rtt: Rtt {
             p50,
             p99,
@@ -530,7 +531,7 @@ fn tell_authority(told: &mut TrialResult) {
         ..AuthorityCounts::default()
     };
     told.authority = Some(counts);
-    told.achieved = Achieved::by_counts(asked, &counts, told.answers.missing == 0);
+    told.achieved = Achieved::by_counts((asked, asked), &counts, told.answers.missing == 0);
     let fresh = fresh(told);
     let missing = told.answers.missing.min(fresh);
     let valid = fresh - missing;

@@ -296,15 +296,16 @@ fn path(typical: Option<&TrialResult>, trials: &[&TrialResult]) -> Option<PathRe
 /// A DUT sends one AAAA query for each name that it does not know. The authority answers each A query with a record, so
 /// the other answers with records are for names with an AAAA.
 fn achieved(trials: &[&TrialResult]) -> Option<Achieved> {
-    let (mut sent, mut counts) = (0, AuthorityCounts::default());
+    let (mut sent, mut aaaa, mut counts) = (0, 0, AuthorityCounts::default());
     for trial in trials {
         if let (Outcome::Passed, Some(counted)) = (&trial.outcome, trial.authority) {
             sent += trial.queries_sent;
+            aaaa += trial.aaaa().0;
             counts.add(counted);
         }
     }
     // In trials that passed every query has a response.
-    let shares = achieved::Achieved::by_counts(sent, &counts, true)?;
+    let shares = achieved::Achieved::by_counts((sent, aaaa), &counts, true)?;
     Some(Achieved {
         aaaa_pct: shares.aaaa_share.map(|share| share * 100.0),
         cached_pct: shares.cached_share? * 100.0,

@@ -295,6 +295,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
             missing: shortfall,
             ..Answers::default()
         },
+        types: Vec::new(),
         rtt: rtt(&rtt_percentiles, p50),
         server_is_here: false,
         interrupted: false,

@@ -59,7 +59,7 @@ pub(super) fn were_different(f: &Facts<'_>, variant: usize, trials: &[&TrialResu
     let (mut all, mut known, mut counted) = (0, 0, false);
     for trial in trials {
         if let Some(counts) = &trial.authority {
-            let answered = trial.answers.valid + trial.answers.late;
+            let (_, answered) = trial.aaaa();
             counted = true;
             all += answered;
             known += hits(answered, counts);
@@ -114,7 +114,7 @@ pub(super) fn had_one_a(_: &Facts<'_>, _: usize, trials: &[&TrialResult]) -> Fin
     for counted in passed().filter_map(|t| t.authority) {
         counts.add(counted);
     }
-    let answers: u64 = passed().map(|t| t.answers.valid).sum();
+    let answers: u64 = passed().map(|t| t.aaaa().1).sum();
     let (own, asked) = (counts.aaaa.saturating_sub(counts.nodata), counts.aaaa);
     if own as f64 > asked as f64 * OWN_AAAA_MAX {
         return not_met(format!(
