@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use dns64_measure::authority::answer::{Authority, Transport};
+use dns64_measure::authority::answer::Authority;
 use dns64_measure::authority::zone::ZoneConfig;
 use dns64_measure::load::generator::Generator;
 use dns64_measure::load::ledger::{Fate, Ledger};
 use dns64_measure::load::names::{NameSource, Names};
 use dns64_measure::load::query::{Edns, QueryTemplate};
+use dns64_measure::load::transport::{Protocol, Transport};
 use dns64_measure::namespace::{AskedName, DEFAULT_NAMESPACE, Pattern, Share, Zone};
 use dns64_measure::trial::TrialSpec;
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
@@ -58,7 +59,7 @@ fn authority(count: u64) {
     let (mut query, mut reply) = (vec![0; FRAME_BYTES], vec![0; FRAME_BYTES]);
     for i in 0..count {
         let len = template.write(0, AskedName::aaaa(DEFAULT_NAMESPACE.address(i)), &mut query);
-        let answered = authority.answer(&query[..len], &mut reply, Transport::Udp);
+        let answered = authority.answer(&query[..len], &mut reply, Protocol::Udp);
         black_box(&reply[..answered.len]);
     }
     assert_eq!(authority.counts().queries(), count);
@@ -67,7 +68,14 @@ fn authority(count: u64) {
 /// Queries of the Measurer, answered by the authority and classified.
 fn self_test(count: u64) {
     let server = "[2001:db8::53]:53".parse().expect("an address");
-    let spec = TrialSpec::preliminary(server, 100_000, count, names(count), SECOND);
+    let spec = TrialSpec::preliminary(
+        server,
+        Transport::default(),
+        100_000,
+        count,
+        names(count),
+        SECOND,
+    );
     let clock = ManualClock::default();
     let mut link = Loop::new(server, &clock);
     let mut generator = Generator::new(spec.shard(0, 1), PORTS, Ledger::default());
@@ -138,7 +146,7 @@ impl Link for Loop {
         for i in 0..n {
             let len = fill(i, &mut self.query);
             let (query, reply) = (&self.query[..len], &mut self.replies[self.waiting.len()]);
-            let answered = self.authority.answer(query, reply, Transport::Udp);
+            let answered = self.authority.answer(query, reply, Protocol::Udp);
             self.waiting.push((port, answered.len));
         }
         Ok(n)
@@ -294,7 +302,7 @@ impl Server {
                     message,
                 } => {
                     let question = asked.message(message);
-                    let answered = self.authority.answer(question, frame, Transport::Udp);
+                    let answered = self.authority.answer(question, frame, Protocol::Udp);
                     let reply = &frame[..answered.len];
                     self.engine.on_reply(*server, *port, reply, self.now, next);
                 }

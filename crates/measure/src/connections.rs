@@ -1,4 +1,4 @@
-//! TCP connections of a few clients, served by one thread within fixed bounds. The thread sleeps while idle, because it
+//! TCP connections of clients, served by one thread within fixed bounds. The thread sleeps while idle, because it
 //! shares a machine with a measurement.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -104,7 +104,9 @@ fn serve(
             goes_on.unwrap_or_else(|error| is_for_later(&error)) && now < connection.until
         });
         if is_ready.next() == Some(&true) {
-            connections.extend(accept(listener, now));
+            let room = most - connections.len();
+            let accepted = std::iter::from_fn(|| accept(listener, now));
+            connections.extend(accepted.take(room));
         }
     }
 }
@@ -196,17 +198,21 @@ impl Connection {
             }
         }
         loop {
+            // The responses to all queries that have arrived leave in one call.
+            let mut waits = false;
+            while !waits && !self.is_closing && self.output.len() < PIECE {
+                match respond(&mut self.input, &mut self.output) {
+                    Next::Wait => waits = true,
+                    Next::Again => self.until = now + PATIENCE_NS,
+                    Next::Close => self.is_closing = true,
+                }
+            }
             while !self.output.is_empty() {
                 let sent = self.stream.write(&self.output)?;
                 self.output.drain(..sent);
             }
-            if self.is_closing {
-                return Ok(false);
-            }
-            match respond(&mut self.input, &mut self.output) {
-                Next::Wait => return Ok(true),
-                Next::Again => self.until = now + PATIENCE_NS,
-                Next::Close => self.is_closing = true,
+            if waits || self.is_closing {
+                return Ok(!self.is_closing);
             }
         }
     }

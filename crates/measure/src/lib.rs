@@ -8,7 +8,7 @@
 //! - [`naming`]: settings in messages, as flags or as keys;
 //! - [`namespace`]: the names of a trial and their expected answers;
 //! - [`load`]: the Measurer, from the octets of a query to the verdict on its response;
-//! - [`connections`]: connections of a few TCP clients, on one thread;
+//! - [`connections`]: connections of TCP clients, served by one thread;
 //! - [`authority`]: the AuthDNS subsystem, which the DUT queries;
 //! - [`machine`]: what Linux tells of a machine: processors, links, counters, processes;
 //! - [`trial`]: one trial, run by threads that drive Measurer and authority over links.

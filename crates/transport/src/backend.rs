@@ -68,6 +68,8 @@ impl FromStr for Backend {
 pub enum Carrier {
     /// Memory, in simulations.
     Memory,
+    /// TCP connections.
+    Tcp,
     /// Kernel sockets.
     Socket,
     /// AF_XDP sockets, for which the kernel copies each frame.
@@ -77,7 +79,18 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    const ALL: [Self; 4] = [Self::Memory, Self::Socket, Self::XdpCopy, Self::XdpZeroCopy];
+    const ALL: [Self; 5] = [
+        Self::Memory,
+        Self::Tcp,
+        Self::Socket,
+        Self::XdpCopy,
+        Self::XdpZeroCopy,
+    ];
+
+    /// Returns whether messages travel on connections: the network loses none without the connection.
+    pub fn is_stream(self) -> bool {
+        matches!(self, Self::Tcp)
+    }
 
     /// Returns whether the datagrams bypass the network stack of the kernel, and its counters.
     pub fn bypasses_the_kernel(self) -> bool {
@@ -89,6 +102,7 @@ impl fmt::Display for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Memory => "memory",
+            Self::Tcp => "tcp",
             Self::Socket => "udp",
             Self::XdpCopy => "xdp (copy)",
             Self::XdpZeroCopy => "xdp (zero-copy)",
@@ -101,7 +115,7 @@ impl FromStr for Carrier {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|it| it.to_string() == text);
-        found.ok_or("the carrier is memory, udp, xdp (copy) or xdp (zero-copy)")
+        found.ok_or("the carrier is memory, tcp, udp, xdp (copy) or xdp (zero-copy)")
     }
 }
 

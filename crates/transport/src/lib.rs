@@ -1,9 +1,10 @@
 //! Sends and receives datagrams and measures time. Independent of DNS.
 //!
-//! A [`Link`] sends and receives UDP datagrams for one worker thread. Three implementations:
+//! A [`Link`] sends and receives messages for one worker thread: UDP datagrams, or those of TCP connections. Four implementations:
 //!
 //! - [`socket::UdpLink`]: kernel sockets, `recvmmsg`, `sendmmsg`, `UDP_SEGMENT`, `UDP_GRO`;
 //! - [`xdp::XdpLink`]: AF_XDP sockets, which bypass the network stack of the kernel;
+//! - [`stream::StreamLink`]: TCP connections of a client;
 //! - [`memory::MemoryLink`]: a simulated network on a [`clock::ManualClock`].
 //!
 //! A [`Relay`] serves both sides of a forwarder, a [`ClientSide`] and an [`UpstreamSide`], for one worker thread:
@@ -19,6 +20,7 @@ pub mod memory;
 pub mod random;
 pub mod relay;
 pub mod socket;
+pub mod stream;
 #[expect(
     unsafe_code,
     reason = "the only module that makes vectored socket calls"
@@ -33,9 +35,10 @@ use clock::Nanos;
 pub use backend::{Backend, Carrier};
 use relay::Hop;
 pub use relay::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
+use stream::Connections;
 pub use sys::FRAME_BYTES;
 
-/// A received datagram.
+/// A received datagram, or a message of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// Index of the local port that received it, below [`Link::ports`].
@@ -103,7 +106,7 @@ pub struct LinkError {
     pub reason: std::io::Error,
 }
 
-/// Sends and receives UDP datagrams for one worker. Only [`Link::wait`] blocks.
+/// Sends and receives datagrams, or messages of connections, for one worker. Only [`Link::wait`] blocks.
 ///
 /// A link owns one or more local ports. The caller selects the source port of each datagram, and received datagrams
 /// include the port that received them.
@@ -162,6 +165,11 @@ pub trait Link {
     /// The link's counters since it was opened.
     fn counters(&mut self) -> Result<Counters, LinkError>;
 
+    /// What happened to its connections, if it has any.
+    fn connections(&mut self) -> Connections {
+        Connections::default()
+    }
+
     /// What carries its datagrams.
     fn carrier(&self) -> Carrier;
 }
@@ -173,7 +181,7 @@ pub struct Counters {
     pub receive_drops: u64,
     /// Replies that the network did not accept.
     pub send_drops: u64,
-    /// ICMP errors received: port or destination unreachable.
+    /// ICMP errors received: port or destination unreachable. Connections that were refused.
     pub unreachable: u64,
     /// Datagrams received from an address other than the link's destination.
     pub foreign: u64,

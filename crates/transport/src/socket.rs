@@ -31,7 +31,7 @@ pub use failure::OpenError;
 pub use segmentation::Segmentation;
 pub(crate) use segmentation::gather;
 use segmentation::stamp;
-use source::bind_freely;
+pub(crate) use source::bind_freely;
 pub use source::check as check_sources;
 
 /// Kernel sockets of a client or of a server.
@@ -480,7 +480,7 @@ pub(crate) fn sleep(watched: &mut [PollFd<'_>], timeout: Nanos) -> Result<(), Li
 }
 
 /// Arrival on the monotonic clock.
-fn arrival(stamp_ns: Option<u64>, realtime_offset: i64) -> Nanos {
+pub(crate) fn arrival(stamp_ns: Option<u64>, realtime_offset: i64) -> Nanos {
     match stamp_ns {
         Some(real) => real.saturating_add_signed(-realtime_offset),
         None => MonotonicClock.now(),

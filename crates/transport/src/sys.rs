@@ -5,6 +5,7 @@
 
 pub(crate) mod bpf;
 mod gather;
+pub(crate) mod stream;
 pub(crate) mod xsk;
 
 use std::io;

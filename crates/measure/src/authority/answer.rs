@@ -12,16 +12,8 @@ use super::counts::{AnswerKind, AuthorityCounts};
 use super::fast::Fast;
 use super::zone::{Lookup, Position, ZoneConfig, https_rdata, ns_rdata, soa_rdata};
 use crate::load::query::UDP_SIZE;
+use crate::load::transport::Protocol;
 use crate::namespace::AskedName;
-
-/// Transport of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// A datagram.
-    Udp,
-    /// A connection.
-    Tcp,
-}
 
 /// Outcome of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +63,7 @@ impl Authority {
     ///
     /// `out` should hold [`REPLY_LEN_MAX`](super::REPLY_LEN_MAX) octets. In a shorter buffer, a reply that does not fit
     /// is truncated and has TC set.
-    pub fn answer(&mut self, query: &[u8], out: &mut [u8], transport: Transport) -> Answered {
+    pub fn answer(&mut self, query: &[u8], out: &mut [u8], transport: Protocol) -> Answered {
         let fast = self.fast.answer(&self.config, query, out);
         let answered = match fast {
             Some(reply) => {
@@ -83,7 +75,7 @@ impl Authority {
             }
             None => self.answer_any(query, out),
         };
-        if transport == Transport::Tcp && answered.len > 0 {
+        if transport != Protocol::Udp && answered.len > 0 {
             self.counts.tcp += 1;
         }
         answered

@@ -8,12 +8,13 @@ use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message};
 use dns64_wire::name::Name;
 
-use super::answer::{Answered, Authority, Transport};
+use super::answer::{Answered, Authority};
 use super::behaviour::{Act, ReplyFault, Rules};
 use super::counts::FaultCounts;
 use super::ledger::{AnswerSlot, Recorder};
 use super::pending::{PENDING_MAX, Pending};
 use super::zone::Position;
+use crate::load::transport::Protocol;
 
 /// Applies the faults of one worker, or of the TCP connections.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl ContentFaults {
         query: &[u8],
         reply: &mut [u8],
         len: usize,
-        transport: Transport,
+        transport: Protocol,
     ) -> (usize, Act) {
         let (n, rtype) = asked(query, suffix);
         let act = self.rules.act(n, rtype);
@@ -56,7 +57,7 @@ impl ContentFaults {
                 counts.refused += 1;
                 without_records(reply, len, 0, Rcode::REFUSED)
             }
-            Some(ReplyFault::Truncated) if transport == Transport::Udp => {
+            Some(ReplyFault::Truncated) if transport == Protocol::Udp => {
                 counts.truncated += 1;
                 without_records(reply, len, AA_AND_TC, Rcode::NOERROR)
             }
@@ -153,16 +154,14 @@ impl Faulty {
         recorder: Option<&mut Recorder>,
     ) -> usize {
         let query = datagram.payload;
-        let Answered { len, asked } = authority.answer(query, frame, Transport::Udp);
+        let Answered { len, asked } = authority.answer(query, frame, Protocol::Udp);
         let mark = recorder.as_ref().map(|r| r.arrived(asked, datagram.at));
         let mark = mark.unwrap_or(AnswerSlot::NOWHERE);
         if len == 0 {
             return 0;
         }
         let suffix = authority.suffix();
-        let spoiled = self
-            .faults
-            .spoil(&suffix, query, frame, len, Transport::Udp);
+        let spoiled = self.faults.spoil(&suffix, query, frame, len, Protocol::Udp);
         let (len, Act { fault, delay_ns }) = spoiled;
         let counts = &mut self.faults.counts;
         let copies = match fault {

@@ -2,8 +2,9 @@
 
 use dns64_transport::{Link, LinkError};
 
-use super::answer::{Authority, Transport};
+use super::answer::Authority;
 use super::ledger::Recorder;
+use crate::load::transport::Protocol;
 
 /// Answers up to about `max` queries that wait at `link`, and records when they arrived and when their replies were
 /// sent. Returns the number of datagrams read, those without a reply included.
@@ -16,13 +17,11 @@ pub fn turn<L: Link>(
 ) -> Result<usize, LinkError> {
     let Some(recorder) = recorder else {
         return link.answer(max, |datagram, frame| {
-            authority
-                .answer(datagram.payload, frame, Transport::Udp)
-                .len
+            authority.answer(datagram.payload, frame, Protocol::Udp).len
         });
     };
     let taken = link.answer(max, |datagram, frame| {
-        let reply = authority.answer(datagram.payload, frame, Transport::Udp);
+        let reply = authority.answer(datagram.payload, frame, Protocol::Udp);
         let mark = recorder.arrived(reply.asked, datagram.at);
         if reply.len > 0 {
             recorder.leaves(mark);

@@ -1,29 +1,32 @@
-//! The authority over TCP (RFC 7766), for the few clients that use it: resolvers after a truncated response, and people
-//! with `dig +tcp`.
+//! The authority over TCP (RFC 7766): for resolvers after a truncated response, people with `dig +tcp`, and self-tests over TCP.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dns64_transport::clock::{Clock, MonotonicClock};
+use dns64_transport::cpu;
 
 use super::REPLY_LEN_MAX;
-use super::answer::{Authority, Transport};
+use super::answer::Authority;
 use super::behaviour::Rules;
 use super::counts::AuthorityCounts;
 use super::faulty::ContentFaults;
 use super::ledger::Recorder;
 use super::zone::ZoneConfig;
 use crate::connections::{ConnectionService, Next};
+use crate::load::transport::Protocol;
 
-/// Largest number of concurrent connections.
-pub const CONNECTIONS_MAX: usize = 64;
+/// Largest number of concurrent connections. A self-test has as many as the trial of a DUT.
+pub const CONNECTIONS_MAX: usize = 4096;
 
 /// An authority that listens for TCP connections. Dropping it closes them all.
 #[derive(Debug)]
 pub struct TcpService {
     service: ConnectionService,
     shared: Arc<Mutex<Shared>>,
+    tid: u32,
 }
 
 /// State shared by all connections.
@@ -37,12 +40,13 @@ struct Shared {
 }
 
 impl TcpService {
-    /// Listens at `listen` in the network namespace of the calling thread and serves connections. With `rules`, their
-    /// content faults apply.
+    /// Listens at `listen` in the network namespace of the calling thread and serves connections, on this core or on any. With
+    /// `rules`, their content faults apply.
     pub fn open(
         listen: SocketAddr,
         config: ZoneConfig,
         rules: Option<Arc<Rules>>,
+        core: Option<usize>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         let shared = Arc::new(Mutex::new(Shared {
@@ -51,15 +55,25 @@ impl TcpService {
             recorder: None,
         }));
         let of_all = Arc::clone(&shared);
+        let (told, tid) = channel();
         let begin = move || {
+            let pinned = core.map_or(Ok(()), cpu::pin);
+            let _ = told.send(pinned.map(|()| cpu::thread_id()));
             move |input: &mut Vec<u8>, output: &mut Vec<u8>| {
                 answer(&mut locked(&of_all), input, output)
             }
         };
+        let service = ConnectionService::start(listener, "tcp", CONNECTIONS_MAX, begin)?;
         Ok(Self {
-            service: ConnectionService::start(listener, "tcp", CONNECTIONS_MAX, begin)?,
+            service,
             shared,
+            tid: tid.recv().map_err(io::Error::other)??,
         })
+    }
+
+    /// The kernel's ID of its thread.
+    pub fn tid(&self) -> u32 {
+        self.tid
     }
 
     /// The listening address; gives the chosen port if the configured one is 0.
@@ -104,11 +118,11 @@ fn answer(shared: &mut Shared, input: &mut Vec<u8>, output: &mut Vec<u8>) -> Nex
     };
     let mut reply = [0; REPLY_LEN_MAX];
     let arrived_at = MonotonicClock.now();
-    let told = authority.answer(query, &mut reply, Transport::Tcp);
+    let told = authority.answer(query, &mut reply, Protocol::Tcp);
     let mut reply_len = told.len;
     if let Some(faults) = faults.as_mut().filter(|_| reply_len > 0) {
         let suffix = authority.suffix();
-        let spoiled = faults.spoil(&suffix, query, &mut reply, reply_len, Transport::Tcp);
+        let spoiled = faults.spoil(&suffix, query, &mut reply, reply_len, Protocol::Tcp);
         reply_len = spoiled.0;
     }
     input.drain(..2 + len);
@@ -157,7 +171,7 @@ mod tests {
             negative_ttl_s: 60,
         };
         let rules = (behaviour != "none").then(|| Arc::new(rules));
-        TcpService::open("127.0.0.1:0".parse().unwrap(), config, rules).unwrap()
+        TcpService::open("127.0.0.1:0".parse().unwrap(), config, rules, None).unwrap()
     }
 
     fn connect(service: &TcpService) -> TcpStream {

@@ -171,11 +171,12 @@ impl Generator {
         self.start = start;
     }
 
-    /// Number of ports that a link needs so that no ID is reused within the timeout: [`PORT_IDS`]
-    /// queries of one port must take longer than the timeout, with a margin of a quarter.
-    pub fn ports_needed(rate_qps: u64, timeout_ns: Nanos) -> u64 {
+    /// Number of ports that a link needs so that no port has more queries within the timeout than `each`, and no ID twice
+    /// ([`Transport::queries_of_port`](super::transport::Transport::queries_of_port)): so many queries of one port must
+    /// take longer than the timeout, with a margin of a quarter.
+    pub fn ports_needed(rate_qps: u64, timeout_ns: Nanos, each: u64) -> u64 {
         let outstanding = u128::from(rate_qps) * u128::from(timeout_ns) * 5 / 4 / 1_000_000_000;
-        u64::try_from(outstanding.div_ceil(PORT_IDS.into()))
+        u64::try_from(outstanding.div_ceil(each.max(1).into()))
             .unwrap_or(u64::MAX)
             .max(1)
     }

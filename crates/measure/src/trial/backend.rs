@@ -6,10 +6,12 @@ use dns64_transport::clock::{MonotonicClock, Nanos};
 use dns64_transport::socket::{
     OpenError, SOCKETS_A_PORT, Segmentation, UdpLink, allow_descriptors,
 };
+use dns64_transport::stream::{self, StreamLink};
 use dns64_transport::xdp::{Options, Part, XdpLink};
 use dns64_transport::{Backend, Carrier, Counters, Datagram, Departure, Link, LinkError, Origin};
 
-use super::{AuthDns, Measurer};
+use super::{AuthDns, Measurer, TrialSpec};
+use crate::load::transport::Protocol;
 use crate::machine::{Blame, LabError};
 use crate::naming::{Message, SOCKETS};
 
@@ -19,30 +21,40 @@ pub enum AnyLink {
     Udp(Box<UdpLink>),
     /// AF_XDP.
     Xdp(Box<XdpLink>),
+    /// TCP connections.
+    Stream(Box<StreamLink>),
 }
 
 /// Clock of its arrival times.
 pub(super) type BackendClock = MonotonicClock;
 
-/// Opens links to `server` with `ports` ports each, one for each thread of the Measurer.
+/// Opens links to the server of a trial with `ports` ports each, one for each thread of the Measurer. The threads are some of the
+/// `shards` of the trial.
 pub(super) fn clients(
     measurer: &Measurer,
-    server: SocketAddr,
+    spec: &TrialSpec,
     ports: usize,
-    segmentation: Segmentation,
+    shards: usize,
 ) -> Result<Vec<AnyLink>, LabError> {
-    let threads = measurer.threads;
+    let (threads, server) = (measurer.threads, spec.server);
+    let options = stream_options(spec, ports, shards);
     let open = |k| {
         let flows = k * ports..(k + 1) * ports;
         let local = measurer.local.iter();
         let local: Vec<IpAddr> = local
             .flat_map(|sources| flows.clone().map(|flow| sources.address(flow)))
             .collect();
-        let udp = || UdpLink::client(server, &local, ports, segmentation);
+        if spec.transport.is_stream() {
+            return connected(server, &local, ports, options);
+        }
+        let udp = || UdpLink::client(server, &local, ports, spec.segmentation);
         let xdp = |options: Options| XdpLink::client(server, &local, ports, &options);
         chosen(measurer.backend, (k, threads), udp, xdp)
     };
-    allow_ports(threads * ports)?;
+    match spec.transport.is_stream() {
+        true => allow(threads * ports, threads * options.most)?,
+        false => allow_ports(threads * ports)?,
+    }
     let links: Result<Vec<AnyLink>, OpenError> = measurer
         .network
         .enter(|| (0..threads).map(open).collect())?;
@@ -55,7 +67,11 @@ pub(super) fn clients(
 ///
 /// It cannot be raised so far.
 pub fn allow_ports(ports: usize) -> Result<(), LabError> {
-    let needed = SOCKETS_A_PORT * ports;
+    allow(ports, SOCKETS_A_PORT * ports)
+}
+
+/// Raises the limit on open files for so many source ports, which need so many files.
+fn allow(ports: usize, needed: usize) -> Result<(), LabError> {
     let allowed = allow_descriptors(needed)?;
     match allowed < needed {
         true => Err(Blame::Machine.error(Message::new(|naming| {
@@ -69,13 +85,46 @@ pub fn allow_ports(ports: usize) -> Result<(), LabError> {
     }
 }
 
+/// Use of the connections of one of the `shards` of a trial.
+fn stream_options(spec: &TrialSpec, ports: usize, shards: usize) -> stream::Options {
+    let queries_per_connection = spec.transport.queries_per_connection;
+    let outstanding = spec.schedule.due_within(spec.timeout_ns) / shards as u64;
+    // A quarter more, as for the ports.
+    let outstanding = usize::try_from(outstanding / 4 * 5).unwrap_or(usize::MAX);
+    stream::Options {
+        queries_per_connection,
+        patience_ns: spec.timeout_ns,
+        most: stream::Options::connections(queries_per_connection, ports, outstanding),
+    }
+}
+
+/// Opens a link of connections.
+fn connected(
+    server: SocketAddr,
+    local: &[IpAddr],
+    ports: usize,
+    options: stream::Options,
+) -> Result<AnyLink, OpenError> {
+    let link = StreamLink::client(server, local, ports, options)?;
+    Ok(AnyLink::Stream(Box::new(link)))
+}
+
 /// Opens a link to `server` with one port, for single queries.
 pub fn client(
     backend: Backend,
+    protocol: Protocol,
     server: SocketAddr,
     local: Option<IpAddr>,
 ) -> Result<AnyLink, OpenError> {
     let local = local.as_slice();
+    if protocol != Protocol::Udp {
+        let options = stream::Options {
+            queries_per_connection: None,
+            patience_ns: 0,
+            most: 2,
+        };
+        return connected(server, local, 1, options);
+    }
     let udp = || UdpLink::client(server, local, 1, Segmentation::Off);
     let xdp = |options: Options| XdpLink::client(server, local, 1, &options);
     chosen(backend, (0, 1), udp, xdp)
@@ -130,6 +179,7 @@ macro_rules! each {
         match $link {
             AnyLink::Udp($any) => $does,
             AnyLink::Xdp($any) => $does,
+            AnyLink::Stream($any) => $does,
         }
     };
 }
@@ -188,6 +238,10 @@ impl Link for AnyLink {
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
         each!(self, link => link.counters())
+    }
+
+    fn connections(&mut self) -> stream::Connections {
+        each!(self, link => link.connections())
     }
 
     fn carrier(&self) -> Carrier {

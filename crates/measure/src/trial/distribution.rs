@@ -3,7 +3,7 @@
 use dns64_transport::clock::{Nanos, SECOND};
 use hdrhistogram::Histogram;
 
-use super::result::PERCENTILES;
+use super::result::{PERCENTILES, Rtt};
 
 /// Significant digits of the histograms.
 const DIGITS: u8 = 3;
@@ -52,6 +52,17 @@ impl Times {
         )]
         let mean = || self.0.mean().round() as Nanos;
         (!self.0.is_empty()).then(mean)
+    }
+
+    /// Returns the usual figures of times.
+    pub(super) fn rtt(&self) -> Rtt {
+        Rtt {
+            p50: self.median(),
+            p99: self.quantile(0.99),
+            p999: self.quantile(0.999),
+            max: self.max(),
+            mean: self.mean(),
+        }
     }
 
     /// Returns the times at [`PERCENTILES`]. A percentile needs at least one time beyond it; the smallest and the

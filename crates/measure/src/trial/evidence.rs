@@ -25,6 +25,8 @@ pub(super) struct Own {
     pub(super) receive_drops: u64,
     /// Datagrams lost by the authority's sockets, and replies that the network did not accept.
     pub(super) authority_drops: u64,
+    /// Queries travel on connections, which repair the loss of a packet.
+    pub(super) is_stream: bool,
     /// The Measurer's datagrams bypass the counters of its host (AF_XDP).
     pub(super) is_past_the_kernel: bool,
     /// The authority takes its queries from the driver, so they bypass the counters of its host.
@@ -99,7 +101,7 @@ pub(super) fn is_watched(observed: &Observed, own: &Own) -> bool {
 /// Returns whether the counters of the server's host include the Measurer's datagrams: they must include the answered
 /// ones. A server that takes them from the driver (XDP) bypasses the counters of the kernel.
 fn counts(observed: &Observed, leg: &Leg, far: usize, link: &str, own: &Own) -> bool {
-    let is_other = far != leg.near && !observed.hosts[far].shared;
+    let is_other = far != leg.near && !observed.hosts[far].shared && !own.is_stream;
     let (low, _) = not_arrived(&observed.hosts[far], link, own.sent);
     !is_other || low <= own.sent.saturating_sub(own.answered)
 }
@@ -116,6 +118,40 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
         }
         return;
     };
+    match own.is_stream {
+        true => of_connections(near, far, link, found),
+        false => of_datagrams(observed, (near, far, link), own, found),
+    }
+    found.extend(held(near, link, Place::ToDut));
+    found.extend(held(far, link, Place::FromDut));
+    found.extend(far.damaged(Place::DutHost));
+}
+
+/// Packets lost between two hosts are segments of connections. They are sent again, which delays any number of queries, or none.
+/// Only counters of drops are usable: hosts join segments and divide them.
+fn of_connections(
+    near: &CounterChange,
+    far: &CounterChange,
+    link: &str,
+    found: &mut Vec<Evidence>,
+) {
+    let ways = [
+        (Place::ToDut, dropped(near, far, link)),
+        (Place::DutHost, far.undelivered(Some(link), Layer::Ip6)),
+        (Place::FromDut, dropped(far, near, link)),
+        (Place::Measurer, near.undelivered(Some(link), Layer::Ip6)),
+    ];
+    let losses = ways.into_iter();
+    found.extend(losses.filter_map(|(place, source)| Some(lost(place, source?, 0, None))));
+}
+
+/// Packets lost between two hosts are queries or responses.
+fn of_datagrams(
+    observed: &Observed,
+    (near, far, link): (&CounterChange, &CounterChange, &str),
+    own: &Own,
+    found: &mut Vec<Evidence>,
+) {
     let there = crossing(near, far, link);
     let (low, high) = match is_watched(observed, own) {
         true => not_arrived(far, link, own.sent),
@@ -150,9 +186,6 @@ fn client(observed: &Observed, leg: &Leg, own: &Own, found: &mut Vec<Evidence>) 
             found.push(lost(place, source, packets, Some(high)));
         }
     }
-    found.extend(held(near, link, Place::ToDut));
-    found.extend(held(far, link, Place::FromDut));
-    found.extend(far.damaged(Place::DutHost));
 }
 
 /// Returns whether most upstream queries bypassed the counters of the authority's host, as with a driver (XDP): most

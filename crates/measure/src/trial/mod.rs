@@ -6,6 +6,7 @@
 pub mod achieved;
 pub mod backend;
 pub mod cause;
+mod connections;
 mod distribution;
 pub mod disturbance;
 mod evidence;
@@ -49,6 +50,7 @@ use crate::load::ledger::Entry;
 use crate::load::names::Names;
 use crate::load::pace::{Pacing, Schedule};
 use crate::load::sources::Sources;
+use crate::load::transport::Transport;
 use crate::machine::network::Network;
 use crate::machine::usage::Who;
 use crate::machine::{Blame, LabError};
@@ -65,6 +67,8 @@ use worker::Worker;
 pub struct TrialSpec {
     /// Server under test.
     pub server: SocketAddr,
+    /// Transport of the queries.
+    pub transport: Transport,
     /// Due time of each query (RFC 8219 section 9.2: at least 60 s of them).
     pub schedule: Schedule,
     /// Pacing method.
@@ -90,6 +94,7 @@ impl TrialSpec {
     /// ports as the rate needs.
     pub fn preliminary(
         server: SocketAddr,
+        transport: Transport,
         rate_qps: u64,
         queries: u64,
         names: Names,
@@ -98,9 +103,11 @@ impl TrialSpec {
         // Rounded up, so that the schedule includes the last query.
         let span_ns = (u128::from(queries) * u128::from(SECOND)).div_ceil(rate_qps.max(1).into());
         let duration_ns = Nanos::try_from(span_ns).unwrap_or(Nanos::MAX);
+        let schedule = Schedule::new(rate_qps, duration_ns);
         Self {
             server,
-            schedule: Schedule::new(rate_qps, duration_ns),
+            transport,
+            schedule: schedule.with_burst(transport.burst(schedule.burst())),
             pacing: Pacing::Absolute,
             timeout_ns,
             names,
@@ -123,6 +130,12 @@ impl TrialSpec {
         }
     }
 
+    /// Number of source ports, or connections, that the trial needs.
+    pub fn ports_needed(&self) -> u64 {
+        let each = self.transport.queries_of_port(self.schedule.burst());
+        Generator::ports_needed(self.schedule.rate_qps(), self.timeout_ns, each)
+    }
+
     /// Refuses a trial without queries, and one with too few IDs or too little memory. It is checked before anything
     /// is sent; callers may check it before they set up servers.
     pub fn check(&self) -> Result<(), LabError> {
@@ -133,12 +146,16 @@ impl TrialSpec {
                 "{rate_qps} qps for {duration_ms} ms is less than one query; raise --rate or --duration"
             )));
         }
-        let needed = Generator::ports_needed(rate_qps, self.timeout_ns);
+        let needed = self.ports_needed();
         if let Some(ports) = self.ports.filter(|&ports| (ports as u64) < needed) {
+            let lack = match self.transport.pipeline {
+                Some(most) => format!("connections with {most} queries at a time are too few"),
+                None => "sockets have too few query IDs".to_owned(),
+            };
             return Err(Blame::Request.error(Message::new(|naming| {
                 let remedy = naming.value(SOCKETS, needed);
                 format!(
-                    "{ports} sockets have too few query IDs for {rate_qps} qps within the timeout; use {remedy} or more"
+                    "{ports} {lack} for {rate_qps} qps within the timeout; use {remedy} or more"
                 )
             })));
         }
@@ -283,7 +300,10 @@ impl Tester {
                     None => places.push((core, Some(serving))),
                 }
             }
-            tcp = Some(tcp_service(authority, rules)?);
+            // A core with a thread of the Measurer never rests.
+            let mut own = authority.cores.iter().copied();
+            let core = own.find(|core| !measurer.cores.contains(core));
+            tcp = Some(tcp_service(authority, rules, core)?);
             // Last, so that the sockets are open for the queries that it passes on.
             in_driver = InDriver::open(authority)?;
         }
@@ -302,9 +322,13 @@ impl Tester {
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
         let tids = || workers.iter().map(Worker::tid);
         let authorities = tids().zip(serving).filter(|(_, serves)| *serves);
+        let authorities = authorities.map(|(tid, _)| tid);
         let threads = vec![
             (Role::Measurer, tids().take(measurer.threads).collect()),
-            (Role::Authority, authorities.map(|(tid, _)| tid).collect()),
+            (
+                Role::Authority,
+                authorities.chain(tcp.iter().map(TcpService::tid)).collect(),
+            ),
         ];
         Ok(Self {
             measurer,
@@ -362,9 +386,13 @@ fn core_of(cores: &[usize], k: usize) -> Option<usize> {
     (!cores.is_empty()).then(|| cores[k % cores.len()])
 }
 
-fn tcp_service(authority: &AuthDns, rules: Option<Arc<Rules>>) -> Result<TcpService, LabError> {
+fn tcp_service(
+    authority: &AuthDns,
+    rules: Option<Arc<Rules>>,
+    core: Option<usize>,
+) -> Result<TcpService, LabError> {
     let listen = authority.listen;
-    let open = || TcpService::open(listen, authority.zone.clone(), rules.clone());
+    let open = || TcpService::open(listen, authority.zone.clone(), rules.clone(), core);
     authority.network.enter(open)?.map_err(|reason| {
         let what = format!("the authority cannot listen at {listen} (TCP): {reason}");
         Blame::Machine.error(what)

@@ -20,7 +20,6 @@ use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::turns::Sending;
 use super::{PORTS_DEFAULT, Tester, TrialSpec, summary, worker_lost};
 use crate::authority::ledger;
-use crate::load::generator::Generator;
 use crate::load::ledger::Ledger;
 use crate::machine::LabError;
 use crate::machine::Machine;
@@ -181,13 +180,12 @@ impl Tester {
         last: Vec<Ledger>,
     ) -> Result<Vec<Sending<AnyLink, BackendClock>>, LabError> {
         let ledgers = last.into_iter().chain(repeat_with(Ledger::default));
-        let needed = Generator::ports_needed(spec.schedule.rate_qps(), spec.timeout_ns);
-        let enough = usize::try_from(needed).unwrap_or(usize::MAX);
+        let enough = usize::try_from(spec.ports_needed()).unwrap_or(usize::MAX);
         let sources = self.measurer.local.map_or(1, |local| local.count());
         let shards = usize::try_from(part.shards.max(1)).unwrap_or(usize::MAX);
         let own = (sources, self.measurer.threads.max(1));
         let ports = ports_of_shard(spec.ports, enough, own, shards);
-        let links = backend::clients(&self.measurer, spec.server, ports, spec.segmentation)?;
+        let links = backend::clients(&self.measurer, spec, ports, shards)?;
         let sending = |((k, link), ledger)| {
             let shard = spec.shard(k, part.shards);
             Sending::new(shard, ledger, link, BackendClock::default())

@@ -234,6 +234,52 @@ pub struct Rtt {
     pub mean: Option<Nanos>,
 }
 
+/// Connections of a trial, and the queries that were lost with them. Such queries are among those without an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Connections {
+    /// Connections established.
+    pub established: u64,
+    /// Those of them that were established before the first query.
+    pub before_trial: u64,
+    /// Times from the request for a connection to its establishment.
+    pub set_up_ns: Rtt,
+    /// Connections that the server ended while no query was open on them, which is normal (RFC 7766 section 6.2.3).
+    pub ended_idle: u64,
+    /// Connections that it refused.
+    pub refused: Ended,
+    /// Connections that it reset while queries were open.
+    pub reset: Ended,
+    /// Connections that it closed while queries were open.
+    pub closed: Ended,
+    /// Requests for a connection that had no answer.
+    pub unreachable: Ended,
+    /// Queries that were lost because the server did not read them: its window was closed.
+    pub queries_not_read: u64,
+    /// Segments that the Measurer's kernel sent again.
+    pub segments_retransmitted: u64,
+}
+
+/// Connections that ended in one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Ended {
+    /// Number of connections.
+    pub connections: u64,
+    /// Queries that were lost with them.
+    pub queries: u64,
+}
+
+impl Connections {
+    /// The ways in which the server ended connections, each with the words after their number.
+    pub fn endings(&self) -> [(Ended, &'static str); 4] {
+        [
+            (self.refused, "refused"),
+            (self.reset, "reset with open queries"),
+            (self.closed, "closed with open queries"),
+            (self.unreachable, "without an answer to their request"),
+        ]
+    }
+}
+
 /// Accuracy of the sender's schedule.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Timing {
@@ -416,6 +462,9 @@ pub struct TrialResult {
     pub clocks: Vec<HostClock>,
     /// Kind of link.
     pub backend: String,
+    /// The Measurer's connections; `None` over UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<Connections>,
     /// Remarks for readers: refused connections, losses at the DUT's sockets, ...
     pub notes: Vec<String>,
 }

@@ -15,11 +15,11 @@ use super::path::Path;
 use super::place::{LossEvidence, LossFacts, LossKind, Losses, place};
 use super::policy::{self, Policy};
 use super::result::{
-    Answers, AuthorityShare, Outcome, Rtt, Timing, TrialResult, TypeResult, WrongAnswer,
+    Answers, AuthorityShare, Outcome, Timing, TrialResult, TypeResult, WrongAnswer,
 };
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Hanging, TimingSums, is_expired};
-use super::{TrialSpec, disturbance, service};
+use super::{TrialSpec, connections, disturbance, service};
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
 use crate::load::query::Types;
@@ -90,7 +90,7 @@ impl Inputs<'_> {
             types: sums.types(),
             policy: sums.policy(around),
             first_wrong: first_wrong(spec, shards),
-            rtt: sums.rtt(),
+            rtt: sums.rtt.rtt(),
             rtt_percentiles: sums.rtt.percentiles(),
             timing: Timing {
                 clock_source: around.clock_source.clone(),
@@ -119,6 +119,7 @@ impl Inputs<'_> {
             segmentation: spec.segmentation == Segmentation::On,
             clocks: around.hosts.clone(),
             backend: carrier(shards),
+            connections: connections::of(shards),
         }
     }
 
@@ -133,6 +134,7 @@ impl Inputs<'_> {
             undecided: sums.undecided,
             receive_drops: sum(|s| s.counters.receive_drops),
             authority_drops: self.around.drops_of(self.authority).0 + self.around.authority_drops,
+            is_stream: self.spec.transport.is_stream(),
             is_past_the_kernel: carriers.any(|carrier| carrier.bypasses_the_kernel()),
             authority_in_driver: self.authority.is_some_and(|authority| authority.in_driver),
         }
@@ -164,6 +166,7 @@ impl Inputs<'_> {
         let mut notes = self.names_at_authority(result);
         notes.extend(result.authority_sampled.and_then(|times| times.note()));
         notes.extend(self.strangers());
+        notes.extend(result.connections.iter().flat_map(connections::notes));
         notes.extend(result.policy.iter().map(ToString::to_string));
         notes.extend(result.first_wrong.iter().map(ToString::to_string));
         if result.answers.other_addresses > 0 {
@@ -219,7 +222,7 @@ impl Inputs<'_> {
         let (server, counters) = (self.spec.server, self.shards.iter().map(|s| &s.counters));
         let mut notes = Vec::new();
         let unreachable: u64 = counters.clone().map(|it| it.unreachable).sum();
-        if unreachable > 0 {
+        if unreachable > 0 && !self.spec.transport.is_stream() {
             notes.push(format!(
                 "{unreachable} ICMP errors came back: no server listens at {server}, or it has stopped"
             ));
@@ -358,7 +361,7 @@ impl<'a> Sums<'a> {
         } else {
             &[]
         };
-        Hanging::of(self.spec, some, self.rtt().max)
+        Hanging::of(self.spec, some, self.rtt.max())
     }
 
     /// Returns the path of the queries, when all shards have been added.
@@ -442,16 +445,6 @@ impl<'a> Sums<'a> {
         let all_answered = self.answers.missing == 0 && self.undecided == 0;
         let [aaaa, ..] = &self.types;
         Achieved::by_counts((self.sent, aaaa.sent), &authority.counts, all_answered)
-    }
-
-    fn rtt(&self) -> Rtt {
-        Rtt {
-            p50: self.rtt.median(),
-            p99: self.rtt.quantile(0.99),
-            p999: self.rtt.quantile(0.999),
-            max: self.rtt.max(),
-            mean: self.rtt.mean(),
-        }
     }
 }
 

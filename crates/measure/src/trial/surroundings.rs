@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
+use dns64_transport::stream::{Connections, Ending};
 use dns64_transport::{Carrier, Counters};
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct ShardReport {
     /// Counters of its link.
     #[serde(with = "LinkCounters")]
     pub counters: Counters,
+    /// What happened to its connections, if it has any.
+    #[serde(with = "LinkConnections")]
+    pub connections: Connections,
     /// Change of the real-time clock relative to the monotonic one during the trial.
     pub clock_step_ns: i64,
     /// What carried its datagrams.
@@ -49,6 +53,20 @@ struct LinkCounters {
     unreachable: u64,
     foreign: u64,
     foreign_from: Option<SocketAddr>,
+}
+
+/// The fields of [`Connections`], for its serialised form.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Connections")]
+struct LinkConnections {
+    established: u64,
+    at_opening: u64,
+    set_up_ns: Vec<u32>,
+    ended_idle: u64,
+    ended: [u64; Ending::ALL.len()],
+    lost: [u64; Ending::ALL.len()],
+    not_read: u64,
+    retransmitted: u64,
 }
 
 /// Activity of an authority, since its start or during one trial.

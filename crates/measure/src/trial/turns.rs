@@ -124,6 +124,7 @@ impl<L: Link, C: Clock> Sending<L, C> {
             finished: self.generator.finish(),
             ports: self.link.ports(),
             counters,
+            connections: self.link.connections(),
             clock_step_ns: self.clock.realtime_offset() - self.realtime_offset,
             carrier: self.link.carrier(),
             error: self.failed.or(failed).map(|e| e.to_string()),

@@ -252,6 +252,7 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
                 format!("{} at {server}", described.authority.unwrap_or_default())
             }),
         threads: described.threads,
+        transport: described.transport,
         sockets: described.sockets,
         local: described.local,
         source_addresses: described.source_addresses,

@@ -11,6 +11,7 @@ use strum::IntoStaticStr;
 use super::plan::tasks::{Point, Task};
 use crate::lab::LabKind;
 pub use crate::lab::server::Start;
+use crate::load::transport::Transport;
 use crate::machine::Role;
 pub use crate::machine::process::{Memory, Resources};
 use crate::machine::watch::HostOf;
@@ -254,6 +255,9 @@ pub struct CertificateConditions {
     pub authority: String,
     /// Threads of the Measurer.
     pub threads: usize,
+    /// Transport of the queries; nothing for UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     /// Source ports; `None` for as many as the rate needs.
     pub sockets: Option<usize>,
     /// Address or prefix that the Measurers send from; nothing where the kernel chooses.

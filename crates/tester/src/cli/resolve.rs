@@ -6,6 +6,7 @@ use super::args::{MayLoadArgs, MeasureArgs, OutputArgs};
 use crate::campaign::bench;
 use crate::campaign::plan::{self, DNS_PORT, Plan, ServerName};
 use crate::lab::LabKind;
+use crate::load::transport::Transport;
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
 use crate::rig::spec::{RigSpec, Subject};
@@ -60,6 +61,7 @@ impl Measurement {
             ipv4_servers: server.into_iter().collect(),
             // Already in the conditions.
             behaviours: Vec::new(),
+            transport: Transport::default(),
         }
     }
 }

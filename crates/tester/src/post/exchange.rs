@@ -32,7 +32,8 @@ fn exchange_here(question: &HostQuery) -> Result<Vec<u8>, NoAnswer> {
         address,
         rtype: Rtype(question.rtype),
     };
-    let mut link = backend::client(question.backend, server, question.local).map_err(failed)?;
+    let mut link = backend::client(question.backend, question.protocol, server, question.local)
+        .map_err(failed)?;
     let sent = link.send(0, 1, |_, frame| template.write(PROBE_ID, asked, frame));
     sent.map_err(failed)?;
     let until = MonotonicClock.now() + question.wait_ns;

@@ -34,6 +34,7 @@ use crate::lab::Blame;
 use crate::lab::profile::{Profile, as_source};
 use crate::lab::routes::Route;
 use crate::lab::server::{ServerSpec, Start};
+use crate::load::transport::Protocol;
 use crate::machine::Role;
 use crate::machine::counters::CounterReading;
 use crate::machine::network::Network;
@@ -198,6 +199,8 @@ pub struct HostQuery {
     /// Kind of its link: an authority in the driver may only answer on one.
     #[serde(with = "As::<DisplayFromStr>")]
     pub backend: Backend,
+    /// Transport of the query.
+    pub protocol: Protocol,
     /// Source address; `None` for that of the routing table.
     pub local: Option<IpAddr>,
     /// The queried server.
@@ -217,7 +220,7 @@ pub struct HostQuery {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoAnswer {
-    /// ICMP port unreachable.
+    /// ICMP port unreachable, or a refused connection.
     Unreachable,
     /// No response.
     Silence,

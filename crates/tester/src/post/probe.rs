@@ -12,6 +12,7 @@ use super::host::Host;
 use super::{HostQuery, NoAnswer};
 use crate::lab::server::Probe;
 use crate::lab::{Blame, LabError};
+use crate::load::transport::Protocol;
 use crate::machine::network::Network;
 use crate::namespace::{AskedName, Zone};
 
@@ -24,6 +25,8 @@ pub struct Prober {
     pub network: Network,
     /// Kind of its links.
     pub backend: Backend,
+    /// Transport of its queries.
+    pub protocol: Protocol,
     /// Source address; `None` for that of the routing table.
     pub local: Option<IpAddr>,
     /// The server.
@@ -41,7 +44,7 @@ pub enum ProbeError {
     /// A socket cannot be opened, or a call of it failed.
     #[error("{0}")]
     NotSent(String),
-    /// ICMP port unreachable.
+    /// ICMP port unreachable, or a refused connection.
     #[error("nothing listens at {server}{seen}; start the server or correct --server and --port")]
     Refused {
         /// The host that asked, if it is another one: ", as seen from m2".
@@ -129,6 +132,7 @@ impl Prober {
             host: Host::here(&Arc::default()),
             network: Network::Own,
             backend: Backend::Socket,
+            protocol: Protocol::Udp,
             local: None,
             server,
             zone,
@@ -172,6 +176,7 @@ impl Prober {
         HostQuery {
             network: self.network.clone(),
             backend: self.backend,
+            protocol: self.protocol,
             local: self.local,
             server: self.server,
             suffix: self.zone.suffix.clone(),

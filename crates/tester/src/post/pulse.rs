@@ -121,6 +121,7 @@ mod tests {
     use dns64_transport::Backend;
     use dns64_wire::codes::Rtype;
 
+    use crate::load::transport::Protocol;
     use crate::machine::network::Network;
     use crate::namespace::DEFAULT_SUFFIX;
 
@@ -128,6 +129,7 @@ mod tests {
         let question = HostQuery {
             network: Network::Own,
             backend: Backend::Socket,
+            protocol: Protocol::Udp,
             local: None,
             server,
             suffix: DEFAULT_SUFFIX.parse().unwrap(),

@@ -154,6 +154,7 @@ pub(crate) mod simulated {
             dut_exit: None,
             segmentation: true,
             clocks: Vec::new(),
+            connections: None,
             backend: "simulated".to_owned(),
             notes: Vec::new(),
         }

@@ -18,7 +18,7 @@ use crate::procedure::selftest::{
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
 use crate::trial::result::{Answers, Outcome, TrialResult, TypeResult};
-use rows::{processor, round_trips, service_rows, timing, without_authority};
+use rows::{connection_rows, processor, round_trips, service_rows, timing, without_authority};
 
 /// The table of one trial.
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
@@ -250,6 +250,7 @@ impl Page {
             ("EDNS of the queries", conditions.edns.clone()),
             ("duration of a trial", span(|t| t.duration_ns)),
             ("timeout of a query", span(|t| t.timeout_ns)),
+            ("transport", conditions.transport.map(|it| it.to_string())),
             (
                 "threads, source ports",
                 Some(format!("{}, {sockets}", conditions.threads)),
@@ -319,8 +320,11 @@ impl Page {
         self.dut(result);
     }
 
-    /// Service and resources of the DUT.
+    /// Connections to the DUT, its service and its resources.
     fn dut(&mut self, result: &TrialResult) {
+        if let Some(connections) = &result.connections {
+            self.section("Connections of the Measurer", connection_rows(connections));
+        }
         if let Some(service) = result.service {
             self.section(
                 "Service while queries waited in the DUT",

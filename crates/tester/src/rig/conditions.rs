@@ -13,6 +13,7 @@ use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
 use crate::lab::userns;
 use crate::load::query::{Edns, Types};
+use crate::load::transport::Transport;
 use crate::machine::watch::HostOf;
 use crate::machine::{Role, interface};
 use crate::namespace::Share;
@@ -55,7 +56,10 @@ pub struct Conditions {
     pub types: Option<String>,
     /// Threads of the Measurer.
     pub threads: usize,
-    /// Source ports of the Measurer; `None` for a number that depends on the rate.
+    /// Transport of the queries; `None` for UDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// Source ports of the Measurer, or its connections; `None` for a number that depends on the rate.
     pub sockets: Option<usize>,
     /// Source address or prefix of the Measurer; `None` if the kernel chose it.
     pub local: Option<String>,
@@ -128,6 +132,7 @@ impl Rig {
             edns: (load.form.edns != Edns::None).then(|| load.form.edns.to_string()),
             types: (load.form.types != Types::default()).then(|| load.form.types.to_string()),
             threads: load.threads,
+            transport: Some(load.transport).filter(Transport::is_stream),
             sockets: load.ports,
             local: load.local.map(|it| it.to_string()),
             source_addresses: sources::used(load, self.reached().map(RigHosts::site)),
@@ -146,6 +151,8 @@ impl Rig {
         let flaw = load.pacing.flaw().map(str::to_owned);
         conditions.not_a_measurement.extend(flaw);
         conditions.not_a_measurement.extend(load.form.flaws());
+        let other = recommended::other_transport(load.transport);
+        conditions.not_a_measurement.extend(other);
         match &self.spec.subject {
             Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
             Subject::Server { server, .. } => {

@@ -48,6 +48,7 @@ use crate::lab::server::{Probe, ServerSpec};
 use crate::lab::topology;
 use crate::lab::{Blame, LabError};
 use crate::load::sources::Sources;
+use crate::load::transport::Protocol;
 use crate::machine::Machine;
 use crate::machine::network::Network;
 use crate::namespace::{Prefixes, Share};
@@ -245,8 +246,9 @@ impl Rig {
         client: Instruments,
         server: SocketAddr,
     ) -> Result<Asker<Instruments>, RigError> {
-        let names = self.spec.load.names()?;
-        Ok(Asker::new(client, server, names, &self.interrupted))
+        let load = &self.spec.load;
+        let server = (server, load.transport);
+        Ok(Asker::new(client, server, load.names()?, &self.interrupted))
     }
 
     /// Opens a Measurer on this machine for a server that already runs.
@@ -262,7 +264,7 @@ impl Rig {
         let zone = load.zone.clone();
         Ok(Instruments::here(
             measurer,
-            server,
+            (server, load.transport.protocol),
             zone,
             &self.interrupted,
         )?)
@@ -376,7 +378,8 @@ impl Rig {
         let probers = senders.iter().zip(&site.measurers).enumerate();
         let probers = probers.map(|(k, (sender, at))| {
             let local = self.sources_of(hosts, k);
-            self.prober(&sender.host, hosts.network(&at.host), local, sender.server)
+            let server = (sender.server, self.spec.load.transport.protocol);
+            self.prober(&sender.host, hosts.network(&at.host), local, server)
         });
         let own = site.authorities.iter().filter(|_| programs.is_none());
         let client = Instruments {
@@ -402,7 +405,7 @@ impl Rig {
         let (host, network) = (hosts.host(&at.host), hosts.network(&at.host));
         let listen = listen(at, self_test);
         let zone = self.spec.load.zone_file(self_test);
-        let prober = self.prober(host, network, None, listen);
+        let prober = self.prober(host, network, None, (listen, Protocol::Udp));
         // The last name exists, with or without an AAAA, and is loaded last.
         let last = zone.cidr.last();
         let probe = || match prober.answers(last, PROBE_NS) {
@@ -549,7 +552,7 @@ impl Rig {
         host: &Host,
         network: &Network,
         local: Option<Sources>,
-        server: SocketAddr,
+        (server, protocol): (SocketAddr, Protocol),
     ) -> Prober {
         let is_own = host.link().is_none() && *network == Network::Own;
         Prober {
@@ -559,6 +562,7 @@ impl Rig {
                 true => self.spec.load.backend,
                 false => Backend::Socket,
             },
+            protocol,
             local: local.map(|sources| sources.address(0)),
             server,
             zone: self.spec.load.zone.clone(),

@@ -3,6 +3,7 @@
 use dns64_transport::clock::{Nanos, SECOND};
 
 use crate::authority::behaviour::Behaviour;
+use crate::load::transport::{Protocol, Transport};
 use crate::quantity::Span;
 use crate::warning::{Severity, Warning};
 
@@ -19,6 +20,8 @@ pub struct Recommended<'a> {
     pub ipv4_servers: Vec<&'a str>,
     /// Injected faults of the authorities.
     pub behaviours: Vec<&'a Behaviour>,
+    /// Transport of the queries.
+    pub transport: Transport,
 }
 
 impl Recommended<'_> {
@@ -54,6 +57,8 @@ impl Recommended<'_> {
                  and DNS64 server"
             )));
         }
+        let other = other_transport(self.transport).into_iter();
+        remarks.extend(other.map(|text| Severity::Critical.warning(text)));
         if !self.behaviours.is_empty() {
             let behaviours = self.behaviours.iter().map(|b| b.to_string());
             let behaviours: Vec<_> = behaviours.collect();
@@ -61,6 +66,14 @@ impl Recommended<'_> {
         }
         remarks
     }
+}
+
+/// Explains why a measurement over this transport is not that of RFC 8219; `None` for UDP.
+pub fn other_transport(transport: Transport) -> Option<String> {
+    let protocol = Some(transport.protocol).filter(|it| *it != Protocol::Udp)?;
+    Some(format!(
+        "queries are sent over {protocol}, and RFC 8219 section 5.3 recommends UDP"
+    ))
 }
 
 /// Explains why a measurement with an authority with this behaviour is not that of RFC 8219.

@@ -14,6 +14,7 @@ use super::spec::Load;
 use crate::lab::Blame;
 use crate::lab::server::Probe;
 use crate::load::names::{NameSource, Names, NamespaceTooSmall};
+use crate::load::transport::Transport;
 use crate::namespace::Prefixes;
 use crate::post::ServerState;
 use crate::post::probe::ProbeError;
@@ -46,6 +47,7 @@ pub(super) const BURST_QPS: u64 = 2_000;
 pub(super) struct Asker<C> {
     pub(super) client: C,
     pub(super) server: SocketAddr,
+    transport: Transport,
     pub(super) pref64: Prefixes,
     pub(super) names: NameSource,
     interrupted: Arc<AtomicBool>,
@@ -55,13 +57,14 @@ impl<C: Client> Asker<C> {
     /// Creates an asker with the well-known prefix as the pref64.
     pub(super) fn new(
         client: C,
-        server: SocketAddr,
+        (server, transport): (SocketAddr, Transport),
         names: NameSource,
         interrupted: &Arc<AtomicBool>,
     ) -> Self {
         Self {
             client,
             server,
+            transport,
             pref64: Pref64::WELL_KNOWN.into(),
             names,
             interrupted: Arc::clone(interrupted),
@@ -125,7 +128,14 @@ impl<C: Client> Asker<C> {
         queries: u64,
         rate_qps: u64,
     ) -> Result<TrialResult, RigError> {
-        let spec = TrialSpec::preliminary(self.server, rate_qps, queries, names, PROBE_NS);
+        let spec = TrialSpec::preliminary(
+            self.server,
+            self.transport,
+            rate_qps,
+            queries,
+            names,
+            PROBE_NS,
+        );
         self.client.trial(&spec, Surroundings::default)
     }
 }

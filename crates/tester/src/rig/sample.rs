@@ -9,10 +9,11 @@ use dns64_wire::message::{Message, Section};
 
 use super::RigError;
 use crate::authority::REPLY_LEN_MAX;
-use crate::authority::answer::{Authority, Transport};
+use crate::authority::answer::Authority;
 use crate::lab::Blame;
 use crate::lab::zone::ZoneFile;
 use crate::load::query::{Edns, QUERY_BYTES, QueryTemplate};
+use crate::load::transport::Protocol;
 use crate::namespace::{AskedName, Cidr};
 use crate::post::probe::{ProbeError, Prober};
 
@@ -69,7 +70,7 @@ fn answer(built_in: &mut Authority, zone: &ZoneFile, address: Ipv4Addr, rtype: R
     let template = QueryTemplate::new(&zone.config.zone.suffix, Edns::None);
     let (mut query, mut reply) = ([0; QUERY_BYTES], vec![0; REPLY_LEN_MAX]);
     let len = template.write(0, AskedName { address, rtype }, &mut query);
-    let answered = built_in.answer(&query[..len], &mut reply, Transport::Udp);
+    let answered = built_in.answer(&query[..len], &mut reply, Protocol::Udp);
     reply.truncate(answered.len);
     reply
 }

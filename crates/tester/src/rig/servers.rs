@@ -11,6 +11,7 @@ use super::pulses::Pulses;
 use crate::lab::profile::ProfileRole;
 use crate::lab::server::{Probe, STARTS_MAX, ServerSpec, Start, start_limit_ns};
 use crate::lab::{Blame, LabError};
+use crate::load::transport::Protocol;
 use crate::machine::Role;
 use crate::machine::process::wait_until;
 use crate::namespace::Zone;
@@ -157,6 +158,7 @@ impl HostedServer {
             host: self.host.clone(),
             network: self.spec.network.clone(),
             backend: Backend::Socket,
+            protocol: Protocol::Udp,
             local: None,
             server: (settings.listen, settings.port).into(),
             zone: zone.clone(),

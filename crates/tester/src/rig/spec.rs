@@ -29,6 +29,7 @@ use crate::load::names::{Begin, NameSource, Names};
 use crate::load::pace::{BURST_MAX, Pacing, Schedule};
 use crate::load::query::QueryForm;
 use crate::load::sources::Sources;
+use crate::load::transport::Transport;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Prefixes, Share, Zone};
@@ -275,6 +276,8 @@ const BEHIND_DRIVER: &str = "in-driver:generic";
 /// Parameters that all trials of a measurement share.
 #[derive(Clone, Debug)]
 pub struct Load {
+    /// Transport of the queries, also in self-tests.
+    pub transport: Transport,
     /// Pacing of the queries; self-tests that certify the Tester are always absolute.
     pub pacing: Pacing,
     /// Length of a trial.
@@ -323,6 +326,7 @@ impl Default for Load {
     /// AAAA.
     fn default() -> Self {
         Self {
+            transport: Transport::default(),
             pacing: Pacing::default(),
             duration_ns: 60 * SECOND,
             timeout_ns: SECOND,
@@ -363,7 +367,10 @@ impl Load {
     pub fn schedule(&self, rate_qps: u64) -> Schedule {
         let schedule = Schedule::new(rate_qps, self.duration_ns);
         match self.pacing {
-            Pacing::Absolute => schedule.with_burst(schedule.burst().min(self.burst_max)),
+            Pacing::Absolute => {
+                let burst = schedule.burst().min(self.burst_max);
+                schedule.with_burst(self.transport.burst(burst))
+            }
             Pacing::SelfCorrecting => schedule.with_burst(1),
         }
     }
@@ -372,6 +379,7 @@ impl Load {
     pub fn trial(&self, server: SocketAddr, schedule: Schedule, names: Names) -> TrialSpec {
         TrialSpec {
             server,
+            transport: self.transport,
             schedule,
             pacing: self.pacing,
             timeout_ns: self.timeout_ns,

@@ -12,6 +12,7 @@ use super::equipment::Client;
 use super::watched::{Counted, Watched};
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
+use crate::load::transport::Protocol;
 use crate::machine::Role;
 use crate::machine::interface;
 use crate::machine::usage::Usage;
@@ -69,7 +70,7 @@ impl Instruments {
     /// Its threads or sockets cannot be opened.
     pub fn here(
         measurer: Measurer,
-        server: SocketAddr,
+        (server, protocol): (SocketAddr, Protocol),
         zone: Zone,
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
@@ -78,6 +79,7 @@ impl Instruments {
             host: host.clone(),
             network: measurer.network.clone(),
             backend: measurer.backend,
+            protocol,
             local: measurer.local.map(|sources| sources.address(0)),
             server,
             zone,

@@ -19,6 +19,7 @@ use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::server::Probe;
 use crate::load::pace::{Pacing, SelfCorrected};
+use crate::load::transport::Transport;
 use crate::namespace::AskedName;
 use crate::post::ServerState;
 use crate::post::probe::ProbeError;
@@ -227,7 +228,12 @@ fn running(world: &Rc<World>, load: Load) -> Running<Fake, Program> {
         dut: Some(program(true)),
         authority: Some(program(false)),
         ..Running::new(
-            Asker::new(Fake(Rc::clone(world)), server, names, &interrupted),
+            Asker::new(
+                Fake(Rc::clone(world)),
+                (server, Transport::default()),
+                names,
+                &interrupted,
+            ),
             load,
         )
     }
@@ -565,7 +571,7 @@ fn interrupted_rig_has_no_result() {
     let interrupted = Arc::new(AtomicBool::new(true));
     *asker = Asker::new(
         Fake(Rc::clone(&world)),
-        asker.server,
+        (asker.server, Transport::default()),
         asker.names.clone(),
         &interrupted,
     );

@@ -62,6 +62,18 @@ fn out_of_range_values_are_refused_with_the_bound() {
         ("-Q 1 -a 127.0.0.0/24", "give a prefix that this host has"),
         ("-Q 1 -l 100ms", "raise --rate or --duration"),
         ("-Q 1M -l 1ms -t 60s -c 1", "or more"),
+        (
+            "-Q 100 -l 1s -t 1s --transport tcp --pipeline 10 -c 12",
+            "use --sockets 13 or more",
+        ),
+        (
+            "-Q 1 --transport tcp --backend xdp",
+            "omit it, or use --transport udp",
+        ),
+        (
+            "-Q 1 --transport udp --pipeline 10",
+            "has no effect over UDP; omit it, or add --transport tcp",
+        ),
     ] {
         refused(&format!("trial {{server}} {flags}"), 2, &[words]);
     }

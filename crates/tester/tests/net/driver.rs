@@ -4,10 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dns64_transport::xdp::program::Action;
-use dns64bench::authority::answer::{Authority, Transport};
+use dns64bench::authority::answer::Authority;
 use dns64bench::authority::counts::AuthorityCounts;
 use dns64bench::authority::driver::{Driver, Station};
 use dns64bench::authority::zone::ZoneConfig;
+use dns64bench::load::transport::Protocol;
 use dns64bench::namespace::{Zone, label};
 
 use crate::frames::{Arrived, Checksum, Way, arrived, finish, frame};
@@ -114,7 +115,7 @@ impl Both {
         let mut expected = [0; 512];
         let len = self
             .sockets
-            .answer(query.payload, &mut expected, Transport::Udp)
+            .answer(query.payload, &mut expected, Protocol::Udp)
             .len;
         assert!(len > 0, "the sockets are silent: {frame:02x?}");
         let reply = arrived(out).unwrap_or_else(|why| panic!("the reply: {why}: {out:02x?}"));

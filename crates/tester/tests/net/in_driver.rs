@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use dns64_transport::xdp::STEER_OBJECT;
 use dns64_transport::xdp::program::{Attached, Mode, Object};
-use dns64bench::authority::answer::{Authority, Transport};
+use dns64bench::authority::answer::Authority;
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::lab::topology::{Lab, Setup, UPSTREAM_LINK};
+use dns64bench::load::transport::Protocol;
 use dns64bench::machine::Role;
 use dns64bench::machine::cpuset::CpuSet;
 use dns64bench::machine::network::Network;
@@ -192,7 +193,7 @@ fn twin() -> Authority {
 }
 
 /// The answer of the engine.
-fn expected(twin: &mut Authority, query: &[u8], transport: Transport) -> Vec<u8> {
+fn expected(twin: &mut Authority, query: &[u8], transport: Protocol) -> Vec<u8> {
     let mut reply = vec![0; 512];
     let len = twin.answer(query, &mut reply, transport).len;
     reply.truncate(len);
@@ -207,7 +208,7 @@ fn ask_for_everything(served: &Served, twin: &mut Authority) {
     let mut compare = |query: &[u8]| {
         assert_eq!(
             served.ask(query),
-            expected(twin, query, Transport::Udp),
+            expected(twin, query, Protocol::Udp),
             "{query:02x?}"
         );
     };
@@ -227,7 +228,7 @@ fn ask_for_everything(served: &Served, twin: &mut Authority) {
     assert_eq!(served.datagrams(), before + 3, "the sockets were not asked");
     let over_tcp = query(address, (28, 1), &OPT);
     let reply = served.ask_over_tcp(&over_tcp);
-    assert_eq!(reply, expected(twin, &over_tcp, Transport::Tcp));
+    assert_eq!(reply, expected(twin, &over_tcp, Protocol::Tcp));
 }
 
 #[test]

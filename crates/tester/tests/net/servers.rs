@@ -350,6 +350,18 @@ fn dut_is_measured_over_af_xdp() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn dut_is_measured_over_tcp() {
+    let _turn = turn();
+    // Unbound accepts 10 connections in each thread.
+    let run = trial("--dut unbound --transport tcp -c 4");
+    assert_eq!(run.text("/backend"), "tcp");
+    assert_eq!(run.number("/connections/before_trial"), 4);
+    assert_asked(&run, "aaaa", QUERIES, "unbound");
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn search_stops_at_the_requested_rate() {
     let _turn = turn();
     let run = until("was the Tester certified", || {

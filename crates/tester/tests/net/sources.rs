@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dns64_transport::address;
-use dns64bench::authority::answer::{Authority, Transport};
+use dns64bench::authority::answer::Authority;
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::load::sources::Sources;
+use dns64bench::load::transport::Protocol;
 use dns64bench::namespace::Zone;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
@@ -114,7 +115,7 @@ fn serve(at: SocketAddr, over: &AtomicBool) -> BTreeSet<IpAddr> {
             continue;
         };
         peers.insert(peer.ip());
-        let answer = authority.answer(&query[..len], &mut reply, Transport::Udp);
+        let answer = authority.answer(&query[..len], &mut reply, Protocol::Udp);
         socket.send_to(&reply[..answer.len], peer).unwrap();
     }
     peers

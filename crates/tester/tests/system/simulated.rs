@@ -358,6 +358,7 @@ fn report(spec: &TrialSpec) -> ShardReport {
         finished: Generator::new(spec.shard(0, 1), 1, Ledger::default()).finish(),
         ports: 1,
         counters: dns64_transport::Counters::default(),
+        connections: dns64_transport::stream::Connections::default(),
         clock_step_ns: 0,
         carrier: Carrier::Memory,
         error: None,

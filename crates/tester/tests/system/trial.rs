@@ -11,6 +11,7 @@ use dns64bench::load::catch_up::Limits;
 use dns64bench::load::ledger::Ledger;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
+use dns64bench::load::transport::Transport;
 use dns64bench::namespace::{DEFAULT_SUFFIX, Pattern, Share, Zone};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::result::{Answers, TrialResult};
@@ -104,6 +105,7 @@ impl Trial {
         let mut source = names(zone("0"), self.cached_share, self.pattern);
         TrialSpec {
             server: SERVER.parse().unwrap(),
+            transport: Transport::default(),
             schedule,
             pacing: Pacing::Absolute,
             timeout_ns: self.timeout_ns,

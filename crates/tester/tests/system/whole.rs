@@ -8,7 +8,7 @@ use dns64_transport::memory::{Impairment, MemoryLink, MemoryRelay, Network};
 use dns64_transport::socket::Segmentation;
 use dns64_transport::{Link, Relay};
 use dns64_wire::pref64::Pref64;
-use dns64bench::authority::answer::{Authority, Transport};
+use dns64bench::authority::answer::Authority;
 use dns64bench::authority::behaviour::{Behaviour, Rules};
 use dns64bench::authority::counts::AuthorityCounts;
 use dns64bench::authority::zone::ZoneConfig;
@@ -16,6 +16,7 @@ use dns64bench::load::catch_up::Limits;
 use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::load::query::{Edns, QueryForm};
+use dns64bench::load::transport::{Protocol, Transport};
 use dns64bench::namespace::Pattern;
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::result::TrialResult;
@@ -135,9 +136,7 @@ impl Upstream {
                 *lost += 1;
                 return 0;
             }
-            authority
-                .answer(datagram.payload, frame, Transport::Udp)
-                .len
+            authority.answer(datagram.payload, frame, Protocol::Udp).len
         })
         .unwrap();
     }
@@ -267,6 +266,7 @@ impl Whole {
             .take(schedule.queries(), Some(Pref64::WELL_KNOWN.into()));
         TrialSpec {
             server: SERVER.parse().unwrap(),
+            transport: Transport::default(),
             schedule,
             pacing: Pacing::Absolute,
             timeout_ns: load.timeout_ns,

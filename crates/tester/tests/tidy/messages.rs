@@ -12,9 +12,10 @@ const PAGE: &str = "docs/troubleshooting.md";
 
 /// Files of the Tester with explained messages, each from a line with this prefix to the tests or to the end
 /// of that item.
-const PLACES: [(&str, &str); 16] = [
+const PLACES: [(&str, &str); 17] = [
     ("trial/fault.rs", ""),
     ("trial/cause.rs", ""),
+    ("trial/connections.rs", ""),
     ("trial/summary.rs", ""),
     ("trial/path.rs", ""),
     ("trial/policy.rs", ""),

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::LinkError;
 use crate::xdp::program::XdpError;
 
 /// Reason why sockets could not be opened.
@@ -44,6 +45,26 @@ pub enum OpenError {
     /// AF_XDP sockets cannot be opened.
     #[error(transparent)]
     Xdp(#[from] XdpError),
+}
+
+/// An error of a link while it is opened.
+impl From<LinkError> for OpenError {
+    fn from(LinkError { call, reason }: LinkError) -> Self {
+        Self::System { call, reason }
+    }
+}
+
+/// An error of opening another connection of a link.
+impl From<OpenError> for LinkError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::System { call, reason } => Self { call, reason },
+            error => Self {
+                call: "connect",
+                reason: io::Error::other(error),
+            },
+        }
+    }
 }
 
 fn bind_remedy(error: &io::Error) -> &'static str {

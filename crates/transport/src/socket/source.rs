@@ -29,7 +29,7 @@ pub fn check(local: &[IpAddr]) -> Result<(), OpenError> {
 
 /// Binds a socket, even to an address that no interface has: a route of type local makes whole prefixes local, but IPv6
 /// sockets cannot be bound by the route alone (`IP_FREEBIND`, ip(7)).
-pub(super) fn bind_freely(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
+pub(crate) fn bind_freely(socket: &OwnedFd, address: SocketAddr) -> Result<(), OpenError> {
     let (level, name) = match address {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_FREEBIND),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND),

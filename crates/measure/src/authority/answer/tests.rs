@@ -22,7 +22,7 @@ fn config(share: &str, self_test: bool) -> ZoneConfig {
 
 fn reply_of(authority: &mut Authority, query: &[u8]) -> Vec<u8> {
     let mut out = [0xee; 512];
-    let len = authority.answer(query, &mut out, Transport::Udp).len;
+    let len = authority.answer(query, &mut out, Protocol::Udp).len;
     assert!(out[len..].iter().all(|octet| *octet == 0xee));
     out[..len].to_vec()
 }
@@ -322,7 +322,7 @@ fn every_query_is_counted_by_type_and_by_answer() {
     };
     assert_eq!(authority.counts(), expected);
     let mut out = [0; 512];
-    authority.answer(&query(HOST, Rtype::A), &mut out, Transport::Tcp);
+    authority.answer(&query(HOST, Rtype::A), &mut out, Protocol::Tcp);
     assert_eq!((authority.counts().tcp, authority.counts().a), (1, 3));
 }
 
@@ -337,15 +337,15 @@ fn longest_reply_fits_and_a_short_buffer_truncates() {
     let mut authority = Authority::new(config);
     let mut out = [0; REPLY_LEN_MAX];
     assert_eq!(
-        authority.answer(&query, &mut out, Transport::Udp).len,
+        authority.answer(&query, &mut out, Protocol::Udp).len,
         REPLY_LEN_MAX
     );
     assert_eq!(out[2] & 0x02, 0);
     let reply = &mut out[..REPLY_LEN_MAX - 1];
-    let len = authority.answer(&query, reply, Transport::Udp).len;
+    let len = authority.answer(&query, reply, Protocol::Udp).len;
     assert_eq!(len, REPLY_LEN_MAX - 50);
     assert_eq!(out[2] & 0x02, 0x02);
-    let nothing = authority.answer(&query, &mut out[..11], Transport::Udp);
+    let nothing = authority.answer(&query, &mut out[..11], Protocol::Udp);
     assert_eq!(nothing.len, 0);
 }
 
@@ -414,7 +414,7 @@ proptest! {
         let mut fast = Authority::new(config);
         let mut general = fast.clone();
         let (mut fast_out, mut general_out) = ([0; 512], [0; 512]);
-        let told = fast.answer(&query, &mut fast_out, Transport::Udp);
+        let told = fast.answer(&query, &mut fast_out, Protocol::Udp);
         prop_assert_eq!(told, general.answer_any(&query, &mut general_out));
         prop_assert_eq!(&fast_out[..told.len], &general_out[..told.len]);
         prop_assert_eq!(fast.counts(), general.counts());

@@ -98,6 +98,7 @@ const OWN: Own = Own {
     undecided: 0,
     receive_drops: 0,
     authority_drops: 0,
+    is_stream: false,
     is_past_the_kernel: false,
     authority_in_driver: false,
 };

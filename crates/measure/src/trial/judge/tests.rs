@@ -67,6 +67,7 @@ fn trial(missing: u64) -> TrialResult {
         dut_exit: None,
         segmentation: true,
         clocks: Vec::new(),
+        connections: None,
         backend: "simulated".to_owned(),
         notes: Vec::new(),
     }

@@ -1,3 +1,4 @@
+use dns64_transport::stream::Connections;
 use dns64_transport::{Carrier, Counters};
 
 use super::super::disturbance::tests::row;
@@ -9,6 +10,7 @@ use crate::load::names::Names;
 use crate::load::query::QueryForm;
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
+use crate::load::transport::Transport;
 use crate::machine::Role;
 use crate::machine::process::Resources;
 use crate::machine::usage::{RoleUsage, Usage};
@@ -34,7 +36,7 @@ fn spec(queries: u64) -> TrialSpec {
         form: QueryForm::default(),
     };
     let server = "[2001:2::53]:53".parse().unwrap();
-    TrialSpec::preliminary(server, 1_000, queries, names, 1)
+    TrialSpec::preliminary(server, Transport::default(), 1_000, queries, names, 1)
 }
 
 /// The single shard of a trial, which sent this number of queries and got valid answers to the first of them.
@@ -59,6 +61,7 @@ fn shard(spec: &TrialSpec, sent: usize, valid: usize) -> ShardReport {
         ports: 1,
         counters: Counters::default(),
         clock_step_ns: 0,
+        connections: Connections::default(),
         carrier: Carrier::Memory,
         error: None,
     }

@@ -185,6 +185,7 @@ impl Plan {
             runs: Some(self.search.runs),
             ipv4_servers: ipv4_servers.collect(),
             behaviours: self.behaviours(),
+            transport: self.load.transport,
         };
         let deviation = recommended.deviation().into_iter();
         let mut remarks: Vec<_> = deviation

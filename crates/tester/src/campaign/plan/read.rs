@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use dns64_transport::Backend;
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::Rtype;
 
@@ -80,6 +81,7 @@ fn measured(draft: &Draft, faults: &mut Faults) -> Plan {
     plan.cells = cells::cells(draft, faults);
     if sound(faults, &["tester"]) {
         check_ports(draft, faults);
+        check_transport(draft, faults);
     }
     if sound(faults, &["tester", "hosts", "dut"]) {
         check_driver(draft, &plan, faults);
@@ -165,6 +167,35 @@ fn check_ports(draft: &Draft, faults: &mut Faults) {
             draft.with("tester.sockets", load.threads)
         );
         faults.add(&Place::of(&["tester", "sockets"]), message);
+    }
+}
+
+/// Refuses settings of connections for datagrams, and datagrams of AF_XDP for connections.
+fn check_transport(draft: &Draft, faults: &mut Faults) {
+    let load = &draft.plan.load;
+    let key = |name| Place::of(&["tester", name]);
+    if load.transport.is_stream() {
+        if load.backend != Backend::Socket {
+            let message = format!(
+                "{} carries UDP datagrams only; omit it, or use {}",
+                draft.with("tester.backend", load.backend),
+                draft.with("tester.transport", "udp")
+            );
+            faults.add(&key("backend"), message);
+        }
+        return;
+    }
+    let of_connections = ["queries-per-connection", "pipeline"];
+    for name in of_connections
+        .into_iter()
+        .filter(|name| draft.has(&key(name)))
+    {
+        let message = format!(
+            "{} has no effect over UDP; omit it, or add {}",
+            draft.name(&format!("tester.{name}")),
+            draft.with("tester.transport", "tcp")
+        );
+        faults.add(&key(name), message);
     }
 }
 

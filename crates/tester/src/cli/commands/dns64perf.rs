@@ -26,6 +26,7 @@ use crate::load::pace::{Pacing, Schedule};
 use crate::load::query::QueryForm;
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
+use crate::load::transport::{Protocol, Transport};
 use crate::machine::network::Network;
 use crate::namespace::{Prefixes, Zone, own_aaaa};
 use crate::post::probe::Prober;
@@ -54,6 +55,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
     let schedule = test.schedule(pacing);
     let spec = TrialSpec {
         server: test.server,
+        transport: Transport::default(),
         schedule,
         pacing,
         timeout_ns: test.timeout_ns,
@@ -80,7 +82,7 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
         backend: Backend::Socket,
     };
     let zone = spec.names.zone.clone();
-    let mut tester = Instruments::here(measurer, spec.server, zone, &interrupted)?;
+    let mut tester = Instruments::here(measurer, (spec.server, Protocol::Udp), zone, &interrupted)?;
     let result = tester.trial(&spec, Surroundings::default)?;
     if interrupted.load(Ordering::Relaxed) {
         return Err(RigError::Interrupted.into());
@@ -202,7 +204,7 @@ impl Test {
     /// Total number of sockets: the number in the arguments, or more if the query IDs need it. A burst leaves from one
     /// socket, in turn.
     fn ports_enough(&self, schedule: &Schedule) -> usize {
-        let by_rate = Generator::ports_needed(schedule.rate_qps(), self.timeout_ns);
+        let by_rate = Generator::ports_needed(schedule.rate_qps(), self.timeout_ns, PORT_IDS);
         let within = schedule.due_within(self.timeout_ns) / schedule.burst() + 1;
         let by_bursts = within.div_ceil(PORT_IDS / schedule.burst());
         let needed = usize::try_from(by_rate.max(by_bursts)).unwrap_or(usize::MAX);

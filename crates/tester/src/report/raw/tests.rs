@@ -13,6 +13,7 @@ use crate::load::pace::Schedule;
 use crate::load::query::QueryForm;
 use crate::load::repeat::Repeats;
 use crate::load::ring::Ring;
+use crate::load::transport::Transport;
 use crate::namespace::{AskedName, Share, Zone};
 use crate::trial::TrialSpec;
 use crate::trial::rows::TrialQueries;
@@ -46,7 +47,7 @@ pub(crate) fn trial() -> TrialQueries {
     let server = "[2001:db8::53]:53".parse().unwrap();
     let spec = TrialSpec {
         schedule,
-        ..TrialSpec::preliminary(server, 1000, 6, names, 100_000)
+        ..TrialSpec::preliminary(server, Transport::default(), 1000, 6, names, 100_000)
     };
     let finished = |(ledger, (shard, offered))| Finished {
         schedule: schedule.shard(shard, 2),

@@ -34,6 +34,7 @@ pub(super) fn conditions() -> Conditions {
         edns: None,
         types: None,
         threads: 1,
+        transport: None,
         sockets: Some(16),
         local: Some("2001:2:0:1::/126".into()),
         source_addresses: Some(3),
@@ -173,6 +174,7 @@ pub(in crate::report) fn failed() -> TrialResult {
         dut_exit: None,
         segmentation: true,
         clocks: Vec::new(),
+        connections: None,
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
     }

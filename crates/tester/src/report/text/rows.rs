@@ -7,7 +7,7 @@ use super::span;
 use crate::load::catch_up::Limits;
 use crate::machine::usage::RoleUsage;
 use crate::trial::path::Path;
-use crate::trial::result::{CatchUp, Rtt, Timing};
+use crate::trial::result::{CatchUp, Connections, Rtt, Timing};
 use crate::trial::service::{By, Service};
 
 pub(super) fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
@@ -40,6 +40,36 @@ pub(super) fn service_rows(service: Service) -> [(&'static str, String); 2] {
         ("answers per second", format!("{served:>16}  {by}")),
         ("their delay grew, ms/s", format!("{slope:>16.1}  {until}")),
     ]
+}
+
+/// Connections, and queries lost with those that the server ended.
+pub(super) fn connection_rows(connections: &Connections) -> Vec<(&'static str, String)> {
+    let before = connections.before_trial;
+    let text = |n: u64, meaning: String| format!("{:>16}  {meaning}", Thousands(n));
+    let before = format!("{} of them before the first query", Thousands(before));
+    let mut rows = vec![("established", text(connections.established, before))];
+    let times = connections.set_up_ns;
+    if let (Some(p50), Some(p99), Some(max)) = (times.p50, times.p99, times.max) {
+        let (p50, p99, max) = (Span(p50), Span(p99), Span(max));
+        rows.push((
+            "set-up time",
+            format!("p50 {p50}, p99 {p99}, largest {max}"),
+        ));
+    }
+    let mut some = |label, n: u64, meaning: String| {
+        rows.extend((n > 0).then(|| (label, text(n, meaning))));
+    };
+    let idle = "without an open query, which is normal".to_owned();
+    some("ended by the server", connections.ended_idle, idle);
+    for (ended, how) in connections.endings() {
+        let lost = format!("{how}: {} queries lost", Thousands(ended.queries));
+        some("ended by the server", ended.connections, lost);
+    }
+    let not_read = "the server did not read them".to_owned();
+    some("queries lost", connections.queries_not_read, not_read);
+    let again = "sent again by the Measurer's kernel".to_owned();
+    some("segments", connections.segments_retransmitted, again);
+    rows
 }
 
 /// Times without those of the authority, and the types of the DUT's queries.

@@ -321,6 +321,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         dut_exit: None,
         segmentation: !self_test,
         clocks: Vec::new(),
+        connections: None,
         backend: "udp".to_owned(),
         notes: Vec::new(),
     }
