@@ -54,7 +54,8 @@ pub enum ProbeError {
     },
     /// No response.
     #[error(
-        "{server}{seen} did not answer a query for {name} within {wait_ms} ms; is it running, and does it reach its upstream?"
+        "{server}{seen} did not answer a query for {name} within {wait_ms} ms; is it running, does it reach its upstream, or \
+         does it limit our rate?"
     )]
     Silent {
         /// As for a refusal.

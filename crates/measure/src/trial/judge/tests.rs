@@ -7,6 +7,7 @@ use crate::machine::usage::{RoleUsage, Usage};
 use crate::trial::fault::RateError;
 use crate::trial::path::AuthorityTimes;
 use crate::trial::place::{Evidence, LossEvidence, Losses, Source};
+use crate::trial::policy::Policy;
 use crate::trial::result::{Answers, CatchUp, Rtt, Timing};
 
 /// A trial of a second with this number of queries without an answer, and every figure that decides.
@@ -103,6 +104,12 @@ fn losses_on_the_machine_of_the_tester_are_judged_below_a_tenth_of_pressure_only
         let outcome = judged(missing, here, pressure_ns);
         assert!(outcome.is_valid(), "{outcome:?}");
     }
+    let mut limited = trial(1);
+    limited.timing.rate_error = Some(RateError::default());
+    limited.server_is_here = true;
+    (limited.machine.span_ns, limited.machine.pressure_ns) = (SECOND, above);
+    limited.policy = Some(Policy::PerSecond { answers: 300 });
+    assert_eq!(judge(&limited), Outcome::Failed { shortfall: 1 });
 }
 
 fn source() -> Source {
