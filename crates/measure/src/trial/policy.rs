@@ -158,10 +158,10 @@ impl Bins {
             Some(before) => before..first,
             None => first..(first + PER_SECOND).min(whole),
         };
-        let until_closed = self.0[second]
-            .iter()
-            .take_while(|bin| bin.is_open() != Some(false));
-        is_steady.then(|| until_closed.map(|bin| bin.answered).sum())
+        // A bin without answers can be a stall of the server.
+        let open = self.0[second].iter();
+        let open = open.filter(|bin| bin.is_open() != Some(false));
+        is_steady.then(|| open.map(|bin| bin.answered).sum())
     }
 }
 
@@ -205,6 +205,14 @@ mod tests {
                 assert!((900..=1000).contains(&found), "{each} {phase}: {found}");
             }
         }
+    }
+
+    #[test]
+    fn stall_below_a_limit_does_not_lower_it() {
+        let mut stalled = limited(300, 20, 30);
+        stalled.0[132].answered = 0;
+        let found = stalled.per_second(123 * MS).unwrap();
+        assert!((900..=1000).contains(&found), "{found}");
     }
 
     #[test]
