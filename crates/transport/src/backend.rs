@@ -4,19 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The transport between a program and the network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// Kernel sockets: [`crate::socket`].
-    #[default]
     Socket,
     /// AF_XDP sockets, which bypass the network stack of the kernel: [`crate::xdp`].
     Xdp {
         /// Whether to use an interface with a default route too.
-        force: bool,
-    },
-    /// AF_XDP where it is available, kernel sockets elsewhere.
-    Auto {
-        /// Whether to use AF_XDP at an interface with a default route too.
         force: bool,
     },
 }
@@ -28,7 +22,6 @@ impl Backend {
         match self {
             Self::Socket => Self::Socket,
             Self::Xdp { .. } => Self::Xdp { force: true },
-            Self::Auto { .. } => Self::Auto { force: true },
         }
     }
 }
@@ -39,8 +32,6 @@ impl fmt::Display for Backend {
             Self::Socket => "socket",
             Self::Xdp { force: false } => "xdp",
             Self::Xdp { force: true } => "xdp,force",
-            Self::Auto { force: false } => "auto",
-            Self::Auto { force: true } => "auto,force",
         })
     }
 }
@@ -57,8 +48,7 @@ impl FromStr for Backend {
         match (name, force) {
             ("socket", false) => Ok(Self::Socket),
             ("xdp", force) => Ok(Self::Xdp { force }),
-            ("auto", force) => Ok(Self::Auto { force }),
-            _ => Err("the backend is socket, xdp or auto; the last two may end in \",force\""),
+            _ => Err("the backend is auto, socket, xdp or \"xdp,force\""),
         }
     }
 }
@@ -72,6 +62,8 @@ pub enum Carrier {
     Tcp,
     /// Kernel sockets.
     Socket,
+    /// AF_XDP sockets behind a driver without XDP, for which the kernel copies each frame.
+    XdpGeneric,
     /// AF_XDP sockets, for which the kernel copies each frame.
     XdpCopy,
     /// AF_XDP sockets whose memory the interface uses.
@@ -79,10 +71,11 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Memory,
         Self::Tcp,
         Self::Socket,
+        Self::XdpGeneric,
         Self::XdpCopy,
         Self::XdpZeroCopy,
     ];
@@ -94,7 +87,7 @@ impl Carrier {
 
     /// Returns whether the datagrams bypass the network stack of the kernel, and its counters.
     pub fn bypasses_the_kernel(self) -> bool {
-        matches!(self, Self::XdpCopy | Self::XdpZeroCopy)
+        self >= Self::XdpGeneric
     }
 }
 
@@ -104,6 +97,7 @@ impl fmt::Display for Carrier {
             Self::Memory => "memory",
             Self::Tcp => "tcp",
             Self::Socket => "udp",
+            Self::XdpGeneric => "xdp (generic)",
             Self::XdpCopy => "xdp (copy)",
             Self::XdpZeroCopy => "xdp (zero-copy)",
         })
@@ -115,7 +109,7 @@ impl FromStr for Carrier {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|it| it.to_string() == text);
-        found.ok_or("the carrier is memory, tcp, udp, xdp (copy) or xdp (zero-copy)")
+        found.ok_or("the carrier is memory, tcp, udp, xdp (generic), xdp (copy) or xdp (zero-copy)")
     }
 }
 
@@ -125,7 +119,7 @@ mod tests {
 
     #[test]
     fn parsing_reverses_printing() {
-        for text in ["socket", "xdp", "xdp,force", "auto", "auto,force"] {
+        for text in ["socket", "xdp", "xdp,force"] {
             assert_eq!(
                 text.parse::<Backend>().map(|b| b.to_string()).as_deref(),
                 Ok(text)

@@ -116,18 +116,15 @@ pub fn client(
     server: SocketAddr,
     local: Option<IpAddr>,
 ) -> Result<AnyLink, OpenError> {
-    let local = local.as_slice();
     if protocol != Protocol::Udp {
         let options = stream::Options {
             queries_per_connection: None,
             patience_ns: 0,
             most: 2,
         };
-        return connected(server, local, 1, options);
+        return connected(server, local.as_slice(), 1, options);
     }
-    let udp = || UdpLink::client(server, local, 1, Segmentation::Off);
-    let xdp = |options: Options| XdpLink::client(server, local, 1, &options);
-    chosen(backend, (0, 1), udp, xdp)
+    datagrams(backend, (0, 1), server, local)
 }
 
 /// Opens listening link number `worker` of the authority.
@@ -140,6 +137,42 @@ pub(super) fn server(authority: &AuthDns, worker: usize) -> Result<AnyLink, LabE
         chosen(authority.backend, (worker, workers), udp, xdp)
     };
     Ok(authority.network.enter(open)??)
+}
+
+/// Opens the links of both roles, with one port for each thread of the Measurer, and closes them.
+///
+/// # Errors
+///
+/// One of them cannot be opened.
+pub fn try_links(
+    measurer: &Measurer,
+    to: SocketAddr,
+    authority: Option<&AuthDns>,
+) -> Result<(), LabError> {
+    let workers = |it: &AuthDns| 0..it.workers.max(1);
+    let serving = authority.map(|it| workers(it).map(|k| server(it, k)).collect());
+    let _serving: Option<Vec<AnyLink>> = serving.transpose()?;
+    let open = |k| {
+        let local = measurer.local.map(|sources| sources.address(k));
+        datagrams(measurer.backend, (k, measurer.threads), to, local)
+    };
+    let opened: Result<Vec<AnyLink>, OpenError> = measurer
+        .network
+        .enter(|| (0..measurer.threads).map(open).collect())?;
+    Ok(opened.map(drop)?)
+}
+
+/// Opens link number `index` of `of` to `server`, with one port.
+fn datagrams(
+    backend: Backend,
+    part: (usize, usize),
+    server: SocketAddr,
+    local: Option<IpAddr>,
+) -> Result<AnyLink, OpenError> {
+    let local = local.as_slice();
+    let udp = || UdpLink::client(server, local, 1, Segmentation::Off);
+    let xdp = |options: Options| XdpLink::client(server, local, 1, &options);
+    chosen(backend, part, udp, xdp)
 }
 
 /// Opens a link of the configured kind, number `index` of `of`.
@@ -166,10 +199,6 @@ fn chosen(
     match backend {
         Backend::Socket => udp(),
         Backend::Xdp { force } => xdp(force),
-        Backend::Auto { force } => match xdp(force) {
-            Err(OpenError::Xdp(_)) => udp(),
-            other => other,
-        },
     }
 }
 

@@ -270,7 +270,7 @@ fn conditions(environment: &Environment, open: &Open) -> CertificateConditions {
             .authority_program()
             .and_then(|path| sha256_of(&path).ok()),
         segmentation: Some(false),
-        backend: (open.rig.spec().load.backend != Backend::Socket).then_some(described.backend),
+        backend: (open.rig.backend() != Backend::Socket).then_some(described.backend),
         quantum_ns: Some(QUANTUM_NS),
         burst_max: Some(described.burst_max),
         host: match open.rig.reached() {

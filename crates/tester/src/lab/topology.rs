@@ -11,10 +11,8 @@
 //! ```
 //!
 //! Three devices: Lencse, Pivoda and Shima 2021, figure 13. A self-test leaves out the DNS64 server (RFC 8219 section
-//! 9.2.1). Lencse et al. connect Measurer and authority directly for it; such a self-test does not cover the two links
-//! of the measurement. Here, with three devices, it uses these links: the DUT's host forwards IPv6 between them. The
-//! forwarding takes time of the sending cores, so it can only lower the certified rate. Nothing else is forwarded,
-//! because nothing else has a route.
+//! 9.2.1): for it, Measurer and authority have a link of their own, as in section 4.1 there. Nothing is forwarded: the
+//! kernel would forward at the expense of the core that sends, which no trial with a DUT does.
 //!
 //! Each host is a network namespace, each link a veth pair. The third setup has no hosts of its own: all roles share
 //! the loopback interface of this machine.
@@ -39,7 +37,6 @@ use crate::load::sources::Sources;
 use crate::machine::network::{NETNS_DIR, Network};
 use crate::machine::watch::HostOf;
 use crate::machine::{Machine, Role, process};
-use crate::naming::{LAB, Message};
 
 /// How many hosts the lab has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,15 +104,14 @@ impl Setup {
         (address.into(), port)
     }
 
-    /// Address and port of the authority for the Measurer in a self-test (RFC 8219 section 9.2.1): those for the DUT
-    /// over IPv6. With three devices the path uses both links; with two it uses the Tester's loopback interface.
+    /// Address and port of the authority for the Measurer in a self-test (RFC 8219 section 9.2.1): with three devices at
+    /// the link between them, with two those for the DUT over IPv6, at the Tester's loopback interface.
     pub fn self_test(self) -> (Ipv6Addr, u16) {
-        self.pick(UPSTREAM_LINK_AUTHORITY, LOOPBACK_AUTHORITY)
-    }
-
-    /// The host that must forward IPv6, if any.
-    fn router(self) -> Option<Network> {
-        (self == Self::ThreeDevice).then(|| self.network(Role::Dut))
+        let on_link = match self {
+            Self::ThreeDevice => SELF_TEST_LINK_AUTHORITY,
+            Self::TwoDevice | Self::Loopback => UPSTREAM_LINK_AUTHORITY,
+        };
+        self.pick(on_link, LOOPBACK_AUTHORITY)
     }
 
     /// Writes the hosts and their addresses, one line each.
@@ -151,6 +147,8 @@ impl Setup {
                 UPSTREAM_LINK_AUTHORITY.into(),
                 UPSTREAM_LINK_DUT_V4.into(),
                 UPSTREAM_LINK_AUTHORITY_V4.into(),
+                SELF_TEST_LINK_MEASURER.into(),
+                SELF_TEST_LINK_AUTHORITY.into(),
             ],
         }
     }
@@ -178,8 +176,10 @@ impl Setup {
         }
         plan_link(CLIENT, [measurer, DUT], &client, &mut plan);
         plan_link(UPSTREAM, [DUT, authority], &upstream, &mut plan);
-        if self.router().is_some() {
-            plan_forwarding(&mut plan);
+        if self == Self::ThreeDevice {
+            let ends = [SELF_TEST_LINK_MEASURER, SELF_TEST_LINK_AUTHORITY];
+            let ends = ends.map(|address| vec![v6(address)]);
+            plan_link(SELF_TEST, [MEASURER, AUTHORITY], &ends, &mut plan);
         }
         plan
     }
@@ -191,6 +191,9 @@ pub const PREF64: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 2, 0, 0x6464, 0, 0, 0,
 
 /// Name of the link between DUT and authority, likewise.
 pub const UPSTREAM_LINK: &str = "upstream";
+
+/// Name of the link between Measurer and authority, likewise.
+pub const SELF_TEST_LINK: &str = "self-test";
 
 /// Name of a link, and the MAC addresses of its ends.
 type VethLink = (&'static str, [&'static str; 2]);
@@ -218,34 +221,8 @@ fn plan_link(
     }
 }
 
-/// The commands for the routes of the self-test through the DUT's host. Neighbour entries are static: without a
-/// link-local address, the host cannot solicit the neighbours to which it forwards (RFC 4861 section 7.2.2 requires an
-/// address of the interface as the source; Linux uses the link-local one for forwarded packets).
-fn plan_forwarding(plan: &mut Vec<String>) {
-    let (client, [measurer_mac, _]) = CLIENT;
-    let (upstream, [_, authority_mac]) = UPSTREAM;
-    let net = |address: Ipv6Addr| {
-        let [a, b, c, d, ..] = address.segments();
-        Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)
-    };
-    let there = net(UPSTREAM_LINK_AUTHORITY);
-    let back = net(CLIENT_LINK_MEASURER);
-    plan.extend([
-        format!("-n {MEASURER} route add {there}/64 via {CLIENT_LINK_DUT}"),
-        format!("-n {AUTHORITY} route add {back}/64 via {UPSTREAM_LINK_DUT}"),
-        format!(
-            "-n {DUT} neigh add {CLIENT_LINK_MEASURER} lladdr {measurer_mac} dev {client} nud \
-             permanent"
-        ),
-        format!(
-            "-n {DUT} neigh add {UPSTREAM_LINK_AUTHORITY} lladdr {authority_mac} dev {upstream} nud \
-             permanent"
-        ),
-    ]);
-}
-
-/// The source addresses of the Measurer, and the ways back to them. The Measurer has to know the DUT as its neighbour: it
-/// cannot ask for it from an address that is local by a route alone.
+/// The source addresses of the Measurer, and the ways back to them. The Measurer has to know its neighbours: it cannot ask
+/// for them from an address that is local by a route alone.
 fn plan_sources(setup: Setup, sources: Sources) -> Vec<String> {
     let name = |role| match setup.network(role) {
         Network::Netns(name) => Some(name),
@@ -264,10 +241,13 @@ fn plan_sources(setup: Setup, sources: Sources) -> Vec<String> {
         format!("-n {dut} {}", Route::Via(sources, CLIENT_LINK_MEASURER)),
     ];
     if authority != measurer {
-        plan.push(format!(
-            "-n {authority} {}",
-            Route::Via(sources, UPSTREAM_LINK_DUT)
-        ));
+        let (link, [_, mac]) = SELF_TEST;
+        plan.extend([
+            format!(
+                "-n {measurer} neigh add {SELF_TEST_LINK_AUTHORITY} lladdr {mac} dev {link} nud permanent"
+            ),
+            format!("-n {authority} {}", Route::Via(sources, SELF_TEST_LINK_MEASURER)),
+        ]);
     }
     plan
 }
@@ -279,19 +259,6 @@ fn show_tags() {
         // Only links with such programs need it.
         let _ = netlink::show_tags(link.index);
     }
-}
-
-/// Turns on IPv6 forwarding on a host.
-fn forward(host: &Network) -> Result<(), LabError> {
-    // `/proc/sys/net` shows the network namespace of the thread that reads it.
-    let switched = host.enter(|| std::fs::write(FORWARDING, "1"))?;
-    switched.map_err(Blame::Machine.because(Message::new(|naming| {
-        format!(
-            "cannot enable IPv6 forwarding on {host} for the self-test ({FORWARDING}); in a container, mount \
-             /proc/sys read-write, or use {}",
-            naming.value(LAB, "loopback")
-        )
-    })))
 }
 
 fn v6(address: Ipv6Addr) -> String {
@@ -345,7 +312,6 @@ impl Lab {
         {
             ip(&command)?;
         }
-        setup.router().as_ref().map_or(Ok(()), forward)?;
         for role in [Role::Measurer, Role::Dut, Role::Authority] {
             setup.network(role).enter(show_tags)?;
         }
@@ -520,15 +486,15 @@ const CLIENT_LINK_MEASURER: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1
 const CLIENT_LINK_DUT: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 2);
 const UPSTREAM_LINK_DUT: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 1);
 const UPSTREAM_LINK_AUTHORITY: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 2);
+const SELF_TEST_LINK_MEASURER: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 3, 0, 0, 0, 1);
+const SELF_TEST_LINK_AUTHORITY: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 3, 0, 0, 0, 2);
 const UPSTREAM_LINK_DUT_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const UPSTREAM_LINK_AUTHORITY_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
 /// Locally administered addresses (IEEE 802, section 8.4) do not conflict with those of devices.
 const CLIENT: VethLink = ("client", ["02:00:00:00:01:01", "02:00:00:00:01:02"]);
-const UPSTREAM: VethLink = ("upstream", ["02:00:00:00:02:01", "02:00:00:00:02:02"]);
-
-/// Enables IPv6 forwarding of a host (Documentation/networking/ip-sysctl.rst).
-const FORWARDING: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
+const UPSTREAM: VethLink = (UPSTREAM_LINK, ["02:00:00:00:02:01", "02:00:00:00:02:02"]);
+const SELF_TEST: VethLink = (SELF_TEST_LINK, ["02:00:00:00:03:01", "02:00:00:00:03:02"]);
 
 /// Servers may write caches and logs before they end.
 const TERM_PATIENCE: Nanos = 3 * SECOND;

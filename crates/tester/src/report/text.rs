@@ -257,10 +257,9 @@ impl Page {
             ),
             ("source addresses", conditions.sources()),
             (
-                "segmentation",
-                known(if conditions.segmentation { "on" } else { "off" }),
+                "datagrams",
+                (conditions.transport.is_none()).then(|| conditions.datagrams()),
             ),
-            ("backend", known(&conditions.backend)),
             ("self-tests cover", covers),
         ];
         let rows = rows

@@ -1,5 +1,6 @@
 //! Conditions of the trials of a rig, as texts for a report.
 
+use dns64_transport::Backend;
 use dns64_transport::address::Shown;
 use dns64_transport::socket::Segmentation;
 use schemars::JsonSchema;
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use super::hosts::RigHosts;
 use super::servers::Servers;
-use super::spec::{LabSpec, Subject};
+use super::spec::{AuthorityChoice, LabSpec, Subject};
 use super::{Rig, recommended, sources};
 use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
@@ -67,10 +68,13 @@ pub struct Conditions {
     pub source_addresses: Option<usize>,
     /// CPUs of each role, as a list.
     pub cpus: Vec<(HostOf, String)>,
-    /// Whether the Tester's sockets used segmentation.
+    /// Whether the Measurer sent segmented runs of datagrams; over AF_XDP all are single.
     pub segmentation: bool,
-    /// Backend of the links: "socket", "xdp" or "auto"; the result of a trial contains the one in use.
+    /// Backend of the Measurer: "socket", "xdp" or "xdp,force".
     pub backend: String,
+    /// That of the built-in authority, or "driver (native)" or "driver (generic)" for its XDP program; `None` for another
+    /// authority.
+    pub authority_backend: Option<String>,
     /// Maximum number of queries per system call.
     pub burst_max: u64,
     /// Highest rate for which the Tester passed its self-tests.
@@ -92,6 +96,19 @@ impl Conditions {
     /// Returns the source addresses as text, if they were configured.
     pub fn sources(&self) -> Option<String> {
         Some(sources::words(self.local.as_ref()?, self.source_addresses?))
+    }
+
+    /// Returns which datagrams the server saw, and how both ends of the Tester sent and received them.
+    pub fn datagrams(&self) -> String {
+        let shape = match self.segmentation {
+            true => "segmented runs",
+            false => "single",
+        };
+        let authority = self.authority_backend.iter();
+        let authority: String = authority
+            .map(|by| format!(", authority over {by}"))
+            .collect();
+        format!("{shape}; Measurer over {}{authority}", self.backend)
     }
 
     /// Returns whether the Tester passed its self-test for a DUT at `rate_qps`.
@@ -136,8 +153,8 @@ impl Rig {
             sockets: load.ports,
             local: load.local.map(|it| it.to_string()),
             source_addresses: sources::used(load, self.reached().map(RigHosts::site)),
-            segmentation: load.segmentation == Segmentation::On,
-            backend: load.backend.to_string(),
+            segmentation: load.segmentation == Segmentation::On && self.backend == Backend::Socket,
+            backend: self.backend.to_string(),
             burst_max: load.burst_max,
             self_test_covers: self.self_test_path().map(|path| path.to_string()),
             cpus: self.cpus(),
@@ -211,6 +228,15 @@ impl Rig {
         conditions.authority =
             Some(authority.map_or_else(|| lab.authority.to_string(), |p| p.name.clone()));
         conditions.notes.extend(lab.authority.remark());
+        conditions.authority_backend = match &lab.authority {
+            AuthorityChoice::BuiltIn => Some(self.backend.to_string()),
+            AuthorityChoice::InDriver(mode) => Some(format!("driver ({mode})")),
+            AuthorityChoice::Profile { .. } => None,
+        };
+        let why = self.no_af_xdp.iter();
+        let why =
+            why.map(|why| format!("the Tester uses kernel sockets, because AF_XDP failed: {why}"));
+        conditions.notes.extend(why);
         if let Some(profile) = &self.profiles.dut {
             let dut = self.dut();
             let run_by = dut.map(Servers::program).unwrap_or_default();

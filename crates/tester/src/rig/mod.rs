@@ -10,6 +10,7 @@
 //! their [`equipment`], so the tests need no sockets.
 
 mod agreement;
+mod backend;
 pub mod certify;
 pub mod conditions;
 pub mod equipment;
@@ -54,7 +55,6 @@ use crate::machine::network::Network;
 use crate::namespace::{Prefixes, Share};
 use crate::post::host::{Host, PROMPT_NS, at_once};
 use crate::post::links::Links;
-use crate::post::probe::Prober;
 use crate::post::{Request, TesterSpec};
 use crate::procedure::Trials;
 use crate::trial::result::TrialResult;
@@ -81,6 +81,10 @@ pub struct Rig {
     /// Faults that the authority injects behind the DUT.
     rules: Option<Rules>,
     placement: Placement,
+    /// Backend of the Measurer and of the built-in authority.
+    backend: Backend,
+    /// Why AF_XDP was not chosen in a lab that could have had it.
+    no_af_xdp: Option<String>,
     interrupted: Arc<AtomicBool>,
     /// Highest DUT rate for which the Tester has passed its self-test.
     certified_rate_qps: Option<u64>,
@@ -118,6 +122,8 @@ impl Rig {
         let mut rig = Self {
             rules: rules.transpose()?.flatten(),
             placement: Placement::of(&spec),
+            backend: spec.load.backend.unwrap_or(Backend::Socket),
+            no_af_xdp: None,
             spec,
             profiles,
             interrupted,
@@ -131,6 +137,7 @@ impl Rig {
             .lab()
             .map(|lab| rig.reach(lab, links))
             .transpose()?;
+        rig.choose_backend();
         Ok(rig)
     }
 
@@ -259,7 +266,7 @@ impl Rig {
             local: load.local,
             threads: load.threads,
             cores: self.placement.measurer.cpus().to_vec(),
-            backend: load.backend,
+            backend: self.backend,
         };
         let zone = load.zone.clone();
         Ok(Instruments::here(
@@ -490,7 +497,7 @@ impl Rig {
                 }),
                 threads: it.threads,
                 cores: measurer_cores,
-                backend: load.backend,
+                backend: self.backend,
             }),
             ports: ports.unwrap_or(0),
             authority: authority.map(|at| AuthDns {
@@ -505,7 +512,7 @@ impl Rig {
                 // An interface accepts one program.
                 backend: match lab.authority.driver_mode() {
                     Some(_) => Backend::Socket,
-                    None => load.backend,
+                    None => self.backend,
                 },
                 zone: load.zone_config(self_test),
                 // No injected faults in a self-test.
@@ -513,7 +520,7 @@ impl Rig {
                     true => Behaviour::default(),
                     false => lab.behaviour.clone(),
                 },
-                driver: lab.interception(),
+                driver: lab.interception(self_test, self.backend),
             }),
         })
     }
@@ -544,29 +551,6 @@ impl Rig {
         let load = &self.spec.load;
         let is_subject = authority_is_subject;
         Loopback::new(client, authority, server, load, interrupted, is_subject).map(Some)
-    }
-
-    /// Queries a server that already runs like the trials do; one of a lab or from another host by sockets.
-    fn prober(
-        &self,
-        host: &Host,
-        network: &Network,
-        local: Option<Sources>,
-        (server, protocol): (SocketAddr, Protocol),
-    ) -> Prober {
-        let is_own = host.link().is_none() && *network == Network::Own;
-        Prober {
-            host: host.clone(),
-            network: network.clone(),
-            backend: match is_own {
-                true => self.spec.load.backend,
-                false => Backend::Socket,
-            },
-            protocol,
-            local: local.map(|sources| sources.address(0)),
-            server,
-            zone: self.spec.load.zone.clone(),
-        }
     }
 }
 

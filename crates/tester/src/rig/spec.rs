@@ -21,7 +21,7 @@ use crate::authority::behaviour::Behaviour;
 use crate::authority::zone::ZoneConfig;
 use crate::lab::hosts::{Hosts, Site};
 use crate::lab::profile::Family;
-use crate::lab::topology::{Setup, UPSTREAM_LINK};
+use crate::lab::topology::{SELF_TEST_LINK, Setup, UPSTREAM_LINK};
 use crate::lab::zone::{ZoneFile, ZoneForm};
 use crate::lab::{Blame, LabError, LabKind};
 use crate::load::catch_up::Limits;
@@ -156,14 +156,20 @@ impl LabSpec {
         }
     }
 
-    /// Returns where the authority answers in the driver, if it does.
-    pub fn interception(&self) -> Option<Interception> {
-        let link = || UPSTREAM_LINK.to_owned();
+    /// Returns where the authority answers in the driver, if it does: at the link to the DUT, or to a Measurer with this
+    /// backend in a self-test.
+    pub fn interception(&self, self_test: bool, measurer: Backend) -> Option<Interception> {
+        let (far, link) = match self_test {
+            true => (Role::Measurer, SELF_TEST_LINK),
+            false => (Role::Dut, UPSTREAM_LINK),
+        };
+        // AF_XDP has a program of its own there.
+        let has_program = self_test && measurer != Backend::Socket;
         Some(Interception {
             mode: self.authority.driver_mode()?,
-            interface: link(),
+            interface: link.to_owned(),
             force: false,
-            far: Some((self.setup.network(Role::Dut), link())),
+            far: (!has_program).then(|| (self.setup.network(far), link.to_owned())),
         })
     }
 
@@ -311,8 +317,9 @@ pub struct Load {
     /// Segmentation of the datagrams of the Measurer and of the built-in authority; off in self-tests, because a DUT
     /// sends its queries one by one.
     pub segmentation: Segmentation,
-    /// Backend of the Measurer and of the built-in authority.
-    pub backend: Backend,
+    /// Backend of the Measurer and of the built-in authority; `None` for AF_XDP in a lab on this machine that allows it,
+    /// and sockets elsewhere.
+    pub backend: Option<Backend>,
     /// Maximum number of queries per system call, if more are due within the quantum.
     pub burst_max: u64,
     /// Whether a trial ends as soon as its failure is certain.
@@ -342,7 +349,7 @@ impl Default for Load {
             ports: None,
             local: None,
             segmentation: Segmentation::On,
-            backend: Backend::Socket,
+            backend: None,
             burst_max: BURST_MAX,
             stop_early: false,
             limits: Limits::default(),

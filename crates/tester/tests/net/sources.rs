@@ -312,7 +312,7 @@ fn each_address_of_a_lab_asks_over_af_xdp() {
     each_address_of_a_lab_asks("--backend xdp");
 }
 
-/// The replies of the self-test return over both links.
+/// The replies of the self-test return over its link.
 #[test]
 #[ignore = "needs root: run by .ci/run net"]
 fn a_self_test_of_a_lab_is_made_from_each_address() {

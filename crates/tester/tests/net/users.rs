@@ -158,6 +158,8 @@ fn user_without_root_has_a_lab_as_well() {
     assert_eq!(is_invalid, is_disturbed(&run.json), "{:#}", run.json);
     assert_eq!(run.number("/queries_due"), 500);
     assert_eq!(run.text("/conditions/lab"), "userns");
+    // A user namespace may not load XDP programs.
+    assert_eq!(run.text("/conditions/backend"), "socket");
     assert_eq!(run.number("/conditions/source_addresses"), 255);
     assert_eq!(left_behind(), Vec::<String>::new());
     let ended = process::wait_until(20 * SECOND, || marked(&mark).is_empty());

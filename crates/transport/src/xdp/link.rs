@@ -233,6 +233,7 @@ impl Link for XdpLink {
     fn carrier(&self) -> Carrier {
         match queue::copying(self.queues.iter()) {
             Some(Copying::Zero) => Carrier::XdpZeroCopy,
+            _ if self.queues.iter().any(Queue::is_generic) => Carrier::XdpGeneric,
             _ => Carrier::XdpCopy,
         }
     }

@@ -22,8 +22,9 @@ const DEPARTURES: u32 = 2048;
 /// Octets that the kernel reserves before a received frame (`XDP_PACKET_HEADROOM`), with space for a VLAN tag.
 const HEADROOM_BYTES: usize = 256 + 4;
 
-/// Maximum time until the kernel releases a queue after its last user has ended.
-const RELEASE_NS: Nanos = 2 * SECOND;
+/// Maximum time until the kernel releases a queue after its last user has ended: some 70 ms, but seconds on a busy
+/// machine (RCU, a worker thread of the kernel and the lock of all interfaces).
+const RELEASE_NS: Nanos = 20 * SECOND;
 const RETRY_NS: Nanos = 5_000_000;
 
 /// A socket at one queue of an interface, and the steering of datagrams to it.
@@ -32,7 +33,7 @@ pub(super) struct Queue {
     pub(super) departures: xsk::Departures,
     pub(super) interface: Arc<Interface>,
     /// Keeps the program attached as long as the socket is open.
-    _steering: Arc<Steering>,
+    steering: Arc<Steering>,
 }
 
 /// The queues of an interface that a link uses: every `of`-th, from `index` on.
@@ -47,6 +48,13 @@ pub struct Part {
 impl Part {
     /// All queues.
     pub const WHOLE: Self = Self { index: 0, of: 1 };
+}
+
+impl Queue {
+    /// Whether the driver of the interface has no XDP.
+    pub(super) fn is_generic(&self) -> bool {
+        self.steering.mode() == Mode::Generic
+    }
 }
 
 /// How frames come to these queues and leave from them: with zero copy only if those of each do.
@@ -101,7 +109,7 @@ pub(super) fn of_part(
                     arrivals,
                     departures,
                     interface: Arc::clone(interface),
-                    _steering: Arc::clone(steering),
+                    steering: Arc::clone(steering),
                 });
             }
             // Interfaces may have fewer queues than their maximum.

@@ -175,10 +175,10 @@ fn check_transport(draft: &Draft, faults: &mut Faults) {
     let load = &draft.plan.load;
     let key = |name| Place::of(&["tester", name]);
     if load.transport.is_stream() {
-        if load.backend != Backend::Socket {
+        if let Some(backend @ Backend::Xdp { .. }) = load.backend {
             let message = format!(
                 "{} carries UDP datagrams only; omit it, or use {}",
-                draft.with("tester.backend", load.backend),
+                draft.with("tester.backend", backend),
                 draft.with("tester.transport", "udp")
             );
             faults.add(&key("backend"), message);

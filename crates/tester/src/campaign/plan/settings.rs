@@ -5,6 +5,7 @@
 use std::fmt::Display;
 use std::sync::LazyLock;
 
+use dns64_transport::Backend;
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
@@ -130,7 +131,8 @@ impl Draft {
             }
         }
         if draft.is_forced {
-            draft.plan.load.backend = draft.plan.load.backend.forced();
+            let backend = &mut draft.plan.load.backend;
+            *backend = backend.map(Backend::forced);
         }
         draft.dut.place = Place::of(&["dut"]).item(0);
         Ok(draft)
@@ -306,7 +308,8 @@ fn set_tester(it: &mut Draft, key: &str, t: &str) -> Set {
         "pref64" if t == "auto" => put(&mut load.pref64, valid(None)),
         "pref64" => put_some(&mut load.pref64, t.parse()),
         "segmentation" => put(&mut load.segmentation, t.parse()),
-        "backend" => put(&mut load.backend, t.parse()),
+        "backend" if t == "auto" => put(&mut load.backend, valid(None)),
+        "backend" => put_some(&mut load.backend, t.parse()),
         "burst" => put(&mut load.burst_max, t.parse()),
         "self-tests" => put(&mut it.plan.self_tests, t.parse()),
         "uncertified" => put(&mut it.plan.uncertified, boolean(t)),

@@ -182,7 +182,7 @@ fn every_key_is_read() {
         (plan.load.segmentation, plan.self_tests),
         (Segmentation::Off, 5)
     );
-    assert_eq!(plan.load.backend, Backend::Xdp { force: false });
+    assert_eq!(plan.load.backend, Some(Backend::Xdp { force: false }));
     assert_eq!(plan.load.schedule(1_000_000).burst(), 1);
     assert_eq!(plan.hosts.authority_cpus.to_string(), "1");
     assert_eq!(plan.load.pref64, Some(Pref64::WELL_KNOWN.into()));

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
+use dns64_transport::Backend;
 use dns64_transport::address::Shown;
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
@@ -40,7 +41,7 @@ pub(super) fn run(args: AuthorityArgs) -> Result<u8, Failure> {
             true => Segmentation::Off,
             false => Segmentation::On,
         },
-        backend: settings.plan.load.backend,
+        backend: settings.plan.load.backend.unwrap_or(Backend::Socket),
         zone: ZoneConfig {
             zone: zone.clone(),
             self_test: args.self_test,

@@ -133,6 +133,7 @@ fn show(out: &mut impl Write, conditions: &Conditions, found: &[SearchResult]) -
         ("lab".to_owned(), lab),
     ];
     rows.extend(conditions.cpus.iter().map(of_role));
+    rows.push(("datagrams".to_owned(), conditions.datagrams()));
     rows.push(("self-test".to_owned(), certified));
     for (number, search) in (1..).zip(found) {
         let trials = numbers::count(search.trials.len(), "trial");

@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::{CLIENT_LINK_MEASURER, LOOPBACK_AUTHORITY, Setup, UPSTREAM_LINK_AUTHORITY};
+use super::{
+    CLIENT_LINK_MEASURER, LOOPBACK_AUTHORITY, SELF_TEST_LINK_MEASURER, Setup,
+    UPSTREAM_LINK_AUTHORITY,
+};
 use crate::lab::hosts::{LinkName, Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer};
 use crate::lab::profile::Family;
 use crate::machine::Role;
@@ -31,6 +34,8 @@ impl Setup {
                 far: end(far),
             }
         };
+        let client = link(LinkName::Client, Role::Measurer, Role::Dut);
+        let upstream = link(LinkName::Upstream, Role::Dut, Role::Authority);
         Site {
             measurers: vec![SiteMeasurer {
                 host: name(Role::Measurer),
@@ -38,7 +43,8 @@ impl Setup {
                 dut: Some((dut, port).into()),
                 self_test_local: match self {
                     Self::TwoDevice => UPSTREAM_LINK_AUTHORITY,
-                    Self::ThreeDevice | Self::Loopback => local,
+                    Self::ThreeDevice => SELF_TEST_LINK_MEASURER,
+                    Self::Loopback => local,
                 },
                 authority: 0,
                 self_test,
@@ -61,9 +67,11 @@ impl Setup {
             }],
             links: match self {
                 Self::Loopback => Vec::new(),
-                Self::TwoDevice | Self::ThreeDevice => vec![
-                    link(LinkName::Client, Role::Measurer, Role::Dut),
-                    link(LinkName::Upstream, Role::Dut, Role::Authority),
+                Self::TwoDevice => vec![client, upstream],
+                Self::ThreeDevice => vec![
+                    client,
+                    upstream,
+                    link(LinkName::SelfTest, Role::Measurer, Role::Authority),
                 ],
             },
         }

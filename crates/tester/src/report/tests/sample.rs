@@ -44,6 +44,7 @@ pub(super) fn conditions() -> Conditions {
         ],
         segmentation: true,
         backend: "socket".into(),
+        authority_backend: Some("socket".into()),
         burst_max: 64,
         certified_rate_qps: Some(25_000),
         certificate: Certificate::of(&[26_500, 25_000, 26_500]),

@@ -53,12 +53,16 @@ fn each_network_of_a_lab_is_watched_once() {
 }
 
 #[test]
-fn self_test_of_a_lab_uses_the_links_of_the_measurement_or_the_loopback_interface() {
+fn self_test_of_a_lab_uses_a_link_of_its_own_or_the_loopback_interface() {
     let three = observed(Setup::ThreeDevice, true);
-    let of_trials = observed(Setup::ThreeDevice, false);
-    assert_eq!(roles(&three), roles(&of_trials));
-    assert_eq!(three.client, of_trials.client);
-    assert_eq!(three.upstreams, of_trials.upstreams);
+    assert_eq!(
+        roles(&three),
+        [Role::Measurer, Role::Authority].map(HostOf::from)
+    );
+    assert_eq!(
+        (three.client, three.upstreams),
+        (leg(0, 1, "self-test"), Vec::new())
+    );
     let two = observed(Setup::TwoDevice, true);
     assert_eq!((two.client, two.upstreams), (leg(0, 0, "lo"), Vec::new()));
 }
