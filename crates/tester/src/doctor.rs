@@ -69,7 +69,7 @@ pub fn examine() -> Vec<Finding> {
     findings.extend(TOOLS.map(|(program, package)| installed(program, package)));
     findings.extend(processors(&here));
     findings.extend(pressure(&here));
-    findings.push(stalls());
+    findings.push(stalls(STALL_NS));
     findings.extend(BUFFERS.iter().filter_map(|name| buffer(&here, name)));
     findings.push(conntrack(&here));
     findings.extend(here.memory_bytes("MemAvailable").map(memory));
@@ -88,7 +88,7 @@ pub fn disturbances() -> Vec<Finding> {
     findings.extend(quota(&here));
     // Read before the stall check keeps all cores busy.
     findings.extend(pressure(&here));
-    findings.push(stalls());
+    findings.push(stalls(Limits::default().max_stall_ns));
     findings.retain(|finding| finding.grade != Grade::Good);
     findings
 }
@@ -271,8 +271,8 @@ fn waited(waited_ns: Nanos, span_ns: Nanos) -> Finding {
 }
 
 /// Keeps all cores busy for a second and measures their longest stalls: CPU time that a host takes from its guests
-/// appears in no counter of the guest.
-fn stalls() -> Finding {
+/// appears in no counter of the guest. Shorter stalls than `tolerated_ns` are good.
+fn stalls(tolerated_ns: Nanos) -> Finding {
     let cores = cpu::available();
     let longest_ns: Vec<Nanos> = std::thread::scope(|scope| {
         let looks: Vec<_> = cores
@@ -288,7 +288,7 @@ fn stalls() -> Finding {
         .map(|(core, ns)| format!("core {core}: {} us", ns / 1000))
         .collect();
     let remedy = match longest_ns.into_iter().max().unwrap_or(0) {
-        0..STALL_NS => None,
+        stall_ns if stall_ns < tolerated_ns => None,
         stall_ns if stall_ns <= Limits::default().max_stall_ns => Some(
             "other guests of this host take CPU time: repeat results that vary, or use a dedicated machine",
         ),
