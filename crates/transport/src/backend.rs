@@ -58,6 +58,8 @@ impl FromStr for Backend {
 pub enum Carrier {
     /// Memory, in simulations.
     Memory,
+    /// TCP connections with TLS.
+    Tls,
     /// TCP connections.
     Tcp,
     /// Kernel sockets.
@@ -71,8 +73,9 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Memory,
+        Self::Tls,
         Self::Tcp,
         Self::Socket,
         Self::XdpGeneric,
@@ -82,7 +85,7 @@ impl Carrier {
 
     /// Returns whether messages travel on connections: the network loses none without the connection.
     pub fn is_stream(self) -> bool {
-        matches!(self, Self::Tcp)
+        matches!(self, Self::Tls | Self::Tcp)
     }
 
     /// Returns whether the datagrams bypass the network stack of the kernel, and its counters.
@@ -95,6 +98,7 @@ impl fmt::Display for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Memory => "memory",
+            Self::Tls => "tls",
             Self::Tcp => "tcp",
             Self::Socket => "udp",
             Self::XdpGeneric => "xdp (generic)",
@@ -109,7 +113,9 @@ impl FromStr for Carrier {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|it| it.to_string() == text);
-        found.ok_or("the carrier is memory, tcp, udp, xdp (generic), xdp (copy) or xdp (zero-copy)")
+        found.ok_or(
+            "the carrier is memory, tls, tcp, udp, xdp (generic), xdp (copy) or xdp (zero-copy)",
+        )
     }
 }
 

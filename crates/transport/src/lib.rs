@@ -4,7 +4,7 @@
 //!
 //! - [`socket::UdpLink`]: kernel sockets, `recvmmsg`, `sendmmsg`, `UDP_SEGMENT`, `UDP_GRO`;
 //! - [`xdp::XdpLink`]: AF_XDP sockets, which bypass the network stack of the kernel;
-//! - [`stream::StreamLink`]: TCP connections of a client;
+//! - [`stream::StreamLink`]: TCP connections of a client, with or without TLS;
 //! - [`memory::MemoryLink`]: a simulated network on a [`clock::ManualClock`].
 //!
 //! A [`Relay`] serves both sides of a forwarder, a [`ClientSide`] and an [`UpstreamSide`], for one worker thread:

@@ -1,4 +1,4 @@
-//! [`Link`] over TCP connections to one server (RFC 7766).
+//! [`Link`] over TCP connections to one server (RFC 7766), with TLS if that is asked for (RFC 7858).
 //!
 //! A port of the link is one connection at a time. A used-up connection stays open until its last response has arrived, while
 //! the next one of its port carries the next queries.
@@ -6,6 +6,7 @@
 mod connection;
 mod counts;
 mod framing;
+mod tls;
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -25,6 +26,8 @@ use framing::PREFIX_BYTES;
 /// Use of the connections of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// Whether connections have TLS.
+    pub tls: bool,
     /// Queries after which a connection is replaced; `None` to keep it.
     pub queries_per_connection: Option<u32>,
     /// A used-up connection is closed after this time even if responses are missing.
@@ -45,6 +48,7 @@ impl Options {
 pub struct StreamLink {
     server: SocketAddr,
     options: Options,
+    tls: Option<tls::Config>,
     epoll: OwnedFd,
     connections: Box<[Connection]>,
     /// Unused ones among them.
@@ -125,6 +129,7 @@ impl StreamLink {
         let mut link = Self {
             server,
             options,
+            tls: option("TLS", options.tls.then(tls::config).transpose())?,
             epoll,
             connections: (0..most).map(|_| Connection::new()).collect(),
             free: (0..most).rev().collect(),
@@ -152,7 +157,7 @@ impl StreamLink {
         let mut requested = 0;
         loop {
             let established = self.counted.established;
-            let is_requested = |at: &usize| self.connections[*at].state == State::Connecting;
+            let is_requested = |at: &usize| self.connections[*at].state != State::Open;
             let current = self.ports[..requested].iter().filter_map(|it| it.current);
             let pending = current.filter(is_requested).count();
             let group =
@@ -181,7 +186,13 @@ impl StreamLink {
         let now = MonotonicClock.now();
         let local = self.ports[port].local;
         let place = (&self.epoll, at);
-        let begun = self.connections[at].begin(self.server, local, (port, now), place)?;
+        let begun = self.connections[at].begin(
+            self.server,
+            self.tls.as_ref(),
+            local,
+            (port, now),
+            place,
+        )?;
         let Some(how) = begun else {
             return Ok(Some(at));
         };
@@ -290,29 +301,26 @@ impl StreamLink {
         let Some(connection) = self.connections.get_mut(at) else {
             return Ok((0, true));
         };
-        let flags = event.flags;
-        if connection.state == State::Connecting || flags.contains(EventFlags::OUT) {
-            let is_new = connection.state == State::Connecting;
+        let (flags, state) = (event.flags, connection.state);
+        if state == State::Connecting || flags.contains(EventFlags::OUT) {
             let ended = option("send", connection.proceed(&self.epoll, at))?;
             if let Some(how) = ended {
                 self.ended(at, how)?;
                 return Ok((0, true));
             }
-            if is_new && connection.state == State::Open {
-                let after_ns = MonotonicClock.now() - connection.begun;
-                self.counted.established(after_ns);
-            }
         }
         let (port, server, offset) = (connection.port, self.server, self.realtime_offset);
         let before = connection.answered;
-        let read = connection.read(&mut self.piece, |message, stamp_ns| {
-            each(Datagram::new(
-                port,
-                server,
-                message,
-                arrival(stamp_ns, offset),
-            ));
+        let place = (&self.epoll, at);
+        let read = connection.read(&mut self.piece, place, |message, stamp_ns| {
+            let at = arrival(stamp_ns, offset);
+            each(Datagram::new(port, server, message, at));
         });
+        let read = option("send", read)?;
+        if state != State::Open && connection.state == State::Open {
+            let after_ns = MonotonicClock.now() - connection.begun;
+            self.counted.established(after_ns);
+        }
         let messages = usize::try_from(connection.answered - before).unwrap_or(usize::MAX);
         let is_done = connection.retired.is_some() && connection.open_queries() == 0;
         match read {
@@ -464,7 +472,10 @@ impl Link for StreamLink {
     }
 
     fn carrier(&self) -> Carrier {
-        Carrier::Tcp
+        match self.tls {
+            Some(_) => Carrier::Tls,
+            None => Carrier::Tcp,
+        }
     }
 }
 

@@ -16,6 +16,18 @@ pub enum Protocol {
     Udp,
     /// TCP connections (RFC 7766).
     Tcp,
+    /// TCP connections with TLS (RFC 7858).
+    Tls,
+}
+
+impl Protocol {
+    /// Returns the port of DNS servers (RFC 1035 section 4.2, RFC 7858 section 3.1).
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Udp | Self::Tcp => 53,
+            Self::Tls => 853,
+        }
+    }
 }
 
 /// Transport of the queries of a trial.
@@ -54,6 +66,7 @@ impl fmt::Display for Protocol {
         f.pad(match self {
             Self::Udp => "UDP",
             Self::Tcp => "TCP",
+            Self::Tls => "TLS",
         })
     }
 }

@@ -92,6 +92,7 @@ fn stream_options(spec: &TrialSpec, ports: usize, shards: usize) -> stream::Opti
     // A quarter more, as for the ports.
     let outstanding = usize::try_from(outstanding / 4 * 5).unwrap_or(usize::MAX);
     stream::Options {
+        tls: spec.transport.protocol == Protocol::Tls,
         queries_per_connection,
         patience_ns: spec.timeout_ns,
         most: stream::Options::connections(queries_per_connection, ports, outstanding),
@@ -118,6 +119,7 @@ pub fn client(
 ) -> Result<AnyLink, OpenError> {
     if protocol != Protocol::Udp {
         let options = stream::Options {
+            tls: protocol == Protocol::Tls,
             queries_per_connection: None,
             patience_ns: 0,
             most: 2,

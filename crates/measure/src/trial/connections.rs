@@ -1,4 +1,4 @@
-//! The Measurer's connections in a trial over TCP, from what its links counted.
+//! The Measurer's connections in a trial over TCP or TLS, from what its links counted.
 
 use dns64_transport::stream::{self, Ending};
 
@@ -28,6 +28,7 @@ pub(super) fn of(shards: &[ShardReport]) -> Option<Connections> {
         refused: ended(Ending::Refused),
         reset: ended(Ending::Reset),
         closed: ended(Ending::Closed),
+        tls_failed: ended(Ending::Tls),
         unreachable: ended(Ending::Unreachable),
         queries_not_read: sum(|it| it.not_read),
         segments_retransmitted: sum(|it| it.retransmitted),

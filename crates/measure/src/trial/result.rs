@@ -241,7 +241,7 @@ pub struct Connections {
     pub established: u64,
     /// Those of them that were established before the first query.
     pub before_trial: u64,
-    /// Times from the request for a connection to its establishment.
+    /// Times from the request for a connection to its establishment, with its TLS handshake.
     pub set_up_ns: Rtt,
     /// Connections that the server ended while no query was open on them, which is normal (RFC 7766 section 6.2.3).
     pub ended_idle: u64,
@@ -251,6 +251,9 @@ pub struct Connections {
     pub reset: Ended,
     /// Connections that it closed while queries were open.
     pub closed: Ended,
+    /// Connections whose TLS handshake failed, or that violated the protocol later.
+    #[serde(default)]
+    pub tls_failed: Ended,
     /// Requests for a connection that had no answer.
     pub unreachable: Ended,
     /// Queries that were lost because the server did not read them: its window was closed.
@@ -270,11 +273,12 @@ pub struct Ended {
 
 impl Connections {
     /// The ways in which the server ended connections, each with the words after their number.
-    pub fn endings(&self) -> [(Ended, &'static str); 4] {
+    pub fn endings(&self) -> [(Ended, &'static str); 5] {
         [
             (self.refused, "refused"),
             (self.reset, "reset with open queries"),
             (self.closed, "closed with open queries"),
+            (self.tls_failed, "without a TLS session"),
             (self.unreachable, "without an answer to their request"),
         ]
     }

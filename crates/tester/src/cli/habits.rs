@@ -31,7 +31,7 @@ const HABITS: &[Habit] = &[
     Habit {
         options: &["-m", "-M"],
         program: "dnsperf and resperf: transport; resperf -m: highest rate",
-        here: "--transport is udp or tcp; --max-rate is the highest rate of a search",
+        here: "--transport is udp, tcp or tls; --max-rate is the highest rate of a search",
     },
     Habit {
         options: &["-e", "-E", "-D", "--dnssec", "--ednsopt"],

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::args::{MayLoadArgs, MeasureArgs, OutputArgs};
 use crate::campaign::bench;
-use crate::campaign::plan::{self, DNS_PORT, Plan, ServerName};
+use crate::campaign::plan::{self, Plan, ServerName};
 use crate::lab::LabKind;
-use crate::load::transport::Transport;
+use crate::load::transport::{Protocol, Transport};
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
 use crate::rig::spec::{RigSpec, Subject};
@@ -128,8 +128,9 @@ impl MeasureArgs {
             _ => {}
         }
         let local = draft.plan.load.local.map(|local| local.address(0));
+        let protocol = draft.plan.load.transport.protocol;
         let named = draft.server.as_ref();
-        let server = named.map(|name| address(name, draft.port, local));
+        let server = named.map(|name| address(name, (draft.port, protocol), local));
         let server = server.transpose()?;
         draft.choose(server, needs == Needs::Dut);
         let plan = plan::measurement(&draft).map_err(UsageError::Settings)?;
@@ -147,13 +148,13 @@ impl MeasureArgs {
 
 fn address(
     name: &ServerName,
-    port: Option<u16>,
+    (port, protocol): (Option<u16>, Protocol),
     local: Option<IpAddr>,
 ) -> Result<SocketAddr, UsageError> {
     if let (Some(own), Some(port)) = (name.port, port) {
         return Err(UsageError::TwoPorts { own, port });
     }
-    let port = name.port.or(port).unwrap_or(DNS_PORT);
+    let port = name.port.or(port).unwrap_or(protocol.port());
     let address = name.address(port, local);
     address.map_err(|why| UsageError::UnknownHost {
         name: name.to_string(),

@@ -74,6 +74,7 @@ fn out_of_range_values_are_refused_with_the_bound() {
             "-Q 1 --transport udp --pipeline 10",
             "has no effect over UDP; omit it, or add --transport tcp",
         ),
+        ("-Q 1 --transport dot", "[possible values: udp, tcp, tls]"),
     ] {
         refused(&format!("trial {{server}} {flags}"), 2, &[words]);
     }

@@ -12,6 +12,7 @@ use rustix::net::{
 
 use super::counts::Ending;
 use super::framing::Messages;
+use super::tls::{self, Over, Session};
 use crate::clock::Nanos;
 use crate::socket::{OpenError, bind_freely, option};
 use crate::sys;
@@ -19,11 +20,15 @@ use crate::sys;
 /// Octets that a connection holds while the kernel takes no more: some 300 queries.
 const OUTPUT_BYTES: usize = 16 << 10;
 
+const SENT: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
 /// Progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The server has not answered the request for it.
     Connecting,
+    /// The TLS handshake is under way.
+    Shaking,
     /// Queries and responses travel.
     Open,
 }
@@ -58,6 +63,9 @@ pub(super) struct Connection {
     /// Whether the kernel reports room for more octets.
     awaits_room: bool,
     messages: Messages,
+    tls: Option<Session>,
+    /// Octets of queries that wait for the end of the handshake.
+    waiting: usize,
 }
 
 impl Connection {
@@ -74,10 +82,12 @@ impl Connection {
             output: Vec::with_capacity(OUTPUT_BYTES),
             awaits_room: false,
             messages: Messages::new(),
+            tls: None,
+            waiting: 0,
         }
     }
 
-    /// Requests a connection to `server`, which `epoll` reports as `slot`. Returns how the server refused it, if it did at
+    /// Requests a connection to `server`, with TLS by `config` if there is one, which `epoll` reports as `slot`. Returns how the server refused it, if it did at
     /// once.
     ///
     /// # Errors
@@ -86,6 +96,7 @@ impl Connection {
     pub(super) fn begin(
         &mut self,
         server: SocketAddr,
+        config: Option<&tls::Config>,
         local: Option<IpAddr>,
         (port, now): (usize, Nanos),
         (epoll, slot): (&OwnedFd, usize),
@@ -120,6 +131,9 @@ impl Connection {
         option("epoll_ctl", epoll::add(epoll, &socket, data, both))?;
         self.output.clear();
         self.messages.clear();
+        let session = config.map(|config| Session::new(config, server.ip()));
+        self.tls = option("TLS", session.transpose())?;
+        self.waiting = 0;
         (self.asked, self.answered, self.retired) = (0, 0, None);
         (self.port, self.begun) = (port, now);
         (self.state, self.awaits_room) = (State::Connecting, true);
@@ -130,6 +144,15 @@ impl Connection {
     /// Closes it. Returns the number of segments that were sent again.
     pub(super) fn close(&mut self) -> u64 {
         let retransmitted = self.retransmitted();
+        if let (Some(tls), Some(socket)) = (&mut self.tls, &self.socket)
+            && self.state == State::Open
+            && self.output.is_empty()
+            && tls.close(&mut self.output).is_ok()
+        {
+            // A server that has ended it does not read the announcement.
+            let _ = send(socket, &self.output, SENT);
+        }
+        self.tls = None;
         self.socket = None;
         retransmitted
     }
@@ -150,7 +173,11 @@ impl Connection {
 
     /// Returns whether so many more octets can be held.
     pub(super) fn has_room(&self, octets: usize) -> bool {
-        self.output.len() + octets <= self.output.capacity()
+        let overhead = match self.tls {
+            Some(_) => tls::OVERHEAD_BYTES,
+            None => 0,
+        };
+        self.output.len() + self.waiting + octets + overhead <= OUTPUT_BYTES
     }
 
     /// Returns whether the server, or the network on the way to it, is the reason that octets wait here.
@@ -163,10 +190,17 @@ impl Connection {
 
     /// Sends these octets, or holds what the kernel does not take.
     pub(super) fn write(&mut self, octets: &[u8], epoll: &OwnedFd, slot: usize) -> io::Result<()> {
-        self.output.extend_from_slice(octets);
+        match &mut self.tls {
+            None => self.output.extend_from_slice(octets),
+            Some(tls) if self.state == State::Open => tls.seal(octets, &mut self.output)?,
+            Some(tls) => {
+                self.waiting += octets.len();
+                tls.hold(octets)?;
+            }
+        }
         match self.state {
             State::Open if !self.awaits_room => self.flush(epoll, slot),
-            _ => Ok(()),
+            State::Connecting | State::Shaking | State::Open => Ok(()),
         }
     }
 
@@ -177,8 +211,7 @@ impl Connection {
             return Ok(());
         };
         if !self.output.is_empty() {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let sent = send(socket, &self.output, flags).unwrap_or(0);
+            let sent = send(socket, &self.output, SENT).unwrap_or(0);
             self.output.drain(..sent);
         }
         let waits = !self.output.is_empty();
@@ -201,7 +234,13 @@ impl Connection {
         };
         if self.state == State::Connecting {
             match sockopt::socket_error(socket)? {
-                Ok(()) => self.state = State::Open,
+                Ok(()) => match &mut self.tls {
+                    None => self.state = State::Open,
+                    Some(tls) => {
+                        tls.seal(&[], &mut self.output)?;
+                        self.state = State::Shaking;
+                    }
+                },
                 Err(reason) => return Ok(Some(ending(reason).unwrap_or(Ending::Unreachable))),
             }
         }
@@ -214,26 +253,59 @@ impl Connection {
     pub(super) fn read(
         &mut self,
         piece: &mut [u8],
+        (epoll, slot): (&OwnedFd, usize),
         mut each: impl FnMut(&[u8], Option<u64>),
-    ) -> Read {
+    ) -> io::Result<Read> {
         let Some(socket) = &self.socket else {
-            return Read::Emptied;
+            return Ok(Read::Emptied);
         };
         let (got, stamp_ns) = match sys::stream::receive(socket.as_fd(), piece) {
-            Ok((0, _)) => return Read::Ended(Ending::Closed),
+            Ok((0, _)) => return Ok(self.ended(Ending::Closed)),
             Ok(got) => got,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Read::Emptied,
-            Err(_) => return Read::Ended(Ending::Reset),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Emptied),
+            Err(_) => return Ok(self.ended(Ending::Reset)),
         };
-        let answered = &mut self.answered;
-        self.messages.pass(&piece[..got], |message| {
-            *answered += 1;
-            each(message, stamp_ns);
-        });
-        match got == piece.len() {
-            true => Read::More,
-            false => Read::Emptied,
+        let (answered, messages) = (&mut self.answered, &mut self.messages);
+        let mut pass = |contents: &[u8]| {
+            messages.pass(contents, |message| {
+                *answered += 1;
+                each(message, stamp_ns);
+            });
+        };
+        let Some(tls) = &mut self.tls else {
+            pass(&piece[..got]);
+            return Ok(read(got, piece.len()));
+        };
+        match tls.take(&piece[..got], pass) {
+            Ok(()) => {}
+            Err(Over(true)) => return Ok(self.ended(Ending::Closed)),
+            Err(Over(false)) => return Ok(Read::Ended(Ending::Tls)),
         }
+        // Handshake messages, alerts, and the queries that waited.
+        tls.seal(&[], &mut self.output)?;
+        if self.state == State::Shaking && !tls.is_handshaking() {
+            (self.state, self.waiting) = (State::Open, 0);
+        }
+        if !self.awaits_room {
+            self.flush(epoll, slot)?;
+        }
+        Ok(read(got, piece.len()))
+    }
+
+    /// How a server ended a connection: during a handshake, by refusing that.
+    fn ended(&self, how: Ending) -> Read {
+        Read::Ended(match self.state {
+            State::Shaking => Ending::Tls,
+            State::Connecting | State::Open => how,
+        })
+    }
+}
+
+/// Whether there may be more after so many octets of a piece.
+fn read(got: usize, of: usize) -> Read {
+    match got == of {
+        true => Read::More,
+        false => Read::Emptied,
     }
 }
 

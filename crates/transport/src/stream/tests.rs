@@ -1,14 +1,19 @@
 //! Against a scripted server on the loopback interface: every query is answered, or counted by what happened to it.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{JoinHandle, spawn};
+
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::*;
 
 /// Reads one query; `None` at the end of the stream.
-fn query(stream: &mut TcpStream) -> Option<Vec<u8>> {
+fn query(stream: &mut impl Read) -> Option<Vec<u8>> {
     let mut len = [0; 2];
     stream.read_exact(&mut len).ok()?;
     let mut query = vec![0; usize::from(u16::from_be_bytes(len))];
@@ -33,6 +38,7 @@ fn server(
 
 fn options(queries_per_connection: Option<u32>) -> Options {
     Options {
+        tls: false,
         queries_per_connection,
         patience_ns: 10 * SECOND,
         most: 8,
@@ -221,5 +227,78 @@ fn used_up_connection_without_responses_is_closed_after_the_patience() {
     until(&mut link, |_, counted| counted.lost != [0; 5]);
     assert_eq!(link.connections().lost, [0, 0, 1, 0, 0]);
     drop(link);
+    thread.join().unwrap();
+}
+
+/// A session of a server with a certificate that nobody has signed.
+fn session(stream: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {
+    let certificate = CertificateDer::from(&include_bytes!("testdata/server.crt.der")[..]);
+    let key = PrivatePkcs8KeyDer::from(&include_bytes!("testdata/server.key.der")[..]);
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key.into())
+        .unwrap();
+    let connection = ServerConnection::new(Arc::new(config)).unwrap();
+    StreamOwned::new(connection, stream)
+}
+
+fn tls_link(server: SocketAddr, queries_per_connection: Option<u32>) -> StreamLink {
+    let options = Options {
+        tls: true,
+        ..options(queries_per_connection)
+    };
+    StreamLink::client(server, &[], 1, options).unwrap()
+}
+
+#[test]
+fn queries_over_tls_are_answered_and_connections_replaced() {
+    let (address, thread) = server(3, |k, stream| {
+        let mut stream = session(stream);
+        if k < 2 {
+            let two = [query(&mut stream).unwrap(), query(&mut stream).unwrap()];
+            stream.write_all(&two.concat()).unwrap();
+        }
+        // Ended by the client in order, or the handshake was never made.
+        assert_eq!(query(&mut stream), None);
+    });
+    let mut link = tls_link(address, Some(2));
+    assert_eq!(link.connections().at_opening, 1);
+    assert_eq!(ask(&mut link, 1, 4), 4);
+    assert_eq!(until(&mut link, |got, _| got.len() == 4), [1, 2, 3, 4]);
+    let connections = link.connections();
+    assert_eq!((connections.ended, connections.ended_idle), ([0; 5], 0));
+    assert_eq!(connections.lost, [0; 5]);
+    assert_eq!(link.carrier(), Carrier::Tls);
+    drop(link);
+    thread.join().unwrap();
+}
+
+#[test]
+fn session_that_the_server_closes_is_an_ended_connection() {
+    let (address, thread) = server(1, |_, stream| {
+        let mut stream = session(stream);
+        let asked = query(&mut stream).unwrap();
+        stream.write_all(&asked).unwrap();
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
+    });
+    let mut link = tls_link(address, None);
+    assert_eq!(ask(&mut link, 1, 1), 1);
+    let got = until(&mut link, |_, counted| counted.ended_idle == 1);
+    assert_eq!(got, [1]);
+    assert_eq!(link.connections().lost, [0; 5]);
+    thread.join().unwrap();
+}
+
+#[test]
+fn server_without_tls_ends_the_handshake() {
+    let (address, thread) = server(1, |_, mut stream| {
+        stream.write_all(b"this is no handshake").unwrap();
+    });
+    let connections = tls_link(address, None).connections();
+    assert_eq!(connections.established, 0);
+    assert_eq!(connections.ended[Ending::Tls as usize], 1);
     thread.join().unwrap();
 }

@@ -13,6 +13,7 @@ use super::tasks;
 use super::{Cell, Method, Plan, cells, duts, hosts};
 use crate::load::names::{Names, RESERVED};
 use crate::load::pace::Schedule;
+use crate::load::transport::Protocol;
 use crate::namespace::{Cidr, Share};
 use crate::quantity::Span;
 use crate::rig::sources;
@@ -85,6 +86,7 @@ fn measured(draft: &Draft, faults: &mut Faults) -> Plan {
     }
     if sound(faults, &["tester", "hosts", "dut"]) {
         check_driver(draft, &plan, faults);
+        check_tls(draft, &plan, faults);
         check_types(draft, &plan, faults);
         check_sources(draft, &plan, faults);
     }
@@ -196,6 +198,19 @@ fn check_transport(draft: &Draft, faults: &mut Faults) {
             draft.with("tester.transport", "tcp")
         );
         faults.add(&key(name), message);
+    }
+}
+
+/// Refuses TLS to servers that the Tester starts: they have no certificates.
+fn check_tls(draft: &Draft, plan: &Plan, faults: &mut Faults) {
+    let mut labs = plan.variants.iter().filter(|it| it.subject.lab().is_some());
+    if plan.load.transport.protocol == Protocol::Tls && labs.next().is_some() {
+        let message = format!(
+            "{} is for servers that already run, because those of a lab have no certificate; use {}, or give the server",
+            draft.with("tester.transport", "tls"),
+            draft.with("tester.transport", "tcp")
+        );
+        faults.add(&Place::of(&["tester", "transport"]), message);
     }
 }
 
