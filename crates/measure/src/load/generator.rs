@@ -85,6 +85,22 @@ pub struct Finished {
     pub tally: Tally,
 }
 
+impl Finished {
+    /// Returns whether the timeout of a query that was sent at this time after the start has passed.
+    pub fn is_expired(&self, sent_ns: Nanos, timeout_ns: Nanos) -> bool {
+        sent_ns + timeout_ns < self.emptied_until_ns
+    }
+
+    /// Returns whether such a query is known to have no valid answer in time.
+    pub fn is_lost(&self, fate: Fate, sent_ns: Nanos, timeout_ns: Nanos) -> bool {
+        match fate {
+            Fate::Valid | Fate::Unsent => false,
+            Fate::Pending => self.is_expired(sent_ns, timeout_ns),
+            _ => true,
+        }
+    }
+}
+
 /// Counters of a generator beyond its ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {

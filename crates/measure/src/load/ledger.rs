@@ -41,6 +41,14 @@ pub struct Entry {
     pub in_burst: bool,
 }
 
+impl Entry {
+    /// Returns the time from the due time to the arrival of the first response; `None` without one.
+    pub fn latency_ns(&self) -> Option<Nanos> {
+        let has_response = !matches!(self.fate, Fate::Pending | Fate::Unsent);
+        has_response.then(|| self.rtt_ns + Nanos::from(self.lateness_ns))
+    }
+}
+
 const UNSENT: Entry = Entry {
     rtt_ns: 0,
     lateness_ns: 0,

@@ -35,6 +35,10 @@ impl Times {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(quantile))
     }
 
+    pub(super) fn clear(&mut self) {
+        self.0.reset();
+    }
+
     pub(super) fn median(&self) -> Option<Nanos> {
         self.quantile(0.5)
     }
@@ -76,5 +80,19 @@ impl Times {
             .filter(|&percent| told(percent))
             .map(|percent| (percent, self.0.value_at_percentile(percent)))
             .collect()
+    }
+
+    /// Returns the times at [`PERCENTILES`] of `all` events, of which those without a time count as longer than any:
+    /// their percentiles are `None`.
+    pub(super) fn percentiles_of(&self, all: u64) -> Vec<(f64, Option<Nanos>)> {
+        let (all, times) = (all as f64, self.0.len() as f64);
+        let told =
+            |percent: f64| all > 0.0 && (percent >= 100.0 || (100.0 - percent) * all >= 100.0);
+        let at = |percent: f64| {
+            let rank = (percent / 100.0 * all).ceil().max(1.0);
+            (rank <= times).then(|| self.0.value_at_quantile(rank / times))
+        };
+        let told = PERCENTILES.into_iter().filter(|&percent| told(percent));
+        told.map(|percent| (percent, at(percent))).collect()
     }
 }

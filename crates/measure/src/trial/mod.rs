@@ -20,6 +20,7 @@ pub mod place;
 pub mod policy;
 pub mod result;
 pub mod rows;
+mod series;
 pub mod service;
 pub mod summary;
 pub mod surroundings;

@@ -362,6 +362,21 @@ impl CatchUp {
     }
 }
 
+/// The queries of a trial by the slice of time in which they were due. All lists have one value for each slice.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Series {
+    /// Length of a slice: 100 ms, or more in trials of more than a minute.
+    pub slice_ns: Nanos,
+    /// Queries that were sent.
+    pub sent: Vec<u64>,
+    /// Those of them without a valid answer in time.
+    pub lost: Vec<u64>,
+    /// Median time from the due time of a query to its answer; `None` without answers.
+    pub latency_ns_p50: Vec<Option<Nanos>>,
+    /// 99th percentile of these times.
+    pub latency_ns_p99: Vec<Option<Nanos>>,
+}
+
 /// Percentiles of the round-trip times in results: denser towards the tail, for a logarithmic axis.
 pub const PERCENTILES: [f64; 16] = [
     0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999,
@@ -411,9 +426,17 @@ pub struct TrialResult {
     /// Round-trip times.
     #[serde(rename = "rtt_ns")]
     pub rtt: Rtt,
-    /// Round-trip times at [`PERCENTILES`], as far as there are enough answers: per cent and nanoseconds.
+    /// Round-trip times at [`PERCENTILES`], as far as there are enough answers: per
+    /// cent and nanoseconds.
     #[serde(rename = "rtt_percentiles_ns")]
     pub rtt_percentiles: Vec<(f64, Nanos)>,
+    /// The same from the due time of each query to its answer, as clients see them: a query without an answer counts as
+    /// longer than any, which is `null`. Empty in older results.
+    #[serde(default, rename = "latency_percentiles_ns")]
+    pub latency_percentiles: Vec<(f64, Option<Nanos>)>,
+    /// Course of the trial, if a query had no valid answer in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
     /// Timing of the sender.
     pub timing: Timing,
     /// Datagrams lost by the Tester's own sockets.

@@ -15,10 +15,10 @@ use super::path::Path;
 use super::place::{LossEvidence, LossFacts, LossKind, Losses, place};
 use super::policy::{self, Policy};
 use super::result::{
-    Answers, AuthorityShare, Outcome, Timing, TrialResult, TypeResult, WrongAnswer,
+    Answers, AuthorityShare, Outcome, Series, Timing, TrialResult, TypeResult, WrongAnswer,
 };
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
-use super::timing::{Hanging, TimingSums, is_expired};
+use super::timing::{Hanging, TimingSums};
 use super::{TrialSpec, connections, disturbance, service};
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
@@ -92,6 +92,8 @@ impl Inputs<'_> {
             first_wrong: first_wrong(spec, shards),
             rtt: sums.rtt.rtt(),
             rtt_percentiles: sums.rtt.percentiles(),
+            latency_percentiles: sums.latency.percentiles_of(sums.sent - sums.undecided),
+            series: (sums.shortfall() > 0).then(|| Series::of(spec, &sums.shards)),
             timing: Timing {
                 clock_source: around.clock_source.clone(),
                 ..sums
@@ -298,6 +300,7 @@ struct Sums<'a> {
     sent: u64,
     undecided: u64,
     rtt: Times,
+    latency: Times,
     certificate: TimingSums,
 }
 
@@ -316,6 +319,7 @@ impl<'a> Sums<'a> {
             sent: 0,
             undecided: 0,
             rtt: Times::new(),
+            latency: Times::new(),
             certificate: TimingSums::new(spec),
         }
     }
@@ -333,7 +337,6 @@ impl<'a> Sums<'a> {
             start,
             ledger,
             offered,
-            emptied_until_ns,
             ..
         } = &shard.finished;
         for (local, entry) in ledger.entries()[..*offered].iter().enumerate() {
@@ -345,7 +348,7 @@ impl<'a> Sums<'a> {
             }
             let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
             self.sent += 1;
-            let expired = is_expired(self.spec, sent_ns, *emptied_until_ns);
+            let expired = shard.finished.is_expired(sent_ns, self.spec.timeout_ns);
             self.answer(entry, expired);
             self.answer_of_type(global, entry.fate, expired);
             if let Some(join) = &mut self.join {
@@ -393,8 +396,9 @@ impl<'a> Sums<'a> {
             Fate::Truncated => &mut answers.truncated,
         };
         *class += 1;
-        if !matches!(entry.fate, Fate::Pending | Fate::Unsent) {
+        if let Some(latency_ns) = entry.latency_ns() {
             self.rtt.record(entry.rtt_ns);
+            self.latency.record(latency_ns);
         }
     }
 

@@ -168,13 +168,8 @@ fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<
     let mut lost = vec![LostQueries::default(); episodes.len()];
     for shard in shards {
         let entries = &shard.ledger.entries()[..shard.offered];
-        let expired = |at_ns| is_expired(spec, at_ns, shard.emptied_until_ns);
         for sent in sendings(&shard.schedule, entries) {
-            let is_lost = match sent.fate {
-                Fate::Valid | Fate::Unsent => false,
-                Fate::Pending => expired(sent.at_ns),
-                _ => true,
-            };
+            let is_lost = shard.is_lost(sent.fate, sent.at_ns, spec.timeout_ns);
             let before = episodes.partition_point(|episode| episode.until_ns < sent.at_ns);
             let within = episodes
                 .get(before)
@@ -207,7 +202,8 @@ impl Hanging {
             let until_ns = shard.emptied_until_ns;
             let entries = &shard.ledger.entries()[..shard.offered];
             for sent in sendings(&shard.schedule, entries) {
-                let is_open = sent.fate == Fate::Pending && !is_expired(spec, sent.at_ns, until_ns);
+                let expired = shard.is_expired(sent.at_ns, spec.timeout_ns);
+                let is_open = sent.fate == Fate::Pending && !expired;
                 let hangs = is_open && sent.at_ns + slowest_ns < until_ns;
                 all.queries += u64::from(hangs);
                 let is_kept = matches!(sent.fate, Fate::Valid | Fate::Unsent) || is_open;
@@ -255,11 +251,6 @@ fn self_corrected(shards: &[&Finished]) -> SelfCorrected {
         worst.overrun_ns = worst.overrun_ns.max(overrun_ns);
     }
     worst
-}
-
-/// Returns whether the timeout of a query with this sending time has passed.
-pub(super) fn is_expired(spec: &TrialSpec, sent_ns: Nanos, emptied_until_ns: Nanos) -> bool {
-    sent_ns + spec.timeout_ns < emptied_until_ns
 }
 
 /// Due and sent queries in bins of equal width (Lencse and Pivoda 2018, sections III and V).

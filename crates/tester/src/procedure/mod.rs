@@ -136,6 +136,8 @@ pub(crate) mod simulated {
             policy: None,
             first_wrong: None,
             rtt_percentiles: Vec::new(),
+            latency_percentiles: Vec::new(),
+            series: None,
             timing: Timing::default(),
             machine: Usage::default(),
             tester_drops: 0,

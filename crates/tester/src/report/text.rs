@@ -18,7 +18,10 @@ use crate::procedure::selftest::{
 use crate::trial::achieved::Achieved;
 use crate::trial::fault::TesterFault;
 use crate::trial::result::{Answers, Outcome, TrialResult, TypeResult};
-use rows::{connection_rows, processor, round_trips, service_rows, timing, without_authority};
+use rows::{
+    connection_rows, losses_over_time, processor, round_trips, service_rows, timing,
+    without_authority,
+};
 
 /// The table of one trial.
 pub fn trial(result: &TrialResult, conditions: &Conditions) -> String {
@@ -301,6 +304,9 @@ impl Page {
                 .into_iter()
                 .chain(path.map(|path| (label, without_authority(path)))),
         );
+        if let Some(series) = &result.series {
+            self.section("Course of the losses", [losses_over_time(series)]);
+        }
         self.section(
             "Timing of the Tester: how late the queries left",
             timing(&result.timing, &result.backend),

@@ -36,6 +36,8 @@ fn trial(missing: u64) -> TrialResult {
         policy: None,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
+        latency_percentiles: Vec::new(),
+        series: None,
         timing: Timing {
             limits: Limits::default(),
             catch_up: CatchUp {

@@ -249,3 +249,48 @@ fn single_receive_queue_of_multicore_server_is_noted() {
     assert_eq!(told([1000, 10], "1"), None);
     assert_eq!(told([990, 0], "1-2"), None, "too few to judge");
 }
+
+#[test]
+fn course_of_losses_has_each_query_in_the_slice_of_its_due_time() {
+    // A query in each millisecond: 150 to 249 and the last 50 get no answer.
+    let spec = spec(1_000);
+    let mut report = shard(&spec, 1_000, 0);
+    for i in (0..150).chain(250..950) {
+        report.finished.ledger.answered(i, 7_000, Fate::Valid);
+    }
+    let series = result(&spec, &[report], None, Surroundings::default()).series;
+    let series = series.unwrap();
+    assert_eq!(series.slice_ns, 100_000_000);
+    assert_eq!(series.sent, [100; 10]);
+    assert_eq!(series.lost, [0, 50, 50, 0, 0, 0, 0, 0, 0, 50]);
+    assert_eq!(series.latency_ns_p99[4], series.latency_ns_p50[0]);
+}
+
+#[test]
+fn trial_without_losses_has_no_course() {
+    let spec = spec(10);
+    let passed = result(
+        &spec,
+        &[shard(&spec, 10, 10)],
+        None,
+        Surroundings::default(),
+    );
+    assert_eq!(passed.series, None);
+    assert_eq!(passed.latency_percentiles.last(), Some(&(100.0, Some(1))));
+}
+
+#[test]
+fn latency_counts_from_the_due_time_and_ends_at_the_lost_queries() {
+    let spec = spec(1_000);
+    let mut report = shard(&spec, 1_000, 0);
+    for i in 0..900 {
+        report.finished.ledger.sent(i, 500, false);
+        report.finished.ledger.answered(i, 100, Fate::Valid);
+    }
+    let told = result(&spec, &[report], None, Surroundings::default()).latency_percentiles;
+    let at = |percent: f64| told.iter().find(|at| at.0 == percent).unwrap().1;
+    assert_eq!(
+        (at(50.0), at(90.0), at(95.0), at(100.0)),
+        (Some(600), Some(600), None, None)
+    );
+}

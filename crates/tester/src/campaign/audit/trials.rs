@@ -18,7 +18,7 @@ use crate::trial::result::{AuthorityShare, Outcome, TrialResult};
 type Rule = fn(&TrialResult) -> Option<String>;
 
 /// The range and the counts come first: the other rules rely on sums that do not overflow.
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 21] = [
     range,
     queries_due,
     queries_sent,
@@ -32,6 +32,7 @@ const RULES: [Rule; 20] = [
     lateness,
     percentiles,
     one_distribution,
+    course,
     round_trips,
     authority,
     authorities,
@@ -253,6 +254,14 @@ fn one_distribution(result: &TrialResult) -> Option<String> {
         .into_iter()
         .find(differs)
         .map(|(percent, _)| format!("its round-trip times have two values at {percent} per cent"))
+}
+
+/// The slices of its course have its queries and its losses.
+fn course(result: &TrialResult) -> Option<String> {
+    let series = result.series.as_ref()?;
+    let sums = [&series.sent, &series.lost].map(|each| each.iter().sum::<u64>());
+    let differ = sums != [result.queries_sent, result.unanswered()];
+    differ.then(|| "its course has other queries or losses than its classes".to_owned())
 }
 
 /// The percentiles of a journal differ by more than this.

@@ -14,7 +14,7 @@ use crate::trial::cause::Cause;
 use crate::trial::fault::{RateError, TesterFault};
 use crate::trial::path::Path;
 use crate::trial::place::{LossSpan, Losses, Place, Placed, Source};
-use crate::trial::result::{Answers, Outcome, Rtt, Timing, TrialResult};
+use crate::trial::result::{Answers, Outcome, Rtt, Series, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
 pub(super) fn conditions() -> Conditions {
@@ -143,6 +143,8 @@ pub(in crate::report) fn failed() -> TrialResult {
         policy: None,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
+        latency_percentiles: Vec::new(),
+        series: Some(series()),
         rtt: RTT,
         timing: timing(),
         machine: usage(),
@@ -255,6 +257,7 @@ pub(in crate::report) fn faults() -> Vec<TesterFault> {
                 of_ns: 9,
             },
         },
+        TesterFault::Interrupted,
         TesterFault::AuthoritySlow {
             answers: 3,
             slowest_ns: 2,
@@ -294,4 +297,17 @@ fn faults_of_others() -> Vec<TesterFault> {
             error: "EIO".into(),
         },
     ]
+}
+
+/// All losses in three tenths of a second, as after a pause of the server.
+fn series() -> Series {
+    let mut lost = vec![0; 50];
+    lost[10..13].copy_from_slice(&[500, 700, 34]);
+    Series {
+        slice_ns: 100_000_000,
+        sent: vec![2_000; 50],
+        lost,
+        latency_ns_p50: vec![Some(112_000); 50],
+        latency_ns_p99: vec![Some(812_000); 50],
+    }
 }

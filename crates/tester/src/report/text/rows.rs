@@ -7,7 +7,7 @@ use super::span;
 use crate::load::catch_up::Limits;
 use crate::machine::usage::RoleUsage;
 use crate::trial::path::Path;
-use crate::trial::result::{CatchUp, Connections, Rtt, Timing};
+use crate::trial::result::{CatchUp, Connections, Rtt, Series, Timing};
 use crate::trial::service::{By, Service};
 
 pub(super) fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
@@ -21,6 +21,26 @@ pub(super) fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
         _ => known,
     }
 }
+
+/// Share of the queries that were lost over the time of a trial, as a row of bars.
+pub(super) fn losses_over_time(series: &Series) -> (String, String) {
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let slices = series.lost.len().div_ceil(BARS_MAX).max(1);
+    let bar = |(lost, sent): (&[u64], &[u64])| {
+        let (lost, sent): (u64, u64) = (lost.iter().sum(), sent.iter().sum());
+        let eighths = (lost * 8).div_ceil(sent.max(1));
+        BARS[usize::try_from(eighths).unwrap_or(8).min(8)]
+    };
+    let parts = series.lost.chunks(slices).zip(series.sent.chunks(slices));
+    let each = Span(series.slice_ns * slices as u64);
+    (
+        format!("{each} each, full: all"),
+        format!("[{}]", parts.map(bar).collect::<String>()),
+    )
+}
+
+/// Most bars in a row of a terminal.
+const BARS_MAX: usize = 50;
 
 pub(super) fn service_rows(service: Service) -> [(&'static str, String); 2] {
     let by = match service.by {

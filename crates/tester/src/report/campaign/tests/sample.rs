@@ -267,8 +267,7 @@ fn rtt(percentiles: &[(f64, u64)], mean: u64) -> Rtt {
 
 /// A trial at `rate_qps` of a DUT with the limit `limit_qps`; a self-test has no DUT.
 fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> TrialResult {
-    let due = rate_qps * point.duration_ns / SECOND;
-    let can = limit_qps * point.duration_ns / SECOND;
+    let [due, can] = [rate_qps, limit_qps].map(|qps| qps * point.duration_ns / SECOND);
     let shortfall = due.saturating_sub(if self_test { due } else { can });
     let valid = due - shortfall;
     let cached = point.cell.cached_share.below(due);
@@ -302,7 +301,9 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         source_ports: None,
         policy: None,
         first_wrong: None,
+        latency_percentiles: Vec::new(),
         rtt_percentiles,
+        series: None,
         timing: timing(rate_qps),
         machine: Usage::default(),
         tester_drops: 0,
