@@ -82,6 +82,8 @@ impl Authority {
     }
 
     /// Answers any query. If [`Fast`] answers it, the octets are the same.
+    // In line, it costs the common query 14 instructions.
+    #[cold]
     fn answer_any(&mut self, query: &[u8], out: &mut [u8]) -> Answered {
         let Some(reply) = self.decide(query) else {
             self.counts.ignored += 1;

@@ -12,7 +12,7 @@ use super::catch_up::{Backlog, CatchUpTimer, Limits};
 use super::ledger::{Entry, Fate, Ledger};
 use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
-use super::query::{QUESTION_BYTES, QueryTemplate};
+use super::query::QueryTemplate;
 use super::verdict::{Verdict, first_other, is_refused, judge};
 use crate::namespace::AskedName;
 
@@ -327,13 +327,12 @@ impl Generator {
         };
         let global = self.shard.schedule.global(i as u64);
         let asked = self.shard.names.question(global);
-        let mut question = [0; QUESTION_BYTES];
-        let len = self.template.question(asked, &mut question);
         let rtt = datagram.at.saturating_sub(self.sent_at(global, entry));
         let in_time = rtt <= self.shard.timeout_ns;
+        let question = self.template.question(asked);
         let names = &self.shard.names;
         let accept = |found| names.is_correct(found, asked);
-        match (entry.fate, judge(reply, &question[..len], accept, in_time)) {
+        match (entry.fate, judge(reply, question, accept, in_time)) {
             (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
             (Fate::Pending, Some(verdict)) => {
                 self.ledger.answered(i, rtt, verdict.fate);

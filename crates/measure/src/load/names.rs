@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{As, DisplayFromStr};
 
-use super::query::{QueryForm, Types};
+use super::query::QueryForm;
 use super::repeat::{self, Repeats};
 use super::ring::Ring;
 use crate::namespace::{AskedName, Cidr, Pattern, Prefixes, Share, Zone, own_aaaa};
@@ -66,7 +66,7 @@ impl Names {
                 };
             }
         };
-        let rtype = match types == Types::default() {
+        let rtype = match types.are_aaaa() {
             true => Rtype::AAAA,
             false => types.of(self.zone.rank(address)),
         };

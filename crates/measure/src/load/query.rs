@@ -52,10 +52,16 @@ impl Types {
     /// Returns the type of the query with this position.
     #[inline]
     pub fn of(self, position: u64) -> Rtype {
-        match self.0[0] {
-            Share::ALL => Rtype::AAAA,
-            _ => dealt(&self.0, position).map_or(Rtype::AAAA, |index| Self::ALL[index]),
+        match self.are_aaaa() {
+            true => Rtype::AAAA,
+            false => dealt(&self.0, position).map_or(Rtype::AAAA, |index| Self::ALL[index]),
         }
+    }
+
+    /// Returns whether all queries are for AAAA.
+    #[inline]
+    pub fn are_aaaa(self) -> bool {
+        self.0[0] == Share::ALL
     }
 
     /// Returns whether some queries are for this type.
@@ -216,14 +222,13 @@ impl QueryTemplate {
         query.len()
     }
 
-    /// Writes the question section of a query, which the response must repeat.
-    pub fn question(&self, asked: AskedName, question: &mut [u8; QUESTION_BYTES]) -> usize {
-        let bytes = &self.octets[HEADER_BYTES..self.question_end];
-        let own = &mut question[..bytes.len()];
-        own.copy_from_slice(bytes);
-        own[1..=LABEL_BYTES].copy_from_slice(&namespace::label(asked.address));
-        put_type(own, asked.rtype);
-        own.len()
+    /// Returns the question section of a query, which the response must repeat: in place, since each query overwrites
+    /// label and type of the template anyway.
+    pub fn question(&mut self, asked: AskedName) -> &[u8] {
+        let question = &mut self.octets[HEADER_BYTES..self.question_end];
+        question[1..=LABEL_BYTES].copy_from_slice(&namespace::label(asked.address));
+        put_type(question, asked.rtype);
+        question
     }
 }
 
@@ -238,7 +243,7 @@ fn put_type(question: &mut [u8], rtype: Rtype) {
 pub const QUERY_BYTES: usize = HEADER_BYTES + QUESTION_BYTES + OPT.len() + COOKIE.len();
 
 /// Largest question: a name of at most 255 octets, type and class.
-pub const QUESTION_BYTES: usize = 259;
+const QUESTION_BYTES: usize = 259;
 
 #[cfg(test)]
 mod tests {
@@ -252,7 +257,8 @@ mod tests {
 
     #[test]
     fn query_has_the_expected_octets() {
-        let template = QueryTemplate::new(&namespace::DEFAULT_SUFFIX.parse().unwrap(), Edns::None);
+        let suffix = namespace::DEFAULT_SUFFIX.parse().unwrap();
+        let mut template = QueryTemplate::new(&suffix, Edns::None);
         let mut frame = [0xff; 64];
         for (rtype, low) in [(Rtype::AAAA, 28), (Rtype::A, 1), (Rtype::HTTPS, 65)] {
             let asked = AskedName {
@@ -264,9 +270,7 @@ mod tests {
                 \x0f010-000-007-255\x09dns64perf\x04test\x00\x00\x1c\x00\x01";
             expected[45] = low;
             assert_eq!(frame[..len], expected);
-            let mut question = [0; QUESTION_BYTES];
-            let len = template.question(asked, &mut question);
-            assert_eq!(question[..len], expected[12..]);
+            assert_eq!(template.question(asked), &expected[12..]);
         }
     }
 
@@ -274,7 +278,7 @@ mod tests {
     fn edns_follows_the_question_and_is_no_part_of_it() {
         let suffix = namespace::DEFAULT_SUFFIX.parse().unwrap();
         let asked = AskedName::aaaa(ADDRESS);
-        let (mut frame, mut question) = ([0; QUERY_BYTES], [0; QUESTION_BYTES]);
+        let mut frame = [0; QUERY_BYTES];
         let len = QueryTemplate::new(&suffix, Edns::None).write(1, asked, &mut frame);
         let without = frame[..len].to_vec();
         for (edns, octets, options) in [
@@ -283,7 +287,7 @@ mod tests {
             (Edns::Do, 11, Some((true, 0))),
             (Edns::Cookie, 23, Some((false, 1))),
         ] {
-            let template = QueryTemplate::new(&suffix, edns);
+            let mut template = QueryTemplate::new(&suffix, edns);
             let len = template.write(1, asked, &mut frame);
             assert_eq!(len, without.len() + octets, "{edns}");
             let message = Message::parse(&frame[..len]).unwrap();
@@ -291,8 +295,7 @@ mod tests {
             let found = opt.map(|opt| (opt.do_bit, opt.options().count()));
             assert_eq!(found, options, "{edns}");
             assert!(opt.is_none_or(|opt| opt.udp_size == 1232 && opt.version == 0));
-            let len = template.question(asked, &mut question);
-            assert_eq!(question[..len], without[HEADER_BYTES..], "{edns}");
+            assert_eq!(template.question(asked), &without[HEADER_BYTES..], "{edns}");
         }
     }
 

@@ -14,6 +14,23 @@ use crate::trial::result::{Answers, CatchUp, Rtt, Timing};
 fn trial(missing: u64) -> TrialResult {
     let queries = 1_000;
     let (sent, due, allowed) = (101, 100, 1);
+    let evidence = LossEvidence {
+        is_watched: true,
+        ..LossEvidence::default()
+    };
+    let timing = Timing {
+        limits: Limits::default(),
+        catch_up: CatchUp {
+            lost_beyond_bursts: Some(0),
+            ..CatchUp::default()
+        },
+        rate_error: Some(RateError { sent, due, allowed }),
+        ..Timing::default()
+    };
+    trial_with(queries, missing, timing, evidence)
+}
+
+fn trial_with(queries: u64, missing: u64, timing: Timing, evidence: LossEvidence) -> TrialResult {
     TrialResult {
         outcome: Outcome::Failed { shortfall: missing },
         rate_qps: queries,
@@ -38,22 +55,11 @@ fn trial(missing: u64) -> TrialResult {
         rtt_percentiles: Vec::new(),
         latency_percentiles: Vec::new(),
         series: None,
-        timing: Timing {
-            limits: Limits::default(),
-            catch_up: CatchUp {
-                lost_beyond_bursts: Some(0),
-                ..CatchUp::default()
-            },
-            rate_error: Some(RateError { sent, due, allowed }),
-            ..Timing::default()
-        },
+        timing,
         machine: Usage::default(),
         tester_drops: 0,
         losses: Losses {
-            evidence: Some(LossEvidence {
-                is_watched: true,
-                ..LossEvidence::default()
-            }),
+            evidence: Some(evidence),
             ..Losses::default()
         },
         authority_exit: None,

@@ -154,13 +154,7 @@ pub(in crate::report) fn failed() -> TrialResult {
         error: None,
         authorities: Vec::new(),
         authority_sampled: Some(path().authority),
-        authority: Some(AuthorityCounts {
-            aaaa: 99_500,
-            a: 99_400,
-            answered: 99_400,
-            nodata: 99_500,
-            ..AuthorityCounts::default()
-        }),
+        authority: Some(counts()),
         names: Some(NAMES),
         achieved: Some(Achieved {
             aaaa_share: Some(0.0),
@@ -180,6 +174,16 @@ pub(in crate::report) fn failed() -> TrialResult {
         connections: None,
         backend: "udp".into(),
         notes: vec!["the DUT's sockets lost 1,150 datagrams".into()],
+    }
+}
+
+fn counts() -> AuthorityCounts {
+    AuthorityCounts {
+        aaaa: 99_500,
+        a: 99_400,
+        answered: 99_400,
+        nodata: 99_500,
+        ..AuthorityCounts::default()
     }
 }
 
