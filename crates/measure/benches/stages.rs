@@ -16,9 +16,7 @@ use dns64_measure::load::transport::{Protocol, Transport};
 use dns64_measure::namespace::{AskedName, DEFAULT_NAMESPACE, Pattern, Share, Zone};
 use dns64_measure::trial::TrialSpec;
 use dns64_transport::clock::{Clock, ManualClock, Nanos, SECOND};
-use dns64_transport::{
-    Carrier, Counters, Datagram, Departure, FRAME_BYTES, Link, LinkError, Origin,
-};
+use dns64_transport::{Carrier, Counters, Datagram, FRAME_BYTES, Link, LinkError, Origin};
 use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::actions::{Action, Actions, Client};
@@ -170,27 +168,8 @@ impl Link for Loop {
         self.sweeps
     }
 
-    fn answer(
-        &mut self,
-        _: usize,
-        _: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
-    ) -> Result<usize, LinkError> {
-        Ok(0)
-    }
-
-    fn reply(
-        &mut self,
-        _: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
-    ) -> Result<usize, LinkError> {
-        Ok(0)
-    }
-
     fn now(&self) -> Nanos {
         self.clock.now()
-    }
-
-    fn departures(&self) -> &[Departure] {
-        &[]
     }
 
     fn wait(&mut self, _: Nanos) -> Result<(), LinkError> {

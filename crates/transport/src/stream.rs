@@ -18,7 +18,7 @@ use rustix::event::epoll::{self, Event, EventFlags};
 
 use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use crate::socket::{OpenError, allow_descriptors, arrival, check_sources, option};
-use crate::{Carrier, Counters, Datagram, Departure, FRAME_BYTES, Link, LinkError, Origin};
+use crate::{Carrier, Counters, Datagram, FRAME_BYTES, Link, LinkError};
 use connection::{Connection, Read, State};
 pub use counts::{Connections, Ending, SET_UPS_MAX};
 use framing::PREFIX_BYTES;
@@ -426,29 +426,8 @@ impl Link for StreamLink {
         self.sweeps
     }
 
-    /// Does nothing: the link is that of a client.
-    fn answer(
-        &mut self,
-        _max: usize,
-        _answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize,
-    ) -> Result<usize, LinkError> {
-        Ok(0)
-    }
-
-    /// Does nothing, as [`Self::answer`].
-    fn reply(
-        &mut self,
-        _next: impl FnMut(&mut [u8]) -> Option<(Origin, usize)>,
-    ) -> Result<usize, LinkError> {
-        Ok(0)
-    }
-
     fn now(&self) -> Nanos {
         MonotonicClock.now()
-    }
-
-    fn departures(&self) -> &[Departure] {
-        &[]
     }
 
     fn wait(&mut self, timeout: Nanos) -> Result<(), LinkError> {
