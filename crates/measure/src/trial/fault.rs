@@ -90,6 +90,13 @@ pub enum TesterFault {
     },
     /// The user interrupted the trial.
     Interrupted,
+    /// A trial at the next rate of a search needs more names than the range has left.
+    TooFewNames {
+        /// Number of unused names.
+        left: u64,
+        /// Number of names that the trial needs.
+        needed: u64,
+    },
     /// The authority exited during the trial.
     AuthorityDied {
         /// Its exit status.
@@ -166,6 +173,7 @@ impl TesterFault {
             ),
             Self::AuthoritySlow { .. } => (true, "authority_slow", "authority too slow"),
             Self::Interrupted => (false, "interrupted", "interrupted by the user"),
+            Self::TooFewNames { .. } => (false, "too_few_names", "names used up"),
             Self::AuthorityDied { .. } => (false, "authority_died", "authority stopped"),
             Self::ClockStep { .. } => (false, "clock_step", "clock stepped"),
             Self::HostLate { .. } => (false, "host_late", "a host began too late"),
@@ -227,6 +235,9 @@ impl TesterFault {
                 milliseconds(*slowest_ns)
             ),
             Self::Interrupted => self.kind().name.to_owned(),
+            Self::TooFewNames { left, needed } => {
+                format!("a trial at the next rate needs {needed} names and {left} are unused")
+            }
             Self::AuthorityDied { status } => {
                 format!("the authority stopped during the trial ({status})")
             }
@@ -315,6 +326,7 @@ impl TesterFault {
             Self::AuthoritySlow { .. } => {
                 Some("give the authority a core of its own (--authority-cpus) or lower the rate")
             }
+            Self::TooFewNames { .. } => Some("use a wider --namespace, or shorter trials"),
             Self::ClockStep { .. } => Some("stop the program that sets the clock"),
             Self::HostLate { .. } | Self::HostClock { .. } => {
                 Some("find out what delays this host or the connection to it")

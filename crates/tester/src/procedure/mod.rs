@@ -26,9 +26,10 @@ pub trait Trials {
     /// Runs one trial at `rate_qps` queries per second and returns its result.
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Self::Error>;
 
-    /// Whether the user wants to end the procedure: its result is that of the trials until then.
-    fn is_interrupted(&self) -> bool {
-        false
+    /// Returns the fault that ends the procedure with the result of the trials until then, if the error is one: that the user interrupts
+    /// it, or that the names are used up.
+    fn end(_error: &Self::Error) -> Option<TesterFault> {
+        None
     }
 }
 

@@ -32,10 +32,13 @@ pub fn run<T: Trials>(
         }
         let number = done.len() as u64 + 1;
         let result = match observed(trials, search.rate(), number, observer) {
-            Err(_) if trials.is_interrupted() => {
-                break SearchEnd::TesterFault(TesterFault::Interrupted);
-            }
-            result => result?,
+            Ok(result) => result,
+            Err(error) => match T::end(&error) {
+                Some(fault) if fault == TesterFault::Interrupted || search.passed_qps.is_some() => {
+                    break SearchEnd::TesterFault(fault);
+                }
+                _ => return Err(error),
+            },
         };
         search.observe(&result.outcome);
         match &result.outcome {

@@ -211,10 +211,13 @@ fn attempt<T: Trials>(
         attempt += 1;
         let number = done.len() as u64 + 1;
         let result = match observed(trials, rate_qps, number, observer) {
-            Err(_) if trials.is_interrupted() => {
-                return Ok(Outcome::Invalid(TesterFault::Interrupted));
-            }
-            result => result?,
+            Ok(result) => result,
+            Err(error) => match T::end(&error) {
+                Some(TesterFault::Interrupted) => {
+                    return Ok(Outcome::Invalid(TesterFault::Interrupted));
+                }
+                _ => return Err(error),
+            },
         };
         let outcome = result.outcome.clone();
         let of = repeats(&result);

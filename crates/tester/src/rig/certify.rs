@@ -25,6 +25,7 @@ use crate::procedure::certificate::{self, SelfTests};
 use crate::procedure::search::{Resolution, SearchSpec};
 use crate::procedure::selftest::{self, SelfTestResult};
 use crate::procedure::{Event, Trials};
+use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 use crate::trial::surroundings::Surroundings;
 
@@ -244,13 +245,13 @@ impl<C: Client, S: StartedServer> Trials for Loopback<C, S> {
             ..Surroundings::default()
         });
         match result {
-            Err(_) if self.is_interrupted() => Err(RigError::Interrupted),
+            Err(_) if self.interrupted.load(Ordering::Relaxed) => Err(RigError::Interrupted),
             result => result,
         }
     }
 
-    fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+    fn end(error: &RigError) -> Option<TesterFault> {
+        error.end()
     }
 }
 

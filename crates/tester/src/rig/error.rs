@@ -3,6 +3,7 @@
 use crate::lab::{Blame, LabError};
 use crate::load::names::NamespaceTooSmall;
 use crate::post::probe::ProbeError;
+use crate::trial::fault::TesterFault;
 
 /// Error while setting up or running a rig.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,17 @@ impl RigError {
             Self::Probe(error) => error.blame(),
             Self::Names(_) => Blame::Request,
         })
+    }
+
+    /// Returns the fault that ends a procedure with the result of its trials until then, if it is one.
+    pub(super) fn end(&self) -> Option<TesterFault> {
+        match *self {
+            Self::Interrupted => Some(TesterFault::Interrupted),
+            Self::Names(NamespaceTooSmall { left, needed, .. }) => {
+                Some(TesterFault::TooFewNames { left, needed })
+            }
+            Self::Lab(_) | Self::Probe(_) => None,
+        }
     }
 }
 

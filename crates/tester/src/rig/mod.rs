@@ -57,6 +57,7 @@ use crate::post::host::{Host, PROMPT_NS, at_once};
 use crate::post::links::Links;
 use crate::post::{Request, TesterSpec};
 use crate::procedure::Trials;
+use crate::trial::fault::TesterFault;
 use crate::trial::result::TrialResult;
 use crate::trial::rows::Rows;
 use crate::trial::{AuthDns, Measurer, rules};
@@ -569,8 +570,8 @@ impl Trials for Rig {
         self.started()?.trial(rate_qps)
     }
 
-    fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+    fn end(error: &RigError) -> Option<TesterFault> {
+        error.end()
     }
 }
 

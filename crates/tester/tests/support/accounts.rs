@@ -44,6 +44,7 @@ pub(crate) fn is_disturbed(measurement: &Value) -> bool {
             TesterFault::NetworkLoss(Source { link: None, .. })
                 | TesterFault::NetworkDelay(Source { link: None, .. })
                 | TesterFault::AuthorityOverflow { .. }
+                | TesterFault::TooFewNames { .. }
                 | TesterFault::AuthorityDied { .. }
                 | TesterFault::HostLate { .. }
                 | TesterFault::HostClock { .. }

@@ -2,8 +2,11 @@
 
 use std::io::{self, Write};
 
+use dns64_transport::Backend;
+use dns64_transport::xdp::program::Mode;
+
 use super::doctor::list;
-use super::measure::with_output;
+use super::measure::{Measuring, with_output};
 use super::{Failure, exit, print};
 use crate::campaign::plan::draft::Draft;
 use crate::cli::args::{DemoArgs, MayLoadArgs, MeasureArgs, OutputArgs};
@@ -14,8 +17,9 @@ use crate::lab::profile::Profile;
 use crate::machine::watch::HostOf;
 use crate::procedure::search::{Resolution, SearchEnd, SearchResult, SearchSpec};
 use crate::report::{Conditions, Thousands, numbers, text};
-use crate::rig::RigError;
 use crate::rig::certify::{Aim, Highest};
+use crate::rig::spec::AuthorityChoice;
+use crate::rig::{Rig, RigError};
 use crate::statistics::agreement::{RateBounds, agreement};
 use crate::statistics::quantile::median;
 
@@ -47,7 +51,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         let findings = doctor::disturbances();
         // Standard error may be closed.
         let _unheard = list(&mut io::stderr(), &findings);
-        let mut rig = session.rig()?;
+        let mut rig = rig(session)?;
         let certificate = session.certify(&rig, Aim::Highest(Highest::coarse(None)))?;
         let mut spec = SearchSpec::from_start(START_QPS);
         spec.resolution = RESOLUTION;
@@ -77,6 +81,20 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         print(|out| show(out, &conditions, &found))?;
         Ok(code)
     })
+}
+
+/// A rig whose authority answers in the driver, where the lab allows AF_XDP. It takes little of the core that it shares with
+/// the Measurer on two CPUs: with the built-in authority the self-tests passed at 125,000 to 139,000 queries/s there, no more
+/// than dns64d needs, and so at 203,000 to 226,000.
+fn rig(session: &mut Measuring) -> Result<Rig, Failure> {
+    session.answer_by(AuthorityChoice::InDriver(Mode::Native));
+    if let Ok(rig) = session.rig()
+        && rig.backend() != Backend::Socket
+    {
+        return Ok(rig);
+    }
+    session.answer_by(AuthorityChoice::BuiltIn);
+    session.rig()
 }
 
 /// Trials of 2 s with a DUT in the best available kind of lab.

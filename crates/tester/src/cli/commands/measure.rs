@@ -27,7 +27,7 @@ use crate::report::progress::Progress;
 use crate::report::raw::RawFile;
 use crate::report::{Conditions, Thousands, json, terminal, text, timeline};
 use crate::rig::certify::{Aim, Highest};
-use crate::rig::spec::{RigSpec, Subject};
+use crate::rig::spec::{AuthorityChoice, RigSpec, Subject};
 use crate::rig::target;
 use crate::rig::zones::{self, Demand};
 use crate::rig::{Profiles, Rig, RigError};
@@ -258,6 +258,13 @@ impl Measuring {
             certificate,
             deviation: recommended.deviation(),
             ..rig.conditions(&remarks)
+        }
+    }
+
+    /// Selects the authority of a lab.
+    pub(super) fn answer_by(&mut self, authority: AuthorityChoice) {
+        if let Subject::Lab(lab) = &mut self.measurement.spec.subject {
+            lab.authority = authority;
         }
     }
 

@@ -285,6 +285,7 @@ fn faults_of_others() -> Vec<TesterFault> {
         TesterFault::ReceiveDrops { datagrams: 1 },
         TesterFault::AuthorityDrops { datagrams: 1 },
         TesterFault::AuthorityOverflow { replies: 1 },
+        TesterFault::TooFewNames { left: 1, needed: 2 },
         TesterFault::AuthorityDied {
             status: "signal 9".into(),
         },
