@@ -3,7 +3,7 @@
 
 .PHONY: demo lab-demo packages static image test
 
-# Build dns64d and the Tester, and measure the one with the other on this machine: about a minute
+# Build dns64d and the Tester, and measure the one with the other on this machine: one to two minutes
 # after the build.
 demo:
 	.ci/install iproute2 util-linux

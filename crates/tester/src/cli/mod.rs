@@ -173,7 +173,7 @@ pub enum Command {
         push: PushArgs,
     },
 
-    /// Measure a DNS64 server on this machine in about a minute
+    /// Measure a DNS64 server on this machine in one to two minutes
     ///
     /// Runs a self-test and three searches with trials of 2 s in the best kind of lab that this
     /// machine allows. The server is dns64d if it is beside this program or in PATH, otherwise an

@@ -1,4 +1,4 @@
-//! `dns64bench demo`: a complete measurement in about a minute.
+//! `dns64bench demo`: a complete measurement in one to two minutes.
 
 use std::io::{self, Write};
 
@@ -38,8 +38,8 @@ const SEARCHES: usize = 3;
 /// First rate of the searches: most DNS64 servers exceed it on one core.
 const START_QPS: u64 = 5_000;
 
-/// Resolution of the searches, coarse enough to finish in about a minute.
-const RESOLUTION: Resolution = Resolution::Relative { millionths: 20_000 };
+/// Resolution of the searches, coarse enough to finish in one to two minutes.
+const RESOLUTION: Resolution = Resolution::Relative { millionths: 40_000 };
 
 /// Measures a DNS64 server on this machine.
 pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
@@ -64,9 +64,10 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             if result.end.is_interrupted() {
                 return Err(RigError::Interrupted.into());
             }
-            // The next search starts at the result of this one, and confirms its result with a passing and a failing
-            // trial of its own.
+            // The next search starts at the result of this one with small steps, and confirms its result with a passing and a
+            // failing trial of its own.
             spec.start_qps = result.rate_qps.unwrap_or(START_QPS);
+            spec.first_step_qps = result.rate_qps.map(|qps| (qps / 10).max(1));
             // A lower bound is the normal result of a demo on a small machine, not a failure.
             if !matches!(result.end, SearchEnd::LimitedByTester { .. }) {
                 code = code.max(exit::of_search(&result.end));
