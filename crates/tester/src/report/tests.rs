@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::*;
 use crate::authority::counts::{AuthorityCounts, FaultCounts};
 use crate::procedure::certificate::repeat;
-use crate::procedure::search::{Search, SearchSpec, run};
+use crate::procedure::search::{Search, SearchEnd, SearchSpec, run};
 use crate::procedure::selftest::{certify_at, confirm, propose};
 use crate::procedure::simulated::{Simulated, threshold};
 use crate::trial::achieved::Achieved;
@@ -188,6 +188,19 @@ fn search_that_the_tester_cannot_continue_shows_at_least() {
     let (told, rate_qps, is_lower_bound) = searched(2_560_000);
     expect_test::expect!["NO RESULT: every trial at 2,560,000 queries/s was invalid: the kernel refused 7 queries; lower the rate or raise the socket buffers"].assert_eq(&told);
     assert_eq!((rate_qps.is_null(), is_lower_bound), (true, false.into()));
+}
+
+#[test]
+fn search_without_further_names_shows_at_least() {
+    let search = Search::new(SearchSpec::from_start(500));
+    let Ok(mut result) = run(
+        search,
+        &mut Simulated(|rate| threshold(700, rate)),
+        &mut |_| {},
+    );
+    result.end = SearchEnd::TesterFault(TesterFault::TooFewNames { left: 1, needed: 2 });
+    let told = text::search(&result, &conditions());
+    expect_test::expect!["AT LEAST 700 queries/s: it passed, and a trial at the next rate needs 2 names and 1 are unused; use a wider --namespace, or shorter trials"].assert_eq(told.lines().next().unwrap());
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn search_verdict(result: &SearchResult) -> String {
         }
         SearchEnd::LimitedByTester { rate_qps } => format!(
             "AT LEAST {} queries/s: the DUT passed at the highest rate for which the Tester is good; \
-             give the Tester more cores",
+             give the Tester more cores, or use --authority in-driver in a lab",
             Thousands(*rate_qps)
         ),
         SearchEnd::LimitedByRequest { rate_qps } => format!(
@@ -176,8 +176,15 @@ fn search_verdict(result: &SearchResult) -> String {
             None => "INTERRUPTED: no rate had passed".to_owned(),
         },
         SearchEnd::TesterFault(fault) => {
-            let tried = result.trials.last().map_or(0, |trial| trial.rate_qps);
-            let why = format!("every trial at {} was invalid: {fault}", rate(tried));
+            let why = match result.trials.last() {
+                Some(last) if last.outcome.fault().is_some() => {
+                    format!(
+                        "every trial at {} was invalid: {fault}",
+                        rate(last.rate_qps)
+                    )
+                }
+                _ => fault.to_string(),
+            };
             match result.rate_qps {
                 Some(passed) => format!("AT LEAST {}: it passed, and {why}", rate(passed)),
                 None => format!("NO RESULT: {why}"),
