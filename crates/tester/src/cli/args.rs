@@ -99,12 +99,12 @@ pub struct OutputArgs {
 #[command(mut_arg("force", |force| force.requires(clap::builder::Resettable::Reset)))]
 pub struct AuthorityArgs {
     /// Listen address, IPv6 or IPv4; :: stands for both
-    #[arg(long, value_name = "ADDR", default_value = "::", value_parser = values::without_port)]
+    #[arg(long, value_name = "ADDR[:PORT]", default_value = "::", value_parser = values::listen)]
     pub listen: SocketAddr,
 
-    /// UDP and TCP port
-    #[arg(short, long, value_name = "PORT", default_value_t = 53, value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: u16,
+    /// UDP and TCP port [default: 53]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
 
     /// Self-test mode: an AAAA record for every name, 2001:db8:: and its IPv4 address
     #[arg(long, conflicts_with = "aaaa-share")]

@@ -88,10 +88,12 @@ pub enum UsageError {
         "--server and --dut cannot be combined; give --server ADDR for a running server, or --dut PROFILE to start one in a lab"
     )]
     TwoServers,
-    /// A port in `--server`, and another flag for it.
-    #[error("--server has the port {own}, and --port is {port}; omit one of them")]
+    /// A port in an address, and another flag for it.
+    #[error("{flag} has the port {own}, and --port is {port}; omit one of them")]
     TwoPorts {
-        /// In `--server`.
+        /// The flag with the address.
+        flag: &'static str,
+        /// In the address.
         own: u16,
         /// In `--port`.
         port: u16,
@@ -146,15 +148,28 @@ impl MeasureArgs {
     }
 }
 
+/// Returns the port that the address in `flag` or `--port` gives.
+///
+/// # Errors
+///
+/// Both give one.
+pub fn one_port(
+    flag: &'static str,
+    own: Option<u16>,
+    port: Option<u16>,
+) -> Result<Option<u16>, UsageError> {
+    match (own, port) {
+        (Some(own), Some(port)) => Err(UsageError::TwoPorts { flag, own, port }),
+        (own, port) => Ok(own.or(port)),
+    }
+}
+
 fn address(
     name: &ServerName,
     (port, protocol): (Option<u16>, Protocol),
     local: Option<IpAddr>,
 ) -> Result<SocketAddr, UsageError> {
-    if let (Some(own), Some(port)) = (name.port, port) {
-        return Err(UsageError::TwoPorts { own, port });
-    }
-    let port = name.port.or(port).unwrap_or(protocol.port());
+    let port = one_port("--server", name.port, port)?.unwrap_or(protocol.port());
     let address = name.address(port, local);
     address.map_err(|why| UsageError::UnknownHost {
         name: name.to_string(),

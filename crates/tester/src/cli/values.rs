@@ -16,7 +16,7 @@ pub fn http_listen(text: &str) -> Result<SocketAddr, ValueError> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    match address::parse(text, 0) {
+    match listen(text) {
         Ok(listen) if listen.port() != 0 => Ok(listen),
         Err(error @ AddressError::Zone { .. }) => Err(ValueError(error.to_string())),
         _ => Err(ValueError::unreadable(
@@ -33,6 +33,15 @@ pub fn http_listen(text: &str) -> Result<SocketAddr, ValueError> {
 /// Any other text; names are not looked up.
 pub fn server(text: &str) -> Result<SocketAddr, AddressError> {
     address::parse(text, DNS_PORT)
+}
+
+/// Parses an address to listen at, with port 0 unless it has another.
+///
+/// # Errors
+///
+/// Any other text.
+pub fn listen(text: &str) -> Result<SocketAddr, AddressError> {
+    address::parse(text, 0)
 }
 
 /// Parses an address whose port is given separately; it has port 0.

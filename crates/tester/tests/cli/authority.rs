@@ -301,6 +301,8 @@ fn port_in_use_is_named() {
     let tcp = TcpListener::bind((LOCALHOST, 0)).unwrap();
     for taken in [udp.local_addr().unwrap(), tcp.local_addr().unwrap()] {
         let (address, port) = (taken.ip(), taken.port());
+        let ran = run(&format!("authority --listen {taken}"));
+        assert_eq!(ran.code, Some(4), "{ran:?}");
         let ran = run(&format!("authority --listen {address} --port {port}"));
         assert_eq!(ran.code, Some(4), "{ran:?}");
         assert!(ran.stderr.contains(&taken.to_string()), "{ran:?}");
