@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use dns64_transport::Backend;
+use dns64_transport::address::Shown;
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
@@ -45,7 +46,7 @@ pub enum ProbeError {
     #[error("{0}")]
     NotSent(String),
     /// ICMP port unreachable, or a refused connection.
-    #[error("nothing listens at {server}{seen}; start the server or correct --server and --port")]
+    #[error("nothing listens at {}{seen}; start the server or correct --server and --port", Shown(*.server))]
     Refused {
         /// The host that asked, if it is another one: ", as seen from m2".
         seen: String,
@@ -54,8 +55,9 @@ pub enum ProbeError {
     },
     /// No response.
     #[error(
-        "{server}{seen} did not answer a query for {name} within {wait_ms} ms; is it running, does it reach its upstream, or \
-         does it limit our rate?"
+        "{}{seen} did not answer a query for {name} within {wait_ms} ms; is it running, does it reach its upstream, or \
+         does it limit our rate?",
+        Shown(*.server)
     )]
     Silent {
         /// As for a refusal.
@@ -69,7 +71,8 @@ pub enum ProbeError {
     },
     /// The response came from another address.
     #[error(
-        "the query went to {server}, but {from} answered; give that address, or bind the server to the first one"
+        "the query went to {}, but {} answered; give that address, or bind the server to the first one",
+        Shown(*.server), Shown(*.from)
     )]
     OtherAddress {
         /// The server.
@@ -78,7 +81,7 @@ pub enum ProbeError {
         from: SocketAddr,
     },
     /// An unusable response.
-    #[error("{server} answered the query for {name} with {what}; {remedy}")]
+    #[error("{} answered the query for {name} with {what}; {remedy}", Shown(*.server))]
     Useless {
         /// The server.
         server: SocketAddr,

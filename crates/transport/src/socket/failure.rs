@@ -4,13 +4,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::LinkError;
+use crate::address::Shown;
 use crate::xdp::program::XdpError;
 
 /// Reason why sockets could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The local address is not available.
-    #[error("cannot bind a UDP socket to {address}: {reason}{}", bind_remedy(.reason))]
+    #[error("cannot bind a UDP socket to {}: {reason}{}", Shown(*.address), bind_remedy(.reason))]
     Bind {
         /// The requested address.
         address: SocketAddr,
@@ -27,7 +28,7 @@ pub enum OpenError {
         address: IpAddr,
     },
     /// There is no route to the server.
-    #[error("cannot reach {server} from here: {reason}; check the address and the route to it")]
+    #[error("cannot reach {} from here: {reason}; check the address and the route to it", Shown(*.server))]
     Connect {
         /// The server's address.
         server: SocketAddr,
