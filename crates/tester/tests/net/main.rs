@@ -35,6 +35,7 @@ mod hosts;
 mod in_driver;
 mod lab;
 mod machine;
+mod over_tls;
 mod servers;
 mod shortened;
 mod signature;
