@@ -157,6 +157,81 @@ pub struct Zone {
     pub suffix: NameBuf,
     /// Share of the names that have an AAAA record.
     pub aaaa_share: Share,
+    /// Number of their addresses, and their CNAME records.
+    pub records: NameRecords,
+}
+
+/// Number of addresses of the names, and their CNAME records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameRecords {
+    /// Share of the names that are aliases.
+    pub cname_share: Share,
+    /// Number of CNAME records from an alias to its addresses, up to [`CNAME_LENGTH_MAX`].
+    pub cname_length: u8,
+    /// Number of A records, and of AAAA records of names that have any; 1 to [`ADDRESSES_MAX`].
+    pub addresses: u8,
+}
+
+/// Largest number of CNAME records of an alias.
+pub const CNAME_LENGTH_MAX: u8 = 3;
+
+/// Largest number of addresses of a name.
+pub const ADDRESSES_MAX: u8 = 4;
+
+impl Default for NameRecords {
+    /// Returns those of RFC 8219: one address, and no aliases.
+    fn default() -> Self {
+        Self {
+            cname_share: Share::NONE,
+            cname_length: 1,
+            addresses: 1,
+        }
+    }
+}
+
+impl NameRecords {
+    /// Returns whether each name has one address and none is an alias.
+    pub fn are_plain(&self) -> bool {
+        self.cname_share == Share::NONE && self.addresses == 1
+    }
+
+    /// Returns the flags of an authority that serves them.
+    pub fn flags(&self) -> String {
+        let Self {
+            cname_share,
+            cname_length,
+            addresses,
+        } = self;
+        format!(
+            "`dns64bench authority --addresses {addresses} --cname-share {cname_share} --cname-length {cname_length}`"
+        )
+    }
+
+    /// Explains why trials with such names are not those of RFC 8219 section 9.2, if they are not.
+    pub fn flaw(&self) -> Option<String> {
+        (!self.are_plain()).then(|| {
+            format!("the names have {self}, and those of RFC 8219 section 9.2 one address")
+        })
+    }
+}
+
+impl fmt::Display for NameRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses = match self.addresses {
+            1 => "one address".to_owned(),
+            addresses => format!("{addresses} addresses"),
+        };
+        match (self.cname_share, self.cname_length) {
+            (Share::NONE, _) => f.write_str(&addresses),
+            (share, 1) => write!(f, "{addresses}, {share} of them after a CNAME record"),
+            (share, length) => {
+                write!(
+                    f,
+                    "{addresses}, {share} of them after {length} CNAME records"
+                )
+            }
+        }
+    }
 }
 
 impl Default for Zone {
@@ -165,6 +240,7 @@ impl Default for Zone {
         Self {
             suffix: DEFAULT_SUFFIX.parse().expect("a constant, and a name"),
             aaaa_share: Share::NONE,
+            records: NameRecords::default(),
         }
     }
 }
@@ -192,10 +268,32 @@ impl Zone {
         self.aaaa_share.picks(u64::from(u32::from(address)))
     }
 
-    /// Returns the position of the name of this address among the names with an AAAA record, or among those without.
+    /// Returns the position of the name of this address among those that have the same records.
     pub fn rank(&self, address: Ipv4Addr) -> u64 {
+        self.alias(address).1
+    }
+
+    /// Returns the number of CNAME records from the name of this address to its addresses; 0 if it is not an alias.
+    pub fn aliases(&self, address: Ipv4Addr) -> u8 {
+        match self.alias(address).0 {
+            true => self.records.cname_length,
+            false => 0,
+        }
+    }
+
+    /// Returns whether the name of this address is an alias, and its position among those that have the same records.
+    fn alias(&self, address: Ipv4Addr) -> (bool, u64) {
         let number = u64::from(u32::from(address));
-        self.aaaa_share.split(number).1
+        let (_, position) = self.aaaa_share.split(number);
+        self.records.cname_share.split(position)
+    }
+
+    /// Returns the addresses of the name of this address, which is the first; the others differ from it in the first octet.
+    #[inline]
+    pub fn addresses(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv4Addr> + use<> {
+        let first = u32::from(address);
+        let numbers = 0..u32::from(self.records.addresses);
+        numbers.map(move |n| Ipv4Addr::from(first.wrapping_add(n << 24)))
     }
 
     /// Returns the name of this address.
@@ -222,6 +320,31 @@ pub fn label(address: Ipv4Addr) -> [u8; LABEL_BYTES] {
     }
     label
 }
+
+/// Makes the first label of a name, or of one of its targets, that of target `number`; 0 is the name itself. In a target, a letter
+/// takes the place of the first hyphen, so that no name is too long: `010a000-007-255`, `010b000-007-255`.
+pub fn set_target(label: &mut [u8; LABEL_BYTES], number: u8) {
+    label[TARGET_AT] = match number {
+        0 => b'-',
+        number => b'a' - 1 + number,
+    };
+}
+
+/// Parses the address in the first label of a name or of a target, and the number of the target; `None` if the label has another form.
+pub fn parse_target(label: &[u8; LABEL_BYTES]) -> Option<(Ipv4Addr, u8)> {
+    let number = match label[TARGET_AT].to_ascii_lowercase() {
+        letter @ b'a'..=b'z' => letter - b'a' + 1,
+        _ => 0,
+    };
+    let mut own = *label;
+    if number > 0 {
+        set_target(&mut own, 0);
+    }
+    Some((parse_label(&own)?, number))
+}
+
+/// Place of the letter of a target in its label.
+const TARGET_AT: usize = 3;
 
 /// Parses the address in a first label; `None` if the label has another form.
 pub fn parse_label(label: &[u8; LABEL_BYTES]) -> Option<Ipv4Addr> {
@@ -296,6 +419,22 @@ mod tests {
         ] {
             assert_eq!(parse_label(bad), None);
         }
+    }
+
+    #[test]
+    fn label_of_a_target_has_a_letter() {
+        let (mut label, address) = (*b"010-000-007-255", Ipv4Addr::new(10, 0, 7, 255));
+        for (number, expected) in [(2, b"010b000-007-255"), (1, b"010a000-007-255")] {
+            set_target(&mut label, number);
+            assert_eq!(&label, expected);
+            assert_eq!(parse_target(&label), Some((address, number)));
+        }
+        assert_eq!(parse_target(b"010A000-007-255"), Some((address, 1)));
+        assert_eq!(parse_label(&label), None);
+        set_target(&mut label, 0);
+        assert_eq!(parse_target(&label), Some((address, 0)));
+        assert_eq!(parse_target(b"010a000-007-256"), None);
+        assert_eq!(parse_target(b"010.000-007-255"), None);
     }
 
     #[test]

@@ -26,6 +26,10 @@ pub struct Name {
 
 /// Share of the names with an AAAA record.
 pub const AAAA_SHARE: Name = same("aaaa-share");
+/// Number of addresses of the names.
+pub const ADDRESSES: Name = same("addresses");
+/// Share of the names that are aliases.
+pub const CNAME_SHARE: Name = same("cname-share");
 /// Program of a DUT.
 pub const BINARY: Name = Name {
     flag: Some("dut-binary"),

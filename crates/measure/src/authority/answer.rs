@@ -1,7 +1,5 @@
 //! The authority's engine: turns a query into a reply, both as octets, without sockets or clocks.
 
-use std::net::Ipv4Addr;
-
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
 use dns64_wire::codes::{BADVERS, Class, Opcode, Rcode, Rtype};
@@ -10,10 +8,12 @@ use dns64_wire::name::Name;
 
 use super::counts::{AnswerKind, AuthorityCounts};
 use super::fast::Fast;
-use super::zone::{Lookup, Position, ZoneConfig, https_rdata, ns_rdata, soa_rdata};
+use super::zone::{
+    Lookup, Position, TARGET_RDATA_LEN, ZoneConfig, https_rdata, ns_rdata, soa_rdata, target_rdata,
+};
 use crate::load::query::UDP_SIZE;
 use crate::load::transport::Protocol;
-use crate::namespace::AskedName;
+use crate::namespace::{AskedName, own_aaaa};
 
 /// Outcome of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,10 @@ impl Authority {
         Answered {
             // No reply if the buffer has no room for a header.
             len: self.write(&reply, out).unwrap_or(0),
-            asked: reply.host.map(|address| AskedName { address, rtype }),
+            asked: match reply.place {
+                Position::Host(address, 0) => Some(AskedName { address, rtype }),
+                _ => None,
+            },
         }
     }
 
@@ -108,7 +111,7 @@ impl Authority {
         let mut reply = Response {
             header,
             question: None,
-            host: None,
+            place: Position::Nowhere,
             opt: None,
             verdict: Decision::Error(Rcode::FORMERR),
         };
@@ -135,9 +138,7 @@ impl Authority {
         let Some(place) = Position::of(&question.name, &self.config.zone.suffix.as_name()) else {
             return Some(reply.with(Decision::Error(Rcode::REFUSED)));
         };
-        if let Position::Host(address) = place {
-            reply.host = Some(address);
-        }
+        reply.place = place;
         let found = self.config.look_up(place, question.rtype);
         Some(reply.with(Decision::Found(found)))
     }
@@ -174,25 +175,41 @@ impl Authority {
             negative_ttl_s,
             ..
         } = self.config;
+        let mut owner = Owner::Question;
+        for label in self.config.targets(reply.place, question.rtype) {
+            let target = target_rdata(label, suffix_at);
+            let (section, rtype) = (Section::Answer, Rtype::CNAME);
+            builder.record(section, owner, rtype, Class::IN, ttl_s, &target)?;
+            owner = Owner::At(offset(builder.position() - TARGET_RDATA_LEN));
+        }
         let soa = soa_rdata(suffix_at, negative_ttl_s);
-        let answer = (Section::Answer, Owner::Question);
-        let denial = (Section::Authority, Owner::At(suffix_at));
-        let ((section, owner), rtype, ttl_s, rdata): (_, _, _, &[u8]) = match &found {
-            Lookup::A(ipv4) => (answer, Rtype::A, ttl_s, &ipv4.octets()),
-            Lookup::Aaaa(ipv6) => (answer, Rtype::AAAA, ttl_s, &ipv6.octets()),
-            Lookup::Https(hint) => (answer, Rtype::HTTPS, ttl_s, &https_rdata(*hint)),
-            Lookup::Ns => (answer, Rtype::NS, ttl_s, &ns_rdata(suffix_at)),
-            Lookup::Soa => (answer, Rtype::SOA, negative_ttl_s, &soa),
-            Lookup::NoData | Lookup::NxDomain => (denial, Rtype::SOA, negative_ttl_s, &soa),
+        let mut answer = |rtype, ttl_s, rdata: &[u8]| {
+            builder.record(Section::Answer, owner, rtype, Class::IN, ttl_s, rdata)
         };
-        builder.record(section, owner, rtype, Class::IN, ttl_s, rdata)
+        match found {
+            Lookup::Alias => Ok(()),
+            Lookup::A(host) => {
+                let mut each = self.config.zone.addresses(host);
+                each.try_for_each(|ipv4| answer(Rtype::A, ttl_s, &ipv4.octets()))
+            }
+            Lookup::Aaaa(host) => {
+                let mut each = self.config.zone.addresses(host).map(own_aaaa);
+                each.try_for_each(|ipv6| answer(Rtype::AAAA, ttl_s, &ipv6.octets()))
+            }
+            Lookup::Https(hint) => answer(Rtype::HTTPS, ttl_s, &https_rdata(hint)),
+            Lookup::Ns => answer(Rtype::NS, ttl_s, &ns_rdata(suffix_at)),
+            Lookup::Soa => answer(Rtype::SOA, negative_ttl_s, &soa),
+            Lookup::NoData | Lookup::NxDomain => {
+                let (section, owner) = (Section::Authority, Owner::At(suffix_at));
+                builder.record(section, owner, Rtype::SOA, Class::IN, negative_ttl_s, &soa)
+            }
+        }
     }
 
     /// Offset of the suffix in a query for a name inside the zone: at the end of the name.
     fn suffix_at(&self, question: &Question<'_>) -> u16 {
         let suffix_len = self.config.zone.suffix.as_wire().len();
-        let at = HEADER_LEN + question.name.wire_len() - suffix_len;
-        u16::try_from(at).unwrap_or_default()
+        offset(HEADER_LEN + question.name.wire_len() - suffix_len)
     }
 
     fn count(&mut self, rtype: Rtype, kind: AnswerKind) {
@@ -213,13 +230,18 @@ impl Authority {
     }
 }
 
+/// Returns an offset in a reply, all of which are below [`REPLY_LEN_MAX`](super::REPLY_LEN_MAX).
+fn offset(at: usize) -> u16 {
+    u16::try_from(at).unwrap_or_default()
+}
+
 /// A reply before it is written.
 struct Response<'q> {
     header: Header,
     /// The question to repeat, if it could be parsed.
     question: Option<Question<'q>>,
-    /// The address encoded in its name.
-    host: Option<Ipv4Addr>,
+    /// The position of its name.
+    place: Position,
     /// The OPT record of the query, if present.
     opt: Option<Opt<'q>>,
     verdict: Decision,

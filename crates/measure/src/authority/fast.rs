@@ -16,7 +16,7 @@ use crate::namespace::{AskedName, LABEL_BYTES, own_aaaa, parse_label};
 /// Octets of all replies that do not depend on the query.
 #[derive(Clone, Debug)]
 pub(super) struct Fast {
-    /// Length of a query without OPT; longer than any query if the zone can have no such names.
+    /// Length of a query without OPT; longer than any query if the zone has no names with one address.
     query_len: usize,
     /// An A record without its data.
     pub(super) a: [u8; RECORD_LEN],
@@ -50,7 +50,7 @@ impl Fast {
         // A longer suffix leaves no room for a name that encodes an address.
         let too_long = suffix_len + 1 + LABEL_BYTES > NAME_LEN_MAX;
         Self {
-            query_len: if too_long {
+            query_len: if too_long || !config.zone.records.are_plain() {
                 usize::MAX
             } else {
                 SUFFIX_AT + suffix_len + 4
@@ -175,8 +175,8 @@ pub(super) const SOA_LEN: usize = RECORD_LEN + SOA_RDATA_LEN;
 pub(super) const SUFFIX_AT: usize = 12 + 1 + LABEL_BYTES;
 const SUFFIX_AT_U16: u16 = 28;
 
-/// Size of the largest reply of this path, see [`super::REPLY_LEN_MAX`].
-const ROOM: usize = super::REPLY_LEN_MAX;
+/// Size of the largest reply of this path.
+const ROOM: usize = super::PLAIN_LEN_MAX;
 
 /// ANCOUNT, NSCOUNT and ARCOUNT.
 const ANSWER_COUNTS: [u8; 6] = [0, 1, 0, 0, 0, 0];

@@ -207,7 +207,7 @@ fn asked(query: &[u8], suffix: &Name<'_>) -> (Option<u32>, Rtype) {
         return (None, Rtype(0));
     };
     match Position::of(&question.name, suffix) {
-        Some(Position::Host(address)) => (Some(address.into()), question.rtype),
+        Some(Position::Host(address, _)) => (Some(address.into()), question.rtype),
         _ => (None, question.rtype),
     }
 }

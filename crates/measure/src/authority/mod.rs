@@ -25,6 +25,13 @@ pub mod serve;
 pub mod tcp;
 pub mod zone;
 
-/// Length of the longest reply: header, question of the longest name, SOA record, OPT. It is below the 512 octets that
+use crate::namespace::{ADDRESSES_MAX, CNAME_LENGTH_MAX};
+
+/// Length of the longest reply for names with one address: header, question of the longest name, SOA record, OPT.
+const PLAIN_LEN_MAX: usize = 12 + 259 + SOA_RECORD_LEN + 11;
+const SOA_RECORD_LEN: usize = 50;
+
+/// Length of the longest reply: with CNAME and AAAA records instead of the SOA record. It is below the 512 octets that
 /// every client accepts (RFC 1035 section 2.3.4), so no reply is truncated because of its client.
-pub const REPLY_LEN_MAX: usize = 12 + 259 + 50 + 11;
+pub const REPLY_LEN_MAX: usize =
+    PLAIN_LEN_MAX - SOA_RECORD_LEN + 30 * CNAME_LENGTH_MAX as usize + 28 * ADDRESSES_MAX as usize;

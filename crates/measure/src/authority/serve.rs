@@ -48,6 +48,7 @@ mod tests {
             zone: Zone {
                 suffix: "z".parse().unwrap(),
                 aaaa_share: Share::NONE,
+                ..Zone::default()
             },
             self_test: false,
             ttl_s: 1,

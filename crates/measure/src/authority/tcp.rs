@@ -165,6 +165,7 @@ mod tests {
             zone: Zone {
                 suffix: "dns64perf.test".parse().unwrap(),
                 aaaa_share: Share::NONE,
+                ..Zone::default()
             },
             self_test: false,
             ttl_s: 60,

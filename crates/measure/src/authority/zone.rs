@@ -1,12 +1,12 @@
 //! Contents of the zone: the records of each name and type, computed by rule.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
 use dns64_wire::codes::Rtype;
 use dns64_wire::name::Name;
 use serde::{Deserialize, Serialize};
 
-use crate::namespace::{LABEL_BYTES, Zone, own_aaaa, parse_label, parse_short_label};
+use crate::namespace::{LABEL_BYTES, Zone, label, parse_short_label, parse_target, set_target};
 
 /// Configuration of the served zone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,8 +29,8 @@ pub(super) enum Position {
     Apex,
     /// `ns` below the suffix: it exists, because the NS record names it, but the zone has no address for it.
     NameServer,
-    /// Four numbers below the suffix, with or without leading zeros.
-    Host(Ipv4Addr),
+    /// Four numbers below the suffix, with or without leading zeros; or, from number 1 on, a target of the CNAME records of this name.
+    Host(Ipv4Addr, u8),
     /// Any other name below the suffix.
     Nowhere,
 }
@@ -38,8 +38,12 @@ pub(super) enum Position {
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
+    /// A CNAME record alone.
+    Alias,
+    /// The addresses of this host.
     A(Ipv4Addr),
-    Aaaa(Ipv6Addr),
+    /// The AAAA records of this host.
+    Aaaa(Ipv4Addr),
     /// With this address as its hint.
     Https(Ipv4Addr),
     Soa,
@@ -68,10 +72,13 @@ impl Position {
         if label.eq_ignore_ascii_case(NAME_SERVER_LABEL) {
             return Self::NameServer;
         }
-        match <&[u8; LABEL_BYTES]>::try_from(label).map(parse_label) {
-            Ok(Some(address)) => Self::Host(address),
-            _ => parse_short_label(label).map_or(Self::Nowhere, Self::Host),
-        }
+        let host = match <&[u8; LABEL_BYTES]>::try_from(label).map(parse_target) {
+            Ok(Some(host)) => Some(host),
+            _ => parse_short_label(label).map(|address| (address, 0)),
+        };
+        host.map_or(Self::Nowhere, |(address, target)| {
+            Self::Host(address, target)
+        })
     }
 }
 
@@ -79,17 +86,47 @@ impl ZoneConfig {
     /// Looks up the records of a type at `place`. A query for ANY returns one of the record sets (RFC 8482 section
     /// 4.1).
     pub(super) fn look_up(&self, place: Position, rtype: Rtype) -> Lookup {
+        let mut targets = self.targets(place, rtype);
         match (place, rtype) {
-            (Position::Host(address), Rtype::A | Rtype::ANY) => Lookup::A(address),
-            (Position::Host(address), Rtype::AAAA) if self.has_aaaa(address) => {
-                Lookup::Aaaa(own_aaaa(address))
+            (_, Rtype::CNAME | Rtype::ANY) if targets.next().is_some() => Lookup::Alias,
+            (Position::Host(address, target), _) if target > self.zone.aliases(address) => {
+                Lookup::NxDomain
             }
-            (Position::Host(address), Rtype::HTTPS) => Lookup::Https(address),
+            (Position::Host(address, _), Rtype::A | Rtype::ANY) => Lookup::A(address),
+            (Position::Host(address, _), Rtype::AAAA) if self.has_aaaa(address) => {
+                Lookup::Aaaa(address)
+            }
+            (Position::Host(address, _), Rtype::HTTPS) => Lookup::Https(address),
             (Position::Apex, Rtype::SOA | Rtype::ANY) => Lookup::Soa,
             (Position::Apex, Rtype::NS) => Lookup::Ns,
             (Position::Nowhere, _) => Lookup::NxDomain,
             _ => Lookup::NoData,
         }
+    }
+
+    /// Returns the first labels of the targets of the CNAME records in an answer; of the first record alone if CNAME records are
+    /// queried.
+    pub(super) fn targets(
+        &self,
+        place: Position,
+        rtype: Rtype,
+    ) -> impl Iterator<Item = [u8; LABEL_BYTES]> + use<> {
+        let (address, target, last) = match place {
+            Position::Host(address, target) => (address, target, self.zone.aliases(address)),
+            Position::Apex | Position::NameServer | Position::Nowhere => {
+                (Ipv4Addr::UNSPECIFIED, 0, 0)
+            }
+        };
+        let most = match rtype {
+            Rtype::CNAME | Rtype::ANY => 1,
+            _ => usize::MAX,
+        };
+        let numbers = target + 1..=last;
+        numbers.take(most).map(move |number| {
+            let mut label = label(address);
+            set_target(&mut label, number);
+            label
+        })
     }
 
     /// Returns whether the name of `address` has an AAAA record.
@@ -108,6 +145,17 @@ pub(super) const NS_RDATA_LEN: usize = 5;
 pub(super) fn ns_rdata(suffix_at: u16) -> [u8; NS_RDATA_LEN] {
     let [high, low] = (POINTER | suffix_at).to_be_bytes();
     [2, b'n', b's', high, low]
+}
+
+/// Length of [`target_rdata`].
+pub(super) const TARGET_RDATA_LEN: usize = 1 + LABEL_BYTES + 2;
+
+/// Data of a CNAME record: this label below the suffix, whose offset in the reply is `suffix_at`.
+pub(super) fn target_rdata(label: [u8; LABEL_BYTES], suffix_at: u16) -> [u8; TARGET_RDATA_LEN] {
+    let mut rdata = *b"\x0fLLLLLLLLLLLLLLL..";
+    rdata[1..1 + LABEL_BYTES].copy_from_slice(&label);
+    rdata[1 + LABEL_BYTES..].copy_from_slice(&(POINTER | suffix_at).to_be_bytes());
+    rdata
 }
 
 /// Data of an HTTPS record (RFC 9460 section 2.2): priority 1, the owner itself as target, and `ipv4hint`.

@@ -331,8 +331,9 @@ impl Generator {
         let in_time = rtt <= self.shard.timeout_ns;
         let question = self.template.question(asked);
         let names = &self.shard.names;
-        let accept = |found| names.is_correct(found, asked);
-        match (entry.fate, judge(reply, question, accept, in_time)) {
+        let place = |found| names.place(found, asked);
+        let verdict = judge(reply, question, place, names.wanted(asked), in_time);
+        match (entry.fate, verdict) {
             (Fate::Unsent, _) | (_, None) => self.tally.stray += 1,
             (Fate::Pending, Some(verdict)) => {
                 self.ledger.answered(i, rtt, verdict.fate);
@@ -353,7 +354,7 @@ impl Generator {
         match verdict.fate {
             Fate::Error => tally.refused += u64::from(is_refused(reply)),
             Fate::Wrong if tally.first_wrong.is_none() => {
-                let other = first_other(reply, |found| names.is_correct(found, asked));
+                let other = first_other(reply, |found| names.place(found, asked).is_some());
                 tally.first_wrong = other.map(|received| (query, received));
             }
             Fate::Wrong => {}

@@ -13,7 +13,7 @@ pub enum Fate {
     Valid,
     /// The expected record, after the timeout.
     Late,
-    /// A record of the type that is not the expected one.
+    /// Other records of the type than expected, or too few of them.
     Wrong,
     /// RCODE 0 without a record of the type.
     Empty,

@@ -91,38 +91,74 @@ impl Names {
         }
     }
 
-    /// Returns the correct addresses for the name of `address`: one for each prefix if it has no AAAA record; none if
-    /// every prefix is correct.
+    /// Returns the correct addresses for the name of `address`: one for each prefix and each of its addresses if it has no AAAA
+    /// record; none if every prefix is correct.
     pub fn expected(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> {
         let synthesised = self.synthesised(address);
-        let own = synthesised.is_none().then(|| own_aaaa(address));
-        let embedded = synthesised
-            .into_iter()
-            .flat_map(move |it| it.embed(address));
-        own.into_iter().chain(embedded)
+        self.zone.addresses(address).flat_map(move |it| {
+            let own = synthesised.is_none().then(|| own_aaaa(it));
+            let embedded = synthesised.into_iter().flat_map(move |to| to.embed(it));
+            own.into_iter().chain(embedded)
+        })
     }
 
-    /// Returns whether an address is correct in an answer to a question. In an HTTPS record it is a hint: the address of the name,
-    /// or one that a DNS64 server has synthesised from it.
+    /// Returns the records that a valid answer has.
     #[inline]
-    pub fn is_correct(&self, found: IpAddr, asked: AskedName) -> bool {
+    pub fn wanted(&self, asked: AskedName) -> Wanted {
+        match self.zone.records.are_plain() {
+            true => Wanted::ADDRESS,
+            false => self.wanted_of_other(asked),
+        }
+    }
+
+    #[cold]
+    fn wanted_of_other(&self, asked: AskedName) -> Wanted {
+        Wanted {
+            addresses: match asked.rtype {
+                Rtype::HTTPS => 1,
+                _ => self.zone.records.addresses.into(),
+            },
+            aliases: self.zone.aliases(asked.address),
+        }
+    }
+
+    /// Returns which address of the name, from 0, an address in an answer to a question is, or is synthesised from; `None` if it is
+    /// not correct. In an HTTPS record it is a hint: an address of the name, or one that a DNS64 server has synthesised from it.
+    #[inline]
+    pub fn place(&self, found: IpAddr, asked: AskedName) -> Option<u32> {
+        match self.is(found, asked.address, asked) {
+            true => Some(0),
+            false => self.later_place(found, asked),
+        }
+    }
+
+    #[cold]
+    fn later_place(&self, found: IpAddr, asked: AskedName) -> Option<u32> {
+        let places = (0..).zip(self.zone.addresses(asked.address));
+        let mut later = places.skip(1).filter(|(_, it)| self.is(found, *it, asked));
+        later.next().map(|(place, _)| place)
+    }
+
+    /// Returns whether an address in an answer is `address` of the name, or is synthesised from it.
+    #[inline]
+    fn is(&self, found: IpAddr, address: Ipv4Addr, asked: AskedName) -> bool {
         match (found, asked.rtype) {
-            (IpAddr::V6(found), Rtype::AAAA) => self.accept(found, asked.address),
+            (IpAddr::V6(found), Rtype::AAAA) => match self.synthesised(asked.address) {
+                Some(prefixes) => prefixes.explain(found, address),
+                None => found == own_aaaa(address),
+            },
             (IpAddr::V6(found), Rtype::HTTPS) => {
                 let prefixes = self.pref64.as_ref();
-                prefixes.is_some_and(|it| it.explain(found, asked.address))
+                prefixes.is_some_and(|it| it.explain(found, address))
             }
             (IpAddr::V6(_), _) | (IpAddr::V4(_), Rtype::AAAA) => false,
-            (IpAddr::V4(found), _) => found == asked.address,
+            (IpAddr::V4(found), _) => found == address,
         }
     }
 
-    /// Returns whether an address is a correct answer for the name of `address`.
+    /// Returns whether an address is a correct answer to the AAAA query for the name of `address`.
     pub fn accept(&self, found: Ipv6Addr, address: Ipv4Addr) -> bool {
-        match self.synthesised(address) {
-            Some(prefixes) => prefixes.explain(found, address),
-            None => found == own_aaaa(address),
-        }
+        self.place(found.into(), AskedName::aaaa(address)).is_some()
     }
 
     /// Returns the prefixes of the answers for the name of `address`, if it has no AAAA record.
@@ -135,6 +171,23 @@ impl Names {
     pub fn fresh(cached_share: Share, queries: u64) -> u64 {
         queries - cached_share.below(queries)
     }
+}
+
+/// The records that a valid answer has at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Different addresses of the name; at most 32.
+    pub addresses: u32,
+    /// CNAME records, each with the next target of the name.
+    pub aliases: u8,
+}
+
+impl Wanted {
+    /// One address of the name itself.
+    pub const ADDRESS: Self = Self {
+        addresses: 1,
+        aliases: 0,
+    };
 }
 
 /// The fresh names of a trial as recorded in its result: `fresh` names from index `first` of `namespace` on. The last

@@ -3,9 +3,12 @@
 use std::net::IpAddr;
 
 use dns64_wire::codes::{Class, Rcode, Rtype};
-use dns64_wire::message::{HEADER_LEN, Header, Message, Options, Section};
+use dns64_wire::message::{HEADER_LEN, Header, Message, Options, Record, Section};
+use dns64_wire::name::Name;
 
 use super::ledger::Fate;
+use super::names::Wanted;
+use crate::namespace::{LABEL_BYTES, set_target};
 
 /// What a response is for its query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +31,17 @@ impl From<Fate> for Verdict {
     }
 }
 
-/// Returns the outcome of a query with the question section `question`, for which `accept` tells the correct addresses,
-/// if `reply` is its first response. `None` if the response answers another question, or none.
+/// Returns the outcome of a query with the question section `question` if `reply` is its first response; `place` tells which address
+/// of the name an address is, if it is correct, and `wanted` the records that it must have. `None` if the response answers another
+/// question, or none.
 ///
-/// Stricter than RFC 8219 section 9.2, which requires "a AAAA record": one of the addresses must be exactly one that the
-/// name implies. The address of an HTTPS record is one of its hints.
+/// Stricter than RFC 8219 section 9.2, which requires "a AAAA record": each of the addresses must be exactly one that the
+/// name implies, after the CNAME records of the name in their order. The address of an HTTPS record is one of its hints.
 pub fn judge(
     reply: &[u8],
     question: &[u8],
-    accept: impl Fn(IpAddr) -> bool,
+    place: impl Fn(IpAddr) -> Option<u32>,
+    wanted: Wanted,
     in_time: bool,
 ) -> Option<Verdict> {
     let header = Header::parse(reply).ok().filter(Header::qr)?;
@@ -55,10 +60,11 @@ pub fn judge(
     if header.rcode() != Rcode::NOERROR {
         return Some(Fate::Error.into());
     }
-    let sole = (header.ancount() == 1).then(|| sole_aaaa(&reply[answers_at..]));
+    let is_common = header.ancount() == 1 && wanted == Wanted::ADDRESS;
+    let sole = is_common.then(|| sole_aaaa(&reply[answers_at..]));
     let mut verdict = match sole.flatten() {
-        Some(found) if accept(found.into()) => Fate::Valid.into(),
-        _ => judge_records(reply, type_of(question), accept),
+        Some(found) if place(found.into()).is_some() => Fate::Valid.into(),
+        _ => judge_records(reply, question, place, wanted),
     };
     if verdict.fate == Fate::Valid && !in_time {
         verdict.fate = Fate::Late;
@@ -136,11 +142,24 @@ pub fn is_refused(reply: &[u8]) -> bool {
     Header::parse(reply).is_ok_and(|header| header.rcode() == Rcode::REFUSED)
 }
 
-fn judge_records(reply: &[u8], rtype: Rtype, accept: impl Fn(IpAddr) -> bool) -> Verdict {
+fn judge_records(
+    reply: &[u8],
+    question: &[u8],
+    place: impl Fn(IpAddr) -> Option<u32>,
+    wanted: Wanted,
+) -> Verdict {
+    let rtype = type_of(question);
     let Ok(message) = Message::parse(reply) else {
         return Fate::Error.into();
     };
-    let (mut is_valid, mut others, mut hinted) = (false, 0, false);
+    let mut chain = Chain {
+        question,
+        followed: 0,
+        len: wanted.aliases,
+    };
+    // A bit for each address of the name.
+    let (mut correct, mut others, mut hinted) = (0_u32, 0, false);
+    let mut is_empty = true;
     for record in message.records() {
         let Ok(record) = record else {
             return Fate::Error.into();
@@ -148,26 +167,73 @@ fn judge_records(reply: &[u8], rtype: Rtype, accept: impl Fn(IpAddr) -> bool) ->
         if record.section != Section::Answer {
             break;
         }
-        if record.rtype != rtype || record.class != Class::IN {
+        if record.class != Class::IN {
             continue;
         }
+        chain.follow(&record);
+        if record.rtype != rtype {
+            continue;
+        }
+        is_empty = false;
+        let is_at_end = chain.ends_at(&record.name);
         let mut is_correct = false;
-        for found in addresses(rtype, record.rdata).filter(|found| accept(*found)) {
+        for (found, bit) in addresses(rtype, record.rdata).filter_map(|it| Some((it, place(it)?))) {
             is_correct = true;
+            correct |= u32::from(is_at_end) << bit;
             hinted |= rtype == Rtype::HTTPS && found.is_ipv6();
         }
-        is_valid |= is_correct;
         others += u32::from(!is_correct);
     }
-    let fate = match (is_valid, others) {
-        (true, _) => Fate::Valid,
-        (false, 0) => Fate::Empty,
-        (false, _) => Fate::Wrong,
+    let fate = match correct.count_ones() >= wanted.addresses {
+        _ if is_empty => Fate::Empty,
+        true => Fate::Valid,
+        false => Fate::Wrong,
     };
     Verdict {
         fate,
         others,
         hinted,
+    }
+}
+
+/// Offset of the suffix in a question.
+const SUFFIX_AT: usize = 1 + LABEL_BYTES;
+
+/// The CNAME records of a name, as far as an answer has them in their order.
+struct Chain<'q> {
+    question: &'q [u8],
+    followed: u8,
+    len: u8,
+}
+
+impl Chain<'_> {
+    /// Takes a record of the answer.
+    fn follow(&mut self, record: &Record<'_>) {
+        if record.rtype != Rtype::CNAME || self.followed == self.len {
+            return;
+        }
+        let target = record.rdata_name().ok();
+        let is_next = target.is_some_and(|target| self.is(self.followed + 1, &target));
+        self.followed += u8::from(is_next && self.is(self.followed, &record.name));
+    }
+
+    /// Returns whether addresses with this owner are those of the name. The owner in an answer without CNAME records is not compared.
+    fn ends_at(&self, owner: &Name<'_>) -> bool {
+        self.followed == self.len && (self.len == 0 || self.is(self.len, owner))
+    }
+
+    /// Returns whether a name is the target with this number of the queried name; number 0 is the name itself.
+    fn is(&self, number: u8, name: &Name<'_>) -> bool {
+        let queried = self.question.get(1..).and_then(<[u8]>::first_chunk);
+        let suffix = Name::parse(self.question, SUFFIX_AT);
+        let (Some(mut label), Ok((suffix, _))) = (queried.copied(), suffix) else {
+            return false;
+        };
+        set_target(&mut label, number);
+        let first = name.labels().next();
+        name.wire_len() == SUFFIX_AT + suffix.wire_len()
+            && first.is_some_and(|first| first.eq_ignore_ascii_case(&label))
+            && name.is_within(&suffix)
     }
 }
 
@@ -188,11 +254,20 @@ mod tests {
     }
 
     fn accept(found: IpAddr) -> bool {
-        found == "64:ff9b::a00:7ff".parse::<IpAddr>().unwrap()
+        place(found).is_some()
+    }
+
+    fn place(found: IpAddr) -> Option<u32> {
+        let correct = ["64:ff9b::a00:7ff", "64:ff9b::b00:7ff"];
+        let correct = correct.map(|it| it.parse::<IpAddr>().unwrap());
+        (0..)
+            .zip(correct)
+            .find(|(_, it)| *it == found)
+            .map(|(place, _)| place)
     }
 
     fn judged_as(bytes: &[u8], in_time: bool) -> Option<Fate> {
-        judge(bytes, QUESTION, accept, in_time).map(|verdict| verdict.fate)
+        judge(bytes, QUESTION, place, Wanted::ADDRESS, in_time).map(|verdict| verdict.fate)
     }
 
     fn judged(bytes: &[u8]) -> Option<Fate> {
@@ -237,11 +312,78 @@ mod tests {
             let count = u8::try_from(records.len()).unwrap();
             let records = records.concat();
             let reply = reply([0x81, 0x80], [1, count], &[QUESTION, &records]);
-            let verdict = judge(&reply, QUESTION, accept, true);
+            let verdict = judge(&reply, QUESTION, place, Wanted::ADDRESS, true);
             let found = verdict.map(|it| (it.fate, it.others));
             assert_eq!(found, Some((fate, others)));
             assert_eq!(first_other(&reply, accept), address);
         }
+    }
+
+    /// Returns the fate of an answer with these records, of a name with these.
+    fn fate(wanted: Wanted, records: &[&[u8]]) -> Option<Fate> {
+        let count = u8::try_from(records.len()).unwrap();
+        let reply = reply([0x81, 0x80], [1, count], &[QUESTION, &records.concat()]);
+        judge(&reply, QUESTION, place, wanted, true).map(|it| it.fate)
+    }
+
+    #[test]
+    fn each_address_of_the_name_must_be_in_the_response() {
+        let mut second = RECORD.to_vec();
+        second[24] = 11;
+        let two = Wanted {
+            addresses: 2,
+            aliases: 0,
+        };
+        for (records, expected) in [
+            (&[RECORD, &second][..], Fate::Valid),
+            (&[&second, RECORD], Fate::Valid),
+            (&[RECORD], Fate::Wrong),
+            (&[&second], Fate::Wrong),
+            (&[RECORD, RECORD], Fate::Wrong),
+            (&[], Fate::Empty),
+        ] {
+            assert_eq!(fate(two, records), Some(expected));
+        }
+        assert_eq!(fate(Wanted::ADDRESS, &[&second]), Some(Fate::Valid));
+    }
+
+    #[test]
+    fn chain_must_be_complete_and_in_order_with_the_address_at_its_end() {
+        let name = |number| {
+            let mut label = *b"010-000-007-255";
+            set_target(&mut label, number);
+            [&[15], &label[..], b"\x09dns64perf\x04test\0"].concat()
+        };
+        let cname = |from: u8, to: u8| {
+            let fixed = [0, 5, 0, 1, 0, 0, 14, 16, 0, 32];
+            [&name(from)[..], &fixed, &name(to)].concat()
+        };
+        let aaaa = |owner: u8| [&name(owner)[..], &RECORD[2..]].concat();
+        let (first, second) = (cname(0, 1), cname(1, 2));
+        let (alias, at_end) = (
+            |aliases| Wanted {
+                aliases,
+                ..Wanted::ADDRESS
+            },
+            aaaa(2),
+        );
+        let upper = second.to_ascii_uppercase();
+        for (records, expected) in [
+            (&[&first, &second, &at_end][..], Fate::Valid),
+            (&[&first, &upper, &at_end], Fate::Valid),
+            (&[&first, &second], Fate::Empty),
+            (&[&second, &first, &at_end], Fate::Wrong),
+            (&[&at_end, &first, &second], Fate::Wrong),
+            (&[&first, &at_end], Fate::Wrong),
+            (&[&first, &second, &aaaa(1)], Fate::Wrong),
+            (&[&cname(0, 2), &at_end], Fate::Wrong),
+            (&[&aaaa(0)], Fate::Wrong),
+        ] {
+            let records: Vec<_> = records.iter().map(|it| &it[..]).collect();
+            assert_eq!(fate(alias(2), &records), Some(expected));
+        }
+        assert_eq!(fate(alias(1), &[&first, &aaaa(1)]), Some(Fate::Valid));
+        assert_eq!(fate(alias(1), &[RECORD]), Some(Fate::Wrong));
     }
 
     #[test]
@@ -308,15 +450,16 @@ mod tests {
             let length = [u8::try_from(rdata.len()).unwrap()];
             [&fixed[..], &length, rdata].concat()
         };
-        let accept = |found: IpAddr| {
+        let place = |found: IpAddr| {
             let correct: [IpAddr; 2] =
                 [[10, 0, 7, 255].into(), "64:ff9b::a00:7ff".parse().unwrap()];
-            correct.contains(&found)
+            correct.contains(&found).then_some(0)
         };
         let judged = |rtype: u8, rdata: &[u8]| {
             let question = question(rtype);
             let reply = reply([0x81, 0x80], [1, 1], &[&question, &record(rtype, rdata)]);
-            judge(&reply, &question, accept, true).map(|it| (it.fate, it.others, it.hinted))
+            let verdict = judge(&reply, &question, place, Wanted::ADDRESS, true);
+            verdict.map(|it| (it.fate, it.others, it.hinted))
         };
         let valid = |hinted| Some((Fate::Valid, 0, hinted));
         let wrong = Some((Fate::Wrong, 1, false));

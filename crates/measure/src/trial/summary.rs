@@ -171,6 +171,9 @@ impl Inputs<'_> {
         notes.extend(result.connections.iter().flat_map(connections::notes));
         notes.extend(result.policy.iter().map(ToString::to_string));
         notes.extend(result.first_wrong.iter().map(ToString::to_string));
+        let wrong = result.answers.wrong;
+        let lack = format!("{wrong} answers lacked addresses, or CNAME records before them");
+        notes.extend((wrong > 0 && result.first_wrong.is_none()).then_some(lack));
         if result.answers.other_addresses > 0 {
             notes.push(format!(
                 "valid answers had {} other addresses beside the expected ones",
@@ -250,7 +253,12 @@ fn first_wrong(spec: &TrialSpec, shards: &[ShardReport]) -> Option<WrongAnswer> 
         received,
         expected: match rtype {
             Rtype::AAAA => spec.names.expected(address).map(IpAddr::from).collect(),
-            _ => vec![address.into()],
+            _ => spec
+                .names
+                .zone
+                .addresses(address)
+                .map(IpAddr::from)
+                .collect(),
         },
     })
 }

@@ -385,8 +385,8 @@ pub fn spec(plan: &Plan, point: &Point, lab: LabKind) -> RigSpec {
             timeout_ns: point.timeout_ns,
             cidr: point.cidr,
             zone: Zone {
-                suffix: plan.load.zone.suffix.clone(),
                 aaaa_share: point.cell.aaaa_share,
+                ..plan.load.zone.clone()
             },
             cached_share: point.cell.cached_share,
             pattern: point.cell.pattern,

@@ -254,6 +254,7 @@ impl Page {
             ("pref64", conditions.pref64.clone()),
             ("names", known(&conditions.namespace)),
             ("names with an AAAA", known(&conditions.aaaa_share)),
+            ("records of the names", conditions.name_records.clone()),
             ("queries for a cached name", known(&conditions.cached_share)),
             ("cached names", conditions.cached_pattern.clone()),
             ("types of the queries", conditions.types.clone()),

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::RigError;
 use super::equipment::{Client, PROBE_NS};
-use super::running::Asker;
+use super::running::{Asker, BURST_QPS};
 use crate::lab::{Blame, LabError};
 use crate::namespace::{Prefixes, own_aaaa};
-use crate::naming::{AAAA_SHARE, Message, PREF64};
+use crate::naming::{AAAA_SHARE, ADDRESSES, CNAME_SHARE, Message, PREF64};
 use crate::post::probe::ProbeError;
 
 /// Number of names of a kind without an answer after which no more are queried. A server that answers some loses others in
@@ -52,6 +52,33 @@ impl<C: Client> Asker<C> {
             Some((name, found)) => Err(self.other_prefix(*name, found, learnt).into()),
             None => Ok(()),
         }
+    }
+
+    /// Checks by a burst whether the answers have all addresses and CNAME records of their names.
+    ///
+    /// # Errors
+    ///
+    /// Some have not: the authority behind the server serves other records.
+    pub(super) fn agree_on_records(&mut self) -> Result<(), RigError> {
+        let records = self.names.zone().records;
+        if records.are_plain() {
+            return Ok(());
+        }
+        let (names, queries) = (self.expected(), self.names.burst_len());
+        let wrong = self.once(names, queries, BURST_QPS)?.answers.wrong;
+        if wrong == 0 {
+            return Ok(());
+        }
+        let server = self.server;
+        let other = Blame::Server.error(Message::new(|naming| {
+            let [addresses, share] = [ADDRESSES, CNAME_SHARE].map(|name| naming.name(name));
+            format!(
+                "{wrong} of {queries} answers of {server} lack addresses or CNAME records that their names have by {addresses} \
+                 and {share}; give the authority behind it the same ({}), or correct them",
+                records.flags()
+            )
+        }));
+        Err(other.into())
     }
 
     /// Returns the answers for the names of a kind; none if there are no such names.

@@ -45,6 +45,9 @@ pub struct Conditions {
     pub namespace: String,
     /// Share of the names that have their own AAAA.
     pub aaaa_share: String,
+    /// Addresses and aliases of the names, if they have others than one A and one AAAA record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_records: Option<String>,
     /// Share of the queries for repeated names.
     pub cached_share: String,
     /// Pattern of the repeated names, if there are any.
@@ -144,6 +147,7 @@ impl Rig {
                 load.cidr, load.zone.suffix
             ),
             aaaa_share: load.zone.aaaa_share.to_string(),
+            name_records: (!load.zone.records.are_plain()).then(|| load.zone.records.to_string()),
             cached_share: load.cached_share.to_string(),
             cached_pattern: (load.cached_share != Share::NONE).then(|| load.pattern.to_string()),
             edns: (load.form.edns != Edns::None).then(|| load.form.edns.to_string()),
@@ -167,7 +171,7 @@ impl Rig {
         }
         let flaw = load.pacing.flaw().map(str::to_owned);
         conditions.not_a_measurement.extend(flaw);
-        conditions.not_a_measurement.extend(load.form.flaws());
+        conditions.not_a_measurement.extend(load.flaws());
         let other = recommended::other_transport(load.transport);
         conditions.not_a_measurement.extend(other);
         match &self.spec.subject {

@@ -246,6 +246,7 @@ impl Rig {
         let load = &self.spec.load;
         let mut asker = self.asker(self.measurer_here(server)?, server)?;
         asker.agree(load.pref64.clone())?;
+        asker.agree_on_records()?;
         Ok(Running::new(asker, load.clone()))
     }
 

@@ -370,6 +370,11 @@ impl Load {
         Ok(source.in_form(self.form).begun_at(self.begin))
     }
 
+    /// Explains why trials with these queries and names are not those of RFC 8219 section 9.2, if they are not.
+    pub fn flaws(&self) -> impl Iterator<Item = String> {
+        self.form.flaws().chain(self.zone.records.flaw())
+    }
+
     /// Returns the due times of the queries of a trial. The self-correcting timer sends them one by one.
     pub fn schedule(&self, rate_qps: u64) -> Schedule {
         let schedule = Schedule::new(rate_qps, self.duration_ns);

@@ -60,6 +60,7 @@ impl Both {
             zone: Zone {
                 suffix: suffix.parse().unwrap(),
                 aaaa_share: share.parse().unwrap(),
+                ..Zone::default()
             },
             self_test,
             ttl_s: 0x0102_0304,

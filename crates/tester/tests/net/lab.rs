@@ -284,6 +284,7 @@ fn start_authority(setup: Setup) -> HostedServer {
                 zone: Zone {
                     suffix: DEFAULT_SUFFIX.parse().unwrap(),
                     aaaa_share: Share::NONE,
+                    ..Zone::default()
                 },
                 self_test: false,
                 ttl_s: 3600,

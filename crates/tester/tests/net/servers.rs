@@ -155,6 +155,21 @@ fn every_installed_server_answers_correctly() {
 
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn mix_of_types_with_edns_is_answered_by_type() {
+    let _turn = turn();
+    let run = trial(
+        "--dut dns64d --edns do --types AAAA=60%,A=30%,HTTPS=10% --addresses 2 --cname-share 20%",
+    );
+    for (place, rtype, sent) in [(0, "AAAA", 600), (1, "A", 300), (2, "HTTPS", 100)] {
+        assert_eq!(run.text(&format!("/types/{place}/type")), rtype);
+        assert_eq!(run.number(&format!("/types/{place}/sent")), sent);
+    }
+    assert_asked(&run, "aaaa", 600, "AAAA of clients");
+    assert_asked(&run, "a", 600 + 300, "A of dns64d and of clients");
+}
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn names_with_an_aaaa_record_are_queried_once() {
     let _turn = turn();
     for name in installed() {

@@ -3,6 +3,7 @@
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::memory::Impairment;
 use dns64bench::load::query::Edns;
+use dns64bench::namespace::NameRecords;
 use dns64bench::trial::result::{Answers, Outcome};
 
 use crate::trial::{MILLISECOND, NONE};
@@ -76,6 +77,26 @@ fn mix_of_types_is_sent_exactly_and_judged_by_type() {
         assert_eq!(asked.a, synthesised + 600 / part + one);
         assert_eq!(asked.other, 200 / part + one);
         assert_eq!(result.aaaa(), (1200, 1200));
+        whole.assert_idle();
+    }
+}
+
+#[test]
+fn aliases_and_several_addresses_are_synthesised_completely() {
+    for (aaaa_share, types) in [("0", "AAAA"), ("0.5", "AAAA=60%,A=30%,HTTPS=10%")] {
+        let mut whole = Whole::new(Setup {
+            aaaa_share,
+            types,
+            edns: Edns::Plain,
+            records: NameRecords {
+                cname_share: "0.3".parse().unwrap(),
+                cname_length: 3,
+                addresses: 4,
+            },
+            ..SETUP
+        });
+        let result = whole.trial(LOAD, &[]);
+        assert_eq!((result.answers, &result.first_wrong), (ALL_VALID, &None));
         whole.assert_idle();
     }
 }

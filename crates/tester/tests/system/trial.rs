@@ -90,6 +90,7 @@ pub(crate) fn zone(aaaa_share: &str) -> Zone {
     Zone {
         suffix: DEFAULT_SUFFIX.parse().unwrap(),
         aaaa_share: aaaa_share.parse().unwrap(),
+        ..Zone::default()
     }
 }
 

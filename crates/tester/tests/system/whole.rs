@@ -17,7 +17,7 @@ use dns64bench::load::names::NameSource;
 use dns64bench::load::pace::{Pacing, Schedule};
 use dns64bench::load::query::{Edns, QueryForm};
 use dns64bench::load::transport::{Protocol, Transport};
-use dns64bench::namespace::Pattern;
+use dns64bench::namespace::{NameRecords, Pattern, Share, Zone};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::result::TrialResult;
 use dns64bench::trial::summary::result;
@@ -57,6 +57,7 @@ pub(crate) struct Setup {
     pub(crate) aaaa_share: &'static str,
     pub(crate) cached_share: &'static str,
     pub(crate) types: &'static str,
+    pub(crate) records: NameRecords,
     pub(crate) edns: Edns,
     /// From the Measurer to dns64d.
     pub(crate) queries: Impairment,
@@ -80,6 +81,11 @@ pub(crate) const SETUP: Setup = Setup {
     aaaa_share: "0",
     cached_share: "0",
     types: "AAAA",
+    records: NameRecords {
+        cname_share: Share::NONE,
+        cname_length: 1,
+        addresses: 1,
+    },
     edns: Edns::None,
     queries: PLAIN,
     relayed: PLAIN,
@@ -163,11 +169,20 @@ pub(crate) struct Whole {
 /// An event at a time of a trial.
 pub(crate) type Event<'a> = (Nanos, &'a dyn Fn(&mut Whole));
 
+impl Setup {
+    fn zone(&self) -> Zone {
+        Zone {
+            records: self.records,
+            ..zone(self.aaaa_share)
+        }
+    }
+}
+
 impl Whole {
     pub(crate) fn new(setup: Setup) -> Self {
         let clock = ManualClock::default();
         let network = Network::new(&clock, setup.seed);
-        let zone = zone(setup.aaaa_share);
+        let zone = setup.zone();
         let mut settings = dns64d::config::parse(&config(&setup), "simulated").unwrap();
         // The simulated network polls every port each turn: as few as possible.
         settings.source_ports = 0;

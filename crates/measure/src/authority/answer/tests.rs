@@ -5,14 +5,15 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::authority::REPLY_LEN_MAX;
-use crate::namespace::Zone;
+use crate::authority::{PLAIN_LEN_MAX, REPLY_LEN_MAX};
+use crate::namespace::{ADDRESSES_MAX, CNAME_LENGTH_MAX, NameRecords, Share, Zone};
 
 fn config(share: &str, self_test: bool) -> ZoneConfig {
     ZoneConfig {
         zone: Zone {
             suffix: "dns64perf.test".parse().unwrap(),
             aaaa_share: share.parse().unwrap(),
+            ..Zone::default()
         },
         self_test,
         ttl_s: 60,
@@ -205,6 +206,86 @@ fn https_record_has_the_address_as_its_hint() {
     assert_eq!(parts(&query, &reply(&query)), expected);
 }
 
+/// Returns the answer section of a reply: owner, type and data of each record, without the suffix.
+fn answers(reply: &[u8]) -> Vec<String> {
+    let message = Message::parse(reply).unwrap();
+    let records = message.records().map(Result::unwrap);
+    let answers = records.filter(|record| record.section == Section::Answer);
+    let told = answers.map(|record| {
+        let data = match record.rtype {
+            Rtype::CNAME => record.rdata_name().unwrap().to_string(),
+            Rtype::A => record.a().unwrap().to_string(),
+            _ => record.aaaa().unwrap().to_string(),
+        };
+        let told = format!("{} {} {data}", record.name, record.rtype);
+        told.replace(".dns64perf.test.", "")
+    });
+    told.collect()
+}
+
+#[test]
+fn alias_has_a_chain_to_all_addresses_of_its_name() {
+    let mut config = config("0.5", false);
+    config.zone.records = NameRecords {
+        cname_share: "0.5".parse().unwrap(),
+        cname_length: 2,
+        addresses: 2,
+    };
+    let mut authority = Authority::new(config);
+    let mut of = |label: &str, rtype| {
+        let name = [b"\x0f", label.as_bytes(), b"\x09dns64perf\x04test\0"].concat();
+        answers(&reply_of(&mut authority, &query(&name, rtype)))
+    };
+    // Every second name has AAAA records, and of those with and without every second is an alias.
+    let (plain, alias, alias_with_aaaa) = ("010-000-000-000", "010-000-000-002", "010-000-000-003");
+    assert_eq!(
+        of(plain, Rtype::A),
+        ["010-000-000-000 A 10.0.0.0", "010-000-000-000 A 11.0.0.0"]
+    );
+    assert!(of(plain, Rtype::CNAME).is_empty());
+    let whole = [
+        "010-000-000-002 CNAME 010a000-000-002",
+        "010a000-000-002 CNAME 010b000-000-002",
+        "010b000-000-002 A 10.0.0.2",
+        "010b000-000-002 A 11.0.0.2",
+    ];
+    assert_eq!(of(alias, Rtype::A), whole);
+    assert_eq!(of(alias, Rtype::AAAA), whole[..2]);
+    assert_eq!(of(alias, Rtype::CNAME), whole[..1]);
+    // A target has the rest of the chain, and exists for an alias only.
+    assert_eq!(of("010a000-000-002", Rtype::A), whole[1..]);
+    assert_eq!(of("010b000-000-002", Rtype::A), whole[2..]);
+    for none in ["010c000-000-002", "010a000-000-000"] {
+        assert!(of(none, Rtype::A).is_empty());
+    }
+    let own = [
+        "010-000-000-003 CNAME 010a000-000-003",
+        "010a000-000-003 CNAME 010b000-000-003",
+        "010b000-000-003 AAAA 2001:db8::a00:3",
+        "010b000-000-003 AAAA 2001:db8::b00:3",
+    ];
+    assert_eq!(of(alias_with_aaaa, Rtype::AAAA), own);
+}
+
+#[test]
+fn longest_reply_fits_every_client() {
+    let mut config = config("1", false);
+    let label = "a".repeat(63);
+    let suffix = format!("{label}.{label}.{label}.{}", "a".repeat(45));
+    config.zone.suffix = suffix.parse().unwrap();
+    config.zone.records = NameRecords {
+        cname_share: Share::ALL,
+        cname_length: CNAME_LENGTH_MAX,
+        addresses: ADDRESSES_MAX,
+    };
+    let own = crate::namespace::label(Ipv4Addr::new(10, 0, 0, 1));
+    let name = [&[15][..], &own, config.zone.suffix.as_wire()].concat();
+    let query = with_opt(&query(&name, Rtype::AAAA), OPT);
+    let mut out = [0; 512];
+    let answered = Authority::new(config).answer(&query, &mut out, Protocol::Udp);
+    assert_eq!((answered.len, out[2] & 0x02), (REPLY_LEN_MAX, 0));
+}
+
 #[test]
 fn apex_has_soa_and_ns_and_its_name_server_exists() {
     let ns = b"\xc0\x0c\0\x02\0\x01\0\0\0\x3c\0\x05\x02ns\xc0\x0c";
@@ -335,15 +416,15 @@ fn longest_reply_fits_and_a_short_buffer_truncates() {
     assert_eq!(name.len(), 255);
     let query = with_opt(&query(&name, Rtype::A), OPT);
     let mut authority = Authority::new(config);
-    let mut out = [0; REPLY_LEN_MAX];
+    let mut out = [0; PLAIN_LEN_MAX];
     assert_eq!(
         authority.answer(&query, &mut out, Protocol::Udp).len,
-        REPLY_LEN_MAX
+        PLAIN_LEN_MAX
     );
     assert_eq!(out[2] & 0x02, 0);
-    let reply = &mut out[..REPLY_LEN_MAX - 1];
+    let reply = &mut out[..PLAIN_LEN_MAX - 1];
     let len = authority.answer(&query, reply, Protocol::Udp).len;
-    assert_eq!(len, REPLY_LEN_MAX - 50);
+    assert_eq!(len, PLAIN_LEN_MAX - 50);
     assert_eq!(out[2] & 0x02, 0x02);
     let nothing = authority.answer(&query, &mut out[..11], Protocol::Udp);
     assert_eq!(nothing.len, 0);

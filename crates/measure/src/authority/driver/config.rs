@@ -12,7 +12,7 @@ use crate::namespace::{LABEL_BYTES, SUFFIX_LEN_MAX, Share, own_aaaa};
 ///
 /// # Errors
 ///
-/// Too many addresses, or a suffix that is too long.
+/// Too many addresses, a suffix that is too long, or names with other records than one A and one AAAA.
 pub(super) fn octets(zone: &ZoneConfig, station: &Station) -> Result<Vec<u8>, DriverError> {
     let suffix = zone.zone.suffix.as_wire();
     if suffix.len() > SUFFIX_LEN_MAX {
@@ -20,6 +20,9 @@ pub(super) fn octets(zone: &ZoneConfig, station: &Station) -> Result<Vec<u8>, Dr
             len: suffix.len(),
             limit: SUFFIX_LEN_MAX,
         });
+    }
+    if !zone.zone.records.are_plain() {
+        return Err(DriverError::Records);
     }
     let template = QueryPattern::new(suffix);
     let records = records(&Fast::new(zone));
@@ -239,6 +242,7 @@ mod tests {
             zone: Zone {
                 suffix: suffix.parse().unwrap(),
                 aaaa_share: "25%".parse().unwrap(),
+                ..Zone::default()
             },
             self_test: false,
             ttl_s: 1,

@@ -56,6 +56,11 @@ pub enum DriverError {
         /// See [`SUFFIX_LEN_MAX`](crate::namespace::SUFFIX_LEN_MAX).
         limit: usize,
     },
+    /// Names with other records than one A and one AAAA.
+    #[error(
+        "the driver answers for names with one address each; omit aliases and further addresses of the names"
+    )]
+    Records,
 }
 
 /// The program, loaded for one zone and station, and attached once [`Driver::attach`] was called.

@@ -28,6 +28,7 @@ impl Scene {
         let zone = Zone {
             suffix: "z".parse().unwrap(),
             aaaa_share: Share::NONE,
+            ..Zone::default()
         };
         let clock = ManualClock::default();
         let network = Network::new(&clock, 0);

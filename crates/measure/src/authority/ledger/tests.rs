@@ -17,6 +17,7 @@ fn names(queries: u64) -> Names {
     let zone = Zone {
         suffix: "z".parse().unwrap(),
         aaaa_share: Share::NONE,
+        ..Zone::default()
     };
     let cidr = "192.0.2.0/24".parse().unwrap();
     let mut source = NameSource::new(cidr, zone, Share::NONE, Pattern::OneName).unwrap();

@@ -22,6 +22,7 @@ fn with_pattern(
     let zone = Zone {
         suffix,
         aaaa_share: aaaa.parse().unwrap(),
+        ..Zone::default()
     };
     NameSource::new(
         cidr.parse().unwrap(),

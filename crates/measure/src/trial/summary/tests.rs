@@ -31,6 +31,7 @@ fn spec(queries: u64) -> TrialSpec {
         zone: Zone {
             suffix: parse_suffix(DEFAULT_SUFFIX).unwrap(),
             aaaa_share: Share::NONE,
+            ..Zone::default()
         },
         pref64: None,
         form: QueryForm::default(),

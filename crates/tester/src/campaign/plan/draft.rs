@@ -119,8 +119,8 @@ impl Draft {
     /// The zone of an authority.
     pub fn zone(&self) -> Zone {
         Zone {
-            suffix: self.plan.load.zone.suffix.clone(),
             aaaa_share: self.aaaa_shares.first().copied().unwrap_or_default(),
+            ..self.plan.load.zone.clone()
         }
     }
 

@@ -210,7 +210,7 @@ impl Plan {
             let flaw = flaw.map(|flaw| Severity::Critical.warning(flaw).about(&variant.name));
             remarks.extend(flaw);
         }
-        let flaws = self.load.form.flaws();
+        let flaws = self.load.flaws();
         remarks.extend(flaws.map(|flaw| Severity::Critical.warning(flaw)));
         if self.uncertified {
             remarks.push(

@@ -17,7 +17,7 @@ use crate::load::transport::Protocol;
 use crate::namespace::{Cidr, Share};
 use crate::quantity::Span;
 use crate::rig::sources;
-use crate::rig::spec::LabSpec;
+use crate::rig::spec::{AuthorityChoice, LabSpec};
 
 /// The plan of a draft that was read from `origin`. Faults are added to `faults`; with any fault the plan must not be used.
 pub(super) fn plan(draft: &Draft, faults: &mut Faults) -> Plan {
@@ -87,7 +87,7 @@ fn measured(draft: &Draft, faults: &mut Faults) -> Plan {
     if sound(faults, &["tester", "hosts", "dut"]) {
         check_driver(draft, &plan, faults);
         check_tls(draft, &plan, faults);
-        check_types(draft, &plan, faults);
+        check_records(draft, &plan, faults);
         check_sources(draft, &plan, faults);
     }
     plan
@@ -247,19 +247,42 @@ fn check_driver(draft: &Draft, plan: &Plan, faults: &mut Faults) {
     }
 }
 
-/// Refuses HTTPS queries if the authority loads a zone file.
-fn check_types(draft: &Draft, plan: &Plan, faults: &mut Faults) {
-    let types = plan.load.form.types;
+/// Refuses records that an authority of a lab does not serve. HTTPS queries reach the sockets behind the driver.
+fn check_records(draft: &Draft, plan: &Plan, faults: &mut Faults) {
+    let (form, records) = (&plan.load.form, &plan.load.zone.records);
     let labs = plan.variants.iter().filter_map(|it| it.subject.lab());
-    let mut programs = labs.filter_map(|lab| lab.authority.profile());
-    if types.has(Rtype::HTTPS)
-        && let Some(name) = programs.next()
-    {
-        let message = format!(
-            "{}: the zone file of the authority {name:?} has no HTTPS records; omit HTTPS, or use the built-in authority",
-            draft.with("trial.types", types)
-        );
-        faults.add(&Place::of(&["trial", "types"]), message);
+    let mut authorities: Vec<_> = labs.map(|lab| &lab.authority).collect();
+    authorities.retain(|authority| **authority != AuthorityChoice::BuiltIn);
+    let program = authorities.iter().find(|authority| authority.is_program());
+    let (has_https, cname_share) = (form.types.has(Rtype::HTTPS), records.cname_share);
+    for (table, key, value, authority) in [
+        (
+            "trial",
+            "types",
+            form.types.to_string(),
+            program.filter(|_| has_https),
+        ),
+        (
+            "tester",
+            "cname-share",
+            cname_share.to_string(),
+            authorities.first().filter(|_| cname_share != Share::NONE),
+        ),
+        (
+            "tester",
+            "addresses",
+            records.addresses.to_string(),
+            authorities.first().filter(|_| records.addresses > 1),
+        ),
+    ] {
+        if let Some(authority) = authority {
+            let message = format!(
+                "{}: the authority {authority} has only an A and an AAAA record for a name; use the built-in authority, or omit {}",
+                draft.with(&format!("{table}.{key}"), value),
+                draft.name(&format!("{table}.{key}"))
+            );
+            faults.add(&Place::of(&[table, key]), message);
+        }
     }
 }
 

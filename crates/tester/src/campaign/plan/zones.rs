@@ -124,8 +124,8 @@ impl Plan {
             duration_ns: longest_ns,
             cidr,
             zone: Zone {
-                suffix: self.load.zone.suffix.clone(),
                 aaaa_share: cell.aaaa_share,
+                ..self.load.zone.clone()
             },
             cached_share: cell.cached_share,
             pattern: cell.pattern,

@@ -11,7 +11,11 @@ fn zone_file(cidr: &str, aaaa_share: &str, self_test: bool) -> ZoneFile {
     ZoneFile {
         cidr: cidr.parse().unwrap(),
         config: ZoneConfig {
-            zone: namespace::Zone { suffix, aaaa_share },
+            zone: namespace::Zone {
+                suffix,
+                aaaa_share,
+                ..namespace::Zone::default()
+            },
             self_test,
             ttl_s: 3600,
             negative_ttl_s: 60,

@@ -204,7 +204,7 @@ mod tests {
               cells     AAAA 0 %, cached 0 %
                         AAAA 100 %, cached 0 %
               points    2 x 2 = 4 points, 3 runs of each
-              tester    uncertified false, self-tests 3, lab auto, setup three-device, authority built-in, threads 1, transport udp, segmentation on, backend auto, burst 64, suffix dns64perf.test., pref64 auto
+              tester    uncertified false, self-tests 3, lab auto, setup three-device, authority built-in, threads 1, transport udp, segmentation on, backend auto, burst 64, suffix dns64perf.test., addresses 1, cname-share 0, cname-length 1, pref64 auto
               trial     duration 5s, timeout 1s, types AAAA=100%, edns none, max-stall 10ms, max-burst 32 queries, max-rate-error 10 %, max-stolen 1 %
               search    max-rate 100k, resolution 1%, restart never, runs 3, method galloping, settle 0s, order interleaved
 

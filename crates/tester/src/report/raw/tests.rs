@@ -23,6 +23,7 @@ pub(crate) fn trial() -> TrialQueries {
     let zone = Zone {
         suffix: "dns64perf.test.".parse().unwrap(),
         aaaa_share: Share::NONE,
+        ..Zone::default()
     };
     let cidr: crate::namespace::Cidr = "10.0.0.0/8".parse().unwrap();
     let schedule = Schedule::new(1000, 6_000_000);

@@ -32,6 +32,7 @@ pub(super) fn conditions() -> Conditions {
         cached_share: "0".into(),
         cached_pattern: None,
         edns: None,
+        name_records: None,
         types: None,
         threads: 1,
         transport: None,
