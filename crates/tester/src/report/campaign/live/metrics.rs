@@ -6,11 +6,10 @@ use std::fmt;
 use dns64_transport::clock::SECOND;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric,
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric as _,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use strum::VariantArray as _;
@@ -28,34 +27,104 @@ pub(super) fn text(status: Status) -> String {
     text
 }
 
+/// Name, help and value of a figure.
+type Figure<V> = (&'static str, &'static str, fn(&Status) -> V);
+
+const COUNTERS: [Figure<u64>; 2] = [
+    (
+        "campaign_trials",
+        "Trials, those of earlier processes included",
+        |it| it.trials,
+    ),
+    (
+        "campaign_invalid_trials",
+        "Trials that the Tester disturbed",
+        |it| it.invalid_trials,
+    ),
+];
+
+/// Those without a value are left out.
+const GAUGES: [Figure<Option<f64>>; 8] = [
+    (
+        "campaign_started_time_seconds",
+        "When the process began, since 1970",
+        |it| Some(it.started_unix_ms as f64 / 1e3),
+    ),
+    ("campaign_tasks", "Tasks of the plan", |it| {
+        Some(it.tasks as f64)
+    }),
+    ("campaign_tasks_done", "Tasks that are over", |it| {
+        Some(it.tasks_done as f64)
+    }),
+    (
+        "campaign_left_seconds",
+        "Estimate of the time that is left",
+        |it| Some((it.left_ns? / SECOND) as f64),
+    ),
+    (
+        "campaign_offered_qps",
+        "Offered rate of the trial under way",
+        |it| Some(it.trial?.rate_qps as f64),
+    ),
+    (
+        "campaign_passed_qps",
+        "Highest rate that passed in the search under way",
+        |it| Some(it.passed_qps? as f64),
+    ),
+    (
+        "campaign_failed_qps",
+        "Lowest rate that failed in the search under way",
+        |it| Some(it.failed_qps? as f64),
+    ),
+    (
+        "campaign_certified_qps",
+        "Rate for which the Tester is certified",
+        |it| Some(it.certified_qps? as f64),
+    ),
+];
+
 #[derive(Debug)]
 struct Page(Status);
 
 impl Collector for Page {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let status = &self.0;
-        let mut page = Writer(encoder);
-        page.info(status)?;
-        page.amounts(status)?;
-        page.rates(status)?;
+    fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(status) = self;
+        let info = Info::new([
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("campaign", status.campaign.as_str()),
+        ]);
+        let help = "Version of the Tester and name of the campaign";
+        info.encode(to.encode_descriptor("campaign", help, None, MetricType::Info)?)?;
+        for (name, help, value) in COUNTERS {
+            let counter = ConstCounter::new(value(status));
+            counter.encode(to.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        for (name, help, value) in GAUGES {
+            if let Some(value) = value(status) {
+                to.encode_descriptor(name, help, None, MetricType::Gauge)?
+                    .encode_gauge(&value)?;
+            }
+        }
         let is_it = |phase| u64::from(phase == status.phase);
-        page.gauges(
+        let phases = Phase::VARIANTS.iter();
+        gauges(
+            &mut to,
             "campaign_phase",
             "1 for what the campaign is busy with, 0 for all else",
-            Phase::VARIANTS
-                .iter()
-                .map(|&phase| ([("phase", word(phase))], is_it(phase))),
+            phases.map(|&phase| ([("phase", word(phase))], is_it(phase))),
         )?;
-        page.gauges(
+        let found = || status.found.iter();
+        gauges(
+            &mut to,
             "campaign_found_qps",
             "Median of the rates that the runs of a point found",
-            status.found.iter().map(|f| (point(f), f.median_qps)),
+            found().map(|it| (point(it), it.median_qps)),
         )?;
-        let runs = |found: &Found| found.rates_qps.len() as u64;
-        page.gauges(
+        gauges(
+            &mut to,
             "campaign_found_runs",
             "Runs of a point that found a rate",
-            status.found.iter().map(|f| (point(f), runs(f))),
+            found().map(|it| (point(it), it.rates_qps.len() as u64)),
         )
     }
 }
@@ -64,103 +133,20 @@ fn point(found: &Found) -> [(&'static str, &str); 2] {
     [("variant", &found.variant), ("cell", &found.cell)]
 }
 
-struct Writer<'e>(DescriptorEncoder<'e>);
-
-impl Writer<'_> {
-    fn info(&mut self, status: &Status) -> fmt::Result {
-        let info = Info::new([
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("campaign", status.campaign.as_str()),
-        ]);
-        let help = "Version of the Tester and name of the campaign";
-        self.metric("campaign", help, &info)
+/// Writes one gauge for each of these labels; nothing if there is none.
+fn gauges(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    figures: impl IntoIterator<Item = (impl EncodeLabelSet, impl EncodeGaugeValue)>,
+) -> fmt::Result {
+    let mut figures = figures.into_iter().peekable();
+    if figures.peek().is_none() {
+        return Ok(());
     }
-
-    /// Progress of the campaign.
-    fn amounts(&mut self, status: &Status) -> fmt::Result {
-        self.gauge(
-            "campaign_started_time_seconds",
-            "When the process began, since 1970",
-            Some(status.started_unix_ms as f64 / 1e3),
-        )?;
-        self.gauge("campaign_tasks", "Tasks of the plan", Some(status.tasks))?;
-        self.gauge(
-            "campaign_tasks_done",
-            "Tasks that are over",
-            Some(status.tasks_done),
-        )?;
-        self.metric(
-            "campaign_trials",
-            "Trials, those of earlier processes included",
-            &ConstCounter::new(status.trials),
-        )?;
-        self.metric(
-            "campaign_invalid_trials",
-            "Trials that the Tester disturbed",
-            &ConstCounter::new(status.invalid_trials),
-        )?;
-        self.gauge(
-            "campaign_left_seconds",
-            "Estimate of the time that is left",
-            status.left_ns.map(|ns| (ns / SECOND) as f64),
-        )
+    let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in figures {
+        metric.encode_family(&labels)?.encode_gauge(&value)?;
     }
-
-    /// Rates of the current search.
-    fn rates(&mut self, status: &Status) -> fmt::Result {
-        self.gauge(
-            "campaign_offered_qps",
-            "Offered rate of the trial under way",
-            status.trial.map(|trial| trial.rate_qps),
-        )?;
-        self.gauge(
-            "campaign_passed_qps",
-            "Highest rate that passed in the search under way",
-            status.passed_qps,
-        )?;
-        self.gauge(
-            "campaign_failed_qps",
-            "Lowest rate that failed in the search under way",
-            status.failed_qps,
-        )?;
-        self.gauge(
-            "campaign_certified_qps",
-            "Rate for which the Tester is certified",
-            status.certified_qps,
-        )
-    }
-
-    fn metric(&mut self, name: &str, help: &str, metric: &impl EncodeMetric) -> fmt::Result {
-        let kind = metric.metric_type();
-        metric.encode(self.0.encode_descriptor(name, help, None, kind)?)
-    }
-
-    /// A gauge without a line if its value is unknown.
-    fn gauge(
-        &mut self,
-        name: &str,
-        help: &str,
-        value: Option<impl EncodeGaugeValue>,
-    ) -> fmt::Result {
-        let value = value.map(ConstGauge::new);
-        value.map_or(Ok(()), |gauge| self.metric(name, help, &gauge))
-    }
-
-    fn gauges(
-        &mut self,
-        name: &str,
-        help: &str,
-        figures: impl IntoIterator<Item = (impl EncodeLabelSet, impl EncodeGaugeValue)>,
-    ) -> fmt::Result {
-        let mut figures = figures.into_iter().peekable();
-        if figures.peek().is_none() {
-            return Ok(());
-        }
-        let kind = MetricType::Gauge;
-        let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
-        for (labels, value) in figures {
-            metric.encode_family(&labels)?.encode_gauge(&value)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

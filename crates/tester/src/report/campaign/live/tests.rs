@@ -157,26 +157,26 @@ fn metrics_match_the_expected_text() {
     expect![[r##"
         # TYPE dns64bench_campaign info
         dns64bench_campaign_info{version="0.1.0",campaign="quick \"one\""} 1
-        # TYPE dns64bench_campaign_started_time_seconds gauge
-        dns64bench_campaign_started_time_seconds 1767320000.5
-        # TYPE dns64bench_campaign_tasks gauge
-        dns64bench_campaign_tasks 60
-        # TYPE dns64bench_campaign_tasks_done gauge
-        dns64bench_campaign_tasks_done 12
         # TYPE dns64bench_campaign_trials counter
         dns64bench_campaign_trials_total 143
         # TYPE dns64bench_campaign_invalid_trials counter
         dns64bench_campaign_invalid_trials_total 2
+        # TYPE dns64bench_campaign_started_time_seconds gauge
+        dns64bench_campaign_started_time_seconds 1767320000.5
+        # TYPE dns64bench_campaign_tasks gauge
+        dns64bench_campaign_tasks 60.0
+        # TYPE dns64bench_campaign_tasks_done gauge
+        dns64bench_campaign_tasks_done 12.0
         # TYPE dns64bench_campaign_left_seconds gauge
         dns64bench_campaign_left_seconds 7507.0
         # TYPE dns64bench_campaign_offered_qps gauge
-        dns64bench_campaign_offered_qps 15000
+        dns64bench_campaign_offered_qps 15000.0
         # TYPE dns64bench_campaign_passed_qps gauge
-        dns64bench_campaign_passed_qps 10000
+        dns64bench_campaign_passed_qps 10000.0
         # TYPE dns64bench_campaign_failed_qps gauge
-        dns64bench_campaign_failed_qps 20000
+        dns64bench_campaign_failed_qps 20000.0
         # TYPE dns64bench_campaign_certified_qps gauge
-        dns64bench_campaign_certified_qps 80000
+        dns64bench_campaign_certified_qps 80000.0
         # TYPE dns64bench_campaign_phase gauge
         dns64bench_campaign_phase{phase="preparing"} 0
         dns64bench_campaign_phase{phase="self_test"} 0
@@ -269,7 +269,7 @@ fn unknown_value_has_no_metric() {
             "{name}"
         );
     }
-    assert!(text.contains("dns64bench_campaign_tasks 0\n"));
+    assert!(text.contains("dns64bench_campaign_tasks 0.0\n"));
 }
 
 #[test]
