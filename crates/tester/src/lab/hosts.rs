@@ -21,7 +21,6 @@ use super::profile::Family;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 
-pub use check::Doubt;
 pub use error::{HostPart, HostsError};
 pub use link::{LinkAddress, LinkEnd, LinkName};
 pub use site::{Site, SiteAuthority, SiteDut, SiteEnd, SiteLink, SiteMeasurer, SiteRouter};
@@ -42,7 +41,7 @@ pub struct HostSpec {
     pub cpus: CpuSet,
     /// CPUs of the authority on a host that is Measurer and authority.
     pub authority_cpus: CpuSet,
-    /// Threads of the Measurer, 1 to [`THREADS_MAX`].
+    /// Threads of the Measurer, at least 1.
     pub threads: usize,
     /// Its ends of the test links: one for each link name, or several if it has several interfaces for it, such as a
     /// DUT with a link to each of two Measurers.
@@ -87,26 +86,6 @@ impl HostSpec {
 pub struct Hosts(Vec<HostSpec>);
 
 impl Hosts {
-    /// Performs all checks that need no contact with a host.
-    ///
-    /// # Errors
-    ///
-    /// All errors of [`Self::faults`].
-    pub fn new(hosts: Vec<HostSpec>) -> Result<Self, Vec<HostsError>> {
-        match check::all(&hosts, Vec::new(), false) {
-            faults if faults.is_empty() => Ok(Self(hosts)),
-            faults => Err(faults),
-        }
-    }
-
-    /// Returns all errors of the hosts, each with its remedy: an invalid name, address or number; a duplicate address,
-    /// or one prefix on links of two names; a role without a host, or on a host that cannot have it; links that do not
-    /// connect; with `self_tests`, an authority that no self-test queries. Errors that only follow from another error,
-    /// or from a part in doubt, are omitted.
-    pub fn faults(hosts: &[HostSpec], doubts: Vec<Doubt>, self_tests: bool) -> Vec<HostsError> {
-        check::all(hosts, doubts, self_tests)
-    }
-
     /// Iterates in the order of the plan.
     pub fn iter(&self) -> std::slice::Iter<'_, HostSpec> {
         self.0.iter()
@@ -157,9 +136,6 @@ impl Hosts {
 
 /// Largest number of hosts of a plan: each needs a connection and an agent.
 pub const HOSTS_MAX: usize = 64;
-
-/// Largest number of threads of a Measurer on one host, as on the command line.
-pub const THREADS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests;

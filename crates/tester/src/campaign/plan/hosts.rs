@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::draft::{Draft, Dut, Host};
 use super::places::{Faults, Place};
-use crate::lab::hosts::{Doubt, HostPart, HostSpec, Hosts, LinkName, Reach};
+use crate::lab::hosts::{HostPart, HostSpec, Hosts, HostsError, LinkName, Reach};
 use crate::machine::Role;
 
 /// The hosts, if the plan has any and they have no fault.
@@ -22,29 +22,33 @@ pub(super) fn hosts(draft: &Draft, faults: &mut Faults) -> Option<Arc<Hosts>> {
         contradictions(draft, faults);
     }
     let first = draft.hosts.first()?;
-    let mut doubts = Vec::new();
-    let specs = draft
-        .hosts
-        .iter()
-        .map(|host| spec(host, &mut doubts, faults));
-    let specs: Vec<_> = specs.collect();
+    let mut specs = Vec::new();
+    for host in &draft.hosts {
+        // After a fault its values are not known.
+        let is_read = !faults.spoil(&host.place);
+        if is_read && let Some(reach) = faults.keep(&host.place, reach(host)) {
+            let spec = host.spec.clone();
+            specs.push(HostSpec { reach, ..spec });
+        }
+    }
     // An authority as the DUT is measured by the self-test.
     let is_self_tested =
         !draft.plan.uncertified || draft.duts.iter().any(|dut| dut.authority.is_some());
-    for error in Hosts::faults(&specs, doubts, is_self_tested) {
-        let mut named = draft
-            .hosts
-            .iter()
-            .filter(|host| error.host.as_ref() == Some(&host.spec.name));
-        let place = named
-            .next()
-            .map_or_else(|| first.place.clone(), |host| place(host, error.part));
+    let checked = match faults.spoil(&Place::of(&["hosts"])) {
+        true => Err(specs.iter().flat_map(HostSpec::faults).collect()),
+        false if is_self_tested => Hosts::new(specs).and_then(Hosts::self_tested),
+        false => Hosts::new(specs),
+    };
+    let fault = |error: HostsError| {
+        let mut hosts = draft.hosts.iter();
+        let named = hosts.find(|host| error.host.as_ref() == Some(&host.spec.name));
+        let place = named.map_or_else(|| first.place.clone(), |host| place(host, error.part));
         faults.add(&place, error.to_string());
-    }
-    if faults.spoil(&Place::of(&["hosts"])) {
-        return None;
-    }
-    Hosts::new(specs).map(Arc::new).ok()
+    };
+    checked
+        .map(Arc::new)
+        .map_err(|errors| errors.into_iter().for_each(fault))
+        .ok()
 }
 
 /// Place of a part of a host.
@@ -92,36 +96,6 @@ fn contradictions(draft: &Draft, faults: &mut Faults) {
                 format!("`{key}` contradicts the hosts of the plan: {why}; omit it"),
             );
         }
-    }
-}
-
-/// Specification of a host, and its parts with a fault that is reported already.
-fn spec(host: &Host, doubts: &mut Vec<Doubt>, faults: &mut Faults) -> HostSpec {
-    let name = host.spec.name.clone();
-    let mut doubt = |part| {
-        let host = name.clone();
-        doubts.push(Doubt { host, part });
-    };
-    if faults.spoil(&host.place.key("links")) {
-        let links = [LinkName::Client, LinkName::Upstream, LinkName::SelfTest];
-        links.map(HostPart::Link).into_iter().for_each(&mut doubt);
-    }
-    if faults.spoil(&host.place.key("roles")) {
-        doubt(HostPart::Roles);
-    }
-    let is_reach_spoilt = ["ssh", "netns", "local"]
-        .iter()
-        .any(|key| faults.spoil(&host.place.key(key)));
-    let reach = match is_reach_spoilt {
-        true => None,
-        false => faults.keep(&host.place, reach(host)),
-    };
-    if reach.is_none() {
-        doubt(HostPart::Reach);
-    }
-    HostSpec {
-        reach: reach.unwrap_or(Reach::Local),
-        ..host.spec.clone()
     }
 }
 

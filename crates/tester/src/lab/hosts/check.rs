@@ -1,123 +1,169 @@
-//! Validation of hosts: finds all errors, each once.
+//! Validation of hosts: of each by itself, then of all together, then of their connections.
 
 use std::net::IpAddr;
 
 use super::link::{LinkAddress, LinkEnd, LinkName};
-use super::{HOSTS_MAX, HostPart, HostSpec, Hosts, HostsError, Reach, THREADS_MAX};
+use super::{HOSTS_MAX, HostPart, HostSpec, Hosts, HostsError, Reach};
 use crate::lab::profile::Family;
 use crate::machine::Role;
 
-/// A part of a host that is unknown because it could not be parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
-    /// Name of the host.
-    pub host: String,
-    /// The unknown part. For a link, every end of it is in doubt.
-    pub part: HostPart,
-}
-
-/// Returns all errors of the hosts, each once. Errors that follow from another error, or from a part in doubt, are
-/// omitted.
-pub(super) fn all(hosts: &[HostSpec], doubts: Vec<Doubt>, self_tests: bool) -> Vec<HostsError> {
-    let mut check = Check {
-        hosts,
-        doubts,
-        found: Vec::new(),
-    };
-    if hosts.len() > HOSTS_MAX {
-        let what = format!("{} hosts", hosts.len());
-        let remedy = format!("must be at most {HOSTS_MAX}");
-        return vec![HostsError::of_all(what, remedy)];
-    }
-    check.roles();
-    for (number, host) in hosts.iter().enumerate() {
-        check.one(host, &hosts[..number]);
-    }
-    check.addresses();
-    if self_tests && !check.is_any(|part| part == HostPart::Roles) {
-        let covered = self_tests_cover(hosts);
-        covered.unwrap_or_else(|error| check.add(error));
-    }
-    check.connections();
-    check.found
-}
-
-/// State of the validation.
-struct Check<'a> {
-    hosts: &'a [HostSpec],
-    doubts: Vec<Doubt>,
-    found: Vec<HostsError>,
-}
-
-impl<'a> Check<'a> {
-    /// Adds an error; the part that it concerns is in doubt afterwards.
-    fn add(&mut self, error: HostsError) {
-        if self.found.contains(&error) {
-            return;
+impl Hosts {
+    /// Performs all checks that need no contact with a host. The hosts have different names, and none has a role twice.
+    ///
+    /// # Errors
+    ///
+    /// Errors with their remedies. Those of [`HostSpec::faults`]; without any, a machine or an address of two hosts, one
+    /// prefix on links of two names, a role without a host; without any, links that do not connect. A later kind would
+    /// only follow from an earlier one.
+    pub fn new(hosts: Vec<HostSpec>) -> Result<Self, Vec<HostsError>> {
+        if hosts.len() > HOSTS_MAX {
+            let what = format!("{} hosts", hosts.len());
+            let remedy = format!("must be at most {HOSTS_MAX}");
+            return Err(vec![HostsError::of_all(what, remedy)]);
         }
-        for host in error.host.iter().chain(&error.other) {
-            let part = error.part.link().map_or(error.part, HostPart::Link);
-            let host = host.clone();
-            self.doubts.push(Doubt { host, part });
-        }
-        self.found.push(error);
-    }
-
-    fn doubts(&self, host: &str, part: HostPart) -> bool {
-        let mut doubts = self.doubts.iter();
-        doubts.any(|doubt| doubt.host == host && doubt.part == part)
-    }
-
-    fn is_any(&self, of: impl Fn(HostPart) -> bool) -> bool {
-        self.doubts.iter().any(|doubt| of(doubt.part))
-    }
-
-    /// Checks name, reach, roles, numbers and links of a single host.
-    fn one(&mut self, host: &HostSpec, before: &[HostSpec]) {
-        name(&host.name).unwrap_or_else(|error| self.add(error));
-        if !self.doubts(&host.name, HostPart::Reach) {
-            reach(host).unwrap_or_else(|error| self.add(error));
-        }
-        let of = |part, what: String, remedy: &str| HostsError::of(&host.name, part, what, remedy);
-        for other in before {
-            if other.name == host.name {
-                let what = "the name is given to two hosts".to_owned();
-                self.add(of(HostPart::Whole, what, "rename one of them"));
+        let hosts = Self(hosts);
+        let checks: [fn(&Self) -> Vec<HostsError>; 3] = [
+            |hosts| hosts.iter().flat_map(HostSpec::faults).collect(),
+            Self::contradictions,
+            Self::disconnections,
+        ];
+        for check in checks {
+            let found = check(&hosts);
+            if !found.is_empty() {
+                return Err(found);
             }
-            let is_known = ![host, other]
-                .iter()
-                .any(|host| self.doubts(&host.name, HostPart::Reach));
-            if is_known && other.reach == host.reach {
+        }
+        Ok(hosts)
+    }
+
+    /// Returns the hosts if self-tests query every authority: each Measurer queries one of them, in rotation.
+    ///
+    /// # Errors
+    ///
+    /// An error that names all of them, and the authorities without queries.
+    pub fn self_tested(self) -> Result<Self, Vec<HostsError>> {
+        let (measurers, authorities) = (self.measurers(), self.authorities());
+        let unasked = authorities.get(measurers.len()..).unwrap_or_default();
+        if unasked.is_empty() {
+            return Ok(self);
+        }
+        let names = |hosts: &[&HostSpec]| {
+            let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+            names.join(", ")
+        };
+        let what = format!(
+            "self-tests cannot cover {} authorities ({}) with {} ({}): each Measurer asks one of them, so there must be at \
+             most as many authorities as Measurers",
+            authorities.len(),
+            names(&authorities),
+            match measurers.len() {
+                1 => "1 Measurer".to_owned(),
+                several => format!("{several} Measurers"),
+            },
+            names(&measurers),
+        );
+        let remedy = format!(
+            "add \"measurer\" to the roles of other hosts, remove \"authority\" from {}, or write uncertified = true in \
+             [tester]",
+            names(unasked)
+        );
+        Err(vec![HostsError::of_all(what, remedy)])
+    }
+
+    /// What is wrong between hosts: roles that none has, one machine as two hosts, addresses and prefixes in two places.
+    fn contradictions(&self) -> Vec<HostsError> {
+        let mut found = Vec::new();
+        for role in [Role::Measurer, Role::Authority] {
+            if !self.iter().any(|host| host.has(role)) {
+                let word = word(role);
+                let remedy = format!("add \"{word}\" to the roles of one");
+                found.push(HostsError::of_all(format!("no host is the {word}"), remedy));
+            }
+        }
+        for (number, host) in self.iter().enumerate() {
+            let mut before = self.0[..number].iter();
+            if let Some(other) = before.find(|other| other.reach == host.reach) {
                 let what = format!("it is the same machine as host {}", other.name);
                 let remedy = "give one host both roles, or correct ssh, netns or local of one";
-                self.add(of(HostPart::Reach, what, remedy));
+                let part = HostPart::Reach;
+                found.push(HostsError::of(&host.name, part, what, remedy));
             }
         }
-        if !self.doubts(&host.name, HostPart::Roles) {
-            self.own_roles(host);
+        let mut seen: Vec<UsedAddress<'_>> = Vec::new();
+        for (host, link, end) in self.iter().flat_map(ends) {
+            for &address in &end.addresses {
+                let mut own = UsedAddress {
+                    host,
+                    link,
+                    interface: &end.interface,
+                    address,
+                    is_told: false,
+                };
+                let mut others = seen.iter_mut();
+                let clash = others.find_map(|it| own.clash(it).map(|error| (it, error)));
+                if let Some((other, error)) = clash {
+                    (own.is_told, other.is_told) = (true, true);
+                    found.push(error);
+                }
+                seen.push(own);
+            }
         }
-        if !host.roles.is_empty() {
-            self.numbers(host);
-        }
-        for (&link, ends) in &host.links {
-            self.link(host, link, ends);
-        }
+        found
     }
 
-    fn own_roles(&mut self, host: &HostSpec) {
-        let mut fault = |what: &str, remedy: &str| {
-            self.add(HostsError::of(&host.name, HostPart::Roles, what, remedy));
+    /// Hosts without a connection that their roles need, each once.
+    fn disconnections(&self) -> Vec<HostsError> {
+        let of_dut = |dut: &HostSpec| {
+            // One of the two IP versions must be possible; the plan later selects the one to use.
+            let family = self.upstream_family(dut);
+            self.site(Some(&dut.name), family).err()
         };
-        if host.roles.is_empty() {
+        let errors: Vec<_> = match self.duts().as_slice() {
+            [] => self.site(None, Family::Ipv6).err().into_iter().collect(),
+            duts => duts.iter().filter_map(|dut| of_dut(dut)).collect(),
+        };
+        let mut found: Vec<HostsError> = Vec::new();
+        for error in errors.into_iter().flatten() {
+            if !found.contains(&error) {
+                found.push(error);
+            }
+        }
+        // A self-test's path leads over links.
+        let of_link = |error: &HostsError| error.part.link().is_some();
+        if found.iter().any(of_link) {
+            found.retain(of_link);
+        }
+        found
+    }
+}
+
+impl HostSpec {
+    /// Returns the faults that it has by itself, each with its remedy: an invalid name, way to it, interface or address;
+    /// roles that cannot be on one host; numbers and links that are not for its roles.
+    pub fn faults(&self) -> Vec<HostsError> {
+        let mut found = Vec::new();
+        found.extend(name(&self.name).err());
+        found.extend(reach(self).err());
+        self.role_faults(&mut found);
+        if !self.roles.is_empty() {
+            self.number_faults(&mut found);
+            for (&link, ends) in &self.links {
+                self.link_faults(link, ends, &mut found);
+            }
+        }
+        found
+    }
+
+    fn role_faults(&self, found: &mut Vec<HostsError>) {
+        let mut fault = |what: &str, remedy: &str| {
+            found.push(HostsError::of(&self.name, HostPart::Roles, what, remedy));
+        };
+        if self.roles.is_empty() {
             let example =
                 "write such as roles = [\"measurer\"]; there are measurer, dut and authority";
             fault("it has no role", example);
         }
-        let mut roles = host.roles.iter().enumerate();
-        if roles.any(|(number, role)| host.roles[..number].contains(role)) {
-            fault("it has a role twice", "omit one");
-        }
-        if host.has(Role::Dut) && host.roles.iter().any(|role| *role != Role::Dut) {
+        if self.has(Role::Dut) && self.roles.len() > 1 {
             fault(
                 "it is the host of a DUT and has another role",
                 "the DUT has a host of its own (RFC 8219 section 9), so that nobody else takes its \
@@ -126,29 +172,26 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn numbers(&mut self, host: &HostSpec) {
+    fn number_faults(&self, found: &mut Vec<HostsError>) {
         let mut fault = |part, what: String, remedy: &str| {
-            self.add(HostsError::of(&host.name, part, what, remedy));
+            found.push(HostsError::of(&self.name, part, what, remedy));
         };
-        let (measurer, authority) = (host.has(Role::Measurer), host.has(Role::Authority));
-        if !(1..=THREADS_MAX).contains(&host.threads) {
-            let what = format!("invalid thread count {}", host.threads);
-            fault(HostPart::Threads, what, &format!("must be 1-{THREADS_MAX}"));
-        } else if host.threads != 1 && !measurer {
-            let what = format!("threads = {} is for a Measurer", host.threads);
+        let is_measurer = self.has(Role::Measurer);
+        if self.threads != 1 && !is_measurer {
+            let what = format!("threads = {} is for a Measurer", self.threads);
             let remedy = "omit it, or add the role \"measurer\"";
             fault(HostPart::Threads, what, remedy);
         }
-        let is_shared = measurer && authority;
-        if !(host.authority_cpus.is_unrestricted() || is_shared) {
-            let cpus = &host.authority_cpus;
-            let what = format!("authority-cpus = \"{cpus}\" without both roles");
+        let is_shared = is_measurer && self.has(Role::Authority);
+        let (cpus, authority_cpus) = (&self.cpus, &self.authority_cpus);
+        if !(authority_cpus.is_unrestricted() || is_shared) {
+            let what = format!("authority-cpus = \"{authority_cpus}\" without both roles");
             let remedy = "it is for a host that is Measurer and authority; of any other, give cpus";
             fault(HostPart::AuthorityCpus, what, remedy);
         }
-        let both = |cpu: &&usize| host.authority_cpus.cpus().contains(cpu);
-        if let Some(cpu) = host.cpus.cpus().iter().find(both)
-            && host.cpus != host.authority_cpus
+        let both = |cpu: &&usize| authority_cpus.cpus().contains(cpu);
+        if let Some(cpu) = cpus.cpus().iter().find(both)
+            && cpus != authority_cpus
         {
             let what = format!("CPU {cpu} is in cpus and in authority-cpus");
             let remedy = "give each CPU to one role, or the same CPUs to both";
@@ -156,35 +199,25 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Checks the ends of a host's links of one name.
-    fn link(&mut self, host: &HostSpec, link: LinkName, ends: &[LinkEnd]) {
-        let name = &host.name;
-        let whole = HostPart::Link(link);
+    /// Checks its ends of the links of one name.
+    fn link_faults(&self, link: LinkName, ends: &[LinkEnd], found: &mut Vec<HostsError>) {
+        let mut fault = |part, what: String, remedy: &str| {
+            found.push(HostsError::of(&self.name, part, what, remedy));
+        };
         let users = users(link);
-        if !is_used(host, link) && !self.doubts(name, HostPart::Roles) {
+        if !users.iter().any(|&role| self.has(role)) {
             let [one, other] = users.map(word);
             let what = format!("link {link} is between {one} and {other}");
-            let remedy = "omit the link, or add the role";
-            self.add(HostsError::of(name, whole, what, remedy));
+            fault(HostPart::Link(link), what, "omit the link, or add the role");
             return;
-        }
-        if self.doubts(name, whole) {
-            return;
-        }
-        if ends.is_empty() {
-            let what = format!("link {link} has no end");
-            self.add(HostsError::of(name, whole, what, "omit it"));
         }
         for (number, end) in ends.iter().enumerate() {
             let interface = &end.interface;
-            let mut fault = |part, what: String, remedy: &str| {
-                self.add(HostsError::of(name, part, what, remedy));
-            };
             let at = HostPart::End(link, number);
             if !is_interface(interface) {
                 let what = format!("{interface:?} of link {link} is not the name of an interface");
                 fault(at, what, "write one that `ip link` lists");
-            } else if is_given_before(host, link, number) {
+            } else if is_given_before(self, link, number) {
                 let what = format!("interface {interface} is given twice");
                 let remedy =
                     "give each link an interface of its own, all addresses of one in one list";
@@ -202,81 +235,6 @@ impl<'a> Check<'a> {
                     fault(HostPart::Address(link, address), what, remedy);
                 }
             }
-        }
-    }
-
-    /// Checks for addresses that two hosts share, and for prefixes that make a link ambiguous.
-    fn addresses(&mut self) {
-        let mut seen: Vec<UsedAddress<'_>> = Vec::new();
-        let used = self.hosts.iter().flat_map(ends);
-        for (host, link, end) in used.filter(|(host, link, _)| is_used(host, *link)) {
-            for &address in &end.addresses {
-                let interface = end.interface.as_str();
-                let mut own = UsedAddress {
-                    host,
-                    link,
-                    interface,
-                    address,
-                    is_told: false,
-                };
-                let mut others = seen.iter_mut();
-                let clash = others.find_map(|it| own.clash(it).map(|error| (it, error)));
-                if let Some((other, error)) = clash {
-                    (own.is_told, other.is_told) = (true, true);
-                    self.add(error);
-                    let (host, part) = (other.host.name.clone(), HostPart::Link(other.link));
-                    self.doubts.push(Doubt { host, part });
-                }
-                seen.push(own);
-            }
-        }
-    }
-
-    /// Checks the assignment of the roles.
-    fn roles(&mut self) {
-        let is_without = |host: &HostSpec| host.roles.is_empty();
-        if self.is_any(|part| part == HostPart::Roles) || self.hosts.iter().any(is_without) {
-            return;
-        }
-        for role in [Role::Measurer, Role::Authority] {
-            if !self.hosts.iter().any(|host| host.has(role)) {
-                let word = word(role);
-                self.add(HostsError::of_all(
-                    format!("no host is the {word}"),
-                    format!("add \"{word}\" to the roles of one"),
-                ));
-            }
-        }
-    }
-
-    /// Checks the connections between the roles.
-    fn connections(&mut self) {
-        let hosts = Hosts(self.hosts.to_vec());
-        let of_dut = |dut: &&HostSpec| {
-            // One of the two IP versions must be possible; the plan later selects the one to use.
-            let family = hosts.upstream_family(dut);
-            hosts.site(Some(&dut.name), family).err()
-        };
-        let mut errors: Vec<_> = hosts.duts().iter().filter_map(of_dut).collect();
-        if hosts.duts().is_empty() {
-            errors.extend(hosts.site(None, Family::Ipv6).err());
-        }
-        let errors = errors.into_iter().flatten();
-        let (links, ways): (Vec<_>, Vec<_>) = errors.partition(|error| error.part.link().is_some());
-        let doubts = self.doubts.clone();
-        let follows = |error: &HostsError| {
-            let mut of = doubts.iter().filter(|doubt| {
-                let mut hosts = error.host.iter().chain(&error.other);
-                hosts.any(|name| *name == doubt.host)
-            });
-            of.any(|doubt| [HostPart::Roles, error.part].contains(&doubt.part))
-        };
-        for error in links.into_iter().filter(|error| !follows(error)) {
-            self.add(error);
-        }
-        // A self-test's path leads over several hosts.
-        if !self.is_any(|part| part == HostPart::Roles || part.link().is_some()) {
-            ways.into_iter().for_each(|error| self.add(error));
         }
     }
 }
@@ -331,7 +289,7 @@ impl UsedAddress<'_> {
             return None;
         };
         let part = HostPart::Address(*link, *address);
-        Some(HostsError::of(&host.name, part, what, remedy).and(&other.host.name))
+        Some(HostsError::of(&host.name, part, what, remedy))
     }
 }
 
@@ -374,41 +332,6 @@ fn is_given_before(host: &HostSpec, link: LinkName, number: usize) -> bool {
     named.next().is_some()
 }
 
-/// Checks that self-tests query every authority: each Measurer queries one of them, in rotation. The error names all
-/// of them, and the authorities without queries.
-fn self_tests_cover(hosts: &[HostSpec]) -> Result<(), HostsError> {
-    let with = |role: Role| hosts.iter().filter(move |host| host.has(role));
-    let (measurers, authorities): (Vec<_>, Vec<_>) = (
-        with(Role::Measurer).collect(),
-        with(Role::Authority).collect(),
-    );
-    let unasked = authorities.get(measurers.len()..).unwrap_or_default();
-    if unasked.is_empty() || measurers.is_empty() {
-        return Ok(());
-    }
-    let names = |hosts: &[&HostSpec]| {
-        let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
-        names.join(", ")
-    };
-    let what = format!(
-        "self-tests cannot cover {} authorities ({}) with {} ({}): each Measurer asks one of them, so there must be at \
-         most as many authorities as Measurers",
-        authorities.len(),
-        names(&authorities),
-        match measurers.len() {
-            1 => "1 Measurer".to_owned(),
-            several => format!("{several} Measurers"),
-        },
-        names(&measurers),
-    );
-    let remedy = format!(
-        "add \"measurer\" to the roles of other hosts, remove \"authority\" from {}, or write uncertified = true in \
-         [tester]",
-        names(unasked)
-    );
-    Err(HostsError::of_all(what, remedy))
-}
-
 fn ends(host: &HostSpec) -> impl Iterator<Item = (&HostSpec, LinkName, &LinkEnd)> {
     let all = host.links.iter();
     all.flat_map(move |(&link, ends)| ends.iter().map(move |end| (host, link, end)))
@@ -421,10 +344,6 @@ fn users(link: LinkName) -> [Role; 2] {
         LinkName::Upstream => [Role::Dut, Role::Authority],
         LinkName::SelfTest => [Role::Measurer, Role::Authority],
     }
-}
-
-fn is_used(host: &HostSpec, link: LinkName) -> bool {
-    users(link).iter().any(|&role| host.has(role))
 }
 
 /// Name of a role in plans.

@@ -11,8 +11,6 @@ pub struct HostsError {
     pub host: Option<String>,
     /// The part of the host.
     pub part: HostPart,
-    /// The second host, if it concerns two.
-    pub other: Option<String>,
     /// The problem and the value.
     pub what: String,
     /// What is allowed, or how to fix it.
@@ -72,16 +70,9 @@ impl HostsError {
         Self {
             host: None,
             part: HostPart::Whole,
-            other: None,
             what: what.into(),
             remedy: remedy.into(),
         }
-    }
-
-    /// Adds a second host to the error.
-    pub(super) fn and(self, other: &str) -> Self {
-        let other = Some(other.to_owned());
-        Self { other, ..self }
     }
 }
 

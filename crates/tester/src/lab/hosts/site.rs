@@ -325,7 +325,7 @@ impl Hosts {
             let what = format!("no way to the authority {} for self-tests", authority.name);
             let remedy = "connect both by a link self-test, or give the upstream link IPv6 addresses \
                           of one prefix at the DUT and at the authority";
-            HostsError::of(&host.name, HostPart::Whole, what, remedy).and(&authority.name)
+            HostsError::of(&host.name, HostPart::Whole, what, remedy)
         })
     }
 }
@@ -382,8 +382,8 @@ fn upstreams_of<'a>(
             );
             let remedy = "give each authority a link of its own, with an interface of the DUT's host; an interface of a \
                           VLAN is one";
-            let error = HostsError::of(&authority.name, HostPart::Link(link), what, remedy);
-            faults.push(error.and(&dut.name));
+            let part = HostPart::Link(link);
+            faults.push(HostsError::of(&authority.name, part, what, remedy));
         }
         all.push((authority, met));
     }
@@ -402,22 +402,22 @@ fn unconnected(
         let mut addresses = host.ends(link).iter().flat_map(|end| &end.addresses);
         !addresses.any(|address| address.is_of(family))
     };
-    let mut fault = |host: &HostSpec, other: &HostSpec, what: String, remedy: &str| {
-        let error = HostsError::of(&host.name, HostPart::Link(link), what, remedy);
-        faults.push(error.and(&other.name));
+    let mut fault = |host: &HostSpec, what: String, remedy: &str| {
+        let part = HostPart::Link(link);
+        faults.push(HostsError::of(&host.name, part, what, remedy));
     };
     let both = [(near, far), (far, near)];
     for (host, other) in both.into_iter().filter(|(host, _)| lacks(host)) {
         let what = format!("no {family} address on a link {link}");
         let remedy = format!("add one in the prefix of {}", other.name);
-        fault(host, other, what, &remedy);
+        fault(host, what, &remedy);
     }
     if !lacks(near) && !lacks(far) {
         let what = format!(
             "link {link} does not connect it to host {}: no two {family} addresses in one prefix",
             far.name
         );
-        fault(near, far, what, "correct the addresses of one");
+        fault(near, what, "correct the addresses of one");
     }
 }
 

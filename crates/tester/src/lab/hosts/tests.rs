@@ -262,12 +262,6 @@ fn invalid_names_and_reaches_are_refused() {
         ]],
     );
     check(
-        |specs| specs[0].name = "dut".into(),
-        &expect![[r#"
-            host dut: the name is given to two hosts; rename one of them
-            host dut: its interfaces ens1 and client1 have addresses in one prefix; give each interface a prefix of its own"#]],
-    );
-    check(
         |specs| specs[0].reach = Reach::Ssh("-oProxyCommand=x".into()),
         &expect![[
             r#"host gen1: ssh = "-oProxyCommand=x" is not a destination of ssh; write "gen1", "root@gen1" or "ssh://root@gen1:2222""#
@@ -303,10 +297,6 @@ fn invalid_roles_are_refused() {
         ]],
     );
     check(
-        |specs| specs[0].roles.push(Role::Measurer),
-        &expect!["host gen1: it has a role twice; omit one"],
-    );
-    check(
         |specs| specs[1].roles.push(Role::Authority),
         &expect![
             "host dut: it is the host of a DUT and has another role; the DUT has a host of its own (RFC 8219 section 9), so that nobody else takes its CPUs"
@@ -328,10 +318,6 @@ fn invalid_roles_are_refused() {
 
 #[test]
 fn invalid_numbers_are_refused() {
-    check(
-        |specs| specs[0].threads = 0,
-        &expect!["host gen1: invalid thread count 0; must be 1-256"],
-    );
     check(
         |specs| specs[1].threads = 2,
         &expect![[
@@ -404,12 +390,6 @@ fn invalid_links_are_refused() {
         &expect![
             "host gen1: fe80::1/64 of link client is not the address of a host; use a global unicast address, such as one of 2001:2::/48 or 198.18.0.0/15"
         ],
-    );
-    check(
-        |specs| {
-            specs[0].links.insert(LinkName::Client, Vec::new());
-        },
-        &expect!["host gen1: link client has no end; omit it"],
     );
 }
 

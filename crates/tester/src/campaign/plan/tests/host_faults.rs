@@ -9,21 +9,21 @@ fn check(hosts: &str, expected: &Expect) {
     expected.assert_eq(&error(&format!("{hosts}{MINIMAL}")));
 }
 
-/// A Measurer, a DUT and an authority with one fault of each kind that depends on more than one value.
+/// A Measurer, a DUT and an authority with one fault of each kind that a host has by itself.
 const FAULTY: &str = r#"
 [hosts.gen1]
 ssh = "root@gen1"
-roles = ["measurer", "measurer"]
+roles = ["measurer"]
 cpus = "0-2"
 authority-cpus = "2"
 links.client = { interface = "ens1", addresses = ["2001:2:0:1::1/64", "fe80::1/64"] }
 [hosts.gen2]
-ssh = "root@gen1"
+ssh = "-oProxyCommand=x"
 roles = ["measurer"]
 links.client = { interface = "ens1", addresses = ["2001:2:0:9::1/64"] }
 [hosts.Gen_3]
 netns = "../x"
-roles = []
+roles = ["authority"]
 threads = 2
 [hosts.dut]
 ssh = "dut"
@@ -32,7 +32,7 @@ threads = 4
 [hosts.dut.links]
 client = [
   { interface = "client1", addresses = ["2001:2:0:1::2/64"] },
-  { interface = "client1", addresses = [] },
+  { interface = "client1", addresses = ["2001:2:0:11::2/64"] },
 ]
 upstream = { interface = "an/interface", addresses = ["2001:2:0:2::1/64"] }
 self-test = { interface = "self", addresses = ["2001:2:0:3::1/64"] }
@@ -47,18 +47,17 @@ fn faults_of_several_hosts_are_reported_together() {
     check(
         FAULTY,
         &expect![[r#"
-            4:22: `roles` is "measurer": the list has it twice; omit one of them
             5:8: host gen1: CPU 2 is in cpus and in authority-cpus; give each CPU to one role, or the same CPUs to both
             6:18: host gen1: authority-cpus = "2" without both roles; it is for a host that is Measurer and authority; of any other, give cpus
             7:71: host gen1: fe80::1/64 of link client is not the address of a host; use a global unicast address, such as one of 2001:2::/48 or 198.18.0.0/15
-            9:7: host gen2: it is the same machine as host gen1; give one host both roles, or correct ssh, netns or local of one
+            9:7: host gen2: ssh = "-oProxyCommand=x" is not a destination of ssh; write "gen1", "root@gen1" or "ssh://root@gen1:2222"
             12:1: host Gen_3: invalid name "Gen_3"; use 1 to 32 of a-z, 0-9 and -, not starting with -
             13:9: host Gen_3: netns = "../x" is not the name of a network namespace; write one that `ip netns` lists
-            14:9: `roles` is []: give at least one of measurer, dut or authority
+            15:11: host Gen_3: threads = 2 is for a Measurer; omit it, or add the role "measurer"
             19:11: host dut: threads = 4 is for a Measurer; omit it, or add the role "measurer"
-            23:40: `addresses` is []: give at least one value
-            26:13: host dut: link self-test is between measurer and authority; omit the link, or add the role
-            30:51: host auth: 2001:2:0:2::2/56 of link upstream and 2001:2:0:1::1/64 of host gen1 of link client are in one prefix; give each link a prefix of its own"#]],
+            23:3: host dut: interface client1 is given twice; give each link an interface of its own, all addresses of one in one list
+            25:12: host dut: "an/interface" of link upstream is not the name of an interface; write one that `ip link` lists
+            26:13: host dut: link self-test is between measurer and authority; omit the link, or add the role"#]],
     );
 }
 
@@ -145,12 +144,12 @@ fn consequences_of_a_fault_are_not_reported() {
 fn hosts_after_a_faulty_one_are_checked() {
     spoilt(
         &[
-            ("ssh = \"gen1\"", "ssh = 1"),
+            ("ssh = \"gen1\"", "local = \"yes\""),
             ("2001:2:0:11::1/64", "2001:2:0:7::1/64"),
             ("roles = [\"dut\"]", "roles = [\"dut\"]\nthreads = 2"),
         ],
         &expect![[r#"
-            9:16: host gen2: link client does not connect it to host dut: no two IPv6 addresses in one prefix; correct the addresses of one
+            3:9: `local` is "yes": must be true or false
             13:11: host dut: threads = 2 is for a Measurer; omit it, or add the role "measurer""#]],
     );
     let text = format!("{SOUND}{MINIMAL}host = \"gen1\"\n").replace("\"gen2\"", "\"gen1\"");
@@ -183,5 +182,5 @@ fn unreadable_inventory_hides_no_other_fault() {
     let both = format!("inventory = \"no/such.yml\"\n{FAULTY}{MINIMAL}");
     let told = load_error(&both);
     assert!(told.contains("both inventory and [hosts.NAME]"), "{told}");
-    assert!(told.contains("host gen2: it is the same machine"), "{told}");
+    assert!(told.contains("host gen1: CPU 2 is in cpus"), "{told}");
 }

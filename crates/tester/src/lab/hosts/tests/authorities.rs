@@ -27,7 +27,7 @@ fn five() -> Vec<HostSpec> {
 #[test]
 fn dut_queries_all_authorities_and_each_measurer_tests_one() {
     let hosts = Hosts::new(five()).unwrap();
-    assert_eq!(Hosts::faults(&five(), Vec::new(), true), []);
+    assert!(hosts.clone().self_tested().is_ok());
     let site = hosts.site(Some("dut"), Family::Ipv4).unwrap();
     let dut = site.dut.as_ref().unwrap();
     assert_eq!(dut.upstreams, [at("198.18.0.2:53"), at("198.18.1.2:53")]);
@@ -177,8 +177,7 @@ fn self_tests_need_a_measurer_for_each_authority() {
     let mut specs = five();
     specs.remove(1);
     // They are valid without self-tests.
-    Hosts::new(specs.clone()).unwrap();
-    let faults = Hosts::faults(&specs, Vec::new(), true);
+    let faults = Hosts::new(specs).unwrap().self_tested().unwrap_err();
     expect!["self-tests cannot cover 2 authorities (auth1, auth2) with 1 Measurer (gen1): each Measurer asks one of them, so there must be at most as many authorities as Measurers; add \"measurer\" to the roles of other hosts, remove \"authority\" from auth2, or write uncertified = true in [tester]"]
         .assert_eq(&lines(&faults));
 }
