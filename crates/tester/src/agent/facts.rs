@@ -6,7 +6,7 @@ mod network;
 use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-use super::program;
+use super::handshake::Welcome;
 use crate::lab::{DNS_PORT, topology, zone};
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
@@ -17,16 +17,8 @@ use crate::machine::usage::UsageSnapshot;
 /// Facts that `doctor` reads from a host. Values that cannot be read are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// Host name.
-    pub hostname: String,
-    /// Kernel release.
-    pub kernel: String,
-    /// Boot ID, which changes with each boot.
-    pub boot_id: String,
-    /// This program and its version.
-    pub tester: String,
-    /// SHA-256 of this program.
-    pub tester_sha256: Option<String>,
+    /// The host and its program.
+    pub identity: Welcome,
     /// CPUs that are online.
     pub cpus: CpuSet,
     /// All of its network interfaces, up or not, with their packets in [`LOOK_NS`].
@@ -56,7 +48,6 @@ pub struct HostFacts {
     /// Sockets that listen on port 53, such as "udp 127.0.0.53".
     pub port_53: Vec<String>,
     /// Whether a program that the agent starts may listen on port 53; `None` if unknown.
-    #[serde(default)]
     pub may_serve: Option<bool>,
     /// Network namespaces of a local lab on the host: in use, or left over from a crash.
     pub lab_namespaces: Vec<String>,
@@ -95,11 +86,7 @@ fn of_machine(here: &Machine) -> HostFacts {
     let text = |path: &str| here.read(path).unwrap_or_default();
     let programs = programs(here);
     HostFacts {
-        hostname: text("/proc/sys/kernel/hostname"),
-        kernel: text("/proc/sys/kernel/osrelease"),
-        boot_id: text("/proc/sys/kernel/random/boot_id"),
-        tester: crate::PROGRAM.to_owned(),
-        tester_sha256: program::sha256(),
+        identity: Welcome::here(),
         cpus: text("/sys/devices/system/cpu/online")
             .parse()
             .unwrap_or_default(),

@@ -148,7 +148,6 @@ pub struct About {
     /// Number of CPUs that the agent may use.
     pub cpus: usize,
     /// These CPUs.
-    #[serde(default)]
     pub available: Vec<usize>,
 }
 

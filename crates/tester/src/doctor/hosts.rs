@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use super::{Finding, Grade, clock, finding, governors, kernel, memory, unless};
 use crate::agent::facts::{HostFacts, LOOK_NS};
+use crate::agent::handshake::Welcome;
 use crate::lab::hosts::{HostSpec, Hosts};
 use crate::machine::Role;
 
@@ -60,8 +61,8 @@ fn one(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
         ..finding
     };
     let mut findings = vec![
-        about(name, "program", &facts.tester, None),
-        of_host(kernel(&facts.kernel)),
+        about(name, "program", &facts.identity.tester, None),
+        of_host(kernel(&facts.identity.host.kernel)),
         cpus(host, facts),
         of_host(clock(facts.clock_source.clone())),
         time_sync(host, facts),
@@ -190,16 +191,17 @@ fn same_program(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
         return Vec::new();
     };
     let other = |(host, facts): (&HostSpec, &HostFacts)| {
-        let is_same =
-            facts.tester == reference.tester && facts.tester_sha256 == reference.tester_sha256;
-        if is_same {
+        let [own, its] = [facts, reference].map(|facts| match &facts.identity {
+            Welcome {
+                tester,
+                sha256: Some(sha256),
+                ..
+            } => format!("{tester} (SHA-256 {sha256:.12})"),
+            Welcome { tester, .. } => tester.clone(),
+        });
+        if own == its {
             return None;
         }
-        let digits = |facts: &HostFacts| match &facts.tester_sha256 {
-            Some(sha256) => format!("{} (SHA-256 {:.12})", facts.tester, sha256),
-            None => facts.tester.clone(),
-        };
-        let (own, its) = (digits(facts), digits(reference));
         let value = format!("{own}, on {} {its}", first.name);
         Some(broken(
             &host.name,
@@ -216,7 +218,8 @@ fn same_machine(hosts: &Hosts, facts: &[(String, HostFacts)]) -> Vec<Finding> {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     let mut findings = Vec::new();
     for host in hosts.iter() {
-        let Some(boot_id) = of(&host.name, facts).map(|facts| facts.boot_id.as_str()) else {
+        let Some(boot_id) = of(&host.name, facts).map(|facts| facts.identity.host.boot_id.as_str())
+        else {
             continue;
         };
         match seen

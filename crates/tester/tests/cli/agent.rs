@@ -174,7 +174,7 @@ fn controller_is_admitted_and_receives_facts_about_the_host() {
         panic!("no facts");
     };
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    assert_eq!(facts.boot_id, boot_id.trim());
+    assert_eq!(facts.identity.host.boot_id, boot_id.trim());
     // Both clocks are the same one.
     let it = link.clock_exchange().unwrap();
     assert!(

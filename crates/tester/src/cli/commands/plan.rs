@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use super::{Failure, exit, interrupt, print};
-use crate::agent::facts::HostFacts;
 use crate::campaign::estimate::estimate;
 use crate::campaign::plan::{Laboratory, Plan};
 use crate::campaign::preflight::{self, Surroundings};
@@ -72,12 +71,8 @@ fn told(out: &mut dyn Write, hosts: &Hosts, seen: &Readiness, plan: &Path) -> st
         write!(out, "  {name:<width$}  ")?;
         match seen.facts.iter().find(|(host, _)| host == name) {
             Some((_, facts)) => {
-                let HostFacts {
-                    tester,
-                    kernel,
-                    cpus,
-                    ..
-                } = facts;
+                let (identity, cpus) = (&facts.identity, &facts.cpus);
+                let (tester, kernel) = (&identity.tester, &identity.host.kernel);
                 write!(out, "{tester}, Linux {kernel}, CPUs {cpus}")?;
             }
             None => write!(out, "not known")?,

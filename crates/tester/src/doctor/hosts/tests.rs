@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::agent::handshake::About;
 use crate::lab::hosts::{LinkEnd, LinkName, Reach};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::interface::Interface;
@@ -77,11 +78,16 @@ fn good(hosts: &Hosts) -> Vec<(String, HostFacts)> {
         ..Interface::default()
     };
     let of_host = |host: &HostSpec| HostFacts {
-        hostname: host.name.clone(),
-        kernel: "6.1.0".to_owned(),
-        boot_id: host.name.clone(),
-        tester: "dns64bench 0.1.0".to_owned(),
-        tester_sha256: Some("0123456789abcdef".to_owned()),
+        identity: Welcome {
+            tester: "dns64bench 0.1.0".to_owned(),
+            sha256: Some("0123456789abcdef".to_owned()),
+            host: About {
+                kernel: "6.1.0".to_owned(),
+                boot_id: host.name.clone(),
+                ..About::default()
+            },
+            ..Welcome::default()
+        },
         cpus: "0-3".parse().unwrap(),
         interfaces: host.links.values().flatten().map(of_end).collect(),
         default_routes: vec!["eth0".to_owned()],
@@ -255,13 +261,13 @@ fn port_in_use_is_reported_where_a_server_needs_it() {
 #[test]
 fn different_hosts_and_shared_machines_are_reported() {
     check_spoilt(
-        |facts| facts[1].1.tester_sha256 = Some("fedcba9876543210".into()),
+        |facts| facts[1].1.identity.sha256 = Some("fedcba9876543210".into()),
         &expect![[r#"
             Missing dut: program: dns64bench 0.1.0 (SHA-256 fedcba987654), on gen dns64bench 0.1.0 (SHA-256 0123456789ab) -> install one build everywhere: --push-binary, or `ansible-playbook -i hosts.yml deploy/ansible/site.yml`
         "#]],
     );
     check_spoilt(
-        |facts| facts[2].1.boot_id = "gen".into(),
+        |facts| facts[2].1.identity.host.boot_id = "gen".into(),
         &expect![[r#"
         Poor auth: machine: the same as that of gen -> roles on one machine take CPUs from each other: use a machine for each
     "#]],

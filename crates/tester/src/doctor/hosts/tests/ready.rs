@@ -125,7 +125,7 @@ fn all_problems_are_reported_and_nothing_is_started() {
         client(facts).has_carrier = false;
         facts[1].1.cpus = "0".parse().unwrap();
         facts[1].1.may_serve = Some(false);
-        facts[2].1.tester_sha256 = Some("fedcba9876543210".into());
+        facts[2].1.identity.sha256 = Some("fedcba9876543210".into());
         facts[2].1.others_cpu_ns = LOOK_NS;
     });
     expect![[r#"
