@@ -9,7 +9,7 @@ use dns64_transport::clock::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::{Entry, Fate};
+use super::ledger::{Entry, OfferedQuery, queries};
 use super::pace::Schedule;
 
 /// Limits of the Tester's disturbances of a trial. A trial beyond the first or the third is invalid. A failed trial
@@ -183,11 +183,12 @@ pub fn episodes(schedule: &Schedule, entries: &[Entry], limit_ns: Nanos) -> Vec<
     let mut found = Vec::new();
     let mut open: Option<OpenEpisode> = None;
     let mut backlog = Backlog::new(limit_ns);
-    let mut before = Sent::default();
-    for sent in sendings(schedule, entries) {
-        if backlog.sent(sent.at_ns, sent.lateness_ns) {
-            let open = open.get_or_insert_with(|| OpenEpisode::new(before.at_ns));
-            open.add(before, sent, limit_ns);
+    let mut before = (0, 0);
+    for query in queries(schedule, entries).filter(OfferedQuery::was_sent) {
+        let sent = (query.sent_ns(), Nanos::from(query.entry.lateness_ns));
+        if backlog.sent(sent.0, sent.1) {
+            let open = open.get_or_insert_with(|| OpenEpisode::new(before.0));
+            open.add(before.1, sent, limit_ns);
         } else if let Some(open) = open.take() {
             found.push(open.close(schedule));
         }
@@ -195,44 +196,6 @@ pub fn episodes(schedule: &Schedule, entries: &[Entry], limit_ns: Nanos) -> Vec<
     }
     found.extend(open.map(|open| open.close(schedule)));
     found
-}
-
-/// Returns the sent queries of a shard, in order.
-pub fn sendings<'a>(
-    schedule: &'a Schedule,
-    entries: &'a [Entry],
-) -> impl Iterator<Item = Sent> + 'a {
-    let numbered = (0..).zip(entries);
-    let sent = numbered.filter(|(_, entry)| entry.fate != Fate::Unsent);
-    sent.map(|(local, entry)| {
-        let lateness_ns = Nanos::from(entry.lateness_ns);
-        Sent {
-            at_ns: schedule.due_ns(schedule.global(local)) + lateness_ns,
-            lateness_ns,
-            fate: entry.fate,
-        }
-    })
-}
-
-/// A query that was sent.
-#[derive(Clone, Copy, Debug)]
-pub struct Sent {
-    /// Time of sending, after the start of the trial.
-    pub at_ns: Nanos,
-    /// Time from its due time to its sending.
-    pub lateness_ns: Nanos,
-    /// Its outcome.
-    pub fate: Fate,
-}
-
-impl Default for Sent {
-    fn default() -> Self {
-        Self {
-            at_ns: 0,
-            lateness_ns: 0,
-            fate: Fate::Unsent,
-        }
-    }
 }
 
 /// An episode that has not ended.
@@ -254,10 +217,11 @@ impl OpenEpisode {
         }
     }
 
-    fn add(&mut self, before: Sent, sent: Sent, limit_ns: Nanos) {
-        self.episode.until_ns = sent.at_ns;
-        self.peak_ns = self.peak_ns.max(sent.lateness_ns);
-        let stall_ns = sent.lateness_ns.saturating_sub(before.lateness_ns);
+    /// Adds a query by its sending time and lateness, after one with the lateness `before_ns`.
+    fn add(&mut self, before_ns: Nanos, (sent_ns, lateness_ns): (Nanos, Nanos), limit_ns: Nanos) {
+        self.episode.until_ns = sent_ns;
+        self.peak_ns = self.peak_ns.max(lateness_ns);
+        let stall_ns = lateness_ns.saturating_sub(before_ns);
         if stall_ns > limit_ns {
             self.episode.stalls += 1;
             self.episode.stall_ns_max = self.episode.stall_ns_max.max(stall_ns);
@@ -301,6 +265,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::load::ledger::Fate;
 
     const MS: Nanos = 1_000_000;
 
@@ -490,12 +455,13 @@ mod tests {
             let mut backlog = Backlog::new(0);
             let service_ns = 100_000 * 10 / 11;
             let mut busy_until_ns = 0;
-            for sent in sendings(&schedule, &entries) {
-                backlog.sent(sent.at_ns, sent.lateness_ns);
+            for query in queries(&schedule, &entries) {
+                let at_ns = query.sent_ns();
+                backlog.sent(at_ns, query.entry.lateness_ns.into());
                 // Waiting time before it, as time of the schedule.
-                let waits_ns = u64::saturating_sub(busy_until_ns, sent.at_ns) * 11 / 10;
+                let waits_ns = u64::saturating_sub(busy_until_ns, at_ns) * 11 / 10;
                 prop_assert!(waits_ns <= backlog.level_ns + 100_000, "{waits_ns} {}", backlog.level_ns);
-                busy_until_ns = busy_until_ns.max(sent.at_ns) + service_ns;
+                busy_until_ns = busy_until_ns.max(at_ns) + service_ns;
             }
         }
     }

@@ -9,7 +9,7 @@ use dns64_transport::{Datagram, Link, LinkError};
 use serde::{Deserialize, Serialize};
 
 use super::catch_up::{Backlog, CatchUpTimer, Limits};
-use super::ledger::{Entry, Fate, Ledger};
+use super::ledger::{Entry, Fate, Ledger, OfferedQuery, queries};
 use super::names::Names;
 use super::pace::{Burst, Pacing, Schedule, SelfCorrecting};
 use super::query::QueryTemplate;
@@ -86,16 +86,26 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// Returns its queries in the order of the schedule, those that the link did not accept too.
+    pub fn queries(&self) -> impl DoubleEndedIterator<Item = OfferedQuery> {
+        queries(&self.schedule, &self.ledger.entries()[..self.offered])
+    }
+
+    /// Returns the queries that were sent, in order.
+    pub fn sent(&self) -> impl DoubleEndedIterator<Item = OfferedQuery> {
+        self.queries().filter(OfferedQuery::was_sent)
+    }
+
     /// Returns whether the timeout of a query that was sent at this time after the start has passed.
     pub fn is_expired(&self, sent_ns: Nanos, timeout_ns: Nanos) -> bool {
         sent_ns + timeout_ns < self.emptied_until_ns
     }
 
-    /// Returns whether such a query is known to have no valid answer in time.
-    pub fn is_lost(&self, fate: Fate, sent_ns: Nanos, timeout_ns: Nanos) -> bool {
-        match fate {
+    /// Returns whether a query is known to have no valid answer in time.
+    pub fn is_lost(&self, query: &OfferedQuery, timeout_ns: Nanos) -> bool {
+        match query.entry.fate {
             Fate::Valid | Fate::Unsent => false,
-            Fate::Pending => self.is_expired(sent_ns, timeout_ns),
+            Fate::Pending => self.is_expired(query.sent_ns(), timeout_ns),
             _ => true,
         }
     }

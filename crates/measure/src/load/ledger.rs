@@ -3,6 +3,8 @@
 use dns64_transport::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::pace::Schedule;
+
 /// Outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
@@ -47,6 +49,44 @@ impl Entry {
         let has_response = !matches!(self.fate, Fate::Pending | Fate::Unsent);
         has_response.then(|| self.rtt_ns + Nanos::from(self.lateness_ns))
     }
+}
+
+/// A query of a finished shard. Its times are those after the start of the trial.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferedQuery {
+    /// Its number in the trial.
+    pub number: u64,
+    /// Time at which it was due.
+    pub due_ns: Nanos,
+    /// Its outcome.
+    pub entry: Entry,
+}
+
+impl OfferedQuery {
+    /// Returns the time of sending.
+    pub fn sent_ns(&self) -> Nanos {
+        self.due_ns + Nanos::from(self.entry.lateness_ns)
+    }
+
+    /// Returns whether the link accepted it.
+    pub fn was_sent(&self) -> bool {
+        self.entry.fate != Fate::Unsent
+    }
+}
+
+/// Returns the queries of a shard in the order of its schedule.
+pub fn queries<'a>(
+    schedule: &'a Schedule,
+    entries: &'a [Entry],
+) -> impl DoubleEndedIterator<Item = OfferedQuery> + 'a {
+    entries.iter().enumerate().map(|(local, entry)| {
+        let number = schedule.global(local as u64);
+        OfferedQuery {
+            number,
+            due_ns: schedule.due_ns(number),
+            entry: *entry,
+        }
+    })
 }
 
 const UNSENT: Entry = Entry {

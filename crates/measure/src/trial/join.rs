@@ -8,7 +8,7 @@ use super::TrialSpec;
 use super::distribution::Times;
 use super::path::{AuthorityTimes, Messages, ModelTimes, Path, Stages, Timeline, UpstreamOrder};
 use crate::authority::ledger::{ANSWER_MAX_NS, NameLedger, Question, Questions};
-use crate::load::ledger::{Entry, Fate};
+use crate::load::ledger::{Entry, Fate, OfferedQuery};
 use crate::load::names::Names;
 use crate::load::repeat::Asked;
 
@@ -190,23 +190,30 @@ impl<'a> Join<'a> {
     }
 
     /// Selects the typical query among all that were sent, after all were added: index, sending time, entry.
-    pub(super) fn typical<'e>(
+    pub(super) fn typical(
         &self,
-        mut sent: impl Iterator<Item = (u64, Nanos, &'e Entry)>,
+        mut sent: impl Iterator<Item = (Nanos, OfferedQuery)>,
     ) -> Option<Messages> {
         let median_ns = self.timed.median()?;
-        sent.find_map(|(i, sent_at, entry)| {
-            let is_median =
-                entry.fate == Fate::Valid && self.timed.are_alike(entry.rtt_ns, median_ns);
-            let is_aaaa = self.names.question(i).rtype == Rtype::AAAA;
-            let n = self
-                .names
-                .repeats
-                .fresh(i)
-                .filter(|_| is_median && is_aaaa)?;
-            let questions = self.ledger.questions(n);
-            Timeline::new(sent_at, *entry, Some(questions)).messages()
-        })
+        sent.find_map(
+            |(
+                sent_at,
+                OfferedQuery {
+                    number: i, entry, ..
+                },
+            )| {
+                let is_median =
+                    entry.fate == Fate::Valid && self.timed.are_alike(entry.rtt_ns, median_ns);
+                let is_aaaa = self.names.question(i).rtype == Rtype::AAAA;
+                let n = self
+                    .names
+                    .repeats
+                    .fresh(i)
+                    .filter(|_| is_median && is_aaaa)?;
+                let questions = self.ledger.questions(n);
+                Timeline::new(sent_at, entry, Some(questions)).messages()
+            },
+        )
     }
 
     /// Returns the path.

@@ -108,22 +108,16 @@ impl Bin {
 impl Bins {
     fn of(shards: &[&Finished]) -> Self {
         let mut bins = Vec::new();
-        for finished in shards {
-            let entries = &finished.ledger.entries()[..finished.offered];
-            for (local, entry) in entries.iter().enumerate() {
-                let due_ns = finished
-                    .schedule
-                    .due_ns(finished.schedule.global(local as u64));
-                let place = usize::try_from((due_ns + Nanos::from(entry.lateness_ns)) / BIN_NS);
-                let Some(place) = place.ok().filter(|place| *place < BINS_MAX) else {
-                    continue;
-                };
-                if place >= bins.len() {
-                    bins.resize(place + 1, Bin::default());
-                }
-                bins[place].sent += u64::from(entry.fate != Fate::Unsent);
-                bins[place].answered += u64::from(is_answered(entry));
+        for query in shards.iter().flat_map(|finished| finished.queries()) {
+            let place = usize::try_from(query.sent_ns() / BIN_NS).ok();
+            let Some(place) = place.filter(|place| *place < BINS_MAX) else {
+                continue;
+            };
+            if place >= bins.len() {
+                bins.resize(place + 1, Bin::default());
             }
+            bins[place].sent += u64::from(query.was_sent());
+            bins[place].answered += u64::from(is_answered(&query.entry));
         }
         Self(bins)
     }

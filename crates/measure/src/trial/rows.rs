@@ -128,7 +128,7 @@ impl<'a> Rows<'a> {
             lateness_ns: entry.lateness_ns,
             rtt_ns: entry.rtt_ns,
             fate: entry.fate,
-            expired: sent_ns + trial.spec.timeout_ns < finished.emptied_until_ns,
+            expired: finished.is_expired(sent_ns, trial.spec.timeout_ns),
         })
     }
 

@@ -7,7 +7,6 @@ use super::TrialSpec;
 use super::distribution::Times;
 use super::result::Series;
 use crate::load::generator::Finished;
-use crate::load::ledger::{Entry, Fate};
 
 /// Shortest slice: the bins of Lencse and Pivoda 2018, section III.
 const SLICE_NS: Nanos = SECOND / 10;
@@ -29,22 +28,18 @@ impl Series {
             latency_ns_p99: Vec::new(),
         };
         // The queries of a shard are in the order of their due times.
-        let mut next = vec![0; shards.len()];
+        let mut walks: Vec<_> = shards.iter().map(|it| it.queries().peekable()).collect();
         let mut latencies = Times::new();
         for slice in 0..slices {
             let end_ns = slice_ns * (slice as u64 + 1);
             latencies.clear();
-            for (shard, next) in shards.iter().zip(&mut next) {
-                while let Some((due_ns, entry)) = due_before(end_ns, shard, *next) {
-                    let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
-                    let lost = shard.is_lost(entry.fate, sent_ns, spec.timeout_ns);
-                    series.sent[slice] += u64::from(entry.fate != Fate::Unsent);
+            for (shard, queries) in shards.iter().zip(&mut walks) {
+                while let Some(query) = queries.next_if(|query| query.due_ns < end_ns) {
+                    let lost = shard.is_lost(&query, spec.timeout_ns);
+                    series.sent[slice] += u64::from(query.was_sent());
                     series.lost[slice] += u64::from(lost);
-                    entry
-                        .latency_ns()
-                        .into_iter()
-                        .for_each(|ns| latencies.record(ns));
-                    *next += 1;
+                    let latency_ns = query.entry.latency_ns().into_iter();
+                    latency_ns.for_each(|ns| latencies.record(ns));
                 }
             }
             series.latency_ns_p50.push(latencies.median());
@@ -52,11 +47,4 @@ impl Series {
         }
         series
     }
-}
-
-/// Returns a query of a shard by its number there, with its due time, if it was offered and due before `end_ns`.
-fn due_before(end_ns: Nanos, shard: &Finished, number: usize) -> Option<(Nanos, &Entry)> {
-    let due_ns = shard.schedule.due_ns(shard.schedule.global(number as u64));
-    let offered = &shard.ledger.entries()[..shard.offered];
-    Some((due_ns, offered.get(number)?)).filter(|_| due_ns < end_ns)
 }

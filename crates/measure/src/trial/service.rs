@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::load::generator::Finished;
-use crate::load::ledger::{Entry, Fate};
+use crate::load::ledger::{Entry, Fate, OfferedQuery};
 use crate::statistics::quantile::median;
 use crate::statistics::trend::trend;
 
@@ -92,9 +92,10 @@ const STEP: f64 = 1e-12;
 /// Estimates the throughput of the DUT while it had queued queries; `None` if the delay did not grow. `rate_qps` is the
 /// offered rate; `ended_early` means that the trial did not wait for late answers.
 pub(super) fn service(rate_qps: u64, ended_early: bool, shards: &[&Finished]) -> Option<Service> {
-    let sent = || shards.iter().copied().flat_map(sent);
+    let sent = || shards.iter().flat_map(|shard| shard.sent());
     let queries = shards.iter().map(|shard| shard.offered).sum();
-    let last_ns = shards.iter().copied().filter_map(last_sent_ns).max()?;
+    let last = shards.iter().filter_map(|shard| shard.sent().next_back());
+    let last_ns = last.map(|query| query.sent_ns()).max()?;
     let bins = DelayBins::of(sent(), queries, last_ns);
     let rate = rate_qps as f64;
     if let Some(found) = bins.growing(rate) {
@@ -140,30 +141,6 @@ impl Service {
     }
 }
 
-/// Returns the queries that were sent, each with its time since the start of the trial.
-fn sent(shard: &Finished) -> impl Iterator<Item = (Nanos, &Entry)> {
-    let entries = (0..).zip(offered(shard));
-    let left = entries.filter(|(_, entry)| entry.fate != Fate::Unsent);
-    left.map(|(local, entry)| (sent_ns(shard, local, entry), entry))
-}
-
-/// Returns the time of the last query that was sent.
-fn last_sent_ns(shard: &Finished) -> Option<Nanos> {
-    let entries = offered(shard);
-    let last = entries
-        .iter()
-        .rposition(|entry| entry.fate != Fate::Unsent)?;
-    Some(sent_ns(shard, last as u64, &entries[last]))
-}
-
-fn offered(shard: &Finished) -> &[Entry] {
-    &shard.ledger.entries()[..shard.offered]
-}
-
-fn sent_ns(shard: &Finished, local: u64, entry: &Entry) -> Nanos {
-    shard.schedule.due_ns(shard.schedule.global(local)) + Nanos::from(entry.lateness_ns)
-}
-
 /// Returns whether a query was served, in time or not.
 fn is_served(entry: &Entry) -> bool {
     matches!(entry.fate, Fate::Valid | Fate::Late)
@@ -184,23 +161,19 @@ struct DelayBin {
 }
 
 impl DelayBins {
-    fn of<'e>(
-        sent: impl Iterator<Item = (Nanos, &'e Entry)>,
-        queries: usize,
-        last_ns: Nanos,
-    ) -> Self {
+    fn of(sent: impl Iterator<Item = OfferedQuery>, queries: usize, last_ns: Nanos) -> Self {
         let count = (queries / ANSWERS_MIN).clamp(1, BINS);
         let stride = (queries / count / SAMPLES).max(1);
         let width_ns = last_ns / count as u64 + 1;
         let mut bins = vec![DelayBin::default(); count];
-        for (number, (at_ns, entry)) in sent.enumerate() {
-            let place = usize::try_from(at_ns / width_ns).unwrap_or(usize::MAX);
+        for (number, query) in sent.enumerate() {
+            let place = usize::try_from(query.sent_ns() / width_ns).unwrap_or(usize::MAX);
             let bin = &mut bins[place.min(count - 1)];
             bin.sent += 1;
-            if is_served(entry) {
+            if is_served(&query.entry) {
                 bin.served += 1;
                 if number % stride == 0 {
-                    bin.delays_s.push(seconds(entry.rtt_ns));
+                    bin.delays_s.push(seconds(query.entry.rtt_ns));
                 }
             }
         }
@@ -268,9 +241,11 @@ struct Drain {
 }
 
 impl Drain {
-    fn of<'e>(sent: impl Iterator<Item = (Nanos, &'e Entry)>, last_ns: Nanos) -> Option<Self> {
-        let after = sent.filter(|(_, entry)| is_served(entry));
-        let after = after.filter_map(|(at_ns, entry)| (at_ns + entry.rtt_ns).checked_sub(last_ns));
+    fn of(sent: impl Iterator<Item = OfferedQuery>, last_ns: Nanos) -> Option<Self> {
+        let answered_ns = sent
+            .filter(|query| is_served(&query.entry))
+            .map(|query| query.sent_ns() + query.entry.rtt_ns);
+        let after = answered_ns.filter_map(|at_ns| at_ns.checked_sub(last_ns));
         let (mut answers, mut sum_s, mut longest_ns) = (0_u64, 0.0, 0);
         for after_ns in after.filter(|&ns| ns > 0) {
             answers += 1;

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use dns64_transport::clock::Nanos;
 use dns64_transport::socket::Segmentation;
 use dns64_wire::codes::Rtype;
 
@@ -340,27 +339,19 @@ impl<'a> Sums<'a> {
         self.answers.stray += tally.stray + shard.counters.foreign;
         self.answers.other_addresses += tally.other_addresses;
         self.types[Types::HTTPS].synthesised_hints += tally.synthesised_hints;
-        let Finished {
-            schedule,
-            start,
-            ledger,
-            offered,
-            ..
-        } = &shard.finished;
-        for (local, entry) in ledger.entries()[..*offered].iter().enumerate() {
-            let global = schedule.global(local as u64);
-            let due_ns = schedule.due_ns(global);
-            self.certificate.add(due_ns, entry);
-            if entry.fate == Fate::Unsent {
+        let finished = &shard.finished;
+        for query in finished.queries() {
+            self.certificate.add(&query);
+            if !query.was_sent() {
                 continue;
             }
-            let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
+            let (number, sent_ns, entry) = (query.number, query.sent_ns(), &query.entry);
             self.sent += 1;
-            let expired = shard.finished.is_expired(sent_ns, self.spec.timeout_ns);
+            let expired = finished.is_expired(sent_ns, self.spec.timeout_ns);
             self.answer(entry, expired);
-            self.answer_of_type(global, entry.fate, expired);
+            self.answer_of_type(number, entry.fate, expired);
             if let Some(join) = &mut self.join {
-                join.query(global, start + sent_ns, entry, expired);
+                join.query(number, finished.start + sent_ns, entry, expired);
             }
         }
     }
@@ -379,13 +370,8 @@ impl<'a> Sums<'a> {
     fn path(&mut self) -> Option<Path> {
         let join = self.join.take()?;
         let sent = self.shards.iter().flat_map(|finished| {
-            let entries = finished.ledger.entries()[..finished.offered].iter();
-            let sent = entries.enumerate().filter(|(_, e)| e.fate != Fate::Unsent);
-            sent.map(|(local, entry)| {
-                let global = finished.schedule.global(local as u64);
-                let due_at = finished.start + finished.schedule.due_ns(global);
-                (global, due_at + Nanos::from(entry.lateness_ns), entry)
-            })
+            let sent = finished.sent();
+            sent.map(|query| (finished.start + query.sent_ns(), query))
         });
         let typical = join.typical(sent);
         Some(join.finish(typical))

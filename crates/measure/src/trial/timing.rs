@@ -17,9 +17,9 @@ use super::distribution::Times;
 use super::fault::RateError;
 use super::place::LossSpan;
 use super::result::{CatchUp, Timing};
-use crate::load::catch_up::{Episode, episodes, sendings, together};
+use crate::load::catch_up::{Episode, episodes, together};
 use crate::load::generator::Finished;
-use crate::load::ledger::{Entry, Fate};
+use crate::load::ledger::{Fate, OfferedQuery};
 use crate::load::pace::{Pacing, QUANTUM_NS, SelfCorrected, SelfCorrecting};
 
 const BIN_1MS: Nanos = 1_000_000;
@@ -65,16 +65,14 @@ impl TimingSums {
     }
 
     /// Adds a query that was due, and that was sent if its entry says so.
-    pub(super) fn add(&mut self, due_ns: Nanos, entry: &Entry) {
-        let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
-        let was_sent = entry.fate != Fate::Unsent;
+    pub(super) fn add(&mut self, query: &OfferedQuery) {
+        let (sent_ns, was_sent) = (query.sent_ns(), query.was_sent());
         for bins in self.bins() {
-            bins.at(due_ns).due += 1;
+            bins.at(query.due_ns).due += 1;
             bins.at(sent_ns).sent += u64::from(was_sent);
         }
         if was_sent {
-            let lateness_ns = u64::from(entry.lateness_ns);
-            self.lateness.record(lateness_ns);
+            self.lateness.record(query.entry.lateness_ns.into());
         }
     }
 
@@ -167,16 +165,13 @@ struct LostQueries {
 fn lost_in(episodes: &[Episode], spec: &TrialSpec, shards: &[&Finished]) -> Vec<LostQueries> {
     let mut lost = vec![LostQueries::default(); episodes.len()];
     for shard in shards {
-        let entries = &shard.ledger.entries()[..shard.offered];
-        for sent in sendings(&shard.schedule, entries) {
-            let is_lost = shard.is_lost(sent.fate, sent.at_ns, spec.timeout_ns);
-            let before = episodes.partition_point(|episode| episode.until_ns < sent.at_ns);
-            let within = episodes
-                .get(before)
-                .is_some_and(|e| e.from_ns <= sent.at_ns);
-            if is_lost && within {
+        for query in shard.sent() {
+            let at_ns = query.sent_ns();
+            let before = episodes.partition_point(|episode| episode.until_ns < at_ns);
+            let within = episodes.get(before).is_some_and(|e| e.from_ns <= at_ns);
+            if within && shard.is_lost(&query, spec.timeout_ns) {
                 lost[before].all += 1;
-                lost[before].late += u64::from(sent.fate == Fate::Late);
+                lost[before].late += u64::from(query.entry.fate == Fate::Late);
             }
         }
     }
@@ -200,16 +195,15 @@ impl Hanging {
         let mut all = Self::default();
         for shard in shards {
             let until_ns = shard.emptied_until_ns;
-            let entries = &shard.ledger.entries()[..shard.offered];
-            for sent in sendings(&shard.schedule, entries) {
-                let expired = shard.is_expired(sent.at_ns, spec.timeout_ns);
-                let is_open = sent.fate == Fate::Pending && !expired;
-                let hangs = is_open && sent.at_ns + slowest_ns < until_ns;
+            for query in shard.sent() {
+                let at_ns = query.sent_ns();
+                let is_lost = shard.is_lost(&query, spec.timeout_ns);
+                let is_open = query.entry.fate == Fate::Pending && !is_lost;
+                let hangs = is_open && at_ns + slowest_ns < until_ns;
                 all.queries += u64::from(hangs);
-                let is_kept = matches!(sent.fate, Fate::Valid | Fate::Unsent) || is_open;
-                if hangs || !is_kept {
-                    let span = all.span.unwrap_or(LossSpan::at(sent.at_ns));
-                    all.span = Some(span.with(sent.at_ns));
+                if hangs || is_lost {
+                    let span = all.span.unwrap_or(LossSpan::at(at_ns));
+                    all.span = Some(span.with(at_ns));
                 }
             }
         }
@@ -221,21 +215,19 @@ impl Hanging {
 fn self_corrected(shards: &[&Finished]) -> SelfCorrected {
     let mut worst = SelfCorrected::default();
     for shard in shards {
-        let entries = &shard.ledger.entries()[..shard.offered];
         let timer = SelfCorrecting::new(&shard.schedule);
         let mut before: Option<(u64, Nanos)> = None;
-        for (local, entry) in (0..).zip(entries) {
+        for (local, query) in (0..).zip(shard.queries()) {
             // A burst has one sending time. Queries that the network did not accept have none, and are a separate
             // fault.
             let (burst, within) = (
                 local / shard.schedule.burst(),
                 local % shard.schedule.burst(),
             );
-            if within > 0 || entry.fate == Fate::Unsent {
+            if within > 0 || !query.was_sent() {
                 continue;
             }
-            let due_ns = shard.schedule.due_ns(shard.schedule.global(local));
-            let sent_ns = due_ns + Nanos::from(entry.lateness_ns);
+            let (due_ns, sent_ns) = (query.due_ns, query.sent_ns());
             let follows = before.filter(|(last, _)| last + 1 == burst);
             let meant_ns = match follows {
                 Some((last, begun_ns)) => timer.next_ns(last, begun_ns).max(due_ns),
@@ -246,8 +238,8 @@ fn self_corrected(shards: &[&Finished]) -> SelfCorrected {
             worst.held_up_ns_max = worst.held_up_ns_max.max(held_up_ns);
             before = Some((burst, sent_ns));
         }
-        let last = entries.last().filter(|entry| entry.fate != Fate::Unsent);
-        let overrun_ns = last.map_or(0, |entry| entry.lateness_ns.into());
+        let last = shard.queries().next_back().filter(OfferedQuery::was_sent);
+        let overrun_ns = last.map_or(0, |query| query.entry.lateness_ns.into());
         worst.overrun_ns = worst.overrun_ns.max(overrun_ns);
     }
     worst
