@@ -1,8 +1,8 @@
 //! The contents of a journal, sorted by subject.
 //!
-//! This is the only module that interprets records. The driver gets its next task from the history
-//! ([`State`](super::state::State)), the status follows the [`News`] of each line, and the analysis of a report reads
-//! the whole. A resumed process applies the earlier lines and then its own with the same function, so it continues
+//! No decision interprets records elsewhere. The driver gets its next task from the history
+//! ([`State`](super::state::State)), and the analysis of a report reads the whole; the status of a campaign only tells of the
+//! lines. A resumed process applies the earlier lines and then its own with the same function, so it continues
 //! exactly as the first would have.
 
 use std::collections::BTreeMap;
@@ -180,31 +180,6 @@ pub struct UnderWay {
     pub took_ns: Nanos,
 }
 
-/// The meaning of a line for observers.
-#[derive(Clone, Copy, Debug)]
-pub enum News<'l> {
-    /// The campaign was begun.
-    Campaign,
-    /// A process begins to work.
-    Session,
-    /// The Tester was certified for this rate, or for none.
-    SelfTest(Option<u64>),
-    /// The servers of a variant run.
-    Variant(&'l VariantFacts),
-    /// A task begins.
-    Started(Task),
-    /// A trial of a task.
-    Trial(Task, &'l TrialResult),
-    /// A task is over.
-    Finished(&'l TaskEnd),
-    /// A task was abandoned, for this reason.
-    Abandoned(Task, &'l str),
-    /// The process stopped, for this reason.
-    Stopped(&'l str),
-    /// All tasks of the plan are done.
-    Complete,
-}
-
 impl<R> History<R> {
     /// Creates the history of a campaign that has not begun.
     pub fn new(plan: &Plan) -> Self {
@@ -233,7 +208,7 @@ impl<R> History<R> {
         self.abandoned_in_row.get(&variant).copied().unwrap_or(0)
     }
 
-    /// Where the roles run. Older journals do not record the selected kind of lab; for them the plan decides.
+    /// Where the roles run: on the hosts of the plan, or in the kind of lab that was selected at first.
     pub fn laboratory(&self) -> Laboratory<'_> {
         match (self.plan.laboratory(), self.lab) {
             (Laboratory::Here(_), Some(kind)) => Laboratory::Here(kind),
@@ -287,13 +262,13 @@ impl<R> History<R> {
         }
     }
 
-    fn session<'l>(
+    fn session(
         &mut self,
         began_unix_ms: u64,
         environment: &Environment,
         torn_bytes: u64,
         tester: &str,
-    ) -> News<'l> {
+    ) {
         self.trial_was_cut_off();
         self.sessions.push(SessionHistory {
             began_unix_ms,
@@ -302,7 +277,6 @@ impl<R> History<R> {
             tester: tester.to_owned(),
             ended: None,
         });
-        News::Session
     }
 
     fn session_ended(&mut self, how: &str) {
@@ -322,12 +296,7 @@ impl<R> History<R> {
         }
     }
 
-    fn start<'l>(
-        &mut self,
-        task: Task,
-        search: Option<&SearchSpec>,
-        base_rate_qps: Option<u64>,
-    ) -> News<'l> {
+    fn start(&mut self, task: Task, search: Option<&SearchSpec>, base_rate_qps: Option<u64>) {
         let history = self.tasks.entry(task).or_default();
         history.begin(search, base_rate_qps);
         self.under_way = Some(UnderWay {
@@ -339,25 +308,22 @@ impl<R> History<R> {
             invalid_in_row: 0,
             took_ns: 0,
         });
-        News::Started(task)
     }
 
-    fn finish<'l>(&mut self, finished: &'l TaskEnd) -> News<'l> {
+    fn finish(&mut self, finished: &TaskEnd) {
         let variant = self.variant(finished.task);
         variant.and_then(|variant| self.abandoned_in_row.remove(&variant));
         let history = self.closed(finished.task);
         history.disturbed += u32::from(finished.is_disturbed());
         history.finished = Some(finished.clone());
-        News::Finished(finished)
     }
 
-    fn abandon<'l>(&mut self, task: Task, reason: &'l str) -> News<'l> {
+    fn abandon(&mut self, task: Task, reason: &str) {
         self.trial_was_cut_off();
         if let Some(variant) = self.variant(task) {
             *self.abandoned_in_row.entry(variant).or_default() += 1;
         }
         self.closed(task).abandoned = Some(reason.to_owned());
-        News::Abandoned(task, reason)
     }
 
     /// Ends the task in progress if it is this one, and returns its history.
@@ -401,11 +367,11 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
         history
     }
 
-    /// Applies the next line and returns its meaning.
+    /// Applies the next line.
     ///
     /// A trial that the search did not request, for example from another version of the program, is not applied to the
     /// search: the task must restart.
-    pub fn apply(&mut self, line: &'l Line) -> News<'l> {
+    pub fn apply(&mut self, line: &'l Line) {
         match &line.record {
             Record::Campaign {
                 tester,
@@ -420,7 +386,6 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 self.lab = *lab;
                 let begun = format!("{plan_sha256} {}", line.at_unix_ms);
                 self.names = UsedNames::new(sha256_u64(begun.as_bytes()));
-                News::Campaign
             }
             Record::Session {
                 environment,
@@ -428,21 +393,15 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 tester,
                 ..
             } => self.session(line.at_unix_ms, environment, *torn_bytes, tester),
-            Record::SelfTest(test) => {
-                self.self_tests.push(SelfTestHistory {
-                    at_unix_ms: line.at_unix_ms,
-                    test: test.clone(),
-                });
-                News::SelfTest(test.certified_rate_qps)
-            }
+            Record::SelfTest(test) => self.self_tests.push(SelfTestHistory {
+                at_unix_ms: line.at_unix_ms,
+                test: test.clone(),
+            }),
             Record::Variant {
                 variant,
                 start,
                 facts,
-            } => {
-                self.variant_started(*variant, *start, facts);
-                News::Variant(facts)
-            }
+            } => self.variant_started(*variant, *start, facts),
             Record::Started {
                 task,
                 search,
@@ -456,19 +415,15 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
             } => self.trial(*task, *took_ns, result),
             Record::Finished(finished) => self.finish(finished),
             Record::Abandoned { task, reason } => self.abandon(*task, reason),
-            Record::Stopped { reason } => {
-                self.session_ended(reason);
-                News::Stopped(reason)
-            }
+            Record::Stopped { reason } => self.session_ended(reason),
             Record::Complete => {
                 self.complete = true;
                 self.session_ended("complete");
-                News::Complete
             }
         }
     }
 
-    fn trial(&mut self, task: Task, took_ns: Nanos, result: &'l TrialResult) -> News<'l> {
+    fn trial(&mut self, task: Task, took_ns: Nanos, result: &'l TrialResult) {
         self.trials += 1;
         self.invalid_trials += u64::from(!result.outcome.is_valid());
         if let (Some(server), Some(names)) = (self.server(task), &result.names) {
@@ -481,7 +436,6 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
             took_ns,
             result: result.into(),
         });
-        News::Trial(task, result)
     }
 }
 

@@ -132,7 +132,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let mut state = State::new(plan);
         let mut status = Status::new(plan, directory);
         for line in &parts.lines {
-            status.apply(state.apply(line), line.at_unix_ms);
+            state.apply(line);
+            status.apply(line);
         }
         status.count(&state, None);
         Self {
@@ -410,7 +411,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     /// Writes a record and applies it as a resumed process would.
     fn record(&mut self, record: Record) -> Result<(), JournalError> {
         let line = self.journal.append(record)?;
-        self.status.apply(self.state.apply(&line), line.at_unix_ms);
+        self.state.apply(&line);
+        self.status.apply(&line);
         let left_ns = self
             .estimator
             .left_ns(&self.state.done(), &self.state.left());

@@ -1,6 +1,6 @@
 //! The status of a campaign for observers.
 //!
-//! A [`Status`] follows from the news of the journal's lines and from the events between them, so that reading a
+//! A [`Status`] follows from the lines of the journal and from the events between them, so that reading a
 //! journal again gives the status of the process that wrote it.
 
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use strum::VariantArray;
 
-use super::history::News;
 use super::plan::Plan;
 use super::plan::tasks::{Task, point_name};
+use super::record::{Line, Record};
 use super::state::State;
 use crate::procedure::Event;
 use crate::procedure::search::SearchEnd;
@@ -184,30 +184,31 @@ impl Status {
         }
     }
 
-    /// Applies the news of a line that was written at this time.
-    pub fn apply(&mut self, news: News<'_>, at_unix_ms: u64) {
-        match news {
-            News::Campaign => {}
-            News::Session => {
+    /// Applies the next line.
+    pub fn apply(&mut self, line: &Line) {
+        let at_unix_ms = line.at_unix_ms;
+        match &line.record {
+            Record::Campaign { .. } => {}
+            Record::Session { .. } => {
                 self.started_unix_ms = at_unix_ms;
                 self.enter(Phase::Preparing);
                 self.message = None;
             }
-            News::SelfTest(certified_rate_qps) => {
+            Record::SelfTest(test) => {
                 self.enter(Phase::Preparing);
-                self.certified_qps = certified_rate_qps;
+                self.certified_qps = test.certified_rate_qps;
                 let certified =
                     |qps| format!("the Tester is certified for {} queries/s", Thousands(qps));
                 let failed = || "the Tester failed its self-test".to_owned();
-                self.message = Some(certified_rate_qps.map_or_else(failed, certified));
+                self.message = Some(self.certified_qps.map_or_else(failed, certified));
             }
-            News::Variant(facts) => {
+            Record::Variant { facts, .. } => {
                 let version = facts.program.version.as_deref().unwrap_or("a server");
                 self.message = Some(format!("{version} answers at {}", facts.server));
             }
-            News::Started(task) => self.start(task),
-            News::Trial(task, result) => self.learn(task, result),
-            News::Finished(finished) => self.finish(
+            Record::Started { task, .. } => self.start(*task),
+            Record::Trial { task, result, .. } => self.learn(*task, result),
+            Record::Finished(finished) => self.finish(
                 finished.task,
                 finished.end.as_ref().is_some_and(SearchEnd::is_lower_bound),
                 Done {
@@ -217,17 +218,17 @@ impl Status {
                     ..self.done(finished.task, at_unix_ms)
                 },
             ),
-            News::Abandoned(task, reason) => {
+            Record::Abandoned { task, reason } => {
                 let given_up = format!("given up: {reason}");
                 self.message = Some(given_up.clone());
                 let done = Done {
                     remark: Some(given_up),
-                    ..self.done(task, at_unix_ms)
+                    ..self.done(*task, at_unix_ms)
                 };
-                self.finish(task, false, done);
+                self.finish(*task, false, done);
             }
-            News::Stopped(reason) => self.end(format!("stopped: {reason}")),
-            News::Complete => self.end("all tasks of the plan are done".to_owned()),
+            Record::Stopped { reason } => self.end(format!("stopped: {reason}")),
+            Record::Complete => self.end("all tasks of the plan are done".to_owned()),
         }
     }
 

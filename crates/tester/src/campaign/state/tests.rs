@@ -192,7 +192,7 @@ proptest! {
             let (_, lines, _) = Journal::resume(dir.path()).unwrap();
             state = State::new(&plan);
             calm.apply(&lines[0]);
-            lines.iter().for_each(|line| _ = state.apply(line));
+            lines.iter().for_each(|line| state.apply(line));
             records = lines.into_iter().skip(1).map(|line| line.record).collect();
             state.apply(&line(Record::Stopped { reason: "killed".to_owned() }));
             records.extend(go_on(&mut state, seed));

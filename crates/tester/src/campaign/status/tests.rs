@@ -58,8 +58,8 @@ fn apply(watched: &mut Watched, records: Vec<Record>) {
             at_unix_ms,
             record,
         };
-        let news = watched.state.apply(&line);
-        watched.status.apply(news, at_unix_ms);
+        watched.state.apply(&line);
+        watched.status.apply(&line);
     }
     watched.status.count(&watched.state, None);
 }

@@ -127,8 +127,8 @@ fn status_matches_its_schema_after_each_line() {
     let mut status = Status::new(&plan, "small".into());
     let (mut phases, mut tried) = (BTreeSet::new(), 0);
     for line in &lines {
-        let news = state.apply(line);
-        status.apply(news, line.at_unix_ms);
+        state.apply(line);
+        status.apply(line);
         status.count(&state, Some(1));
         assert_eq!(fault_of(&status), None, "{line:?}");
         phases.insert(format!("{:?}", status.phase));
