@@ -26,7 +26,6 @@ pub enum TesterFault {
         /// Allowed lateness.
         limit_ns: Nanos,
         /// Cause of the delay, if known.
-        #[serde(default)]
         cause: Option<Cause>,
     },
     /// Too many or too few queries were sent in a span of 100 ms.
@@ -45,7 +44,6 @@ pub enum TesterFault {
         /// Queries without a valid answer.
         lost: u64,
         /// Cause of the stall, if known.
-        #[serde(default)]
         cause: Option<Cause>,
     },
     /// The trial failed, and others used the core of the DUT or of the authority.

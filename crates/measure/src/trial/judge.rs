@@ -35,8 +35,7 @@ const RULES: [Rule; 14] = [
     crowded,
 ];
 
-/// Returns the outcome that follows from the figures of a trial, whatever its `outcome` is. If an older result lacks
-/// figures, the rules judge by the others, so that it may have a fault that none finds: see [`is_complete`].
+/// Returns the outcome that follows from the figures of a trial, whatever its `outcome` is.
 pub fn judge(trial: &TrialResult) -> Outcome {
     let fault = RULES.iter().find_map(|rule| rule(trial));
     let shortfall = trial.unanswered();
@@ -47,14 +46,6 @@ pub fn judge(trial: &TrialResult) -> Outcome {
         None if shortfall == 0 && !trial.ended_early => Outcome::Passed,
         None => Outcome::Failed { shortfall },
     }
-}
-
-/// Returns whether a result has every figure that [`judge`] reads. Results of older programs lack some.
-pub fn is_complete(trial: &TrialResult) -> bool {
-    let timing = &trial.timing;
-    trial.losses.evidence.is_some()
-        && timing.catch_up.lost_beyond_bursts.is_some()
-        && timing.rate_error.is_some()
 }
 
 fn interrupted(trial: &TrialResult) -> Option<TesterFault> {
@@ -101,17 +92,11 @@ fn host_not_in_time(trial: &TrialResult) -> Option<TesterFault> {
 /// larger uncertainty do not keep a common schedule.
 pub const CLOCK_BOUND_MAX_NS: Nanos = 1_000_000;
 
-/// The kernel refused queries, or a queue did whose drops it reports. In an older result, all queries that were due and
-/// not sent were refused, unless the trial ended early.
+/// The kernel refused queries, or a queue did whose drops it reports.
 fn not_sent(trial: &TrialResult) -> Option<TesterFault> {
-    let evidence = trial.losses.evidence.as_ref();
-    let unsent = trial.queries_due.saturating_sub(trial.queries_sent);
-    let queries = match evidence {
-        Some(evidence) => evidence.not_sent,
-        None if trial.ended_early => 0,
-        None => unsent,
-    };
-    let refused_by = evidence.and_then(|evidence| evidence.refused_by.clone());
+    let evidence = &trial.losses.evidence;
+    let queries = evidence.not_sent;
+    let refused_by = evidence.refused_by.clone();
     let not_sent = TesterFault::NotSent { queries };
     (queries > 0).then(|| refused_by.map_or(not_sent, TesterFault::NetworkLoss))
 }
@@ -119,7 +104,7 @@ fn not_sent(trial: &TrialResult) -> Option<TesterFault> {
 /// Losses on the Tester's side explain the queries without a valid answer. A trial with only valid answers has none,
 /// regardless of other losses.
 fn lost_outside_the_dut(trial: &TrialResult) -> Option<TesterFault> {
-    let cause = place(LossFacts::of(trial)?).cause?;
+    let cause = place(LossFacts::of(trial)).cause?;
     let datagrams = cause.source.count;
     Some(match (cause.kind, cause.place) {
         (LossKind::Sockets, Place::Measurer) => TesterFault::ReceiveDrops { datagrams },
@@ -183,7 +168,7 @@ fn rate_error(trial: &TrialResult) -> Option<TesterFault> {
 fn catch_up_burst(trial: &TrialResult) -> Option<TesterFault> {
     let bursts = trial.timing.catch_up;
     let lost = trial.unanswered();
-    let explain_all = bursts.lost_in_bursts == lost && bursts.lost_beyond_bursts == Some(0);
+    let explain_all = bursts.lost_in_bursts == lost && bursts.lost_beyond_bursts == 0;
     (lost > 0 && explain_all).then_some(TesterFault::CatchUpBurst {
         stall_ns: bursts.stall_ns_max,
         burst_queries: bursts.burst_queries_max,
@@ -211,8 +196,7 @@ fn slow_authority(trial: &TrialResult) -> Option<TesterFault> {
 fn disturbed(trial: &TrialResult) -> Option<TesterFault> {
     let shortfall = Some(trial.unanswered()).filter(|&lost| lost > 0)?;
     // At most all queries that were open at an early end had been lost.
-    let evidence = trial.losses.evidence.as_ref();
-    let hanging = evidence.map_or(trial.undecided, |evidence| evidence.hanging);
+    let hanging = trial.losses.evidence.hanging;
     let in_bursts = trial.timing.catch_up.explained().min(shortfall);
     let lost = (shortfall - in_bursts).saturating_add(hanging);
     let schedule = Schedule::new(trial.rate_qps, trial.duration_ns);
@@ -240,30 +224,25 @@ fn crowded(trial: &TrialResult) -> Option<TesterFault> {
 }
 
 impl LossFacts {
-    /// Returns the facts in the result of a trial; `None` if it is of an older program, which did not record them.
-    pub fn of(trial: &TrialResult) -> Option<Self> {
-        let evidence = trial.losses.evidence.clone()?;
+    /// Returns the facts in the result of a trial.
+    pub fn of(trial: &TrialResult) -> Self {
         let (answers, authority) = (&trial.answers, trial.authority);
         let schedule = Schedule::new(trial.rate_qps, trial.duration_ns);
         // Upstream queries for repeated names are unknown, and responses omitted on purpose are not losses.
         let is_exact = authority.is_none_or(|counts| counts.misbehaviour.is_none());
         let lost = trial.path.as_ref().map(|path| &path.lost);
         let lost = lost.filter(|lost| is_exact && lost.names == answers.missing);
-        Some(Self {
-            not_sent: evidence.not_sent,
+        Self {
+            evidence: trial.losses.evidence.clone(),
             missing: answers.missing,
-            hanging: evidence.hanging,
             each: schedule.due_within(CLOGGED_NS).max(SEGMENTS_MAX),
             late: answers.late,
             not_valid: answers.answered() - answers.valid - answers.late,
-            dut_drops: evidence.dut_drops,
-            is_watched: evidence.is_watched,
-            evidence: evidence.found,
             asked: lost.map(|lost| UpstreamReach {
                 reached: lost.unserved + lost.served,
                 answered: lost.served,
             }),
-        })
+        }
     }
 }
 

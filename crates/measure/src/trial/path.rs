@@ -173,8 +173,7 @@ pub struct Path {
     /// Response times of the authority.
     pub authority: AuthorityTimes,
     /// Messages of the typical query: the first with the median round-trip time among those with a valid answer and
-    /// timestamps of all messages. `None` without such queries, and in older journals.
-    #[serde(default)]
+    /// timestamps of all messages. `None` without such queries.
     pub typical: Option<Messages>,
 }
 

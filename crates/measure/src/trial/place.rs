@@ -192,24 +192,16 @@ pub struct LossEvidence {
 /// All facts about the losses of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct LossFacts {
-    /// Queries that the kernel did not accept.
-    pub not_sent: u64,
+    /// What counters and ledgers show.
+    pub evidence: LossEvidence,
     /// Queries that were sent and got no response.
     pub missing: u64,
-    /// Queries that were hanging when the trial ended early.
-    pub hanging: u64,
     /// Maximum number of queries that a loss without a [`high`](Evidence::high) affects.
     pub each: u64,
     /// Queries answered after their timeout.
     pub late: u64,
     /// Queries answered in time, but not with the expected AAAA.
     pub not_valid: u64,
-    /// Datagrams that the DUT's sockets lost.
-    pub dut_drops: u64,
-    /// Both ends of the link between Measurer and DUT are observed, so that it has no losses without a counter.
-    pub is_watched: bool,
-    /// Losses on the Tester's side, once each.
-    pub evidence: Vec<Evidence>,
     /// Counts of the authority, if it records names.
     pub asked: Option<UpstreamReach>,
 }
@@ -273,9 +265,8 @@ pub struct Losses {
     /// Sending times of the lost queries, including those hanging at an early end; `None` without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<LossSpan>,
-    /// What the places follow from; `None` in older results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub evidence: Option<LossEvidence>,
+    /// What the places follow from.
+    pub evidence: LossEvidence,
     /// Hosts whose counters were read.
     pub hosts: Vec<HostOf>,
     /// Other programs also increase the counters: they are evidence, not proof.
@@ -327,7 +318,8 @@ pub struct Placing {
 /// Assigns each query without a valid answer to one place.
 pub fn place(facts: LossFacts) -> Placing {
     let LossFacts { missing, asked, .. } = facts;
-    let mut evidence = facts.evidence;
+    let seen = facts.evidence;
+    let mut evidence = seen.found;
     evidence.extend(asked.and_then(unanswered));
     evidence.sort_by_key(|evidence| evidence.place);
     let Explained {
@@ -335,11 +327,11 @@ pub fn place(facts: LossFacts) -> Placing {
         rest,
         slack,
         clogged,
-    } = Explained::by(&evidence, missing, facts.hanging, facts.each, asked);
-    places.extend(exact(Place::NotSent, facts.not_sent, None));
+    } = Explained::by(&evidence, missing, seen.hanging, facts.each, asked);
+    places.extend(exact(Place::NotSent, seen.not_sent, None));
     let beyond = rest.saturating_sub(slack);
-    let of_dut = if facts.is_watched { beyond } else { 0 };
-    let at_sockets = of_dut.min(facts.dut_drops);
+    let of_dut = if seen.is_watched { beyond } else { 0 };
+    let at_sockets = of_dut.min(seen.dut_drops);
     let undecided = rest - of_dut;
     places.extend(exact(Place::DutSockets, at_sockets, None));
     let (low, high) = (of_dut - at_sockets, of_dut - at_sockets + undecided);
@@ -355,17 +347,16 @@ pub fn place(facts: LossFacts) -> Placing {
     places.extend(exact(Place::NotValid, facts.not_valid, None));
     places.sort_by_key(|placed| placed.place);
     let answered = facts.late + facts.not_valid;
-    let is_explained = missing + answered > 0
-        && rest.saturating_add(facts.hanging) <= slack
-        && answered <= clogged;
+    let is_explained =
+        missing + answered > 0 && rest.saturating_add(seen.hanging) <= slack && answered <= clogged;
     Placing {
         cause: evidence
             .into_iter()
             .filter(|_| is_explained)
             .max_by_key(weight),
         losses: Losses {
-            queries: facts.not_sent + missing + answered,
-            between: between(&places, undecided, facts.is_watched),
+            queries: seen.not_sent + missing + answered,
+            between: between(&places, undecided, seen.is_watched),
             places,
             undecided,
             ..Losses::default()

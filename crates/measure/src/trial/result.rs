@@ -34,7 +34,6 @@ pub struct HostClock {
     /// Number of exchanges behind it.
     pub exchanges: u64,
     /// Delay of the start order after the agreed start; 0 if in time.
-    #[serde(default)]
     pub late_ns: Nanos,
 }
 
@@ -162,7 +161,6 @@ pub struct Answers {
     /// No response.
     pub missing: u64,
     /// Addresses in valid and late answers beside a correct one.
-    #[serde(default)]
     pub other_addresses: u64,
 }
 
@@ -252,7 +250,6 @@ pub struct Connections {
     /// Connections that it closed while queries were open.
     pub closed: Ended,
     /// Connections whose TLS handshake failed, or that violated the protocol later.
-    #[serde(default)]
     pub tls_failed: Ended,
     /// Requests for a connection that had no answer.
     pub unreachable: Ended,
@@ -304,8 +301,8 @@ pub struct Timing {
     pub quantum_ns: Nanos,
     /// Queries per system call.
     pub burst: u64,
-    /// The 100 ms with the largest difference of queries sent and due; `None` in older results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The 100 ms with the largest difference of queries sent and due; `None` for a shorter trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_error: Option<RateError>,
     /// The deviation for bins of 1 ms; `None` for trials of more than an hour.
     pub bin_1ms_deviation_pct_max: Option<f64>,
@@ -348,9 +345,8 @@ pub struct CatchUp {
     /// still have a queue from a catch-up burst.
     pub lost_in_bursts: u64,
     /// Those of them that were not answered late either, beyond the number of queries of their burst: a burst causes at
-    /// most as many losses as it has queries, but answers are late while there is a queue. `None` in older results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost_beyond_bursts: Option<u64>,
+    /// most as many losses as it has queries, but answers are late while there is a queue.
+    pub lost_beyond_bursts: u64,
 }
 
 impl CatchUp {
@@ -364,7 +360,7 @@ impl CatchUp {
 
 /// The queries of a trial by the slice of time in which they were due. All lists have one value for each slice.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct Series {
+pub struct TimeSeries {
     /// Length of a slice: 100 ms, or more in trials of more than a minute.
     pub slice_ns: Nanos,
     /// Queries that were sent.
@@ -431,12 +427,12 @@ pub struct TrialResult {
     #[serde(rename = "rtt_percentiles_ns")]
     pub rtt_percentiles: Vec<(f64, Nanos)>,
     /// The same from the due time of each query to its answer, as clients see them: a query without an answer counts as
-    /// longer than any, which is `null`. Empty in older results.
-    #[serde(default, rename = "latency_percentiles_ns")]
+    /// longer than any, which is `null`.
+    #[serde(rename = "latency_percentiles_ns")]
     pub latency_percentiles: Vec<(f64, Option<Nanos>)>,
     /// Course of the trial, if a query had no valid answer in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub series: Option<Series>,
+    pub series: Option<TimeSeries>,
     /// Timing of the sender.
     pub timing: Timing,
     /// Datagrams lost by the Tester's own sockets.
@@ -479,9 +475,8 @@ pub struct TrialResult {
     /// The DUT runs on the machine of the Tester, and its cores are not known to be its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub server_is_here: bool,
-    /// Number of source ports of the Measurer; `None` in older journals.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_ports: Option<usize>,
+    /// Number of source ports of the Measurer.
+    pub source_ports: usize,
     /// Whether queries and responses could be segmented.
     pub segmentation: bool,
     /// Clocks of the hosts that took part; empty if all roles were on one machine.

@@ -5,7 +5,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::TrialSpec;
 use super::distribution::Times;
-use super::result::Series;
+use super::result::TimeSeries;
 use crate::load::generator::Finished;
 
 /// Shortest slice: the bins of Lencse and Pivoda 2018, section III.
@@ -14,7 +14,7 @@ const SLICE_NS: Nanos = SECOND / 10;
 /// Most slices: those of a trial of 60 s, the shortest of RFC 8219 section 9.2.
 const SLICES_MAX: u64 = 600;
 
-impl Series {
+impl TimeSeries {
     /// Returns the course of a trial.
     pub(super) fn of(spec: &TrialSpec, shards: &[&Finished]) -> Self {
         let duration_ns = spec.schedule.duration_ns();

@@ -14,7 +14,7 @@ use super::path::Path;
 use super::place::{LossEvidence, LossFacts, LossKind, Losses, place};
 use super::policy::{self, Policy};
 use super::result::{
-    Answers, AuthorityShare, Outcome, Series, Timing, TrialResult, TypeResult, WrongAnswer,
+    Answers, AuthorityShare, Outcome, TimeSeries, Timing, TrialResult, TypeResult, WrongAnswer,
 };
 use super::surroundings::{AuthorityReport, ShardReport, Surroundings};
 use super::timing::{Hanging, TimingSums};
@@ -41,9 +41,8 @@ pub fn result(
         around: &around,
     };
     let mut result = inputs.figures();
-    if let Some(facts) = LossFacts::of(&result) {
-        result.losses.locate(place(facts).losses);
-    }
+    let placing = place(LossFacts::of(&result));
+    result.losses.locate(placing.losses);
     result.outcome = judge(&result);
     result.notes = inputs.notes(&result);
     result
@@ -92,7 +91,7 @@ impl Inputs<'_> {
             rtt: sums.rtt.rtt(),
             rtt_percentiles: sums.rtt.percentiles(),
             latency_percentiles: sums.latency.percentiles_of(sums.sent - sums.undecided),
-            series: (sums.shortfall() > 0).then(|| Series::of(spec, &sums.shards)),
+            series: (sums.shortfall() > 0).then(|| TimeSeries::of(spec, &sums.shards)),
             timing: Timing {
                 clock_source: around.clock_source.clone(),
                 ..sums
@@ -113,7 +112,7 @@ impl Inputs<'_> {
             resources: around.resources,
             notes: Vec::new(),
             machine: around.machine.clone(),
-            source_ports: Some(shards.iter().map(|shard| shard.ports).sum()),
+            source_ports: shards.iter().map(|shard| shard.ports).sum(),
             server_is_here: around.certified.is_some() && around.observed.is_one_machine(),
             path,
             dut_exit: around.dut_exit.clone(),
@@ -149,14 +148,14 @@ impl Inputs<'_> {
             shared: observed.hosts.iter().any(|host| host.shared),
             counters: evidence::counters(observed),
             span: hanging.span,
-            evidence: Some(LossEvidence {
+            evidence: LossEvidence {
                 not_sent: own.not_sent,
                 refused_by: evidence::refusing(observed).filter(|_| own.not_sent > 0),
                 hanging: hanging.queries,
                 dut_drops: self.around.dut_drops + self.around.drops_of(self.authority).1,
                 is_watched: evidence::is_watched(observed, own),
                 found: evidence::gather(observed, own),
-            }),
+            },
             ..Losses::default()
         }
     }
@@ -290,8 +289,7 @@ fn shares(authority: Option<&AuthorityReport>, observed: &Observed) -> Vec<Autho
 
 /// Returns the losses of a trial that passed, which cost no answer: of retries, or of unrelated packets.
 fn without_effect(result: &TrialResult) -> impl Iterator<Item = String> {
-    let evidence = result.losses.evidence.iter();
-    let found = evidence.flat_map(|evidence| &evidence.found);
+    let found = result.losses.evidence.found.iter();
     let lost = found.filter(|evidence| evidence.kind != LossKind::Held);
     lost.map(|evidence| format!("{}; every query was answered all the same", evidence.source))
 }

@@ -149,7 +149,7 @@ fn bursts(
         stall_ns_max: most(|e| e.stall_ns_max),
         burst_queries_max: most(|e| e.burst_queries_max),
         lost_in_bursts: lost_in_each.iter().map(|lost| lost.all).sum(),
-        lost_beyond_bursts: Some(beyond.sum()),
+        lost_beyond_bursts: beyond.sum(),
     }
 }
 

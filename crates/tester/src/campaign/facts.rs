@@ -35,8 +35,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// Differences between two starts of the same variant, harmless ones last. A value that one of the two does not have,
-/// for example in an older journal, is no difference.
+/// Differences between two starts of the same variant, harmless ones last. A value that one of the two does not have is
+/// no difference.
 pub fn changes(before: &VariantFacts, after: &VariantFacts) -> Vec<Change> {
     let mut changes = Changes::default();
     changes.program("", &before.program, &after.program);
@@ -54,6 +54,14 @@ pub fn changes(before: &VariantFacts, after: &VariantFacts) -> Vec<Change> {
     changes.each("cores of the ", &cores(before), &cores(after));
     changes.found.sort_by_key(|change| change.harmless);
     changes.found
+}
+
+/// The changes between two starts that end a campaign, if there are any: runs before and after would share a median.
+pub fn grave(before: &VariantFacts, after: &VariantFacts) -> Option<String> {
+    let changes = changes(before, after).into_iter();
+    let grave = changes.filter(|change| !change.harmless);
+    let grave: Vec<_> = grave.map(|change| change.to_string()).collect();
+    (!grave.is_empty()).then(|| grave.join("; "))
 }
 
 #[derive(Default)]

@@ -58,7 +58,6 @@ pub enum Record {
         /// Command line, so that the run can be repeated.
         command: Vec<String>,
         /// Where the roles run, if a server is started: selected when the campaign began, and kept by each resume.
-        #[serde(default)]
         lab: Option<LabKind>,
     },
     /// A process starts work on the campaign: the first one, or a resume.
@@ -67,11 +66,9 @@ pub enum Record {
         environment: Box<Environment>,
         /// Octets of an incomplete line at the end of the file, which were cut off.
         torn_bytes: u64,
-        /// Program and version; empty in journals from before this key.
-        #[serde(default)]
+        /// Program and version.
         tester: String,
         /// SHA-256 of the program, if it could be read.
-        #[serde(default)]
         tester_sha256: Option<String>,
     },
     /// A self-test of the Tester in a loop (RFC 8219 section 9.2.1).
@@ -81,7 +78,7 @@ pub enum Record {
         /// Index into the plan's variants.
         variant: usize,
         /// Start of an authority that is measured; `None` for other variants, and if it ran already.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         start: Option<Start>,
         /// The facts.
         #[serde(flatten)]
@@ -189,7 +186,6 @@ pub struct VariantFacts {
     /// Cores of the roles, as a list.
     pub cpus: Vec<(HostOf, String)>,
     /// The authority, if it is a separate program beside the DUT.
-    #[serde(default)]
     pub authority: Option<Box<ProgramFacts>>,
     /// Hosts of the measurement; empty if all roles ran on one machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -224,15 +220,11 @@ pub struct HostNote {
 pub struct ProgramFacts {
     /// Version that it reports.
     pub version: Option<String>,
-    /// Program and arguments; empty if it ran already, or in journals from before this key. `{workdir}` stands for its
-    /// directory.
-    #[serde(default)]
+    /// Program and arguments; empty if it ran already. `{workdir}` stands for its directory.
     pub command: Vec<String>,
     /// Environment variables that were set, by name.
-    #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// SHA-256 of the text of its profile.
-    #[serde(default)]
     pub profile_sha256: Option<String>,
     /// SHA-256 of its rendered configuration files, by name.
     pub files_sha256: BTreeMap<String, String>,
@@ -241,8 +233,7 @@ pub struct ProgramFacts {
 }
 
 /// What a certificate of the Tester depends on: it is valid while all of this is unchanged, for up to
-/// [`CERTIFICATE_AGE_MAX_MS`](super::state::CERTIFICATE_AGE_MAX_MS). Journals of earlier versions lack the keys with a
-/// default; their certificates are valid for no current measurement.
+/// [`CERTIFICATE_AGE_MAX_MS`](super::state::CERTIFICATE_AGE_MAX_MS).
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct CertificateConditions {
     /// Boot ID of the machine.
@@ -256,15 +247,15 @@ pub struct CertificateConditions {
     /// Threads of the Measurer.
     pub threads: usize,
     /// Transport of the queries; nothing for UDP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
     /// Source ports; `None` for as many as the rate needs.
     pub sockets: Option<usize>,
     /// Address or prefix that the Measurers send from; nothing where the kernel chooses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<String>,
     /// How many source addresses of it they use; nothing where the kernel chooses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<usize>,
     /// Cores of Measurer and authority.
     pub cpus: Vec<(HostOf, String)>,
@@ -277,37 +268,27 @@ pub struct CertificateConditions {
     /// Timeout of the DUT's trials; that of the self-test is a quarter of it.
     pub timeout_ns: Nanos,
     /// Program and version of the Tester.
-    #[serde(default)]
     pub tester: String,
     /// SHA-256 of the program: two builds of one version are different Testers.
-    #[serde(default)]
     pub tester_sha256: Option<String>,
     /// Path of the self-test.
-    #[serde(default)]
     pub covers: SelfTestPath,
     /// Address family between DUT and authority; the self-test uses IPv6.
-    #[serde(default)]
     pub upstream_family: String,
     /// SHA-256 of the authority's program, if it is not the built-in one.
-    #[serde(default)]
     pub authority_sha256: Option<String>,
     /// Whether the datagrams of the self-test were sent with segmentation offload: always false now.
-    #[serde(default)]
     pub segmentation: Option<bool>,
     /// Their backend; `None` for kernel sockets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
     /// Span of the schedule whose queries may be sent in one system call.
-    #[serde(default)]
     pub quantum_ns: Option<Nanos>,
     /// Maximum number of queries in one system call.
-    #[serde(default)]
     pub burst_max: Option<u64>,
     /// Settings that change the speed of the machine, by name: clock source, frequency governor, turbo, SMT, CPU limit.
-    #[serde(default)]
     pub host: BTreeMap<String, String>,
     /// Interfaces on the path of the datagrams: driver, MTU, offloads, by name.
-    #[serde(default)]
     pub links: BTreeMap<String, String>,
 }
 
@@ -346,9 +327,7 @@ pub struct Environment {
     /// Other details, by name: SMT, frequency governor, virtualisation, interfaces with driver, MTU and offloads,
     /// sysctls, mitigations, clock source.
     pub details: BTreeMap<String, String>,
-    /// Interfaces of its own network, of the hosts of a lab, and the test links of the hosts of a plan; empty in
-    /// journals from before this key.
-    #[serde(default)]
+    /// Interfaces of its own network, of the hosts of a lab, and the test links of the hosts of a plan.
     pub interfaces: Vec<InterfaceFacts>,
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use dns64_transport::clock::{Clock, Nanos};
 
 use super::estimate::Estimator;
-use super::facts::changes;
+use super::facts::grave;
 use super::journal::{Journal, JournalError, unix_ms};
 use super::plan::Plan;
 use super::plan::tasks::{Point, Task, rates, search_spec};
@@ -319,20 +319,16 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(())
     }
 
-    /// Refuses changed facts: runs before and after a change would share a median.
+    /// Refuses changed facts.
     fn refuse_another(&self, variant: usize, facts: &VariantFacts) -> Result<(), BenchError> {
         let before = self.state.variants.get(variant).and_then(|all| all.last());
-        let changes = before.map_or(Vec::new(), |before| changes(before, facts));
-        let grave = changes.iter().filter(|change| !change.harmless);
-        let grave: Vec<String> = grave.map(ToString::to_string).collect();
-        if grave.is_empty() {
+        let Some(grave) = before.and_then(|before| grave(before, facts)) else {
             return Ok(());
-        }
+        };
         Err(BenchError::Bench(format!(
-            "{} has changed since the campaign began: {}; restore it and continue with `dns64bench resume`, or \
+            "{} has changed since the campaign began: {grave}; restore it and continue with `dns64bench resume`, or \
              run the plan in a new directory",
             self.plan.variants[variant].name,
-            grave.join("; ")
         )))
     }
 

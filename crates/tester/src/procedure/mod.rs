@@ -133,7 +133,7 @@ pub(crate) mod simulated {
             },
             server_is_here: false,
             interrupted: false,
-            source_ports: None,
+            source_ports: 16,
             policy: None,
             first_wrong: None,
             rtt_percentiles: Vec::new(),

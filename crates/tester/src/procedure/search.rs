@@ -83,11 +83,9 @@ pub struct SearchSpec {
     pub invalid_repeats: u32,
     /// First step of galloping, in queries per second, if `start_qps` is known to be close; each further step is twice
     /// as wide. `None` doubles or halves the rate.
-    #[serde(default)]
     pub first_step_qps: Option<u64>,
     /// Bisects the range from 0 to this rate instead of galloping (Lencse and Bakai 2017, figure 3). The ends are
     /// assumed, not measured; `start_qps` and `first_step_qps` have no effect.
-    #[serde(default)]
     pub fixed_range_qps: Option<u64>,
 }
 

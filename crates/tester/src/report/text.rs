@@ -234,7 +234,7 @@ impl Page {
     fn conditions(&mut self, conditions: &Conditions, trials: &[TrialResult]) {
         let known = |value: &str| Some(value.to_owned());
         let span = |of: fn(&TrialResult) -> Nanos| trials.first().map(|t| Span(of(t)).to_string());
-        let ports = || trials.iter().filter_map(|trial| trial.source_ports);
+        let ports = || trials.iter().map(|trial| trial.source_ports);
         let sockets = match (ports().min(), ports().max()) {
             (Some(least), Some(most)) if least < most => format!("{least} to {most} by the rate"),
             (least, _) => least.map_or_else(|| "-".to_owned(), |ports| ports.to_string()),

@@ -430,10 +430,13 @@ impl Load {
 }
 
 /// Path of the queries of a self-test.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum SelfTestPath {
     /// To an authority that may not be that of the DUT.
+    #[default]
     TesterAlone,
     /// Both links of the measurement, through the host of the DUT.
     BothLinks,
@@ -443,15 +446,6 @@ pub enum SelfTestPath {
     TesterLoopback,
     /// The loopback interface of the machine of all roles.
     Loopback,
-    /// The words of an older journal; empty if it has none.
-    #[serde(untagged)]
-    InWords(String),
-}
-
-impl Default for SelfTestPath {
-    fn default() -> Self {
-        Self::InWords(String::new())
-    }
 }
 
 impl fmt::Display for SelfTestPath {
@@ -472,7 +466,6 @@ impl fmt::Display for SelfTestPath {
                  nor the upstream link"
             }
             Self::Loopback => "the Measurer and the authority, over the loopback interface",
-            Self::InWords(words) => words,
         })
     }
 }

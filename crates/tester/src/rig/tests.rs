@@ -14,7 +14,7 @@ use super::RigError;
 use super::certify::{Aim, Highest, Loopback};
 use super::equipment::{Client, StartedServer};
 use super::running::{Asker, Running};
-use super::spec::{Load, SelfTestPath};
+use super::spec::Load;
 use crate::authority::counts::AuthorityCounts;
 use crate::lab::LabError;
 use crate::lab::server::Probe;
@@ -577,14 +577,4 @@ fn interrupted_rig_has_no_result() {
     );
     assert!(matches!(rig.trial(1000), Err(RigError::Interrupted)));
     assert!(world.trials.borrow().is_empty());
-}
-
-#[test]
-fn paths_of_self_tests_are_read_from_older_journals_too() {
-    let read = |text: &str| serde_json::from_str::<SelfTestPath>(text).unwrap();
-    assert_eq!(read("\"both-links\""), SelfTestPath::BothLinks);
-    assert_eq!(read("\"\""), SelfTestPath::default());
-    let words = "the Measurer and the authority".to_owned();
-    let path = SelfTestPath::InWords(words.clone());
-    assert_eq!(read(&serde_json::to_string(&words).unwrap()), path);
 }

@@ -149,7 +149,7 @@ impl Way {
 impl Proof {
     fn is_in(self, result: &TrialResult) -> bool {
         let losses = &result.losses;
-        let evidence = losses.evidence.as_ref().unwrap();
+        let evidence = &losses.evidence;
         let has_neighbour = |row: &RoleUsage| {
             let neighbour = row.neighbour.as_ref();
             neighbour.is_some_and(|process| process.name == "sh")

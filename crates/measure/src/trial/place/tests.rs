@@ -19,12 +19,15 @@ fn evidence(place: Place, low: u64, high: Option<u64>) -> Evidence {
     }
 }
 
-fn missing(missing: u64, evidence: Vec<Evidence>) -> LossFacts {
+fn missing(missing: u64, found: Vec<Evidence>) -> LossFacts {
     LossFacts {
+        evidence: LossEvidence {
+            is_watched: true,
+            found,
+            ..LossEvidence::default()
+        },
         missing,
         each: 1000,
-        is_watched: true,
-        evidence,
         ..LossFacts::default()
     }
 }
@@ -38,12 +41,12 @@ fn told(facts: LossFacts) -> (String, bool) {
 
 #[test]
 fn unexplained_losses_are_attributed_to_dut() {
-    let facts = LossFacts {
-        dut_drops: 12,
+    let mut facts = LossFacts {
         late: 2,
         not_valid: 1,
         ..missing(15, Vec::new())
     };
+    facts.evidence.dut_drops = 12;
     let (words, explained) = told(facts);
     assert_eq!(
         words,
@@ -55,10 +58,8 @@ fn unexplained_losses_are_attributed_to_dut() {
 
 #[test]
 fn path_to_dut_is_possible_place_without_counters_of_its_host() {
-    let facts = LossFacts {
-        is_watched: false,
-        ..missing(7, Vec::new())
-    };
+    let mut facts = missing(7, Vec::new());
+    facts.evidence.is_watched = false;
     let (words, explained) = told(facts);
     assert_eq!(
         words,
@@ -161,11 +162,11 @@ fn losses_explained_by_tester_are_not_attributed_to_dut() {
     for (queries, late, lost, dut_drops, words, explained) in CASES {
         let lost = lost.iter();
         let lost = lost.map(|&(place, low, high)| evidence(place, low, high));
-        let facts = LossFacts {
+        let mut facts = LossFacts {
             late,
-            dut_drops,
             ..missing(queries, lost.collect())
         };
+        facts.evidence.dut_drops = dut_drops;
         let case = format!("{facts:?}");
         assert_eq!(told(facts), (words.to_owned(), explained), "{case}");
     }
@@ -224,10 +225,8 @@ fn loss_behind_dut_explains_only_queries_that_it_can_block() {
 #[test]
 fn hanging_queries_at_early_end_need_explanation() {
     let hanging = |hanging, high| {
-        let facts = LossFacts {
-            hanging,
-            ..missing(5, vec![evidence(Place::FromDut, 1, high)])
-        };
+        let mut facts = missing(5, vec![evidence(Place::FromDut, 1, high)]);
+        facts.evidence.hanging = hanging;
         place(facts).cause.is_some()
     };
     assert!(hanging(123, Some(128)));
@@ -280,13 +279,14 @@ prop_compose! {
         dut_drops in 0..200_u64,
         (hanging, each) in (0..100_u64, 0..1000_u64),
         is_watched: bool,
-        evidence in vec(any_evidence(), 0..6),
+        found in vec(any_evidence(), 0..6),
         asked in option::of(any_asked()),
     ) -> LossFacts {
         let (not_sent, missing, late, not_valid) = counts;
-        LossFacts {
-            not_sent, missing, hanging, each, late, not_valid, dut_drops, is_watched, evidence, asked,
-        }
+        let evidence = LossEvidence {
+            not_sent, refused_by: None, hanging, dut_drops, is_watched, found,
+        };
+        LossFacts { evidence, missing, each, late, not_valid, asked }
     }
 }
 
@@ -294,7 +294,7 @@ proptest! {
     #[test]
     fn each_loss_has_one_place_or_is_undecided(facts in any_facts()) {
         let losses = place(facts.clone()).losses;
-        let all = facts.not_sent + facts.missing + facts.late + facts.not_valid;
+        let all = facts.evidence.not_sent + facts.missing + facts.late + facts.not_valid;
         prop_assert_eq!(losses.queries, all);
         let placed: u64 = losses.places.iter().map(|placed| placed.low).sum();
         prop_assert_eq!(placed + losses.undecided, all);
@@ -311,7 +311,7 @@ proptest! {
         let without = place(facts.clone()).cause;
         let mut facts = facts;
         let explains = more.low > 0 || more.high != Some(0);
-        facts.evidence.push(more);
+        facts.evidence.found.push(more);
         let with = place(facts).cause;
         prop_assert!(without.is_none() || with.is_some() || !explains);
     }

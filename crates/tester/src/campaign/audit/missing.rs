@@ -1,10 +1,11 @@
 //! The figures that a trial must have: the rules cannot check a missing figure.
 
+use dns64_transport::clock::SECOND;
+
 use super::Audit;
 use crate::campaign::plan::tasks::{Point, Task};
 use crate::load::names::{Names, RESERVED};
 use crate::trial::achieved::Achieved;
-use crate::trial::judge::is_complete;
 use crate::trial::result::TrialResult;
 
 impl Audit<'_> {
@@ -24,6 +25,11 @@ impl Audit<'_> {
         });
         let sometimes = [
             ("names", true, trial.names.is_some()),
+            (
+                "rate_error",
+                !trial.ended_early && trial.duration_ns >= SECOND,
+                trial.timing.rate_error.is_some(),
+            ),
             (
                 "authority",
                 lab.is_some() && !is_program,
@@ -46,13 +52,10 @@ impl Audit<'_> {
                 trial.resources.is_some(),
             ),
         ];
-        let what = match sometimes.iter().find(|(_, is_due, is)| *is_due && !is) {
-            Some((key, ..)) => format!("it has no {key}, which each trial of this program has"),
-            None if self.is_complete == Some(is_complete(trial)) => return None,
-            None => "it has other figures of its verdict than the trials of this process before it"
-                .to_owned(),
-        };
-        Some(what)
+        let (key, ..) = sometimes.iter().find(|(_, is_due, is)| *is_due && !is)?;
+        Some(format!(
+            "it has no {key}, which each trial of this program has"
+        ))
     }
 
     /// Returns how the names of a trial differ from those of the plan. A soak needs unused names for all of its

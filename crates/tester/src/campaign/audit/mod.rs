@@ -18,16 +18,16 @@ use std::collections::BTreeSet;
 
 use dns64_transport::clock::Nanos;
 
+use super::facts::grave;
 use super::plan::Plan;
 use super::plan::tasks::{Point, Task, point_name, search_spec};
-use super::record::{Environment, Line, Record, SelfTest, TaskEnd};
+use super::record::{Environment, Line, Record, SelfTest, TaskEnd, VariantFacts};
 use super::state::State;
 use crate::load::pace::Pacing;
 use crate::procedure::search::{Search, SearchSpec};
 use crate::procedure::selftest::self_test_timeout;
 use crate::quantity::Thousands;
 use crate::rig::spec::Subject;
-use crate::trial::judge::is_complete;
 use crate::trial::result::TrialResult;
 use certificates::{is_of, rates};
 
@@ -40,9 +40,6 @@ pub struct Audited {
     pub searches: u64,
     /// Self-tests whose certificate follows from their trials.
     pub certificates: u64,
-    /// Invalid trials whose fault no figure of the result shows, such as a failed system call: the audit trusts the
-    /// Tester.
-    pub on_trust: u64,
 }
 
 /// A line that contradicts itself or earlier lines.
@@ -92,8 +89,6 @@ struct Audit<'a> {
     in_force: Option<Vec<Option<u64>>>,
     /// Variants whose facts the active process has recorded; `None` if no process is active.
     at_work: Option<BTreeSet<usize>>,
-    /// Whether the active process records all figures of a verdict; `None` before its first trial.
-    is_complete: Option<bool>,
     /// Search in whose last trial the DUT has exited, in this process.
     died_in: Option<Task>,
     audited: Audited,
@@ -108,7 +103,6 @@ impl<'a> Audit<'a> {
             idle_unix_ms: 0,
             in_force: None,
             at_work: None,
-            is_complete: None,
             died_in: None,
             audited: Audited::default(),
         }
@@ -133,12 +127,11 @@ impl<'a> Audit<'a> {
             Record::Session { .. } => {
                 self.at_work = Some(BTreeSet::new());
                 self.in_force = None;
-                self.is_complete = None;
                 self.died_in = None;
                 Vec::new()
             }
             Record::SelfTest(test) => self.self_test(test),
-            Record::Variant { variant, .. } => self.variant(*variant),
+            Record::Variant { variant, facts, .. } => self.variant(*variant, facts),
             Record::Started {
                 task,
                 search,
@@ -169,9 +162,13 @@ impl<'a> Audit<'a> {
         }
     }
 
-    fn variant(&mut self, variant: usize) -> Vec<String> {
-        if variant >= self.plan.variants.len() {
+    fn variant(&mut self, variant: usize, facts: &VariantFacts) -> Vec<String> {
+        let Some(starts) = self.state.variants.get(variant) else {
             return vec![format!("the plan has no variant {variant}")];
+        };
+        if let Some(grave) = starts.last().and_then(|before| grave(before, facts)) {
+            let name = &self.plan.variants[variant].name;
+            return vec![format!("{name} is measured on after a change: {grave}")];
         }
         self.at_work.get_or_insert_default().insert(variant);
         Vec::new()
@@ -206,9 +203,6 @@ impl<'a> Audit<'a> {
         if let Some(what) = selftests::contradiction(self.plan, test, &near_qps) {
             return vec![what];
         }
-        if let Some(first) = test.trials.first() {
-            self.is_complete.get_or_insert(is_complete(first));
-        }
         let otherwise = test.trials.iter().zip(1..).find_map(|(trial, number)| {
             let what = self.missing(&point, trial);
             let what = what.or_else(|| self.named_otherwise(None, &point, trial));
@@ -220,11 +214,6 @@ impl<'a> Audit<'a> {
         }
         self.audited.trials += test.trials.len() as u64;
         self.audited.certificates += u64::from(test.certified_rate_qps.is_some());
-        let on_trust = test
-            .trials
-            .iter()
-            .filter(|trial| trials::is_on_trust(trial));
-        self.audited.on_trust += on_trust.count() as u64;
         Vec::new()
     }
 
@@ -313,7 +302,6 @@ impl<'a> Audit<'a> {
         result: &TrialResult,
     ) -> Vec<String> {
         self.take_up(task);
-        self.is_complete.get_or_insert(is_complete(result));
         let mut faults: Vec<String> = self.misplaced(task, number, result).into_iter().collect();
         faults.extend(trials::contradiction(result));
         let too_long = took_ns > trials::COUNT_MAX;
@@ -330,7 +318,6 @@ impl<'a> Audit<'a> {
         if faults.is_empty() {
             // Only results whose figures are in range count.
             self.audited.trials += 1;
-            self.audited.on_trust += u64::from(trials::is_on_trust(result));
         }
         let died = result.dut_exit.is_some() && matches!(task, Task::Search { .. });
         self.died_in = died.then_some(task);

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::load::pace::Schedule;
 use crate::quantity::Thousands;
 use crate::trial::achieved::Achieved;
-use crate::trial::judge::{is_complete, judge};
+use crate::trial::judge::judge;
 use crate::trial::place::{LossFacts, LossKind, place};
 use crate::trial::result::{AuthorityShare, Outcome, TrialResult};
 
@@ -45,11 +45,6 @@ const RULES: [Rule; 21] = [
 /// Returns the first contradiction in a trial.
 pub(super) fn contradiction(result: &TrialResult) -> Option<String> {
     RULES.iter().find_map(|rule| rule(result))
-}
-
-/// Whether a trial is invalid for a reason that its figures do not show, because an older program did not record them.
-pub(super) fn is_on_trust(result: &TrialResult) -> bool {
-    result.outcome != judge(result)
 }
 
 /// Largest count or time: 2^53 ns are 104 days, and sums of some hundreds of such values fit 64 bits.
@@ -127,7 +122,7 @@ fn classes(result: &TrialResult) -> Option<String> {
 
 /// Queries that are due are sent, unless the kernel does not accept them or the trial ends early.
 fn unsent(result: &TrialResult) -> Option<String> {
-    let evidence = result.losses.evidence.as_ref()?;
+    let evidence = &result.losses.evidence;
     let unsent = result.queries_due - result.queries_sent;
     let fits = match result.ended_early {
         true => evidence.not_sent <= unsent,
@@ -150,11 +145,10 @@ fn early_end(result: &TrialResult) -> Option<String> {
         .then(|| "it ended early without a failure".to_owned())
 }
 
-/// The verdict follows from the figures. Older programs did not record every figure from which a fault follows.
+/// The verdict follows from the figures.
 fn verdict(result: &TrialResult) -> Option<String> {
     let due = judge(result);
-    let is_open = !result.outcome.is_valid() && !is_complete(result);
-    (result.outcome != due && !is_open).then(|| {
+    (result.outcome != due).then(|| {
         let [is, due] = [&result.outcome, &due].map(|outcome| match outcome {
             Outcome::Passed => outcome.word().to_owned(),
             Outcome::Failed { shortfall } => format!("failed by {}", Thousands(*shortfall)),
@@ -204,14 +198,14 @@ fn losses(result: &TrialResult) -> Option<String> {
 /// The places of the losses follow from their evidence, which contains the drops of the Tester's sockets.
 fn evidence(result: &TrialResult) -> Option<String> {
     let losses = &result.losses;
-    let evidence = losses.evidence.as_ref()?;
+    let evidence = &losses.evidence;
     let at_sockets = evidence.found.iter();
     let at_sockets = at_sockets.filter(|it| it.kind == LossKind::Sockets);
     let counted: u128 = at_sockets.map(|it| u128::from(it.source.count)).sum();
     if counted < u128::from(result.tester_drops) || evidence.hanging > result.undecided {
         return Some("the evidence of its losses lacks some of its counts".to_owned());
     }
-    let due = place(LossFacts::of(result)?).losses;
+    let due = place(LossFacts::of(result)).losses;
     let is_same = (losses.queries, losses.undecided) == (due.queries, due.undecided)
         && (&losses.places, &losses.between) == (&due.places, &due.between);
     (!is_same).then(|| "the places of its losses do not follow from their evidence".to_owned())

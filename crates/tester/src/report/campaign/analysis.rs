@@ -401,13 +401,6 @@ pub struct ModelResult {
     pub r_squared: Option<f64>,
 }
 
-impl ModelResult {
-    /// Whether it covers both shares.
-    pub fn is_over_both(&self) -> bool {
-        self.fitted.iter().any(|row| row.other_pct > 0.0)
-    }
-}
-
 /// A parameter of a model.
 #[derive(Clone, Debug)]
 pub struct Parameter {

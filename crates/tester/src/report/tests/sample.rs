@@ -14,7 +14,7 @@ use crate::trial::cause::Cause;
 use crate::trial::fault::{RateError, TesterFault};
 use crate::trial::path::Path;
 use crate::trial::place::{LossSpan, Losses, Place, Placed, Source};
-use crate::trial::result::{Answers, Outcome, Rtt, Series, Timing, TrialResult};
+use crate::trial::result::{Answers, Outcome, Rtt, TimeSeries, Timing, TrialResult};
 use crate::trial::service::{By, Service};
 
 pub(super) fn conditions() -> Conditions {
@@ -140,7 +140,7 @@ pub(in crate::report) fn failed() -> TrialResult {
         types: Vec::new(),
         server_is_here: false,
         interrupted: false,
-        source_ports: Some(16),
+        source_ports: 16,
         policy: None,
         first_wrong: None,
         rtt_percentiles: Vec::new(),
@@ -306,10 +306,10 @@ fn faults_of_others() -> Vec<TesterFault> {
 }
 
 /// All losses in three tenths of a second, as after a pause of the server.
-fn series() -> Series {
+fn series() -> TimeSeries {
     let mut lost = vec![0; 50];
     lost[10..13].copy_from_slice(&[500, 700, 34]);
-    Series {
+    TimeSeries {
         slice_ns: 100_000_000,
         sent: vec![2_000; 50],
         lost,

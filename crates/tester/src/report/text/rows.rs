@@ -7,7 +7,7 @@ use super::span;
 use crate::load::catch_up::Limits;
 use crate::machine::usage::RoleUsage;
 use crate::trial::path::Path;
-use crate::trial::result::{CatchUp, Connections, Rtt, Series, Timing};
+use crate::trial::result::{CatchUp, Connections, Rtt, TimeSeries, Timing};
 use crate::trial::service::{By, Service};
 
 pub(super) fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
@@ -23,7 +23,7 @@ pub(super) fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
 }
 
 /// Share of the queries that were lost over the time of a trial, as a row of bars.
-pub(super) fn losses_over_time(series: &Series) -> (String, String) {
+pub(super) fn losses_over_time(series: &TimeSeries) -> (String, String) {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let slices = series.lost.len().div_ceil(BARS_MAX).max(1);
     let bar = |(lost, sent): (&[u64], &[u64])| {

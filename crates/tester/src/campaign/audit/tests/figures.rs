@@ -119,8 +119,7 @@ fn failure_explained_by_losses_outside_the_dut_is_found() {
     );
     assert_eq!(
         of_trial(1, 4, |trial| {
-            let evidence = trial.losses.evidence.as_mut();
-            evidence.unwrap().found.push(lost(29_999));
+            trial.losses.evidence.found.push(lost(29_999));
         }),
         "the places of its losses do not follow from their evidence"
     );

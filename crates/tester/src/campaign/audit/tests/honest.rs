@@ -411,7 +411,7 @@ fn counted(
         },
         server_is_here: false,
         interrupted: false,
-        source_ports: None,
+        source_ports: 16,
         policy: None,
         first_wrong: None,
         rtt_percentiles: p50.map_or(Vec::new(), |p50| vec![(50.0, p50), (100.0, at[3])]),
@@ -441,7 +441,7 @@ fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u
     *next += fresh;
     told.timing = Timing {
         catch_up: CatchUp {
-            lost_beyond_bursts: Some(0),
+            lost_beyond_bursts: 0,
             ..CatchUp::default()
         },
         rate_error: Some(RateError {
@@ -457,15 +457,14 @@ fn tell(told: &mut TrialResult, (namespace, cached): (Cidr, Share), next: &mut u
 
 /// Sets the losses that follow from this evidence of losses outside the DUT.
 pub(super) fn located(told: &mut TrialResult, found: Vec<Evidence>) {
-    told.losses.evidence = Some(LossEvidence {
+    told.losses.evidence = LossEvidence {
         is_watched: true,
         found,
         ..LossEvidence::default()
-    });
-    let facts = LossFacts::of(told).expect("it has evidence");
+    };
     told.losses = Losses {
-        evidence: told.losses.evidence.take(),
-        ..place(facts).losses
+        evidence: told.losses.evidence.clone(),
+        ..place(LossFacts::of(told)).losses
     };
 }
 

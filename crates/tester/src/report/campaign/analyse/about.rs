@@ -169,8 +169,8 @@ pub(super) fn variants(history: &Recorded<'_>) -> Vec<VariantInfo> {
     infos.map(info).collect()
 }
 
-/// What a server told of its version, without its name where that of the variant begins with it. Journals have "unbound (Version
-/// 1.17.1)"; those of earlier versions "dns64d (dns64d 0.1.0)" as well.
+/// What a server told of its version, such as "unbound (Version 1.17.1)", without its name where that of the variant
+/// begins with it.
 fn version(variant: &str, dut: &str, said: &str) -> String {
     let inner = said
         .strip_prefix(dut)

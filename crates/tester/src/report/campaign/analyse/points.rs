@@ -279,7 +279,7 @@ fn path(typical: Option<&TrialResult>, trials: &[&TrialResult]) -> Option<PathRe
     let typical = typical.and_then(|trial| trial.path.as_ref());
     let mut answered = AnsweredNames::default();
     for trial in trials.iter().filter(|trial| trial.outcome.is_valid()) {
-        // `None` if one of them has no path, as in a journal that an earlier version began.
+        // `None` if one of them has no path.
         answered.add(trial.path.as_ref()?.answered);
     }
     (answered.names > 0).then(|| PathResult {

@@ -11,11 +11,11 @@ use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd, SoakResult};
 use crate::report::campaign::{numbers, words};
 use crate::statistics::summary::Flag;
-use crate::trial::result::{Outcome, TrialResult};
+use crate::trial::result::TrialResult;
 use crate::warning::{Section, Severity, Warning};
 
 /// A warning follows if one trial in this number, or more, is invalid.
-const DISTURBED_MAX: usize = 10;
+const DISTURBED_MAX: u64 = 10;
 
 /// Tolerated deviation of shares, in percentage points.
 const SHARE_OFF_MAX: f64 = 1.0;
@@ -55,7 +55,9 @@ pub(super) fn all(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
     for (variant, info) in analysis.variants.iter().enumerate() {
         let trials = history.all_trials_of(|point| point.variant == variant);
         let trials: Vec<_> = trials.collect();
-        add(evidence, self::trials(&info.name, &trials));
+        let own = analysis.evidence.iter().find(|it| it.variant == variant);
+        let invalid = own.map_or(&[][..], |it| &it.invalid);
+        add(evidence, self::trials(&info.name, &trials, invalid));
     }
     // Warnings about the machine come after those about the servers.
     add(Some(Section::Sessions), sessions(history, analysis));
@@ -128,43 +130,19 @@ fn sessions(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
     warnings
 }
 
-/// Changes of a variant at a later start. Campaigns stop at a change that influences results; journals of earlier
-/// programs may have continued.
-fn changed(name: &str, starts: &[VariantFacts]) -> Vec<Warning> {
-    let mut warnings = Vec::new();
+/// Changes of a variant at a later start. Others stop a campaign.
+fn changed(name: &str, starts: &[VariantFacts]) -> Option<Warning> {
     let pairs = starts.windows(2);
-    let changes: Vec<_> = pairs
-        .flat_map(|pair| facts::changes(&pair[0], &pair[1]))
-        .collect();
-    for (harmless, severity, then, remedy) in CHANGED {
-        let same = changes.iter().filter(|change| change.harmless == harmless);
-        let same: Vec<String> = same.map(ToString::to_string).collect();
-        if !same.is_empty() {
-            let text = format!("changed during the campaign: {}; {then}", same.join("; "));
-            warnings.push(Warning {
-                remedy: remedy.map(str::to_owned),
-                ..severity.warning(text).about(name)
-            });
-        }
-    }
-    warnings
+    let changes = pairs.flat_map(|pair| facts::changes(&pair[0], &pair[1]));
+    let changes: Vec<_> = changes.map(|change| change.to_string()).collect();
+    (!changes.is_empty()).then(|| {
+        let text = format!(
+            "changed during the campaign: {}; what follows from it for the measurement is the same",
+            changes.join("; ")
+        );
+        Severity::Note.warning(text).about(name)
+    })
 }
-
-/// Severity, consequence and remedy of changes, by whether they are harmless.
-const CHANGED: [(bool, Severity, &str, Option<&str>); 2] = [
-    (
-        false,
-        Severity::Critical,
-        "runs of both are in its figures, and the report shows the last",
-        Some("measure each in a campaign of its own"),
-    ),
-    (
-        true,
-        Severity::Note,
-        "what follows from it for the measurement is the same",
-        None,
-    ),
-];
 
 /// Doubts about the machine, once for consecutive sessions with the same doubts, and changes between sessions.
 fn machines(history: &Recorded<'_>) -> Vec<Warning> {
@@ -390,7 +368,7 @@ fn figures(analysis: &Analysis, point: &PointResult) -> Vec<Warning> {
 }
 
 /// Disturbed trials, uneven bins and remarks, over all trials of a variant.
-fn trials(name: &str, trials: &[&TrialResult]) -> Vec<Warning> {
+fn trials(name: &str, trials: &[&TrialResult], faults: &[(&str, u64)]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut add = |severity: Severity, text: String| {
         warnings.push(severity.warning(text).about(name));
@@ -404,26 +382,16 @@ fn trials(name: &str, trials: &[&TrialResult]) -> Vec<Warning> {
         add(Severity::Warning, text);
     }
     let all = numbers::count(trials.len(), "trial");
-    let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
-    for trial in trials {
-        if let Outcome::Invalid(fault) = &trial.outcome {
-            *faults.entry(fault.kind().name).or_default() += 1;
-        }
-    }
     if !faults.is_empty() {
-        let invalid: usize = faults.values().sum();
+        let invalid: u64 = faults.iter().map(|(_, times)| times).sum();
         let kinds = faults.iter().map(|(kind, n)| format!("{kind} ({n})"));
         let kinds = kinds.collect::<Vec<_>>().join(", ");
         let text = format!("{invalid} of {all} invalid and repeated: {kinds}");
-        let many = invalid * DISTURBED_MAX >= trials.len();
-        add(
-            if many {
-                Severity::Warning
-            } else {
-                Severity::Note
-            },
-            text,
-        );
+        let severity = match invalid * DISTURBED_MAX >= trials.len() as u64 {
+            true => Severity::Warning,
+            false => Severity::Note,
+        };
+        add(severity, text);
     }
     for (note, times) in alike(trials.iter().flat_map(|trial| &trial.notes)).values() {
         let text = match times {

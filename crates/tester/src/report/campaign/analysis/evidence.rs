@@ -18,7 +18,7 @@ pub struct Evidence {
     pub invalid: Vec<(&'static str, u64)>,
     /// The sender in the trials that passed or failed; `None` without such trials.
     pub sender: Option<SenderEvidence>,
-    /// Places of lost queries; `None` if no trial reports them, as in journals of earlier versions.
+    /// Places of lost queries; `None` without trials.
     pub losses: Option<PlacesOfLoss>,
 }
 

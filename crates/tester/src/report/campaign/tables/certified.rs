@@ -8,6 +8,7 @@ use crate::procedure::certificate::Certificate;
 use crate::report::campaign::analyse::grouped;
 use crate::report::campaign::analysis::{Analysis, Certificate as SelfTest};
 use crate::report::campaign::table::{Cell, Table, columns};
+use crate::rig::spec::SelfTestPath;
 
 /// Self-tests under the same conditions.
 type Alike<'a> = (&'a CertificateConditions, Vec<&'a SelfTest>);
@@ -62,16 +63,14 @@ fn ends(tests: &[&SelfTest]) -> Cell {
 /// The common certificates of the self-tests, and the parts of the lab that they cover.
 fn notes(analysis: &Analysis) -> Vec<String> {
     let mut notes = Vec::new();
-    let covers = analysis.certificates.iter();
-    let covers: BTreeSet<_> = covers
-        .map(|test| test.conditions.covers.to_string())
-        .collect();
     if analysis.certificates.len() > 1 {
         let lowest = "Of several self-tests under the same conditions, the lowest rate is the certified one.";
         notes.push(lowest.to_owned());
     }
-    let covers = covers.into_iter().filter(|covers| !covers.is_empty());
-    notes.extend(covers.map(|covers| format!("The self-tests cover {covers}.")));
+    let covers = analysis.certificates.iter();
+    let covers: BTreeSet<SelfTestPath> = covers.map(|test| test.conditions.covers).collect();
+    let told = covers.iter();
+    notes.extend(told.map(|covers| format!("The self-tests cover {covers}.")));
     notes
 }
 

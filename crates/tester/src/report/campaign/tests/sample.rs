@@ -298,7 +298,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         rtt: rtt(&rtt_percentiles, p50),
         server_is_here: false,
         interrupted: false,
-        source_ports: None,
+        source_ports: 16,
         policy: None,
         first_wrong: None,
         latency_percentiles: Vec::new(),
@@ -330,11 +330,11 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
 
 /// All of them in the DUT.
 fn losses(shortfall: u64) -> Losses {
-    let facts = LossFacts {
+    let mut facts = LossFacts {
         missing: shortfall,
-        is_watched: true,
         ..LossFacts::default()
     };
+    facts.evidence.is_watched = true;
     place(facts).losses
 }
 

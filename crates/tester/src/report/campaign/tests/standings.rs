@@ -369,7 +369,7 @@ fn models_of_few_cells_are_refused_without_an_r_squared() {
     let over_one: Vec<_> = analysis
         .models
         .iter()
-        .filter(|m| !m.is_over_both())
+        .filter(|model| model.fitted.iter().all(|row| row.other_pct <= 0.0))
         .collect();
     assert!(!over_one.is_empty());
     for model in over_one {
