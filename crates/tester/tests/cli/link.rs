@@ -116,7 +116,7 @@ fn agent_is_reached_through_ssh() {
     let mut link = linked(|| ssh.open());
     assert_eq!(ssh.asked(), format!("{PROGRAM} agent"));
     let facts: Value = link.ask(&json!("facts"), BUSY_MAX).unwrap();
-    assert_eq!(facts["facts"]["tester"], dns64bench::PROGRAM);
+    assert_eq!(facts["facts"]["identity"]["tester"], dns64bench::PROGRAM);
     let it = link.clock_exchange().unwrap();
     assert!(it.t0_ns <= it.t1_ns && it.t2_ns <= it.t3_ns, "{it:?}");
 }

@@ -166,7 +166,7 @@ fn agent_serves_over_ssh_and_ends_with_its_link() {
     let host = Host::up("serves");
     let mut link = host.open().unwrap();
     let facts: Value = link.ask(&json!("facts"), BUSY_MAX).unwrap();
-    assert_eq!(facts["facts"]["tester"], dns64bench::PROGRAM);
+    assert_eq!(facts["facts"]["identity"]["tester"], dns64bench::PROGRAM);
     let it = link.clock_exchange().unwrap();
     assert!(it.t0_ns <= it.t1_ns && it.t2_ns <= it.t3_ns, "{it:?}");
     assert_eq!(host.processes("dns64bench").len(), 2);
