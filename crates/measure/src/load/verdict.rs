@@ -184,10 +184,12 @@ fn judge_records(
         }
         others += u32::from(!is_correct);
     }
-    let fate = match correct.count_ones() >= wanted.addresses {
-        _ if is_empty => Fate::Empty,
-        true => Fate::Valid,
-        false => Fate::Wrong,
+    let fate = if is_empty {
+        Fate::Empty
+    } else if correct.count_ones() >= wanted.addresses {
+        Fate::Valid
+    } else {
+        Fate::Wrong
     };
     Verdict {
         fate,

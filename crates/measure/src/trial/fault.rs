@@ -234,7 +234,9 @@ impl TesterFault {
             ),
             Self::Interrupted => self.kind().name.to_owned(),
             Self::TooFewNames { left, needed } => {
-                format!("a trial at the next rate needs {needed} names and {left} are unused")
+                format!(
+                    "a trial at the next rate needs {needed} names, and the range has only {left} left"
+                )
             }
             Self::AuthorityDied { status } => {
                 format!("the authority stopped during the trial ({status})")

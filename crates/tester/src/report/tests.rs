@@ -200,7 +200,7 @@ fn search_without_further_names_shows_at_least() {
     );
     result.end = SearchEnd::TesterFault(TesterFault::TooFewNames { left: 1, needed: 2 });
     let told = text::search(&result, &conditions());
-    expect_test::expect!["AT LEAST 700 queries/s: it passed, and a trial at the next rate needs 2 names and 1 are unused; use a wider --namespace, or shorter trials"].assert_eq(told.lines().next().unwrap());
+    expect_test::expect!["AT LEAST 700 queries/s: it passed, and a trial at the next rate needs 2 names, and the range has only 1 left; use a wider --namespace, or shorter trials"].assert_eq(told.lines().next().unwrap());
 }
 
 #[test]
