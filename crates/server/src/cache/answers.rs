@@ -544,6 +544,28 @@ mod tests {
     }
 
     #[test]
+    fn name_that_is_refreshed_each_second_keeps_no_others() {
+        let cache = cache(SETTINGS);
+        let lightest = ENTRY_BYTES + answer("hot", 1).memory_bytes() as u64;
+        let mut evicted = 0;
+        for second in 1..20_000 {
+            let name = format!("name-{second}.example");
+            for (name, ttl_s) in [("hot", 1), (name.as_str(), 86_400)] {
+                let (answer, before) = (answer(name, ttl_s), cache.0.len());
+                cache.keep(&key(name).as_key(), &answer, second * SECOND);
+                let gone = (before + 1).saturating_sub(cache.0.len());
+                let weight = ENTRY_BYTES + answer.memory_bytes() as u64;
+                assert!(gone as u64 <= weight / lightest + 1, "{gone} at once");
+                assert!(cache.0.bytes() <= 1 << 20);
+                evicted += if ttl_s == 1 { 0 } else { gone };
+                assert_eq!(found(&cache, name, second), "0");
+            }
+        }
+        assert!(evicted > 10_000, "{evicted}");
+        assert_eq!(found(&cache, "name-1.example", 20_000), "-");
+    }
+
+    #[test]
     fn cache_memory_stays_within_its_limit() {
         let cache = cache(SETTINGS);
         for i in 0..20_000 {

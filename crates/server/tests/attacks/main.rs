@@ -2,6 +2,7 @@
 //!
 //! - `queries`: hostile queries over UDP; `streams`: over TCP;
 //! - `replies`: hostile and forged responses;
+//! - `operator`: hostile peers of the metrics page and of the control socket;
 //! - `pressure`: more queries than the tables hold, and silent upstreams;
 //! - `flood`: the most costly datagrams from a client outside the access list;
 //! - `overload`: measures the statements of the operators' page about overload;
@@ -13,6 +14,7 @@
 
 mod classes;
 mod flood;
+mod operator;
 mod overload;
 mod packets;
 mod pressure;

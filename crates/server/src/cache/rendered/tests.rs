@@ -236,7 +236,44 @@ fn concurrent_readers_see_complete_entries_only() {
     assert!(hits.iter().all(|hits| *hits > 0), "{hits:?}");
 }
 
+/// Lines of the longest entry.
+const LINES_MAX: u64 = ENTRY_WORDS_MAX.div_ceil(WORDS) as u64;
+
+#[test]
+fn name_that_is_refreshed_without_end_keeps_no_others() {
+    let store = store(BYTES_MIN);
+    put(&store, "cold", b"cold", &[]);
+    put(&store, "warm", b"warm", &[]);
+    for _ in 0..10_000 {
+        put(&store, "hot", &[7; 100], &[]);
+        assert!(get(&store, "hot", 100).is_some());
+        assert!(get(&store, "warm", 100).is_some(), "it is in use");
+    }
+    assert_eq!(get(&store, "cold", 100), None);
+    assert!(store.bytes() <= BYTES_MIN);
+}
+
 proptest! {
+    /// An insertion removes what it needs room for, and moves at most [`SECOND_CHANCES`] entries, although one name is
+    /// refreshed all the time and all others are in use (class of BIND CVE-2023-2828).
+    #[test]
+    fn work_of_an_insertion_is_bounded(
+        steps in prop::collection::vec((0..20_u8, 0..4000_usize), 1..40),
+    ) {
+        let store = store(BYTES_MIN);
+        let tail = || lock(&store.shards[0].writer).tail;
+        for (name, len) in steps {
+            for (name, len) in [("hot".to_owned(), 20), (format!("n{name}"), len)] {
+                let before = tail();
+                put(&store, &name, &vec![1; len], &[]);
+                prop_assert!(tail() - before <= (SECOND_CHANCES as u64 + 2) * LINES_MAX);
+                for other in 0..20 {
+                    get(&store, &format!("n{other}"), 100);
+                }
+            }
+        }
+    }
+
     /// After any sequence of insertions and lookups, a found response is the last one inserted.
     #[test]
     fn found_response_is_the_last_one_inserted(
