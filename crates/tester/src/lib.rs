@@ -11,6 +11,7 @@
 //! - [`procedure`]: the choice of the next trial, and the results of all trials;
 //! - [`rig`]: the test setup of lab, servers and Tester;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
+//! - [`learn`]: the load of clients from a trace of their queries;
 //! - [`report`]: the output for users;
 //! - [`doctor`]: the capabilities of this machine;
 //! - [`cli`]: the command line and its commands.
@@ -25,6 +26,7 @@ pub mod cli;
 pub mod doctor;
 pub mod hash;
 pub mod lab;
+pub mod learn;
 pub mod post;
 pub mod procedure;
 pub mod report;

@@ -47,6 +47,12 @@ impl Prefixes {
         }
     }
 
+    /// Returns whether an address has one of the prefixes; if every prefix is correct, it always has.
+    pub fn contain(&self, address: Ipv6Addr) -> bool {
+        let is_any = matches!(self, Self::Any);
+        is_any || self.iter().any(|prefix| prefix.extract(address).is_some())
+    }
+
     /// Returns the prefixes with which a server synthesised the addresses that it gave for these names. An address that
     /// several prefixes explain counts if one of them also explains the answer for another name (RFC 7050 section 3).
     /// `None` if there is an answer that none explains.

@@ -220,6 +220,26 @@ pub struct TimingArgs {
     pub output: Option<PathBuf>,
 }
 
+/// `dns64bench learn`
+#[derive(Args, Debug)]
+pub struct LearnArgs {
+    /// Trace of queries: pcap, pcapng, dnstap, or lines with a name and a type
+    #[arg(value_name = "FILE")]
+    pub trace: PathBuf,
+
+    /// File for the plan; - for standard output
+    #[arg(short, long, value_name = "FILE|-", default_value = "-")]
+    pub output: PathBuf,
+
+    /// Print a table of the figures instead of a plan
+    #[arg(long, conflicts_with = "output")]
+    pub describe: bool,
+
+    /// Prefixes of the synthesised AAAA records in the trace
+    #[arg(long, value_name = "PREFIX,...", default_value = "64:ff9b::/96")]
+    pub pref64: Prefixes,
+}
+
 /// `dns64bench lab`
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {

@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, MeasureArgs,
-    ProfileCommand, PushArgs, ResumeArgs, RunArgs, SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs,
-    ZoneArgs,
+    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, LearnArgs,
+    MeasureArgs, ProfileCommand, PushArgs, ResumeArgs, RunArgs, SelfTestArgs, TimingArgs,
+    TrialArgs, VerifyArgs, ZoneArgs,
 };
 
 /// Measure DNS64 servers by the method of RFC 8219 section 9.
@@ -125,6 +125,13 @@ pub enum Command {
     #[command(after_help = ZONE_EXAMPLES)]
     Zone(ZoneArgs),
 
+    /// Learn the load of clients from a trace of their queries
+    ///
+    /// Reads a capture, a dnstap file or a list of queries, and writes a plan with their types, EDNS, repetitions and shares of AAAA
+    /// records. Names and addresses are counted, and neither kept nor written.
+    #[command(after_help = LEARN_EXAMPLES)]
+    Learn(LearnArgs),
+
     /// Draw the timing of a trial from its raw data
     ///
     /// Counts the queries sent in each 100 ms and in each 10 ms, and draws them as SVG.
@@ -193,6 +200,11 @@ const TRIAL_EXAMPLES: &str = "\
 Examples:
   dns64bench trial -s 2001:db8::53 -Q 20k -l 5s
   dns64bench trial --dut unbound --lab netns -Q 8k --json -";
+
+const LEARN_EXAMPLES: &str = "\
+Examples:
+  dns64bench learn clients.pcap -o clients.toml
+  dns64bench learn queries.txt --describe";
 
 const SELF_TEST_EXAMPLES: &str = "\
 Examples:

@@ -44,6 +44,7 @@ const TESTER: [(&str, &[&str]); 2] = [
             "procedure",
             "rig",
             "campaign",
+            "learn",
             "report",
             "doctor",
             "cli",

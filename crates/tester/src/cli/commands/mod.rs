@@ -8,6 +8,7 @@ mod demo;
 mod dns64perf;
 mod doctor;
 mod lab;
+mod learn;
 mod measure;
 mod plan;
 mod profile;
@@ -25,6 +26,7 @@ use super::{Command, exit, generate};
 use crate::campaign::journal::JournalError;
 use crate::campaign::plan::PlanError;
 use crate::lab::{Blame, LabError};
+use crate::learn::LearnError;
 use crate::load::names::NamespaceTooSmall;
 use crate::quantity::ValueError;
 use crate::report::terminal;
@@ -79,6 +81,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Zone(args) => zone::run(args),
         Command::Lab(command) => lab::run(command),
         Command::Profile(command) => profile::run(&command),
+        Command::Learn(args) => learn::run(args),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
         Command::Agent { inner } => agent::run(inner),
@@ -139,6 +142,12 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
     }
     if let Some(UsageError::UnknownHost { .. }) = error.downcast_ref() {
         return exit::ENVIRONMENT;
+    }
+    if let Some(error) = error.downcast_ref::<LearnError>() {
+        return match error.is_unread() {
+            true => exit::ENVIRONMENT,
+            false => exit::USAGE,
+        };
     }
     if let Some(error) = error.downcast_ref::<LabError>() {
         return code_of_blame(error.blame);
