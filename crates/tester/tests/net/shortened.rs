@@ -17,7 +17,7 @@ pub(crate) struct Shortened {
     pub(crate) duts: usize,
 }
 
-/// Reduces durations, runs, rates, and numbers of names and cores, and omits DUTs that are not available here. The
+/// Reduces durations, runs, rates, and numbers of cells, names and cores, and omits DUTs that are not available here. The
 /// namespace becomes the plan's default for trials of this length. Timeouts stay unchanged: waiting for answers that
 /// arrive takes no time, and the delays of authorities must fit.
 pub(crate) fn shortened(text: &str) -> Shortened {
@@ -42,6 +42,8 @@ pub(crate) fn shortened(text: &str) -> Shortened {
     set(table(&mut plan, "trial"), "duration", TRIAL);
     if let Some(Value::Table(cells)) = plan.get_mut("cells") {
         each(cells, "pattern", fewer_names);
+        ends_of_grid(cells);
+        cells.iter_mut().for_each(|(_, values)| keep_ends(values));
     }
     if let Some(Value::Table(check)) = plan.get_mut("queue-check") {
         each(check, "durations", shorter_trial);
@@ -125,6 +127,28 @@ fn fit_cores(table: &mut Table, key: &str) {
     };
     if table.get(key).is_some_and(nothing) {
         table.remove(key);
+    }
+}
+
+/// Replaces a grid by the ends of its shares.
+fn ends_of_grid(cells: &mut Table) {
+    let shares: &[&str] = match cells.remove("grid").as_ref().and_then(Value::as_str) {
+        None => &[],
+        Some("aaaa") => &["aaaa-share"],
+        Some("cached") => &["cached-share"],
+        Some(_) => &["aaaa-share", "cached-share"],
+    };
+    for share in shares {
+        set(cells, share, ["0%", "100%"].map(Value::from).to_vec());
+    }
+}
+
+/// Keeps the first and the last value of a list: those between them are asked for in the same way.
+fn keep_ends(values: &mut Value) {
+    if let Value::Array(values) = values
+        && values.len() > 2
+    {
+        values.drain(1..values.len() - 1);
     }
 }
 

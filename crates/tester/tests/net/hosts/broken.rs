@@ -175,7 +175,7 @@ fn long(name: &str) -> String {
     three(name).replace("runs = 1", "runs = 200")
 }
 
-/// Every victim at every moment.
+/// Each victim at two moments, and two victims at each moment: each loss takes eight seconds.
 #[test]
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn lost_host_ends_the_campaign_and_is_not_blamed_on_the_dut() {
@@ -195,18 +195,6 @@ fn lost_host_ends_the_campaign_and_is_not_blamed_on_the_dut() {
     second.loses(Trial, Client, "dut");
     second.loses(Gather, Outer, "dut");
     second.is_completed();
-    let mut third = Campaign::new(&ground, "third", &three("third"));
-    third.loses(SelfTest, Outer, "auth");
-    third.loses(Start, Client, "dut");
-    third.loses(Trial, Session, "gen1");
-    third.loses(Gather, Inner, "dut");
-    third.is_completed();
-    let mut fourth = Campaign::new(&ground, "fourth", &three("fourth"));
-    fourth.loses(SelfTest, Session, "gen1");
-    fourth.loses(Start, Outer, "gen1");
-    fourth.loses(Trial, Inner, "auth");
-    fourth.loses(Gather, Client, "dut");
-    fourth.is_completed();
 }
 
 #[test]
