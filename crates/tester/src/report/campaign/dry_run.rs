@@ -209,10 +209,10 @@ mod tests {
               search    max-rate 100k, resolution 1%, restart never, runs 3, method galloping, settle 0s, order interleaved
 
                                 tasks   trials         time      at most
-              self-tests            2       40   2 min 55 s   8 min 46 s
-              searches             12      104   8 min 19 s  26 min 44 s
-              overload curves       2        4         29 s         29 s
-              in all               16      148  11 min 43 s  35 min 59 s
+              self-tests            2       26   1 min 46 s   8 min 15 s
+              searches             12       96   6 min 16 s  25 min 21 s
+              overload curves       2        4         26 s         26 s
+              in all               16      126   8 min 28 s   34 min 3 s
 
             The rates are not known yet: the time is for a first rate within 16 times of what is found, "at most" for the
             DUTs that take the most trials, all to their end. Invalid trials are repeated and come on top.
