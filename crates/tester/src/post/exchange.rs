@@ -2,6 +2,7 @@
 
 use dns64_transport::Link;
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
+use dns64_transport::stream::Ending;
 use dns64_wire::codes::Rtype;
 
 use super::{HostQuery, NoAnswer};
@@ -13,8 +14,8 @@ use crate::trial::backend;
 /// ID of all queries: "64".
 const PROBE_ID: u16 = 0x3634;
 
-/// Sends one query and waits for its response. Distinguishes responses from another address, unrelated datagrams and no
-/// response.
+/// Sends one query and waits for its response. Distinguishes responses from another address, unrelated datagrams, connections
+/// that the server ended, and no response.
 pub(super) fn exchange(question: &HostQuery) -> Result<Vec<u8>, NoAnswer> {
     let HostQuery { network, .. } = question;
     match network.enter(|| exchange_here(question)) {
@@ -55,6 +56,14 @@ fn exchange_here(question: &HostQuery) -> Result<Vec<u8>, NoAnswer> {
         }
         if counters.unreachable > 0 {
             return Err(NoAnswer::Unreachable);
+        }
+        let ended = link.connections().ended;
+        let has_ended = |how: Ending| ended[how as usize] > 0;
+        if reply.is_none() && has_ended(Ending::Tls) {
+            return Err(NoAnswer::WithoutTls);
+        }
+        if reply.is_none() && (has_ended(Ending::Closed) || has_ended(Ending::Reset)) {
+            return Err(NoAnswer::Ended);
         }
     }
     reply.ok_or(match strays {

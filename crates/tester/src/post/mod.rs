@@ -228,6 +228,10 @@ pub enum NoAnswer {
     Foreign(SocketAddr),
     /// A datagram that answers no query.
     Garbage,
+    /// The TLS handshake failed.
+    WithoutTls,
+    /// The server closed or reset the connection.
+    Ended,
     /// The query could not be sent.
     Failed(String),
 }

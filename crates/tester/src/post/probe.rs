@@ -69,6 +69,18 @@ pub enum ProbeError {
         /// Time waited.
         wait_ms: u64,
     },
+    /// The server ended the connection, or its TLS handshake, without a response.
+    #[error("{}{seen} {what}; {remedy}", Shown(*.server))]
+    Ended {
+        /// As for a refusal.
+        seen: String,
+        /// The server.
+        server: SocketAddr,
+        /// What it did.
+        what: &'static str,
+        /// The remedy.
+        remedy: &'static str,
+    },
     /// The response came from another address.
     #[error(
         "the query went to {}, but {} answered; give that address, or bind the server to the first one",
@@ -102,6 +114,7 @@ impl ProbeError {
             Self::NotSent(_) => Blame::Machine,
             Self::Refused { .. }
             | Self::Silent { .. }
+            | Self::Ended { .. }
             | Self::OtherAddress { .. }
             | Self::Useless { .. } => Blame::Server,
         }
@@ -203,6 +216,18 @@ impl Prober {
                 server,
                 name: self.name(address),
                 wait_ms: wait_ns / 1_000_000,
+            },
+            NoAnswer::WithoutTls => ProbeError::Ended {
+                seen,
+                server,
+                what: "accepted a connection, but no TLS session on it",
+                remedy: "give the port of DNS over TLS, usually 853, or --transport tcp",
+            },
+            NoAnswer::Ended => ProbeError::Ended {
+                seen,
+                server,
+                what: "ended the connection without a response",
+                remedy: "is it a DNS server, does it allow this client, and is --transport right?",
             },
             NoAnswer::Foreign(from) => ProbeError::OtherAddress { server, from },
             NoAnswer::Garbage => self.garbage(address),

@@ -1,6 +1,8 @@
 //! The comparison of what a server answers with what trials expect: prefixes, names with an AAAA record, silence.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::thread;
 
 use dns64_wire::pref64::Pref64;
 
@@ -81,6 +83,23 @@ fn closed_port_is_reported_at_once() {
             refused(&ran, closed.address, "nothing listens at");
         }
     }
+}
+
+#[test]
+fn ended_connection_is_reported_at_once() {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    // It ends with the test.
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // A web server answers so, and closes; the client may be gone.
+            let _got = stream.read(&mut [0; 1024]);
+            let _sent = stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n");
+        }
+    });
+    let ended = |transport: &str| trial_with(address, &format!("{GIVEN} --transport {transport}"));
+    refused(&ended("tls"), address, "or --transport tcp");
+    refused(&ended("tcp"), address, "is --transport right?");
 }
 
 #[test]
