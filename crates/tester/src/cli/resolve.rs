@@ -106,7 +106,7 @@ pub enum UsageError {
         "cannot find the address of --server {name}: {why}; check the name, or give the address"
     )]
     UnknownHost {
-        /// As given.
+        /// The host name, as on the command line.
         name: String,
         /// Error of the system.
         why: String,

@@ -228,7 +228,7 @@ fn keep_raw(
             Task::Soak { point } => format!("point-{point}-soak"),
         };
         std::fs::create_dir_all(&folder)
-            .map_err(|reason| format!("cannot make directory {}: {reason}", folder.display()))?;
+            .map_err(|reason| format!("cannot create directory {}: {reason}", folder.display()))?;
         let path = folder.join(format!("{task}-trial-{number}.csv"));
         let written = raw::write(&path, rows);
         written.map(drop).map_err(|error| error.to_string())

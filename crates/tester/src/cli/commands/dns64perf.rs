@@ -71,7 +71,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
 
 fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
-    let file = File::create(FILE).with_context(|| format!("cannot make {FILE}"))?;
+    let file = File::create(FILE).with_context(|| format!("cannot create {FILE}"))?;
     let judge = Judge::new(accepted, test, &spec.names.zone);
     spec.names.pref64.clone_from(&judge.pref64);
     let measurer = Measurer {

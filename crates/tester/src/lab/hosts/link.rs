@@ -96,7 +96,7 @@ impl FromStr for LinkAddress {
         let most = net.max_prefix_len();
         if !(1..most).contains(&net.prefix_len()) {
             return Err(ValueError(format!(
-                "prefix length {} of {text:?} leaves nobody to talk to: must be 1-{}",
+                "prefix length {} of {text:?} leaves no address for the other end: must be 1-{}",
                 net.prefix_len(),
                 most - 1
             )));

@@ -496,13 +496,13 @@ fn addresses_are_parsed_with_their_prefix_length() {
         (
             "2001:2:0:1::1/128",
             expect![[
-                r#"prefix length 128 of "2001:2:0:1::1/128" leaves nobody to talk to: must be 1-127"#
+                r#"prefix length 128 of "2001:2:0:1::1/128" leaves no address for the other end: must be 1-127"#
             ]],
         ),
         (
             "198.18.0.1/0",
             expect![[
-                r#"prefix length 0 of "198.18.0.1/0" leaves nobody to talk to: must be 1-31"#
+                r#"prefix length 0 of "198.18.0.1/0" leaves no address for the other end: must be 1-31"#
             ]],
         ),
         (

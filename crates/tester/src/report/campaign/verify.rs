@@ -7,7 +7,7 @@ use crate::PROGRAM;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
     /// A file is missing.
-    #[error("{path} is missing; make the report again with `dns64bench report`")]
+    #[error("{path} is missing; write the report again with `dns64bench report`")]
     Missing {
         /// Its path below the folder of the report.
         path: String,
@@ -22,7 +22,7 @@ pub enum Difference {
     },
     /// A file differs from what follows from the journal.
     #[error(
-        "{path} does not follow from the journal: {what}; do not trust it, make the report again"
+        "{path} does not follow from the journal: {what}; do not trust it, and write the report again with `dns64bench report`"
     )]
     Content {
         /// Its path below the folder of the report.
@@ -31,7 +31,7 @@ pub enum Difference {
         what: String,
     },
     /// There are extra files beside those of the report.
-    #[error("not part of the report: {}; nothing is known of them, move them elsewhere", .paths.join(", "))]
+    #[error("not part of the report: {}; move or delete them", .paths.join(", "))]
     Unknown {
         /// Their paths below the folder of the report.
         paths: Vec<String>,
@@ -158,7 +158,7 @@ mod tests {
             check_no_others(&expected, found).map_err(|difference| difference.to_string())
         };
         assert_eq!(check(&["figures/rates-1.svg", "index.html"]), Ok(()));
-        let text = "not part of the report: data/x.dat, extra.csv; nothing is known of them, move them elsewhere";
+        let text = "not part of the report: data/x.dat, extra.csv; move or delete them";
         assert_eq!(
             check(&["index.html", "extra.csv", "data/x.dat"]),
             Err(text.to_owned())

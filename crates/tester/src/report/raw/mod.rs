@@ -51,17 +51,17 @@ impl Header {
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
     /// The file cannot be created.
-    #[error("cannot make {}: {reason}", path.display())]
+    #[error("cannot create {}: {reason}", path.display())]
     Create {
-        /// As given.
+        /// Path of the file, as on the command line.
         path: PathBuf,
         /// Error of the system.
         reason: io::Error,
     },
     /// The file cannot be written completely.
-    #[error("cannot write {} to its end: {reason}; what is there is not the whole trial", path.display())]
+    #[error("cannot write all of {}: {reason}; the file is incomplete", path.display())]
     Write {
-        /// As given.
+        /// Path of the file, as on the command line.
         path: PathBuf,
         /// Error of the system.
         reason: io::Error,

@@ -63,7 +63,7 @@ fn a_changed_number_is_named_with_both_values() {
         text,
         format!(
             "DIR/report: results.json does not follow from the journal: line {line} is '        \"median\": 5900.0,', and should \
-             be '        \"median\": 5000.0,'; do not trust it, make the report again"
+             be '        \"median\": 5000.0,'; do not trust it, and write the report again with `dns64bench report`"
         )
     );
 }
@@ -95,7 +95,8 @@ fn missing_and_wrong_files_have_different_errors() {
     let dir = reported();
     let folder = dir.path().join(FOLDER);
     fs::remove_file(folder.join("runs.csv")).unwrap();
-    let missing = "DIR/report: runs.csv is missing; make the report again with `dns64bench report`";
+    let missing =
+        "DIR/report: runs.csv is missing; write the report again with `dns64bench report`";
     assert_eq!(failure(&dir), (exit::ENVIRONMENT, missing.to_owned()));
 
     let sums = fs::read_to_string(folder.join(files::SUMS)).unwrap();
@@ -188,7 +189,6 @@ fn files_outside_the_report_are_named() {
     let folder = dir.path().join(FOLDER);
     fs::write(folder.join("figures/extra.svg"), "1\n").unwrap();
     fs::create_dir(folder.join("empty")).unwrap();
-    let text = "DIR/report: not part of the report: figures/extra.svg; nothing is known of them, move them \
-                elsewhere";
+    let text = "DIR/report: not part of the report: figures/extra.svg; move or delete them";
     assert_eq!(failure(&dir), (exit::TESTER, text.to_owned()));
 }
