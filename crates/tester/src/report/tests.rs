@@ -42,7 +42,7 @@ fn configured_faults_are_shown_beside_the_responses() {
     });
     let told = text::trial(&result, &conditions());
     let (_, section) = told
-        .split_once("Faults of the authority, on purpose\n")
+        .split_once("Deliberate faults of the authority\n")
         .unwrap();
     let lines: Vec<_> = section.lines().take(2).map(str::trim).collect();
     assert!(lines[0].starts_with("delayed"), "{lines:?}");

@@ -153,12 +153,12 @@ fn search_verdict(result: &SearchResult) -> String {
             }
         }
         SearchEnd::LimitedByTester { rate_qps } => format!(
-            "AT LEAST {} queries/s: the DUT passed at the highest rate for which the Tester is good; \
+            "AT LEAST {} queries/s: the DUT passed at the highest rate for which the Tester is certified; \
              give the Tester more cores, or use --authority in-driver in a lab",
             Thousands(*rate_qps)
         ),
         SearchEnd::LimitedByRequest { rate_qps } => format!(
-            "AT LEAST {} queries/s: the DUT passed at the highest rate asked for; raise --max-rate",
+            "AT LEAST {} queries/s: the DUT passed at the highest rate of the search; raise --max-rate",
             Thousands(*rate_qps)
         ),
         SearchEnd::NothingPasses => {
@@ -326,7 +326,7 @@ impl Page {
         let counts = result.authority.as_ref();
         if let Some(faults) = counts.and_then(|counts| counts.misbehaviour.as_ref()) {
             self.section(
-                "Faults of the authority, on purpose",
+                "Deliberate faults of the authority",
                 misbehaviour(faults).map(counted),
             );
         }
@@ -483,7 +483,11 @@ pub(crate) fn misbehaviour(faults: &FaultCounts) -> [(&'static str, u64, &'stati
             "held back for others to overtake",
         ),
         ("duplicated", faults.duplicated, "sent twice"),
-        ("overflowed", faults.overflowed, "not sent for want of room"),
+        (
+            "overflowed",
+            faults.overflowed,
+            "not sent: no room to delay them",
+        ),
     ]
 }
 
@@ -494,7 +498,7 @@ fn classes(answers: &Answers) -> [(&'static str, u64, &'static str); 7] {
         ("late", answers.late, "the expected AAAA, after the timeout"),
         ("wrong", answers.wrong, "another AAAA than the expected one"),
         ("empty", answers.empty, "NOERROR without an AAAA"),
-        ("error", answers.error, "another RCODE, or not to be parsed"),
+        ("error", answers.error, "another RCODE, or malformed"),
         ("truncated", answers.truncated, "TC set"),
         ("missing", answers.missing, "no answer at all"),
     ]

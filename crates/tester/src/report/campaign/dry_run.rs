@@ -118,8 +118,8 @@ fn costs(out: &mut dyn Write, estimate: &Estimate) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\nThe rates are not known yet: the time is for a first rate within 16 times of what is found, \"at most\" for \
-         the\nDUTs that take the most trials, all to their end. Invalid trials are repeated and come on top."
+        "\nThe time assumes a first rate within a factor of 16 of the result; \"at most\" is for the DUTs with the most \
+         trials,\nall of full length. Repetitions of invalid trials are extra."
     )
 }
 
@@ -129,15 +129,15 @@ fn names(out: &mut dyn Write, plan: &Plan, estimate: &Estimate) -> io::Result<()
     for &(server, trials, length_ns) in &estimate.running {
         write!(
             out,
-            "{server} runs already and is asked for no name twice: its {} likely trials can be of {} \
-             queries/s\non average until the names of {range} are used up",
+            "{server} is already running and gets each name once: the names of {range} suffice for its {} likely trials at\n{} \
+             queries/s on average",
             Thousands(trials),
             Thousands(names_last(range, length_ns))
         )?;
         match range.widened_to(1 << 32).filter(|all| *all != range) {
             Some(all) => {
                 let rate = Thousands(names_last(all, length_ns));
-                writeln!(out, ", of {rate} with namespace = \"{all}\".")?;
+                writeln!(out, ", at {rate} with namespace = \"{all}\".")?;
             }
             None => writeln!(out, ".")?,
         }
@@ -173,14 +173,11 @@ mod tests {
         };
         // 20 trials of 10 s.
         expect![[r#"
-            [2001:db8::53]:53 runs already and is asked for no name twice: its 20 likely trials can be of 83,886 queries/s
-            on average until the names of 10.0.0.0/8 are used up, of 21,474,836 with namespace = "0.0.0.0/0".
+            [2001:db8::53]:53 is already running and gets each name once: the names of 10.0.0.0/8 suffice for its 20 likely trials at
+            83,886 queries/s on average, at 21,474,836 with namespace = "0.0.0.0/0".
         "#]].assert_eq(&told("10.0.0.0/8"));
         let all = told("0.0.0.0/0");
-        assert!(
-            all.ends_with("until the names of 0.0.0.0/0 are used up.\n"),
-            "{all}"
-        );
+        assert!(all.ends_with("queries/s on average.\n"), "{all}");
     }
 
     #[test]
@@ -214,8 +211,8 @@ mod tests {
               overload curves       2        4         26 s         26 s
               in all               16      126   8 min 28 s   34 min 3 s
 
-            The rates are not known yet: the time is for a first rate within 16 times of what is found, "at most" for the
-            DUTs that take the most trials, all to their end. Invalid trials are repeated and come on top.
+            The time assumes a first rate within a factor of 16 of the result; "at most" is for the DUTs with the most trials,
+            all of full length. Repetitions of invalid trials are extra.
             Remark: other than RFC 8219 section 9.2 asks: trials of 5 s instead of 60 s, 3 searches instead of 20.
         "#]].assert_eq(&String::from_utf8(text).unwrap());
     }

@@ -33,7 +33,7 @@ type Figure<V> = (&'static str, &'static str, fn(&Status) -> V);
 const COUNTERS: [Figure<u64>; 2] = [
     (
         "campaign_trials",
-        "Trials, those of earlier processes included",
+        "Trials, including those of earlier processes",
         |it| it.trials,
     ),
     (
@@ -56,24 +56,22 @@ const GAUGES: [Figure<Option<f64>>; 8] = [
     ("campaign_tasks_done", "Tasks that are over", |it| {
         Some(it.tasks_done as f64)
     }),
-    (
-        "campaign_left_seconds",
-        "Estimate of the time that is left",
-        |it| Some((it.left_ns? / SECOND) as f64),
-    ),
+    ("campaign_left_seconds", "Estimated remaining time", |it| {
+        Some((it.left_ns? / SECOND) as f64)
+    }),
     (
         "campaign_offered_qps",
-        "Offered rate of the trial under way",
+        "Offered rate of the current trial",
         |it| Some(it.trial?.rate_qps as f64),
     ),
     (
         "campaign_passed_qps",
-        "Highest rate that passed in the search under way",
+        "Highest rate that passed in the current search",
         |it| Some(it.passed_qps? as f64),
     ),
     (
         "campaign_failed_qps",
-        "Lowest rate that failed in the search under way",
+        "Lowest rate that failed in the current search",
         |it| Some(it.failed_qps? as f64),
     ),
     (
@@ -110,7 +108,7 @@ impl Collector for Page {
         gauges(
             &mut to,
             "campaign_phase",
-            "1 for what the campaign is busy with, 0 for all else",
+            "1 for the current phase, 0 for all others",
             phases.map(|&phase| ([("phase", word(phase))], is_it(phase))),
         )?;
         let found = || status.found.iter();

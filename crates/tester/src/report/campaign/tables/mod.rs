@@ -95,7 +95,7 @@ fn conditions(analysis: &Analysis) -> Table {
     Table::new(
         "conditions",
         "Conditions",
-        "What held for all trials, and the settings of the plan.",
+        "Conditions of all trials, and the settings of the plan.",
     )
     .with(
         &PAIR,
@@ -175,7 +175,7 @@ fn soak(analysis: &Analysis) -> Table {
     let mut table = Table::new(
         "soak",
         "Soak",
-        "What changed with time, by a Mann-Kendall test (two-sided).",
+        "Changes over time, by a Mann-Kendall test (two-sided).",
     );
     table.notes.extend(analysis.soaks.iter().map(|soak| {
         let length_s = soak.rows.last().map_or(0.0, |row| row.at_s);
