@@ -147,6 +147,8 @@ pub struct SessionHistory {
     /// Program and version; empty if the program did not record its identity. A program that does records all figures
     /// of a trial that this version knows.
     pub tester: String,
+    /// SHA-256 of the program, if it could be read.
+    pub tester_sha256: Option<String>,
     /// Why it stopped, if recorded.
     pub ended: Option<String>,
 }
@@ -262,21 +264,9 @@ impl<R> History<R> {
         }
     }
 
-    fn session(
-        &mut self,
-        began_unix_ms: u64,
-        environment: &Environment,
-        torn_bytes: u64,
-        tester: &str,
-    ) {
+    fn session(&mut self, session: SessionHistory) {
         self.trial_was_cut_off();
-        self.sessions.push(SessionHistory {
-            began_unix_ms,
-            torn_bytes,
-            environment: environment.clone(),
-            tester: tester.to_owned(),
-            ended: None,
-        });
+        self.sessions.push(session);
     }
 
     fn session_ended(&mut self, how: &str) {
@@ -391,8 +381,15 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
                 environment,
                 torn_bytes,
                 tester,
-                ..
-            } => self.session(line.at_unix_ms, environment, *torn_bytes, tester),
+                tester_sha256,
+            } => self.session(SessionHistory {
+                began_unix_ms: line.at_unix_ms,
+                torn_bytes: *torn_bytes,
+                environment: (**environment).clone(),
+                tester: tester.clone(),
+                tester_sha256: tester_sha256.clone(),
+                ended: None,
+            }),
             Record::SelfTest(test) => self.self_tests.push(SelfTestHistory {
                 at_unix_ms: line.at_unix_ms,
                 test: test.clone(),

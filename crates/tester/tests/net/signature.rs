@@ -71,6 +71,25 @@ fn verify(campaign: &Path, option: Option<(&str, &Path)>) -> (Option<i32>, Strin
     (output.status.code(), said.concat())
 }
 
+/// Exit code and output of the verifier in Python.
+fn verify_again(campaign: &Path, allowed: &Path) -> (Option<i32>, String) {
+    let mut python = Command::new("python3");
+    python.arg(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../contrib/verify.py"
+    ));
+    let output = python
+        .arg("--allowed-signers")
+        .arg(allowed)
+        .arg(campaign)
+        .output()
+        .unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stdout).unwrap(),
+    )
+}
+
 #[test]
 #[ignore = "needs ssh-keygen: run by .ci/run net"]
 fn signature_identifies_the_signer_of_the_journal() {
@@ -106,6 +125,11 @@ fn signature_identifies_the_signer_of_the_journal() {
         said.contains("the journal was signed with ED25519 key SHA256:"),
         "{said}"
     );
+    // The verifier that needs no OpenSSH.
+    let (code, said) = verify_again(&campaign, &alices);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.ends_with(", signed by alice\n"), "{said}");
+    assert_eq!(verify_again(&campaign, &bobs).0, Some(1));
     // A missing key.
     let (code, said) = verify(&campaign, Some(("--sign", &dir.path().join("nobody"))));
     assert_eq!(code, Some(2), "{said}");
@@ -121,6 +145,7 @@ fn signature_identifies_the_signer_of_the_journal() {
         said.contains("is not a signature of this journal"),
         "{said}"
     );
+    assert_eq!(verify_again(&campaign, &alices).0, Some(1));
 }
 
 #[test]

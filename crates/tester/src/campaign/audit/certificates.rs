@@ -1,8 +1,9 @@
 //! The certificates that can have been valid for a task.
 
 use super::{Audit, rate};
+use crate::campaign::history::SessionHistory;
 use crate::campaign::plan::tasks::{Point, Task};
-use crate::campaign::record::{CertificateConditions, Environment, SelfTest};
+use crate::campaign::record::{CertificateConditions, SelfTest};
 use crate::campaign::state::CERTIFICATE_AGE_MAX_MS;
 use crate::procedure::certificate::{Certificate, counted};
 use crate::procedure::selftest::Meaning;
@@ -67,7 +68,7 @@ impl Audit<'_> {
     ) -> impl Iterator<Item = &CertificateConditions> {
         let tests = self.state.self_tests.iter().map(|it| &it.test);
         let held = tests.filter(move |test| {
-            self.machine().is_some_and(|machine| is_of(test, machine))
+            self.session().is_some_and(|session| is_of(test, session))
                 && test.conditions.fit(point)
                 && test.conditions.lab.is_empty() != in_lab
                 && self.has_cores(point, &test.conditions)
@@ -134,8 +135,10 @@ pub(super) fn rates(rates_qps: &[Option<u64>]) -> String {
     rates.collect::<Vec<_>>().join(" or ")
 }
 
-/// Whether a self-test was run on this machine since its last boot.
-pub(super) fn is_of(test: &SelfTest, machine: &Environment) -> bool {
-    let conditions = &test.conditions;
+/// Whether a self-test was run on the machine of this process since its last boot, by the same program.
+pub(super) fn is_of(test: &SelfTest, session: &SessionHistory) -> bool {
+    let (conditions, machine) = (&test.conditions, &session.environment);
     (&conditions.boot_id, &conditions.kernel) == (&machine.boot_id, &machine.kernel)
+        && (&conditions.tester, &conditions.tester_sha256)
+            == (&session.tester, &session.tester_sha256)
 }

@@ -19,9 +19,10 @@ use std::collections::BTreeSet;
 use dns64_transport::clock::Nanos;
 
 use super::facts::grave;
+use super::history::SessionHistory;
 use super::plan::Plan;
 use super::plan::tasks::{Point, Task, point_name, search_spec};
-use super::record::{Environment, Line, Record, SelfTest, TaskEnd, VariantFacts};
+use super::record::{Line, Record, SelfTest, TaskEnd, VariantFacts};
 use super::state::State;
 use crate::load::pace::Pacing;
 use crate::procedure::search::{Search, SearchSpec};
@@ -175,7 +176,7 @@ impl<'a> Audit<'a> {
     }
 
     fn self_test(&mut self, test: &SelfTest) -> Vec<String> {
-        let on_this_machine = self.machine().is_some_and(|machine| is_of(test, machine));
+        let is_own = self.session().is_some_and(|session| is_of(test, session));
         let in_lab = !test.conditions.lab.is_empty();
         let of_points = self.plan.points.iter().filter(|point| {
             let subject = self.subject(point);
@@ -183,8 +184,9 @@ impl<'a> Audit<'a> {
             is_dut && test.conditions.fit(point)
         });
         let of_points: Vec<&Point> = of_points.collect();
-        if !on_this_machine {
-            return vec!["a self-test of another machine, or of before its last start".to_owned()];
+        if !is_own {
+            let what = "a self-test of another machine or program, or of before its last start";
+            return vec![what.to_owned()];
         }
         if test.trials.iter().any(|trial| self.has_other_limits(trial)) {
             return vec!["the limits of its trials are not those of the plan".to_owned()];
@@ -312,7 +314,8 @@ impl<'a> Audit<'a> {
                 .certified_otherwise(point, result)
                 .or_else(|| self.missing(point, result))
                 .or_else(|| self.elsewhere(point, result))
-                .or_else(|| self.named_otherwise(Some(task), point, result));
+                .or_else(|| self.named_otherwise(Some(task), point, result))
+                .or_else(|| trials::too_short(result, took_ns));
             faults.extend(fault);
         }
         if faults.is_empty() {
@@ -437,12 +440,9 @@ impl<'a> Audit<'a> {
         faults.map(|fault| format!("{name} {fault}")).collect()
     }
 
-    /// Machine of the active process.
-    fn machine(&self) -> Option<&Environment> {
-        self.state
-            .sessions
-            .last()
-            .map(|session| &session.environment)
+    /// The active process.
+    fn session(&self) -> Option<&SessionHistory> {
+        self.state.sessions.last()
     }
 
     fn subject(&self, point: &Point) -> &Subject {

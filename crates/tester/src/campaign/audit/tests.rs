@@ -4,6 +4,7 @@ mod certificates;
 mod figures;
 mod honest;
 mod hosts;
+mod kinds;
 mod messages;
 mod programs;
 
@@ -13,6 +14,7 @@ use proptest::prelude::*;
 
 pub(crate) use honest::honest;
 use honest::{Servers, begin, plan, resume};
+pub(crate) use kinds::of_all_kinds;
 
 use super::*;
 use crate::campaign::journal::tests::octets_of_lines;

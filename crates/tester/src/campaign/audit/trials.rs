@@ -95,6 +95,15 @@ fn queries_due(result: &TrialResult) -> Option<String> {
     })
 }
 
+/// No query leaves before it is due, so a trial that went to its end took at least until its last one.
+pub(super) fn too_short(result: &TrialResult, took_ns: Nanos) -> Option<String> {
+    let last = result.queries_due.saturating_sub(1);
+    let least_ns = Schedule::new(result.rate_qps, result.duration_ns).due_ns(last);
+    let is_whole = result.outcome.is_valid() && !result.ended_early;
+    (is_whole && took_ns < least_ns)
+        .then(|| format!("it took {took_ns} ns, and its last query was due after {least_ns} ns"))
+}
+
 fn queries_sent(result: &TrialResult) -> Option<String> {
     let (sent, due) = (result.queries_sent, result.queries_due);
     (sent > due).then(|| format!("{} queries sent of {} due", Thousands(sent), Thousands(due)))

@@ -4,10 +4,12 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::report::{FOLDER, load};
 use super::{Failure, exit, print};
 use crate::campaign::audit::{Contradiction, audit};
-use crate::campaign::journal::PLAN_FILE;
+use crate::campaign::journal::{JOURNAL_FILE, PLAN_FILE};
 use crate::campaign::record::{Line, Record};
 use crate::campaign::signature::{self, SIGNATURE_FILE, SignatureError};
 use crate::cli::args::VerifyArgs;
@@ -32,6 +34,7 @@ fn verify(dir: &Path) -> Result<(String, String), Failure> {
     }
     let (lines, seal) = (reading.lines, reading.seal);
     check_plan(dir, &lines)?;
+    check_repetitions(dir, &lines)?;
     let audited = audit(&plan, &lines).map_err(|contradiction| refused(&lines, &contradiction))?;
     let folder = dir.join(FOLDER);
     let analysis = analyse(&plan, &lines, &seal);
@@ -56,6 +59,36 @@ fn verify(dir: &Path) -> Result<(String, String), Failure> {
         seal
     );
     Ok((seal, result))
+}
+
+/// Some keys repeat others for readers of the file, such as the text of a fault: reading a journal does not look at them, so
+/// each must be what it would be written as.
+fn check_repetitions(dir: &Path, lines: &[Line]) -> Result<(), Failure> {
+    let octets = fs::read(dir.join(JOURNAL_FILE)).unwrap_or_default();
+    for (line, text) in lines.iter().zip(octets.split(|&octet| octet == b'\n')) {
+        let is = serde_json::from_slice(text).unwrap_or_default();
+        let due = serde_json::to_value(line).unwrap_or_default();
+        if let Some(key) = otherwise(&is, &due) {
+            let (line, what) = (line.number + 1, format!("its{key} does not follow"));
+            return Err(refused(lines, &Contradiction { line, what }));
+        }
+    }
+    Ok(())
+}
+
+/// The path of the first key whose value differs. Keys that only one of the two has are not compared: other programs
+/// write and read them.
+fn otherwise(is: &Value, due: &Value) -> Option<String> {
+    match (is, due) {
+        (Value::Object(is), Value::Object(due)) => is.iter().find_map(|(key, value)| {
+            let below = otherwise(value, due.get(key)?)?;
+            Some(format!(" {key}{below}"))
+        }),
+        (Value::Array(is), Value::Array(due)) if is.len() == due.len() => {
+            is.iter().zip(due).find_map(|(is, due)| otherwise(is, due))
+        }
+        _ => (is != due).then(String::new),
+    }
 }
 
 /// The error for a contradiction in the journal. It names the program that wrote the journal if it is another version,

@@ -9,7 +9,7 @@ use crate::machine::usage::Usage;
 use crate::trial::result::{HostClock, Outcome};
 
 /// Two hosts with DUTs; each trial uses one of them.
-const PLAN: &str = r#"
+pub(super) const PLAN: &str = r#"
 [trial]
 duration = "10s"
 [search]

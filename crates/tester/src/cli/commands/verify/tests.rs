@@ -1,7 +1,10 @@
+use std::process::Command;
+
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::campaign::audit::tests::{honest, resealed};
+use crate::campaign::audit::tests::{honest, of_all_kinds, resealed};
 use crate::campaign::journal::JOURNAL_FILE;
 use crate::cli::commands::report;
 
@@ -191,4 +194,60 @@ fn files_outside_the_report_are_named() {
     fs::create_dir(folder.join("empty")).unwrap();
     let text = "DIR/report: not part of the report: figures/extra.svg; move or delete them";
     assert_eq!(failure(&dir), (exit::TESTER, text.to_owned()));
+}
+
+#[test]
+fn a_key_that_repeats_others_follows_from_them() {
+    let written = json!({"number": 3, "record": {"trial": {"form": "trial/2", "places": [{"low": 1}, {"low": 2}]}}});
+    let changed = |old: &str, new: &str| {
+        let text = written.to_string().replacen(old, new, 1);
+        otherwise(&serde_json::from_str(&text).unwrap(), &written)
+    };
+    let path = Some(" record trial form".to_owned());
+    assert_eq!(changed("trial/2", "trial/1"), path);
+    let path = Some(" record trial places low".to_owned());
+    assert_eq!(changed("\"low\":2", "\"low\":null"), path);
+    // A key of another program, and one that it did not write.
+    assert_eq!(changed("\"number\":3", "\"seal\":4"), None);
+}
+
+/// The verifier of `contrib` was written from the documentation. `contrib/forge.py` makes forgeries of campaigns of all
+/// kinds, and runs it on them.
+#[test]
+#[ignore = "needs python3: run by .ci/run rules"]
+fn both_verifiers_accept_honest_campaigns_and_refuse_forgeries() {
+    let dir = tempfile::tempdir().unwrap();
+    let forged = dir.path().join("forged");
+    let mut forge = Command::new("python3");
+    forge.arg(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../contrib/forge.py"
+    ));
+    forge.arg(&forged);
+    for (name, lines) in of_all_kinds() {
+        let campaign = dir.path().join(name);
+        fs::create_dir(&campaign).unwrap();
+        fs::write(campaign.join(JOURNAL_FILE), resealed(lines)).unwrap();
+        report::write(&campaign, &load(&campaign).unwrap()).unwrap();
+        verify(&campaign).unwrap_or_else(|failure| panic!("{name}: {:#}", failure.error));
+        forge.arg(campaign);
+    }
+    let made = forge.output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let forgeries: Vec<_> = fs::read_dir(&forged)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(forgeries.len() >= 100, "{}", forgeries.len());
+    for forgery in forgeries {
+        let name = forgery.display();
+        let failure = verify(&forgery).expect_err(&format!("{name} was accepted"));
+        // A forged journal has no report, and is refused before that is noticed.
+        let is_refused = failure.code == exit::TESTER || load(&forgery).is_err();
+        assert!(
+            is_refused || forgery.join(FOLDER).exists(),
+            "{name}: {:#}",
+            failure.error
+        );
+    }
 }
