@@ -10,6 +10,7 @@
 //! - [`post`]: what a host does for a measurement, in this process or behind a connection;
 //! - [`procedure`]: the choice of the next trial, and the results of all trials;
 //! - [`rig`]: the test setup of lab, servers and Tester;
+//! - [`conform`]: whether a server does what the standards say, clause by clause;
 //! - [`campaign`]: many searches by one plan, which survive crashes;
 //! - [`learn`]: the load of clients from a trace of their queries;
 //! - [`report`]: the output for users;
@@ -23,6 +24,7 @@ pub use dns64_measure::{
 pub mod agent;
 pub mod campaign;
 pub mod cli;
+pub mod conform;
 pub mod doctor;
 pub mod hash;
 pub mod lab;

@@ -17,10 +17,11 @@ use super::values;
 use crate::authority::answer::TTL_DEFAULT_S;
 use crate::authority::behaviour::Behaviour;
 use crate::campaign::plan::settings::choice;
+use crate::conform::report::Form;
 use crate::lab::zone::ZoneForm;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
-use crate::namespace::{Cidr, Prefixes};
+use crate::namespace::{Cidr, DEFAULT_SUFFIX, Prefixes};
 use crate::procedure::search::Resolution;
 use crate::quantity;
 use crate::report::timeline::Which;
@@ -206,6 +207,38 @@ pub struct Dns64PerfArgs {
     /// Pacing method.
     #[command(flatten)]
     pub settings: Flags,
+}
+
+/// `dns64bench conform`
+#[derive(Args, Debug)]
+pub struct ConformArgs {
+    /// DNS64 server to start in a lab: a built-in profile or a file
+    #[arg(long, value_name = "PROFILE|FILE.toml", required_unless_present = "server", add = ArgValueCompleter::new(completion::duts))]
+    pub dut: Option<String>,
+
+    /// DNS64 server that runs already, and forwards the zone of --suffix to the authority
+    #[arg(short, long, value_name = "ADDR[:PORT]", conflicts_with = "dut", requires = "authority_listen", value_parser = values::server)]
+    pub server: Option<SocketAddr>,
+
+    /// Address at which the authority listens for that server
+    #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "dut", value_parser = values::server)]
+    pub authority_listen: Option<SocketAddr>,
+
+    /// Zone of the names
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SUFFIX)]
+    pub suffix: String,
+
+    /// Text in the names of the cases to run, such as rfc6147, or a file of cases [default: all]
+    #[arg(long, value_name = "TEXT|FILE.toml")]
+    pub case: Option<String>,
+
+    /// Seed of the order of the cases [default: a random one, which the report has]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Form of the report: text, json, junit or markdown
+    #[arg(long, value_name = "FORM", default_value = "text", value_parser = str::parse::<Form>)]
+    pub format: Form,
 }
 
 /// `dns64bench timing`

@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand, LearnArgs,
-    MeasureArgs, ProfileCommand, PushArgs, ResumeArgs, RunArgs, SelfTestArgs, TimingArgs,
-    TrialArgs, VerifyArgs, ZoneArgs,
+    AuthorityArgs, CompareArgs, ConformArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand,
+    LearnArgs, MeasureArgs, ProfileCommand, PushArgs, ResumeArgs, RunArgs, SelfTestArgs,
+    TimingArgs, TrialArgs, VerifyArgs, ZoneArgs,
 };
 
 /// Measure DNS64 servers by the method of RFC 8219 section 9.
@@ -132,6 +132,14 @@ pub enum Command {
     #[command(after_help = LEARN_EXAMPLES)]
     Learn(LearnArgs),
 
+    /// Check a DNS64 server against the standards, clause by clause
+    ///
+    /// Runs cases of RFC 6147 and related standards: an authority that answers by script, queries, and what has to
+    /// come back. The exit code is 1 if the server fails a clause of level must, and 4 if it gets no
+    /// verdict.
+    #[command(after_help = CONFORM_EXAMPLES)]
+    Conform(ConformArgs),
+
     /// Draw the timing of a trial from its raw data
     ///
     /// Counts the queries sent in each 100 ms and in each 10 ms, and draws them as SVG.
@@ -230,6 +238,11 @@ const DNS64PERF_EXAMPLES: &str = "\
 Examples:
   dns64bench dns64perf 2001:db8::53 53 10.0.0.0/8 60000 1 1 1 1000000 1
   dns64bench dns64perf --classic 1 4 1 2001:db8::53";
+
+const CONFORM_EXAMPLES: &str = "\
+Examples:
+  dns64bench conform --dut unbound
+  dns64bench conform -s 2001:db8::53 --authority-listen 192.0.2.1 --case rfc6147";
 
 const ZONE_EXAMPLES: &str = "\
 Examples:

@@ -18,6 +18,7 @@
 //! - `names`: names that several processes and rigs use on one server.
 //! - `agent`: the agent of a laboratory as a process; `link`: connections of a controller to it.
 //! - `dns64perf`: the command lines and the output of the predecessors.
+//! - `conform`: servers without a verdict of conformance.
 //! - `docs`: the commands of README and the book.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
@@ -28,6 +29,7 @@ mod agent;
 mod authority;
 #[path = "../support/busy.rs"]
 mod busy;
+mod conform;
 mod dns64perf;
 mod docs;
 mod dut;

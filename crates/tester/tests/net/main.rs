@@ -7,6 +7,7 @@
 //! - `lab`: namespaces, links, and servers in them;
 //! - `servers`: trials and searches with each server;
 //! - `faults`: killed servers, interrupts and crashes;
+//! - `conform`: conformance of servers;
 //! - `driver`: the authority's program in the driver, frame by frame (`frames`);
 //! - `in_driver`: that program in labs, and its leftovers;
 //! - `ways`: disturbances of a trial, and the reported cause; `spoil`: their implementation;
@@ -27,6 +28,7 @@ mod agent;
 #[path = "../support/busy.rs"]
 mod busy;
 mod campaign;
+mod conform;
 mod driver;
 mod examples;
 mod faults;

@@ -43,6 +43,7 @@ const TESTER: [(&str, &[&str]); 2] = [
             "post",
             "procedure",
             "rig",
+            "conform",
             "campaign",
             "learn",
             "report",

@@ -2,6 +2,7 @@
 
 use dns64bench::campaign::record::Line;
 use dns64bench::cli::refusal::Refusal;
+use dns64bench::conform::report::Report;
 use dns64bench::report::campaign::analysis::Analysis;
 use dns64bench::report::campaign::live::Picture;
 use dns64bench::trial::result::TrialResult;
@@ -73,6 +74,10 @@ fn schemas_follow_from_the_types() {
     check(
         expect_file!["../../schema/status.schema.json"],
         schema_of::<Picture<'_>>(),
+    );
+    check(
+        expect_file!["../../schema/conform.schema.json"],
+        schema_of::<Report>(),
     );
     check(
         expect_file!["../../schema/error.schema.json"],

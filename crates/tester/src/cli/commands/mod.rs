@@ -4,6 +4,7 @@ mod agent;
 mod authority;
 mod campaign;
 mod compare;
+mod conform;
 mod demo;
 mod dns64perf;
 mod doctor;
@@ -82,6 +83,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Lab(command) => lab::run(command),
         Command::Profile(command) => profile::run(&command),
         Command::Learn(args) => learn::run(args),
+        Command::Conform(args) => conform::run(&args),
         Command::Timing(args) => timing::run(&args),
         Command::Dns64Perf(args) => dns64perf::run(&args),
         Command::Agent { inner } => agent::run(inner),

@@ -1,0 +1,201 @@
+//! The authority of the cases at its sockets: UDP and TCP, a thread each and one for each connection.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dns64_transport::clock::{MonotonicClock, Nanos};
+use domain::base::iana::{Rcode, Rtype};
+
+use super::query::Query;
+use super::script::{Outgoing, Script, empty, question};
+use super::text::Owned;
+use crate::lab::{Blame, LabError};
+use crate::machine::network::Network;
+
+/// The runs that are under way.
+#[derive(Debug)]
+pub(super) struct Runs {
+    suffix: Owned,
+    scripts: RwLock<Vec<Arc<Script>>>,
+}
+
+impl Runs {
+    /// None yet; their names are below `suffix`.
+    pub(super) fn new(suffix: Owned) -> Self {
+        Self {
+            suffix,
+            scripts: RwLock::default(),
+        }
+    }
+
+    /// A query that every server answers, and that no case counts.
+    pub(super) fn control(&self) -> Query {
+        Query::plain(&self.suffix, Rtype::TXT)
+    }
+
+    /// Begins a run.
+    pub(super) fn begin(&self, script: &Arc<Script>) {
+        let mut scripts = self.scripts.write().unwrap_or_else(PoisonError::into_inner);
+        scripts.push(Arc::clone(script));
+    }
+
+    /// Ends it: its names are refused from now on.
+    pub(super) fn end(&self, script: &Arc<Script>) {
+        let mut scripts = self.scripts.write().unwrap_or_else(PoisonError::into_inner);
+        scripts.retain(|it| !Arc::ptr_eq(it, script));
+    }
+
+    /// The answers to a query.
+    pub(super) fn respond(&self, query: &[u8], tcp: bool) -> Vec<Outgoing> {
+        let scripts = self.scripts.read().unwrap_or_else(PoisonError::into_inner);
+        let Some((name, _)) = question(query) else {
+            return Vec::new();
+        };
+        let script = scripts.iter().find(|it| it.knows(&name)).cloned();
+        let is_above = scripts.iter().any(|it| it.is_below(&name));
+        drop(scripts);
+        match script {
+            Some(script) => script.respond(query, tcp),
+            // Such as a parent that is asked for its keys or servers.
+            None if is_above || self.suffix.ends_with(&name) => vec![empty(query, Rcode::NOERROR)],
+            None => vec![empty(query, Rcode::REFUSED)],
+        }
+    }
+}
+
+/// A running authority. Dropping it ends its threads.
+#[derive(Debug)]
+pub(super) struct Authority {
+    end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// How often its threads look whether they shall end.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Longest time that a connection is idle.
+const IDLE: Duration = Duration::from_secs(10);
+
+impl Authority {
+    /// Opens its sockets in a network and answers there.
+    ///
+    /// # Errors
+    ///
+    /// The address is not of this network, in use, or below 1024 without permission.
+    pub(super) fn serve(
+        runs: &Arc<Runs>,
+        network: &Network,
+        listen: SocketAddr,
+    ) -> Result<Self, LabError> {
+        let open = || -> io::Result<_> {
+            let udp = UdpSocket::bind(listen)?;
+            udp.set_read_timeout(Some(POLL))?;
+            let other = UdpSocket::bind((listen.ip(), 0))?;
+            let tcp = TcpListener::bind(listen)?;
+            tcp.set_nonblocking(true)?;
+            Ok((udp, other, tcp))
+        };
+        let (udp, other, tcp) = network.enter(open)?.map_err(Blame::Machine.because(format!(
+            "the authority cannot listen at {listen} on {network}; stop the program that does, or use another address"
+        )))?;
+        let end = Arc::new(AtomicBool::new(false));
+        let ports = Arc::new([udp, other]);
+        let datagrams = {
+            let (runs, end) = (Arc::clone(runs), Arc::clone(&end));
+            std::thread::spawn(move || datagrams(&runs, &ports, &end))
+        };
+        let connections = {
+            let (runs, end) = (Arc::clone(runs), Arc::clone(&end));
+            std::thread::spawn(move || connections(&runs, &tcp, &end))
+        };
+        Ok(Self {
+            end,
+            threads: vec![datagrams, connections],
+        })
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic was reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn datagrams(runs: &Runs, ports: &Arc<[UdpSocket; 2]>, end: &AtomicBool) {
+    let mut buffer = [0; 4096];
+    while !end.load(Ordering::Relaxed) {
+        let Ok((length, from)) = ports[0].recv_from(&mut buffer) else {
+            continue;
+        };
+        for answer in runs.respond(&buffer[..length], false) {
+            let ports = Arc::clone(ports);
+            after(answer.delay_ns, move || {
+                // The client may have gone.
+                let port = &ports[usize::from(answer.other_port)];
+                let _ = port.send_to(&answer.octets, from);
+            });
+        }
+    }
+}
+
+/// Does it at once, or later on a thread.
+fn after(delay_ns: Nanos, work: impl FnOnce() + Send + 'static) {
+    match delay_ns {
+        0 => work(),
+        delay_ns => drop(std::thread::spawn(move || {
+            MonotonicClock.sleep(delay_ns);
+            work();
+        })),
+    }
+}
+
+fn connections(runs: &Arc<Runs>, listener: &TcpListener, end: &AtomicBool) {
+    while !end.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let runs = Arc::clone(runs);
+                // It ends with the connection, or when that is idle.
+                std::thread::spawn(move || connection(&runs, stream));
+            }
+            Err(_) => MonotonicClock.sleep(ACCEPT_NS),
+        }
+    }
+}
+
+/// Time between two looks for connections.
+const ACCEPT_NS: Nanos = 1_000_000;
+
+fn connection(runs: &Runs, mut stream: TcpStream) -> Option<()> {
+    stream.set_nonblocking(false).ok()?;
+    stream.set_read_timeout(Some(IDLE)).ok()?;
+    loop {
+        let query = framed(&mut stream).ok()?;
+        for answer in runs.respond(&query, true) {
+            MonotonicClock.sleep(answer.delay_ns);
+            stream.write_all(&frame(&answer.octets)).ok()?;
+        }
+    }
+}
+
+/// Reads a message of a connection (RFC 1035 section 4.2.2).
+pub(super) fn framed(stream: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut message = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut message)?;
+    Ok(message)
+}
+
+/// A message with its length in front.
+pub(super) fn frame(message: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
+    [&length.to_be_bytes(), message].concat()
+}

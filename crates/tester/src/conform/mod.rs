@@ -1,0 +1,374 @@
+//! Conformance of a DNS64 server: cases ([`case`], [`read`]) with an authority that answers by script ([`script`], [`authority`]), a
+//! client ([`query`], [`client`]) that plays their steps ([`play`]), and a verdict for each ([`judge`]).
+//!
+//! Each run of a case has names and addresses that no other run has, so that no cache and no order of the cases matters.
+//! Cases in which the authority misbehaves so that a server may avoid it afterwards run at the end, one by one, and the
+//! server recovers before the next one: in a lab by a restart. Any other case that fails is run once more, because a busy
+//! machine may make a server ask twice; only a second failure is one.
+
+mod authority;
+pub mod case;
+mod client;
+mod judge;
+mod play;
+mod query;
+pub mod read;
+pub mod report;
+mod script;
+mod text;
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use dns64_transport::random::{self, SplitMix64};
+use dns64_wire::message::Message;
+use dns64_wire::pref64::Pref64;
+use domain::base::Name;
+
+use self::authority::{Authority, Runs};
+use self::case::{Case, Need, Run};
+use self::client::{Sockets, WAIT_NS};
+use self::report::{Judged, Verdict};
+use crate::lab::LabError;
+use crate::machine::network::Network;
+
+/// Cases that run at once: most of a case is the wait for the server.
+const AT_ONCE: usize = 4;
+
+/// The case that shows whether the server synthesises, and with which prefix. It is no part of a report.
+const CONTROL: &str = r#"
+rfc = 6147
+[[case]]
+id = "control"
+clause = "5.1"
+level = "must"
+why = "The server synthesises"
+zone = "@ 60 A 20.0.0.170\nother 60 A 20.0.0.171"
+[[case.step]]
+ask = "@ AAAA"
+[[case.step]]
+ask = "other AAAA"
+"#;
+
+/// The addresses of the two names of [`CONTROL`].
+const CONTROL_ADDRESSES: [[u8; 4]; 2] = [[20, 0, 0, 170], [20, 0, 0, 171]];
+
+/// The case that shows whether the server asks the authority about all names.
+const ELSEWHERE: &str = r#"
+rfc = 6147
+[[case]]
+id = "elsewhere"
+clause = "5.1"
+level = "must"
+why = "The server asks the authority about all names"
+zone = "reverse(addr(1)) PTR @"
+[[case.step]]
+ask = "reverse(addr(1)) PTR"
+expect = [{ has = ["reverse(addr(1)) PTR @"] }]
+"#;
+
+/// Reason why a server gets no verdict.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoVerdict {
+    /// No response.
+    #[error(
+        "{server} did not answer within {wait_s} s; is it running, and may this machine ask it?"
+    )]
+    Silent {
+        /// The server.
+        server: SocketAddr,
+        /// Time waited, in seconds.
+        wait_s: u64,
+    },
+    /// It does not ask the authority.
+    #[error(
+        "{server} answered, but did not ask the authority about {suffix}; let it forward that zone to the authority"
+    )]
+    OtherUpstream {
+        /// The server.
+        server: SocketAddr,
+        /// Zone of the names.
+        suffix: String,
+    },
+    /// It does not synthesise.
+    #[error("{server} did not synthesise an AAAA record ({what}); is DNS64 on for this client?")]
+    NoDns64 {
+        /// The server.
+        server: SocketAddr,
+        /// What it answered.
+        what: String,
+    },
+    /// A fault of the Tester.
+    #[error("{0}")]
+    Tester(String),
+}
+
+/// The server and the way to it.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The server.
+    pub server: SocketAddr,
+    /// Network of the client.
+    pub network: Network,
+    /// Zone of the names, without the final dot.
+    pub suffix: String,
+}
+
+/// What is known of a server before the cases.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Its prefix.
+    pub(crate) pref64: Pref64,
+    /// Whether it asks the authority about all names.
+    pub(crate) forwards_all: bool,
+}
+
+impl Known {
+    /// Whether the server has what a case needs.
+    fn has(self, need: Need) -> bool {
+        let is_well_known = self.pref64 == Pref64::WELL_KNOWN;
+        match need {
+            Need::ForwardsAll => self.forwards_all,
+            Need::OwnPrefix => !is_well_known,
+            Need::WellKnownPrefix => is_well_known,
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every case was judged.
+    Complete,
+    /// The server stopped answering, or could not be restarted.
+    Gone,
+    /// By the user.
+    Interrupted,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Prefix of the server.
+    pub pref64: Pref64,
+    /// The verdicts, in the order of the cases.
+    pub cases: Vec<Judged>,
+    /// How it ended.
+    pub end: End,
+}
+
+/// A suite at work.
+#[derive(Debug)]
+pub struct Suite {
+    subject: Subject,
+    runs: Arc<Runs>,
+    _authority: Authority,
+    /// Different in each process, so that names are new to a server that runs.
+    nonce: u32,
+    number: AtomicU16,
+}
+
+impl Suite {
+    /// Opens the authority at `listen` in its network.
+    ///
+    /// # Errors
+    ///
+    /// The address is not usable, or the suffix is no name.
+    pub fn open(subject: Subject, network: &Network, listen: SocketAddr) -> Result<Self, LabError> {
+        let suffix = Name::from_str(&subject.suffix);
+        let suffix = suffix.map_err(crate::lab::Blame::Request.because("--suffix is no name"))?;
+        let runs = Arc::new(Runs::new(suffix));
+        let authority = Authority::serve(&runs, network, listen)?;
+        let draw = random::from_system().unwrap_or_default();
+        let [nonce, number] = [draw >> 32, draw & 0xffff];
+        Ok(Self {
+            subject,
+            runs,
+            _authority: authority,
+            nonce: u32::try_from(nonce).unwrap_or_default(),
+            number: AtomicU16::new(u16::try_from(number).unwrap_or_default()),
+        })
+    }
+
+    fn client(&self) -> Sockets {
+        Sockets::new(self.subject.network.clone(), self.subject.server)
+    }
+
+    /// The particulars of the next run.
+    fn next(&self, pref64: Pref64) -> Run {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let (nonce, suffix) = (self.nonce, &self.subject.suffix);
+        Run {
+            origin: format!("c{number:04x}-{nonce:08x}.{suffix}."),
+            pref64,
+            number,
+        }
+    }
+
+    /// Asks the server for the AAAA records of two names and returns its prefix.
+    ///
+    /// # Errors
+    ///
+    /// It does not answer, does not ask the authority, or does not synthesise.
+    pub fn pref64(&self, wait_ns: Nanos) -> Result<Pref64, NoVerdict> {
+        let server = self.subject.server;
+        let case = only(CONTROL)?;
+        let run = self.next(Pref64::WELL_KNOWN);
+        let done = play::steps(&case, &run, &self.runs, &self.client(), wait_ns);
+        let done = done.map_err(|why| NoVerdict::Tester(format!("{why:?}")))?;
+        let mut left: Option<Vec<Pref64>> = None;
+        for (step, ipv4) in done.iter().zip(CONTROL_ADDRESSES) {
+            let Some(response) = step.response() else {
+                let wait_s = wait_ns.div_ceil(SECOND);
+                return Err(NoVerdict::Silent { server, wait_s });
+            };
+            if step.asked.is_empty() {
+                let suffix = self.subject.suffix.clone();
+                return Err(NoVerdict::OtherUpstream { server, suffix });
+            }
+            let learnt = learnt(response, ipv4);
+            left = Some(match left {
+                None => learnt,
+                Some(before) => before
+                    .into_iter()
+                    .filter(|it| learnt.contains(it))
+                    .collect(),
+            });
+        }
+        let last = done.last().and_then(|it| it.response());
+        left.and_then(|all| all.first().copied())
+            .ok_or_else(|| NoVerdict::NoDns64 {
+                server,
+                what: text::packet(last.unwrap_or_default()).join("; "),
+            })
+    }
+
+    /// Waits until a server synthesises again that an authority has kept waiting or misled.
+    ///
+    /// # Errors
+    ///
+    /// It does not within [`WAIT_NS`].
+    pub fn recovered(&self) -> Result<(), NoVerdict> {
+        let begin = MonotonicClock.now();
+        loop {
+            match self.pref64(SECOND) {
+                Ok(_) => return Ok(()),
+                Err(why) if MonotonicClock.now() - begin > WAIT_NS => return Err(why),
+                // It may answer at once that its upstream failed.
+                Err(_) => MonotonicClock.sleep(SECOND / 10),
+            }
+        }
+    }
+
+    /// Runs cases. `recover` is called between cases that harm: it restarts the server, or waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The server gets no verdict at all.
+    pub fn run(
+        &self,
+        cases: &[Case],
+        seed: u64,
+        interrupted: &AtomicBool,
+        mut recover: impl FnMut() -> bool,
+    ) -> Result<Ran, NoVerdict> {
+        let pref64 = self.pref64(WAIT_NS)?;
+        let elsewhere = self.judge(&only(ELSEWHERE)?, pref64);
+        let known = Known {
+            pref64,
+            forwards_all: elsewhere.verdict == Verdict::Passed,
+        };
+        let mut order: Vec<usize> = (0..cases.len()).collect();
+        shuffle(&mut order, seed);
+        let (last, others): (Vec<usize>, Vec<usize>) =
+            order.into_iter().partition(|&at| cases[at].harms);
+        let judged = Mutex::new(vec![None; cases.len()]);
+        let gone = AtomicBool::new(false);
+        let judge = |at: usize| {
+            let verdict = if interrupted.load(Ordering::Relaxed) {
+                Judged::unknown(&cases[at], "the run was interrupted")
+            } else if gone.load(Ordering::Relaxed) {
+                Judged::unknown(&cases[at], "the server had stopped answering")
+            } else {
+                self.judge_known(&cases[at], known)
+            };
+            // After a case that harms, `recover` decides.
+            if verdict.silent && !cases[at].harms && self.pref64(WAIT_NS).is_err() {
+                gone.store(true, Ordering::Relaxed);
+            }
+            judged.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(verdict);
+        };
+        let queue = Mutex::new(others.into_iter());
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        std::thread::scope(|scope| {
+            for _ in 0..AT_ONCE {
+                scope.spawn(|| std::iter::from_fn(next).for_each(judge));
+            }
+        });
+        for (number, at) in last.into_iter().enumerate() {
+            let is_over = interrupted.load(Ordering::Relaxed) || gone.load(Ordering::Relaxed);
+            if number > 0 && !is_over && !recover() {
+                gone.store(true, Ordering::Relaxed);
+            }
+            judge(at);
+        }
+        let judged = judged.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let end = match (interrupted.load(Ordering::Relaxed), gone.into_inner()) {
+            (true, _) => End::Interrupted,
+            (false, true) => End::Gone,
+            (false, false) => End::Complete,
+        };
+        let cases = judged.into_iter().flatten().collect();
+        Ok(Ran { pref64, cases, end })
+    }
+
+    /// The verdict, if the server has what the case needs; a failure only if it is repeated.
+    fn judge_known(&self, case: &Case, known: Known) -> Judged {
+        if let Some(need) = case.needs.iter().find(|need| !known.has(**need)) {
+            return Judged::unknown(case, &format!("needs {}", need.as_ref()));
+        }
+        let first = self.judge(case, known.pref64);
+        // After a case that harms, the server would be another one.
+        match first.verdict {
+            Verdict::Failed if !case.harms && !first.silent => self.judge(case, known.pref64),
+            _ => first,
+        }
+    }
+
+    fn judge(&self, case: &Case, pref64: Pref64) -> Judged {
+        play::judged(case, || self.next(pref64), &self.runs, &self.client())
+    }
+}
+
+/// The prefixes that a response for a name with this address shows.
+fn learnt(response: &[u8], ipv4: [u8; 4]) -> Vec<Pref64> {
+    let Ok(message) = Message::parse(response) else {
+        return Vec::new();
+    };
+    let addresses = message.records().filter_map(|record| record.ok()?.aaaa());
+    addresses
+        .flat_map(|address| Pref64::learn(address, ipv4.into()))
+        .collect()
+}
+
+/// The only case of a text of this module.
+fn only(text: &str) -> Result<Case, NoVerdict> {
+    let cases = read::parse("built-in", text).map_err(NoVerdict::Tester)?;
+    let case = cases.into_iter().next();
+    case.ok_or_else(|| NoVerdict::Tester("no built-in case".into()))
+}
+
+/// Puts items into an order that follows from the seed (Fisher and Yates).
+fn shuffle(items: &mut [usize], seed: u64) {
+    let mut random = SplitMix64(seed);
+    for end in (1..items.len()).rev() {
+        let other = random::below(random.draw(), end as u64 + 1);
+        items.swap(end, usize::try_from(other).unwrap_or(end));
+    }
+}
+
+#[cfg(test)]
+mod tests;

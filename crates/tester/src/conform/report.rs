@@ -1,0 +1,162 @@
+//! Verdicts, and what is written of them: text, JSON, JUnit XML, Markdown.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+use strum::{AsRefStr, EnumString};
+
+use super::case::{Case, Level};
+
+/// A verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, AsRefStr, JsonSchema, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Verdict {
+    /// The server does what the clause says.
+    Passed,
+    /// It does not.
+    Failed,
+    /// The server could not be set up so, or was gone.
+    NotKnown,
+}
+
+/// A case with its verdict.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct Judged {
+    /// Name of the case.
+    pub id: String,
+    /// The clause: "RFC 6147 section 5.1.4".
+    pub clause: String,
+    /// What the clause demands.
+    pub level: Level,
+    /// The sense of the clause.
+    pub why: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What differs from the clause, or why there is no verdict.
+    pub faults: Vec<String>,
+    /// Messages of the step that failed: the query, the response, the questions to the authority.
+    pub packets: Vec<String>,
+    /// Whether the server did not answer.
+    #[serde(skip)]
+    pub(super) silent: bool,
+}
+
+impl Judged {
+    pub(super) fn of(case: &Case, verdict: Verdict) -> Self {
+        Self {
+            id: case.id.clone(),
+            clause: case.clause.clone(),
+            level: case.level,
+            why: case.why.clone(),
+            verdict,
+            faults: Vec::new(),
+            packets: Vec::new(),
+            silent: false,
+        }
+    }
+
+    /// No verdict, for this reason.
+    pub(super) fn unknown(case: &Case, reason: &str) -> Self {
+        let mut judged = Self::of(case, Verdict::NotKnown);
+        judged.faults.push(reason.to_owned());
+        judged
+    }
+}
+
+/// Number of cases by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
+pub struct Counts {
+    /// Passed.
+    pub passed: usize,
+    /// Failed.
+    pub failed: usize,
+    /// Without a verdict.
+    pub not_known: usize,
+}
+
+/// The verdicts of a run.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct Report {
+    /// Program and version of the Tester.
+    pub tester: String,
+    /// The server: its program and version in a lab, otherwise its address.
+    pub server: String,
+    /// Its prefix.
+    pub pref64: String,
+    /// Seed of the order of the cases.
+    pub seed: u64,
+    /// Number of cases of level must.
+    pub must: Counts,
+    /// Number of cases of level should.
+    pub should: Counts,
+    /// Number of cases of level policy.
+    pub policy: Counts,
+    /// The command that repeats a case, without its name.
+    pub repeat: String,
+    /// The cases.
+    pub cases: Vec<Judged>,
+}
+
+/// Form of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, AsRefStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Form {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// JSON; its schema is `conform.schema.json`.
+    Json,
+    /// JUnit XML, for CI.
+    Junit,
+    /// A table.
+    Markdown,
+}
+
+impl Report {
+    /// Number of verdicts of a level.
+    pub fn counts(cases: &[Judged], level: Level) -> Counts {
+        let of = |verdict| {
+            let those = cases.iter().filter(|it| it.level == level);
+            those.filter(|it| it.verdict == verdict).count()
+        };
+        Counts {
+            passed: of(Verdict::Passed),
+            failed: of(Verdict::Failed),
+            not_known: of(Verdict::NotKnown),
+        }
+    }
+
+    /// The report in a form. For CI only a failed must is a failure.
+    ///
+    /// # Errors
+    ///
+    /// None with correct templates.
+    pub fn written(&self, form: Form) -> Result<String, Error> {
+        let template = match form {
+            Form::Text => include_str!("report/text.jinja"),
+            Form::Markdown => include_str!("report/markdown.jinja"),
+            Form::Junit => include_str!("report/junit.jinja"),
+            Form::Json => {
+                let json = serde_json::to_string_pretty(self).map_err(|error| {
+                    Error::new(ErrorKind::BadSerialization, "the report").with_source(error)
+                })?;
+                return Ok(json + "\n");
+            }
+        };
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .keep_trailing_newline(true)
+            .build()?;
+        environment.set_syntax(syntax);
+        environment.set_auto_escape_callback(move |_| match form {
+            Form::Junit => AutoEscape::Html,
+            _ => AutoEscape::None,
+        });
+        environment.render_str(template, Value::from(Serde(self)))
+    }
+}

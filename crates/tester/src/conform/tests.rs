@@ -1,0 +1,169 @@
+mod mutants;
+mod simulated;
+
+use std::collections::BTreeSet;
+
+use self::simulated::{Simulated, failed};
+use super::*;
+
+#[test]
+fn every_built_in_case_can_be_read() {
+    let cases = read::built_in().unwrap_or_else(|why| panic!("{why}"));
+    let names: BTreeSet<&str> = cases.iter().map(|case| case.id.as_str()).collect();
+    assert_eq!(names.len(), cases.len());
+}
+
+#[test]
+fn fault_in_a_case_is_reported_with_its_line() {
+    let text = "rfc = 1\n[[case]]\nid = \"a\"\nclause = \"1\"\nlevel = \"must\"\nwhy = \"\"\n\
+                [[case.step]]\nask = \"@ AAAAA\"\n";
+    let error = read::parse("x.toml", text).unwrap_err();
+    assert_eq!(error, "x.toml, line 2: rfc1-a: there is no type \"AAAAA\"");
+    let error = read::parse("x.toml", &text.replace("why", "because")).unwrap_err();
+    assert!(
+        error.starts_with("x.toml: TOML parse error at line 6"),
+        "{error}"
+    );
+}
+
+#[test]
+fn functions_are_replaced_from_the_inside() {
+    let run = Run {
+        origin: "c.test.".into(),
+        pref64: "2001:db8::/96".parse().unwrap(),
+        number: 0x0102,
+    };
+    assert_eq!(run.fill("addr(7)").unwrap(), "20.1.2.7");
+    assert_eq!(
+        run.fill("pref64(addr(7)) wkp(192.0.2.1)").unwrap(),
+        "2001:db8::1401:207 64:ff9b::c000:201"
+    );
+    assert_eq!(
+        run.fill("reverse(addr(7))").unwrap(),
+        "7.2.1.20.in-addr.arpa."
+    );
+    assert!(run.fill("addr(x)").is_err() && run.fill("addr(1").is_err());
+}
+
+/// The cases of level must and should that dns64d fails: see docs/rfc6147.md.
+const FAILED: [&str; 2] = ["rfc2308-5-nxdomain-other-type", "rfc8020-2-below"];
+
+#[test]
+fn dns64d_fails_no_must() {
+    let cases = read::built_in().unwrap();
+    for pref64 in ["2001:db8:64::/96", "64:ff9b::/96"] {
+        assert_eq!(
+            failed(&cases, &simulated::RIGHT, pref64),
+            FAILED,
+            "{pref64}"
+        );
+    }
+}
+
+#[test]
+fn report_has_a_form_for_people_for_ci_and_for_programs() {
+    let text = "rfc = 6147\n[[case]]\nid = \"a\"\nclause = \"5.1\"\nlevel = \"must\"\nwhy = \"A & B\"\n\
+                [[case.step]]\nask = \"@ AAAA\"\n";
+    let case = read::parse("x.toml", text).unwrap().remove(0);
+    let mut failed = Judged::of(&case, Verdict::Failed);
+    failed.faults.push("no response".into());
+    failed.packets.push("response: none".into());
+    let cases = vec![failed, Judged::unknown(&case, "needs own-prefix")];
+    let report = report::Report {
+        tester: "dns64bench 0".into(),
+        server: "dns64d 0".into(),
+        pref64: "2001:db8::/96".into(),
+        seed: 7,
+        must: report::Report::counts(&cases, case::Level::Must),
+        should: report::Counts::default(),
+        policy: report::Counts::default(),
+        repeat: "dns64bench conform --dut dns64d --seed 7".into(),
+        cases,
+    };
+    let written = |form| report.written(form).unwrap();
+    expect_test::expect![[r#"
+        failed must: rfc6147-a (RFC 6147 section 5.1)
+          A & B
+          - no response
+            response: none
+          repeat: dns64bench conform --dut dns64d --seed 7 --case rfc6147-a
+
+        not known: rfc6147-a (needs own-prefix)
+        dns64d 0, prefix 2001:db8::/96, seed 7
+        must    0 passed, 1 failed, 1 not known
+        should  0 passed, 0 failed, 0 not known
+        policy  0 passed, 0 failed, 0 not known
+    "#]]
+    .assert_eq(&written(report::Form::Text));
+    expect_test::expect![[r#"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <testsuite name="dns64d 0" tests="2" failures="1" skipped="1">
+        <testcase classname="must.RFC 6147 section 5.1" name="rfc6147-a"><failure message="no response">response: none</failure></testcase>
+        <testcase classname="must.RFC 6147 section 5.1" name="rfc6147-a"><skipped message="needs own-prefix"/></testcase>
+        </testsuite>
+    "#]].assert_eq(&written(report::Form::Junit));
+    expect_test::expect![[r#"
+        # Conformance of dns64d 0
+
+        | level | passed | failed | not known |
+        |---|---|---|---|
+        | must | 0 | 1 | 1 |
+        | should | 0 | 0 | 0 |
+        | policy | 0 | 0 | 0 |
+
+        | case | clause | level | verdict | difference |
+        |---|---|---|---|---|
+        | rfc6147-a | RFC 6147 section 5.1 | must | failed | no response |
+        | rfc6147-a | RFC 6147 section 5.1 | must | not-known | needs own-prefix |
+    "#]]
+    .assert_eq(&written(report::Form::Markdown));
+}
+
+/// A server that does not answer, or answers without the authority.
+struct Deaf(Option<&'static [u8]>);
+
+impl client::Client for Deaf {
+    fn ask(&self, _: &query::Query, _: u16, _: Nanos, _: Option<&query::Query>) -> client::Back {
+        match self.0 {
+            Some(octets) => client::Back::Response(octets.to_vec()),
+            None => client::Back::Gone,
+        }
+    }
+
+    fn sleep(&self, _: Nanos) {}
+
+    fn now(&self) -> Nanos {
+        0
+    }
+}
+
+#[test]
+fn server_that_crashes_or_answers_garbage_fails_each_case_with_a_reason() {
+    for (server, fault) in [
+        (Deaf(None), "no response"),
+        (Deaf(Some(b"\0\0")), "the response is malformed"),
+    ] {
+        let (runs, case) = (simulated::runs(), only(ELSEWHERE).unwrap());
+        let next = || simulated::run("2001:db8::/96", 1);
+        let judged = play::judged(&case, next, &runs, &server);
+        assert_eq!(judged.verdict, Verdict::Failed);
+        assert!(judged.faults[0].starts_with(fault), "{judged:?}");
+        assert_eq!(judged.silent, server.0.is_none());
+    }
+}
+
+#[test]
+fn step_that_comes_too_late_gives_no_verdict() {
+    let text = "rfc = 1\n[[case]]\nid = \"a\"\nclause = \"1\"\nlevel = \"must\"\nwhy = \"\"\n\
+                zone = \"@ A 20.0.0.1\"\n[[case.step]]\nask = \"@ A\"\n\
+                [[case.step]]\nask = \"@ A\"\nafter_s = 1\nwithin_ms = 1001\n";
+    for (within_ms, verdict) in [("1001", Verdict::Passed), ("999", Verdict::NotKnown)] {
+        let text = text.replace("1001", within_ms);
+        let case = read::parse("x.toml", &text).unwrap().remove(0);
+        let settings = simulated::settings(&simulated::RIGHT, "2001:db8::/96");
+        let server = Simulated::new(&simulated::RIGHT, &settings);
+        let next = || simulated::run("2001:db8::/96", 1);
+        let judged = play::judged(&case, next, &server.runs, &server);
+        assert_eq!(judged.verdict, verdict, "{within_ms}");
+    }
+}
