@@ -178,9 +178,9 @@ fn journal_needs_disk_space_and_a_new_directory() {
         &root,
         &small,
         &expect![[r#"
-        DIR/plan.toml:3:7: 205 likely trials need 10 GiB in results for the queries of its trials, and 1024 MiB are available there; make room, or choose another directory with --output
-        3 | raw = "csv"
-          |       ^^^^^"#]],
+            DIR/plan.toml:3:7: 203 likely trials need 10 GiB in results for the queries of its trials, and 1024 MiB are available there; make room, or choose another directory with --output
+            3 | raw = "csv"
+              |       ^^^^^"#]],
     );
     fs::write(root.path().join("journal.jsonl"), "").unwrap();
     let directory: &'static Path = Box::leak(root.path().into());

@@ -3,6 +3,7 @@
 mod authorities;
 mod clause;
 mod curve;
+mod division;
 mod evidence;
 mod hosts;
 mod load;
@@ -26,6 +27,7 @@ use crate::warning::Warning;
 pub use authorities::{Authorities, AuthorityRow, Recommendation};
 pub use clause::{Clause, Met};
 pub use curve::{Curve, Over};
+pub use division::{Division, Placement};
 pub use evidence::{Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence};
 pub use hosts::{ClockRow, HostRow, Hosts, ShareRow};
 pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
@@ -197,6 +199,8 @@ pub struct PointResult {
     /// Whether the Tester was certified for the rates of all runs; `None` for an authority, which the self-test
     /// measures.
     pub certified: Option<bool>,
+    /// Where its rate belongs by the rules for published numbers.
+    pub placement: Placement,
     /// Certified rate / median.
     pub headroom: Option<f64>,
     /// The runs.

@@ -8,6 +8,7 @@ mod about;
 pub(super) mod authorities;
 mod contradictions;
 mod curves;
+mod division;
 mod evidence;
 mod hosts;
 mod load;
@@ -18,7 +19,7 @@ mod standing;
 mod statement;
 mod warnings;
 
-use super::analysis::{Analysis, FORMAT, VariantInfo};
+use super::analysis::{Analysis, Division, FORMAT, VariantInfo};
 use super::{numbers, words};
 use crate::campaign::history::Recorded;
 use crate::campaign::plan::Plan;
@@ -57,6 +58,13 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     analysis.authorities = authorities::authorities(&history, &analysis);
     analysis.standings = standing::standings(&analysis);
     analysis.common_loads = standing::common_loads(&history, &analysis);
+    analysis.warnings = warnings::all(&history, &analysis);
+    analysis.statement = statement::clauses(&history, &analysis);
+    let points = analysis.points.iter();
+    let placements: Vec<_> = points.map(|it| division::of(&analysis, it)).collect();
+    for (point, placement) in analysis.points.iter_mut().zip(placements) {
+        point.placement = placement;
+    }
     analysis.verdict = verdict(&analysis);
     let some = about::partly_uncertified(&analysis);
     analysis.not_a_measurement.extend(some);
@@ -64,8 +72,6 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     let recommended = analysis.authorities.recommendation.iter();
     let recommended: Vec<_> = recommended.map(|it| it.text.clone()).collect();
     analysis.verdict.extend(recommended);
-    analysis.warnings = warnings::all(&history, &analysis);
-    analysis.statement = statement::clauses(&history, &analysis);
     analysis
 }
 
@@ -128,9 +134,13 @@ fn verdict(analysis: &Analysis) -> Vec<String> {
         let doubts = analysis.not_a_measurement.iter();
         let mut doubts = doubts.chain(&info.not_a_measurement).map(String::as_str);
         let uncertified = (point.certified == Some(false)).then_some(about::NOT_CERTIFIED);
-        if let Some(reason) = doubts.next().or(uncertified) {
-            text += &format!("; not a measurement: {reason}");
-        }
+        let failed = point.placement.fails.join(", ");
+        text += &match (doubts.next().or(uncertified), point.placement.division) {
+            (Some(reason), _) => format!("; not a measurement: {reason}"),
+            (None, Division::Closed) => "; closed division".to_owned(),
+            (None, Division::Open) => format!("; open division, as it fails: {failed}"),
+            (None, Division::Estimate) => format!("; an estimate, as it fails: {failed}"),
+        };
         text
     };
     analysis.variants.iter().enumerate().map(sentence).collect()
