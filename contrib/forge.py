@@ -219,6 +219,9 @@ JOURNALS = {
     "campaign without a plan": changed("campaign", without("plan")), "trial without losses": changed("trial", without("result.losses")),
     "trial without notes": changed("trial", without("result.notes")), "trial with half a query": changed("trial", with_key("result.answers.valid", add(0.5))),
     "trial with a text for a count": changed("trial", with_key("result.answers.valid", str)), "trial with fewer than no drops": changed("trial", with_key("result.tester_drops", -1)),
+    "trial with no number": raw("trial", '"tester_drops":0', '"tester_drops":NaN'),
+    "trial with a number without end": raw("trial", '"bin_10ms_deviation_pct_max":', '"bin_10ms_deviation_pct_max":1e999,"x":'),
+    "trial nested without end": raw("trial", '"notes":[', '"x":' + "[" * 20000 + "]" * 20000 + ',"notes":['),
     "trial with a key twice": raw("trial", '"shortfall":0', '"shortfall":0,"shortfall":0'), "trial that is not JSON": raw("trial", '"result":{', '"result":{{'),
     "trial with a fault that does not exist": changed("trial", with_key("result.fault", {"unknown": {}}), outcome("invalid")),
     # Cannot be read, which the exit code says.

@@ -56,9 +56,13 @@ def parse(octets):
         same("keys", len(dict(pairs)), len(pairs))
         return dict(pairs)
 
+    def finite(text):
+        need(math.isfinite(float(text)), "a number", text, "one with an end")
+        return float(text)
+
     try:
-        return json.loads(octets.decode(), object_pairs_hook=once)
-    except ValueError as error:
+        return json.loads(octets.decode(), object_pairs_hook=once, parse_float=finite, parse_constant=finite)
+    except (ValueError, RecursionError) as error:
         raise Wrong(f"found {error}, expected JSON in UTF-8") from None
 
 
