@@ -10,7 +10,7 @@ use dns64d::cache::Cache;
 use dns64d::counts::Counts;
 use dns64d::engine::DEADLINE_NS;
 use dns64d::engine::actions::Client;
-use dns64d::settings::{Selection, Settings, UPSTREAMS_MAX, Upstream};
+use dns64d::settings::{ServerSet, Settings, UPSTREAMS_MAX, Upstream};
 
 /// Number of the engine's queries that can be answered, the newest ones.
 const QUESTIONS_MAX: usize = 64;
@@ -31,7 +31,7 @@ pub(crate) struct Model {
     servers: usize,
     /// Number of source ports per upstream.
     ports: usize,
-    upstreams: Option<(Vec<Upstream>, Selection)>,
+    upstreams: Option<(Vec<Upstream>, Vec<ServerSet>)>,
     down: [bool; UPSTREAMS_MAX],
     queries_max: usize,
     cache_bytes: u64,
@@ -69,7 +69,7 @@ impl Model {
     pub(crate) fn reloaded(&mut self, settings: &Settings) {
         self.servers = settings.upstreams.len();
         self.ports = settings.ports_per_upstream();
-        let upstreams = (settings.upstreams.clone(), settings.selection);
+        let upstreams = (settings.upstreams.clone(), settings.sets.clone());
         if self.upstreams.as_ref() != Some(&upstreams) {
             // New upstreams have no state.
             self.down = [false; UPSTREAMS_MAX];

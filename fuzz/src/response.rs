@@ -18,6 +18,7 @@ use dns64d::answer::stored::{Age, Aged, STALE_TTL_S, Stored, TtlBounds};
 use dns64d::answer::synthesis::{self, Verdict};
 use dns64d::answer::{local_zones, reply, special};
 use dns64d::settings::dns64::Dns64;
+use dns64d::settings::domains::Domains;
 
 /// Octets before the first response.
 const CHOICES_LEN: usize = 4;
@@ -213,7 +214,13 @@ impl Ways<'_> {
             None => {}
         }
         let _own = special::answer(asker, Some(dns64), &mut [0; MESSAGE_MAX]);
-        let _own = local_zones::answer(asker, Some(dns64), &[], &mut [0; MESSAGE_MAX]);
+        let _own = local_zones::answer(
+            asker,
+            Some(dns64),
+            &[],
+            &Domains::<u8>::default(),
+            &mut [0; MESSAGE_MAX],
+        );
     }
 
     /// Writes a response and checks it; `ad` is the expected AD, if known.

@@ -26,7 +26,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 #[doc(inline)]
-pub use status::{DriverStatus, InterfaceStatus, Status, UpstreamStatus};
+pub use status::{DriverStatus, ForwardStatus, InterfaceStatus, Status, UpstreamStatus};
 
 /// Default path of the socket (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
@@ -91,7 +91,7 @@ impl Request {
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
     /// The state.
-    Status(Status),
+    Status(Box<Status>),
     /// The counters, by name.
     Stats {
         /// The counters.

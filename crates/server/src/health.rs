@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dns64_transport::clock::Nanos;
 
 use crate::counts::{Counter, Fault};
-use crate::settings::Settings;
+use crate::settings::{ServerSet, Settings};
 
 /// The state of an upstream. Times are of the monotonic clock, which all workers share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -258,6 +258,19 @@ impl InForce {
             health: Arc::new(Health::new(&settings)),
             settings: Arc::new(settings),
         }
+    }
+
+    /// The sets of upstreams, each with the number of its upstreams that are up.
+    pub fn sets(&self) -> impl Iterator<Item = (&ServerSet, usize)> {
+        let is_up: Vec<_> = self
+            .health
+            .states()
+            .map(|(_, state)| state.down_since.is_none())
+            .collect();
+        self.settings.sets.iter().map(move |set| {
+            let up = set.servers.iter().filter(|server| is_up[**server]);
+            (set, up.count())
+        })
     }
 
     /// Replaces the settings, for the same number of workers. The state of upstreams that remain is kept.

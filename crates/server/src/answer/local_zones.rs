@@ -19,6 +19,7 @@ use super::asker::Asker;
 use super::reply::{self, Head};
 use super::special::{self, is_within};
 use crate::settings::dns64::Dns64;
+use crate::settings::domains::Domains;
 
 /// Serial, refresh, retry, expire and minimum of a zone (RFC 6303 section 3).
 const SOA_NUMBERS: [u32; 5] = [1, 3600, 1200, 604_800, TTL];
@@ -87,18 +88,25 @@ enum Kind {
 
 /// Answers a query for a name in a special-use zone; returns the length in octets, or `None` if the
 /// query is forwarded. Names at and below those of `forwarded` are forwarded, and so are names in
-/// `ip6.arpa` that are above or below a prefix of the client's view.
-pub fn answer(
+/// `ip6.arpa` that are above or below a prefix of the client's view, and names in one of `domains`,
+/// which have servers of their own, unless the zone is the longer match.
+pub fn answer<T>(
     asker: &Asker,
     dns64: Option<&Dns64>,
     forwarded: &[NameBuf],
+    domains: &Domains<T>,
     frame: &mut [u8],
 ) -> Option<usize> {
     let name = asker.name.as_wire();
     let zone = find(name).filter(|_| asker.class == Class::IN)?;
     let is_forwarded = |domain: &NameBuf| is_within(name, domain.as_wire());
     let is_of_parent = asker.rtype == Rtype::DS && zone.at == 0 && is_within(name, ARPA);
-    if is_of_parent || forwarded.iter().any(is_forwarded) || is_prefixed(zone.kind, dns64) {
+    let domain_len = domains.get(&asker.name).map_or(0, |(len, _)| len);
+    if is_of_parent
+        || forwarded.iter().any(is_forwarded)
+        || domain_len >= name.len() - zone.at
+        || is_prefixed(zone.kind, dns64)
+    {
         return None;
     }
     let localhost = zone.kind == Kind::Localhost;

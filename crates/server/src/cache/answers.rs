@@ -76,6 +76,8 @@ struct Entry {
     recheck_s: u32,
     /// DO and CD of its question.
     bits: u8,
+    /// The set of upstreams that it was queried from.
+    set: u16,
 }
 
 #[derive(Clone)]
@@ -219,6 +221,7 @@ impl Answers {
             expires_s: now_s.saturating_add(stored.ttl_s()),
             recheck_s: 0,
             bits: key.bits(),
+            set: key.set,
             stored,
         };
         let learnt = entry.learnt(settings, now_s);
@@ -275,7 +278,7 @@ impl Answers {
 
 impl Entry {
     fn is_for(&self, key: &Key<'_>) -> bool {
-        self.bits == key.bits() && key.is_question_of(self.stored.bytes())
+        (self.bits, self.set) == (key.bits(), key.set) && key.is_question_of(self.stored.bytes())
     }
 
     /// Time from which on the response should be refreshed: when it expires, or earlier with

@@ -1,7 +1,8 @@
 //! The cache of all workers, within one memory limit.
 //!
 //! - `answers`: responses of upstreams, by question. The key contains the bits that change a
-//!   response (DO and CD), so that these never mix, and nothing that depends on the client's view;
+//!   response (DO and CD) and the set of upstreams, so that these never mix, and nothing else that
+//!   depends on the client's view;
 //! - `rendered`: responses as they are sent to clients, by question and [`Policy`], which avoids
 //!   rendering them again. A reader takes no lock and writes nothing that others read;
 //! - `lines`: the memory of `rendered`;
@@ -16,6 +17,7 @@ mod lines;
 mod rendered;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -29,8 +31,9 @@ pub use crate::answer::names::choose_hash_key;
 pub(crate) use crate::answer::names::hasher;
 use crate::answer::stored::{Asked, Stored};
 use crate::counts::{Figure, Shape};
-use crate::settings::CacheSettings;
 use crate::settings::dns64::Dns64;
+use crate::settings::domains::Domains;
+use crate::settings::{CacheSettings, Settings, View};
 
 use answers::Answers;
 pub(crate) use answers::{Found, Learnt};
@@ -38,7 +41,8 @@ use in_flight::InFlight;
 pub use in_flight::Outcome;
 pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, RenderedKey, TTLS_MAX};
 
-/// The key of the cache and of the lookups in flight: a name in any case, type, class, DO and CD.
+/// The key of the cache and of the lookups in flight: a name in any case, type, class, DO and CD, and the set of
+/// upstreams that are queried ([`Cache::set_number`]).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) name: &'a NameBuf,
@@ -46,6 +50,7 @@ pub(crate) struct Key<'a> {
     pub(crate) class: Class,
     pub(crate) do_bit: bool,
     pub(crate) cd: bool,
+    pub(crate) set: u16,
     hash: u64,
 }
 
@@ -57,6 +62,7 @@ pub(crate) struct KeyBuf {
     pub(crate) class: Class,
     pub(crate) do_bit: bool,
     pub(crate) cd: bool,
+    pub(crate) set: u16,
     hash: u64,
 }
 
@@ -75,7 +81,7 @@ pub(crate) fn name_hash(name: &NameBuf) -> u64 {
 }
 
 impl<'a> Key<'a> {
-    /// The key of a question, with the hash of its name.
+    /// The key of a question to the upstreams for all names, with the hash of its name.
     ///
     /// Only the hash of the name needs a secret: two questions for one name never have the same
     /// hash, and their low bits, which select a position in a table, differ too.
@@ -93,12 +99,22 @@ impl<'a> Key<'a> {
             class,
             do_bit,
             cd,
+            set: 0,
             hash: 0,
         };
         let rest = u64::from(rtype.0) << 32 | u64::from(class.0) << 16 | u64::from(key.bits());
         let mixed = (name_hash ^ rest).wrapping_mul(GOLDEN);
         key.hash = mixed ^ mixed >> (u64::BITS / 2);
         key
+    }
+
+    /// The key of the same question to another set of upstreams.
+    pub(crate) fn to_set(mut self, set: u16) -> Self {
+        if set != self.set {
+            self.hash ^= u64::from(set ^ self.set).wrapping_mul(GOLDEN);
+            self.set = set;
+        }
+        self
     }
 
     /// The same key with its own name.
@@ -109,6 +125,7 @@ impl<'a> Key<'a> {
             class: self.class,
             do_bit: self.do_bit,
             cd: self.cd,
+            set: self.set,
             hash: self.hash,
         }
     }
@@ -152,7 +169,7 @@ impl<'a> Key<'a> {
 /// Ignores the case of the names.
 impl PartialEq for Key<'_> {
     fn eq(&self, other: &Self) -> bool {
-        let rest = |key: &Self| (key.hash, key.rtype, key.class, key.do_bit, key.cd);
+        let rest = |key: &Self| (key.hash, key.rtype, key.class, key.do_bit, key.cd, key.set);
         let (ours, theirs) = (self.name.as_wire(), other.name.as_wire());
         rest(self) == rest(other) && ours.eq_ignore_ascii_case(theirs)
     }
@@ -167,6 +184,7 @@ impl KeyBuf {
             class: self.class,
             do_bit: self.do_bit,
             cd: self.cd,
+            set: self.set,
             hash: self.hash,
         }
     }
@@ -185,18 +203,30 @@ impl PartialEq for KeyBuf {
 
 impl Eq for KeyBuf {}
 
-/// The synthesis settings of a group of clients, on which a rendered response depends besides its
-/// question. Groups with equal settings have the same policy, also after a reload.
+/// The settings of a group of clients on which a rendered response depends besides its question.
+/// Groups with equal settings have the same policy, also after a reload.
 #[derive(Debug)]
 pub struct Policy {
     number: u32,
     dns64: Option<Dns64>,
+    /// The sets of upstreams of domains, by number.
+    sets: Domains<u16>,
 }
 
 impl Policy {
     /// The value for [`PublicKey::policy`].
     pub(crate) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// The sets of upstreams of domains, by number; 0 is for all other names.
+    pub(crate) fn sets(&self) -> &Domains<u16> {
+        &self.sets
+    }
+
+    /// The set of the upstreams that are queried for a name.
+    pub(crate) fn set_of(&self, name: &NameBuf) -> u16 {
+        self.sets.get(name).map_or(0, |(_, set)| *set)
     }
 }
 
@@ -252,6 +282,8 @@ pub struct Cache {
     renderings: Mutex<Renderings>,
     /// The policies in use. A policy is removed when no worker uses it any more.
     policies: Mutex<Policies>,
+    /// The sets of upstreams of domains since the start; the number of each is its index plus 1.
+    sets: Mutex<Vec<Vec<SocketAddr>>>,
     outlet: Option<Arc<dyn Outlet>>,
     /// Generation of the rendered responses; those of earlier generations are not used.
     generation: Arc<AtomicU32>,
@@ -288,6 +320,7 @@ impl Cache {
                 store: new_store(settings, &generation, outlet.as_ref()),
             }),
             policies: Mutex::default(),
+            sets: Mutex::default(),
             outlet,
             generation,
         }
@@ -314,12 +347,39 @@ impl Cache {
         lock(&self.renderings).store.clone()
     }
 
-    /// The policy for clients with these settings.
-    pub(crate) fn policy(&self, dns64: Option<&Dns64>) -> Arc<Policy> {
+    /// The number of a set of upstreams, by its index in the settings. It is part of the key of what these upstreams
+    /// answer. Another reload with the same addresses gives the same number, and other addresses another one, so that
+    /// nothing that servers of one zone have answered is ever used for another zone.
+    pub(crate) fn set_number(&self, settings: &Settings, index: usize) -> u16 {
+        if index == 0 {
+            return 0;
+        }
+        let servers = settings.sets[index].servers.iter();
+        let addresses: Vec<_> = servers.map(|i| settings.upstreams[*i].address).collect();
+        let mut sets = lock(&self.sets);
+        let known = sets.iter().position(|known| *known == addresses);
+        let index = known.unwrap_or_else(|| {
+            if sets.len() == usize::from(u16::MAX) {
+                // As many reloads with other addresses: the numbers are used again.
+                sets.clear();
+                self.flush(None);
+            }
+            sets.push(addresses);
+            sets.len() - 1
+        });
+        u16::try_from(index + 1).unwrap_or_default()
+    }
+
+    /// The policy for the clients of a view.
+    pub(crate) fn policy(&self, settings: &Settings, view: &View) -> Arc<Policy> {
+        let forwards = view.forwards.iter();
+        let sets = forwards.map(|(domain, index)| (domain, self.set_number(settings, *index)));
+        let (dns64, sets) = (view.dns64.as_ref(), sets.collect());
         let mut policies = lock(&self.policies);
         policies.list.retain(|policy| policy.strong_count() > 0);
         let mut known = policies.list.iter().filter_map(Weak::upgrade);
-        if let Some(policy) = known.find(|policy| policy.dns64.as_ref() == dns64) {
+        let is_same = |policy: &Arc<Policy>| policy.dns64.as_ref() == dns64 && policy.sets == sets;
+        if let Some(policy) = known.find(is_same) {
             return policy;
         }
         drop(known);
@@ -327,6 +387,7 @@ impl Cache {
         let policy = Arc::new(Policy {
             number: policies.last,
             dns64: dns64.cloned(),
+            sets,
         });
         policies.list.push(Arc::downgrade(&policy));
         policy

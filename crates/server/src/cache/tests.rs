@@ -85,7 +85,8 @@ fn ask(cache: &Cache, policy: &Policy, name: &str) -> bool {
 fn with_outlet() -> (Arc<Told>, Cache, Arc<Policy>) {
     let told = Arc::new(Told::default());
     let cache = Cache::new(&SETTINGS, Some(Arc::clone(&told) as Arc<dyn Outlet>));
-    let policy = cache.policy(None);
+    let settings = config::parse(config::template(), "template").unwrap();
+    let policy = cache.policy(&settings, &settings.views[0]);
     (told, cache, policy)
 }
 
@@ -169,13 +170,13 @@ fn equal_settings_share_one_policy() {
     };
     let [wkp, again, other] = ["", "", "[dns64]\nprefix = \"2001:db8::/96\""].map(read);
     let cache = Cache::new(&SETTINGS, None);
-    let policy =
-        |settings: &crate::settings::Settings| cache.policy(settings.views[0].dns64.as_ref());
+    let policy = |settings: &Settings| cache.policy(settings, &settings.views[0]);
     let first = policy(&wkp);
     assert_eq!(first.number, policy(&again).number);
     let number = policy(&other).number;
     assert_ne!(first.number, number);
-    assert_ne!(first.number, cache.policy(None).number);
+    let forward = "[[forward]]\ndomains = [\"corp.example\"]\nservers = [\"192.0.2.1\"]";
+    assert_ne!(first.number, policy(&read(forward)).number);
     // The policy was not in use meanwhile: it gets a new number.
     assert_ne!(number, policy(&other).number);
 }

@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net};
 use toml::Spanned;
 
 use super::error::Faults;
-use crate::settings::{UPSTREAMS_MAX, Upstream};
+use crate::settings::Upstream;
 
 /// Checks that each address is given once.
 pub(super) fn once(addresses: &[Spanned<SocketAddr>], key: &str, faults: &mut Faults) {
@@ -18,26 +18,19 @@ pub(super) fn once(addresses: &[Spanned<SocketAddr>], key: &str, faults: &mut Fa
     }
 }
 
-/// Checks that each server is given once, and that there are not too many.
-pub(super) fn upstreams(servers: &[Spanned<Upstream>], key: &str, faults: &mut Faults) {
+/// Checks that each server is given once.
+pub(super) fn servers(servers: &[Spanned<Upstream>], key: &str, faults: &mut Faults) {
     let addresses: Vec<_> = servers
         .iter()
         .map(|server| Spanned::new(server.span(), server.get_ref().address))
         .collect();
     once(&addresses, key, faults);
-    if let Some(first_over) = servers.get(UPSTREAMS_MAX) {
-        let given = servers.len();
-        let text = format!(
-            "{key} has {given} entries: must be at most {UPSTREAMS_MAX}; remove this and the following"
-        );
-        faults.add(first_over.span(), text);
-    }
 }
 
 /// Checks that no upstream is this server itself.
-pub(super) fn loops(
+pub(super) fn loops<'a>(
     listen: &[Spanned<SocketAddr>],
-    servers: &[Spanned<Upstream>],
+    servers: impl IntoIterator<Item = &'a Spanned<Upstream>>,
     faults: &mut Faults,
 ) {
     for server in servers {
@@ -84,10 +77,11 @@ pub(super) fn map_overlaps<T>(map: &[Spanned<(Ipv4Net, T)>], faults: &mut Faults
 
 /// Checks that no network of a view is within one of an earlier view, because the first matching
 /// view applies.
-pub(super) fn shadowed(views: &[Vec<Spanned<IpNet>>], faults: &mut Faults) {
+pub(super) fn shadowed<'a>(views: impl Iterator<Item = &'a [Spanned<IpNet>]>, faults: &mut Faults) {
+    let views: Vec<_> = views.collect();
     for (index, view) in views.iter().enumerate() {
-        let earlier = || views[..index].iter().flatten();
-        for net in view {
+        let earlier = || views[..index].iter().copied().flatten();
+        for net in *view {
             let Some(shadow) = earlier().find(|e| e.get_ref().contains(net.get_ref())) else {
                 continue;
             };

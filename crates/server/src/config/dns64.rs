@@ -1,58 +1,71 @@
 //! The tables `[dns64]` and `[[view]]`.
 
-use std::collections::HashMap;
-
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use toml::Spanned;
 
 use super::error::{Fault, Faults};
+use super::forward::{self, Forward};
 use super::keys::{self, Keys};
 use super::section::{Section, Value};
 use super::{check, defaults, values};
 use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr, SignedPolicy};
+use crate::settings::domains::Domains;
 use crate::settings::nets::NetSet;
 use crate::settings::{VIEWS_MAX, View};
 
 /// All groups of clients, with the default view last.
-pub(super) fn views(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<View> {
+pub(super) fn views(top: &Section<'_, '_>, forwards: &[Forward], faults: &mut Faults) -> Vec<View> {
     let default = match top.section("dns64", &keys::DNS64, faults) {
         Some(section) => Given::read(&section, faults),
         None => Given::default(),
     };
     let example = "[[view]] with clients = [\"2001:db8::/32\"] below";
     let given = top.list("view", example, faults, |v, faults| {
-        view(v, &default, faults)
+        view(v, &default, forwards, faults)
     });
     let given = given.unwrap_or_default();
     if let Some(first_over) = given.get(VIEWS_MAX) {
         let text = format!("more than {VIEWS_MAX} views are given; merge some of them");
         faults.add(first_over.span(), text);
     }
-    let (clients, functions): (Vec<_>, Vec<_>) = given.into_iter().map(Spanned::into_inner).unzip();
-    check::shadowed(&clients, faults);
-    let views = clients
-        .into_iter()
-        .zip(functions)
-        .map(|(nets, dns64)| View {
-            clients: NetSet::new(nets.into_iter().map(Spanned::into_inner).collect()),
-            dns64,
-        });
-    let mut views: Vec<View> = views.collect();
-    views.push(View {
-        clients: NetSet::all(),
+    let mut given: Vec<GivenView> = given.into_iter().map(Spanned::into_inner).collect();
+    check::shadowed(given.iter().map(|view| &view.clients[..]), faults);
+    given.push(GivenView {
+        clients: vec![],
         dns64: default.build(faults),
+        forwards: vec![],
     });
-    views
+    let listed: Vec<_> = given.iter().map(|view| &view.forwards[..]).collect();
+    let domains = forward::domains_of_views(forwards, &listed, faults);
+    let last = given.len() - 1;
+    let views = given.into_iter().zip(domains).enumerate();
+    let views = views.map(|(index, (view, forwards))| View {
+        clients: match index == last {
+            true => NetSet::all(),
+            false => NetSet::new(view.clients.into_iter().map(Spanned::into_inner).collect()),
+        },
+        dns64: view.dns64,
+        forwards,
+    });
+    views.collect()
 }
 
-/// The clients and the DNS64 function of one view.
+/// The values of a view.
+struct GivenView {
+    clients: Vec<Spanned<IpNet>>,
+    dns64: Option<Dns64>,
+    /// Indices of the tables `[[forward]]` that it lists.
+    forwards: Vec<Spanned<usize>>,
+}
+
 fn view(
     value: Value<'_, '_>,
     default: &Given,
+    forwards: &[Forward],
     faults: &mut Faults,
-) -> Option<(Vec<Spanned<IpNet>>, Option<Dns64>)> {
+) -> Option<GivenView> {
     let section = value.section(&keys::VIEW, faults)?;
     if section.value("clients").is_none() {
         let text = "this view has no clients; add clients = [\"2001:db8::/32\"]";
@@ -63,7 +76,11 @@ fn view(
         Some(section) => Given::read(&section, faults).or(default),
         None => default.clone(),
     };
-    Some((clients.unwrap_or_default(), given.build(faults)))
+    Some(GivenView {
+        clients: clients.unwrap_or_default(),
+        dns64: given.build(faults),
+        forwards: forward::listed(&section, forwards, faults),
+    })
 }
 
 /// The values in a table of the DNS64 function; `None` for missing ones.
@@ -223,10 +240,10 @@ impl Given {
             ),
             ("force-domains", &self.force_domains, DomainAction::Force),
         ];
-        let mut actions: Domains<(&str, DomainAction)> = HashMap::new();
+        let mut actions: Domains<(&str, DomainAction)> = Domains::default();
         for (key, names, action) in lists {
             for name in names.iter().flatten() {
-                let said = actions.insert(folded(name.get_ref()), (key, action));
+                let said = actions.insert(name.get_ref(), (key, action));
                 let Some((before, _)) = said else { continue };
                 let place = if before == key {
                     "twice".to_owned()
@@ -237,32 +254,22 @@ impl Given {
                 faults.add(name.span(), text);
             }
         }
-        let mut prefixes: Domains<Pref64> = HashMap::new();
+        let mut prefixes: Domains<Pref64> = Domains::default();
         for entry in self.domain_prefixes.iter().flatten() {
             let (name, prefix) = entry.get_ref();
-            let wire = folded(name);
-            if let Some(("exclude-domains", _)) = actions.get(&wire) {
+            if let Some(("exclude-domains", _)) = actions.exact(name) {
                 let text =
                     format!("{name} has a prefix here, but is also in exclude-domains; remove one");
                 faults.add(entry.span(), text);
             }
-            if prefixes.insert(wire, *prefix).is_some() {
+            if prefixes.insert(name, *prefix).is_some() {
                 let text = format!("domain-prefixes has {name} twice; remove one");
                 faults.add(entry.span(), text);
             }
         }
-        let actions = actions
-            .into_iter()
-            .map(|(wire, (_, action))| (wire, action));
+        let actions = actions.iter().map(|(name, (_, action))| (name, *action));
         rules(&actions.collect(), &prefixes)
     }
-}
-
-/// Indexed by lower-case name, uncompressed.
-type Domains<T> = HashMap<Vec<u8>, T>;
-
-fn folded(name: &NameBuf) -> Vec<u8> {
-    name.as_wire().to_ascii_lowercase()
 }
 
 /// One complete rule for each domain in the lists: a value missing in one list comes from the
@@ -274,33 +281,23 @@ fn rules(actions: &Domains<DomainAction>, prefixes: &Domains<Pref64>) -> DomainR
     } else {
         DomainAction::Include
     };
-    let rule = |wire: &[u8]| {
-        let named = actions.get(wire).copied();
-        let prefix = nearest(prefixes, wire);
-        let inherited = || match nearest(actions, wire) {
-            Some(DomainAction::Force) => DomainAction::Force,
+    let rule = |name: &NameBuf| {
+        let inherited = || match actions.get(name) {
+            Some((_, DomainAction::Force)) => DomainAction::Force,
             _ => DomainAction::Include,
         };
         DomainRule {
-            action: named.unwrap_or_else(inherited),
-            prefix,
+            action: actions.exact(name).copied().unwrap_or_else(inherited),
+            prefix: prefixes.get(name).map(|(_, prefix)| *prefix),
         }
     };
-    let named = actions.keys().chain(prefixes.keys());
-    let complete = named.filter_map(|wire| Some((NameBuf::from_wire(wire).ok()?, rule(wire))));
+    let named = actions.iter().map(|(name, _)| name);
+    let named = named.chain(prefixes.iter().map(|(name, _)| name));
+    let complete = named.map(|name| {
+        let rule = rule(&name);
+        (name, rule)
+    });
     DomainRules::with_others(complete, others)
-}
-
-/// The value for a domain, or for its nearest parent.
-fn nearest<T: Copy>(domains: &Domains<T>, wire: &[u8]) -> Option<T> {
-    let mut rest = wire;
-    loop {
-        if let Some(found) = domains.get(rest) {
-            return Some(*found);
-        }
-        let label = usize::from(*rest.first()?);
-        rest = rest.get(label + 1..)?;
-    }
 }
 
 /// Maximum number of prefixes in one list. Each gives an AAAA record for every A record: with 8, a

@@ -27,6 +27,7 @@ pub(super) const TOP: Keys = Keys {
         "client-prefix-ipv6",
         "forward-special",
         "upstream",
+        "forward",
         "dns64",
         "view",
         "cache",
@@ -55,8 +56,24 @@ pub(super) const UPSTREAM: Keys = Keys {
     ],
 };
 
+pub(super) const FORWARD: Keys = Keys {
+    table: "[[forward]]",
+    keys: &[
+        "name",
+        "domains",
+        "servers",
+        "selection",
+        "timeout",
+        "attempts",
+        "edns",
+        "cookies",
+        "randomise-case",
+        "tcp",
+    ],
+};
+
 pub(super) const SERVER: Keys = Keys {
-    table: "a server of [upstream]",
+    table: "an entry of servers",
     keys: &[
         "address",
         "timeout",
@@ -105,7 +122,7 @@ pub(super) const DOMAIN_PREFIX: Keys = Keys {
 
 pub(super) const VIEW: Keys = Keys {
     table: "[[view]]",
-    keys: &["clients", "dns64"],
+    keys: &["clients", "dns64", "forward"],
 };
 
 pub(super) const VIEW_DNS64: Keys = Keys {
@@ -151,8 +168,9 @@ pub(super) const CONTROL: Keys = Keys {
 };
 
 /// The tables that a misplaced key may be meant for.
-const TABLES: [&Keys; 9] = [
+const TABLES: [&Keys; 10] = [
     &UPSTREAM,
+    &FORWARD,
     &DNS64,
     &VIEW,
     &CACHE,

@@ -4,19 +4,21 @@
 //! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
 //! - `keys`, `defaults`: all keys, their defaults and the reasons for them;
 //! - `section`, `values`: tables and values with their positions;
-//! - `server`, `dns64`: the meaning of the tables; `check`: settings that exclude each other;
+//! - `server`, `upstream`, `forward`, `dns64`: the meaning of the tables; `check`: settings that exclude each other;
 //! - [`ConfigError`]: all errors, each with its line, column and remedy.
 
 mod check;
 mod defaults;
 mod dns64;
 mod error;
+mod forward;
 mod keys;
 pub mod mtd64ng;
 mod section;
 mod server;
 #[cfg(test)]
 mod tests;
+mod upstream;
 mod values;
 
 use std::fs::File;

@@ -12,9 +12,13 @@ use toml::Spanned;
 
 use super::error::{ConfigError, Faults};
 use super::keys::{listed, nearest};
-use super::{Loaded, check, defaults, read_text, values};
+use super::upstream::UpstreamTable;
+use super::{Loaded, check, defaults, forward, read_text, values};
+use crate::settings::domains::Domains;
 use crate::settings::nets::NetSet;
-use crate::settings::{LogLevel, LogSettings, SOURCE_PORTS, Selection, Settings, Upstream, View};
+use crate::settings::{
+    LogLevel, LogSettings, SOURCE_PORTS, Selection, ServerSet, Settings, Upstream, View,
+};
 
 /// The file with the system's own resolvers (resolv.conf(5)).
 pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -53,13 +57,18 @@ pub fn parse(text: &str, name: &str, resolv_conf: &str) -> Result<Loaded, Config
             "no upstream is given; add a line like nameserver 192.0.2.53",
         );
     }
-    check::upstreams(&upstreams, "nameserver", &mut faults);
+    check::servers(&upstreams, "nameserver", &mut faults);
     let spanned: Vec<_> = listen.iter().map(|a| Spanned::new(0..0, *a)).collect();
     check::loops(&spanned, &upstreams, &mut faults);
+    let table = UpstreamTable {
+        servers: upstreams,
+        selection: given.selection.unwrap_or(defaults::SELECTION),
+        ..UpstreamTable::default()
+    };
+    let (upstreams, sets) = forward::sets(&table, &[], &mut faults);
     faults.check(name, text)?;
     let notes = given.notes();
-    let upstreams = upstreams.into_iter().map(Spanned::into_inner).collect();
-    let settings = given.settings(listen, upstreams);
+    let settings = given.settings(listen, upstreams, sets);
     Ok(Loaded { settings, notes })
 }
 
@@ -230,7 +239,12 @@ impl Given {
         threads.unwrap_or(cores).min(cores)
     }
 
-    fn settings(&self, listen: Vec<SocketAddr>, upstreams: Vec<Upstream>) -> Settings {
+    fn settings(
+        &self,
+        listen: Vec<SocketAddr>,
+        upstreams: Vec<Upstream>,
+        sets: Vec<ServerSet>,
+    ) -> Settings {
         let mut dns64 = defaults::dns64();
         if let Some(prefix) = self.prefix {
             dns64.prefixes = vec![prefix];
@@ -250,11 +264,12 @@ impl Given {
             allow: NetSet::all(),
             deny: defaults::DENY,
             upstreams,
-            selection: self.selection.unwrap_or(defaults::SELECTION),
+            sets,
             order: defaults::ORDER,
             views: vec![View {
                 clients: NetSet::all(),
                 dns64: Some(dns64),
+                forwards: Domains::default(),
             }],
             forward_special: vec![NameBuf::root()],
             cache: defaults::CACHE,

@@ -40,6 +40,11 @@ impl<'a, 't> Section<'a, 't> {
         Self { table, span, keys }
     }
 
+    /// The notation of the table.
+    pub(super) fn table(&self) -> &'static str {
+        self.keys.table
+    }
+
     /// The position of the table.
     pub(super) fn span(&self) -> Range<usize> {
         self.span.clone()

@@ -1,24 +1,23 @@
-//! All tables except `[dns64]` and `[[view]]`.
+//! All tables except `[upstream]`, `[[forward]]`, `[dns64]` and `[[view]]`.
 
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
 use toml::Spanned;
 use toml::de::DeTable;
 
 use super::defaults;
 use super::error::{Fault, Faults};
+use super::forward::{self, Forward};
 use super::section::{Section, Value};
+use super::upstream::UpstreamTable;
 use super::{check, dns64, keys, values};
 use crate::answer::local_zones;
 use crate::settings::nets::{ClientPrefixes, NetSet};
 use crate::settings::{
-    AnyPolicy, Attachment, CacheSettings, DenyAction, Features, LogLevel, LogSettings, LogTarget,
-    LookupOrder, PORTS_LEFT_MIN, RateLimit, SOURCE_PORTS, Selection, Settings, TcpSettings,
-    Upstream, XdpMode, ports_left,
+    AnyPolicy, Attachment, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, RateLimit,
+    SOURCE_PORTS, Settings, TcpSettings, XdpMode,
 };
 
 /// Reads a whole document. Invalid values are added to the faults and replaced by their defaults.
@@ -29,8 +28,12 @@ pub(super) fn read(
 ) -> Settings {
     let top = Section::open(document.get_ref(), file_len..file_len, &keys::TOP, faults);
     let listen = listen(&top, faults);
-    let upstream = upstream(&top, faults);
-    check::loops(&listen, &upstream.servers, faults);
+    let upstream = UpstreamTable::read(&top, faults);
+    let forwards = forward::read(&top, &upstream, faults);
+    let servers = upstream.servers.iter();
+    let servers = servers.chain(forwards.iter().flat_map(|forward| &forward.servers));
+    check::loops(&listen, servers, faults);
+    let (upstreams, sets) = forward::sets(&upstream, &forwards, faults);
     let plain =
         |spanned: Vec<Spanned<SocketAddr>>| spanned.into_iter().map(Spanned::into_inner).collect();
     Settings {
@@ -54,17 +57,13 @@ pub(super) fn read(
                 v.text("\"refuse\"", |t| values::choice(t, &DENY))
             })
             .unwrap_or(defaults::DENY),
-        upstreams: upstream
-            .servers
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
-        selection: upstream.selection,
+        upstreams,
+        sets,
         order: upstream.order,
         avoid_ports: upstream.avoid_ports,
         reserved_ports: Vec::new(),
-        views: dns64::views(&top, faults),
-        forward_special: forward_special(&top, faults),
+        views: dns64::views(&top, &forwards, faults),
+        forward_special: forward_special(&top, &forwards, faults),
         cache: cache(&top, faults),
         udp_size: top
             .read("udp-size", faults, |v| v.number(defaults::UDP_SIZES))
@@ -200,13 +199,6 @@ const ANY: [(&str, AnyPolicy); 3] = [
 
 const SANDBOX: [(&str, bool); 2] = [("auto", true), ("off", false)];
 
-const SELECTION: [(&str, Selection); 4] = [
-    ("fastest", Selection::Fastest),
-    ("round-robin", Selection::RoundRobin),
-    ("random", Selection::Random),
-    ("failover", Selection::Failover),
-];
-
 const TARGETS: [(&str, LogTarget); 3] = [
     ("stderr", LogTarget::Stderr),
     ("journald", LogTarget::Journald),
@@ -247,7 +239,11 @@ fn user(name: &str) -> Result<String, String> {
 }
 
 /// Domains of special-use zones that are forwarded.
-fn forward_special(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<NameBuf> {
+fn forward_special(
+    top: &Section<'_, '_>,
+    forwards: &[Forward],
+    faults: &mut Faults,
+) -> Vec<NameBuf> {
     let example = "\"10.in-addr.arpa\"";
     let domains = top.list("forward-special", "[\"10.in-addr.arpa\"]", faults, |v, faults| {
         let domain = faults.keep(v.text(example, values::domain))?;
@@ -261,169 +257,9 @@ fn forward_special(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<NameBuf> {
         }
         Some(domain)
     });
-    domains
-        .unwrap_or_default()
-        .into_iter()
-        .map(Spanned::into_inner)
-        .collect()
-}
-
-/// The values in `[upstream]`.
-struct UpstreamTable {
-    servers: Vec<Spanned<Upstream>>,
-    selection: Selection,
-    order: LookupOrder,
-    avoid_ports: Vec<RangeInclusive<u16>>,
-}
-
-fn upstream(top: &Section<'_, '_>, faults: &mut Faults) -> UpstreamTable {
-    let mut table = UpstreamTable {
-        servers: Vec::new(),
-        selection: defaults::SELECTION,
-        order: defaults::ORDER,
-        avoid_ports: Vec::new(),
-    };
-    let Some(section) = top.section("upstream", &keys::UPSTREAM, faults) else {
-        if top.value("upstream").is_none() {
-            let text =
-                "no upstream is given; add [upstream] and below it servers = [\"192.0.2.53\"]";
-            faults.add(top.span(), text);
-        }
-        return table;
-    };
-    if section.value("servers").is_none() {
-        let text = "[upstream] names no servers; add servers = [\"192.0.2.53\"]";
-        faults.add(section.span(), text);
-    }
-    let manner = Manner::read(&section, Manner::DEFAULT, faults);
-    let example = "[\"192.0.2.53\"]";
-    let servers = section.some("servers", example, faults, |v, faults| {
-        server(v, manner, faults)
-    });
-    table.servers = servers.unwrap_or_default();
-    check::upstreams(&table.servers, "servers", faults);
-    if let Some(selection) = section.read("selection", faults, |v| {
-        v.text("\"fastest\"", |t| values::choice(t, &SELECTION))
-    }) {
-        table.selection = selection;
-    }
-    table.order = order(&section, faults);
-    table.avoid_ports = avoid_ports(&section, faults);
-    table
-}
-
-/// How a server is queried; `[upstream]` has the defaults of all servers.
-#[derive(Clone, Copy)]
-struct Manner {
-    timeout_ns: Nanos,
-    attempts: u8,
-    features: Features,
-}
-
-impl Manner {
-    const DEFAULT: Self = Self {
-        timeout_ns: defaults::TIMEOUT_NS,
-        attempts: defaults::ATTEMPTS,
-        features: defaults::FEATURES,
-    };
-
-    fn read(section: &Section<'_, '_>, others: Self, faults: &mut Faults) -> Self {
-        let timeout = section.read("timeout", faults, |v| v.time(defaults::TIMEOUTS_NS));
-        let attempts = section.read("attempts", faults, |v| v.number(defaults::ATTEMPTS_BOUNDS));
-        let mut read = |key, other| {
-            let own = section.read(key, faults, |v| v.boolean());
-            own.unwrap_or(other)
-        };
-        Self {
-            timeout_ns: timeout.unwrap_or(others.timeout_ns),
-            attempts: attempts.unwrap_or(others.attempts),
-            features: Features {
-                edns: read("edns", others.features.edns),
-                cookies: read("cookies", others.features.cookies),
-                randomise_case: read("randomise-case", others.features.randomise_case),
-                tcp: read("tcp", others.features.tcp),
-            },
-        }
-    }
-
-    fn upstream(self, address: SocketAddr) -> Upstream {
-        Upstream {
-            address,
-            timeout_ns: self.timeout_ns,
-            attempts: self.attempts,
-            features: self.features,
-        }
-    }
-}
-
-/// A server as a text, or as a table with keys of its own.
-fn server(value: Value<'_, '_>, others: Manner, faults: &mut Faults) -> Option<Upstream> {
-    let example = "\"192.0.2.53\" or { address = \"192.0.2.53\", timeout = \"500ms\" }";
-    let read_address = |v: Value<'_, '_>| v.text(example, values::upstream_address);
-    if !value.is_table() {
-        return Some(others.upstream(faults.keep(read_address(value))?));
-    }
-    let section = value.section(&keys::SERVER, faults)?;
-    let manner = Manner::read(&section, others, faults);
-    if section.value("address").is_none() {
-        faults.add(
-            section.span(),
-            "this server has no address; add address = \"192.0.2.53\"",
-        );
-    }
-    let address = section.read("address", faults, read_address)?;
-    Some(manner.upstream(address))
-}
-
-fn avoid_ports(section: &Section<'_, '_>, faults: &mut Faults) -> Vec<RangeInclusive<u16>> {
-    let example = "[5353, \"6000-6100\"]";
-    let list = section.list("avoid-ports", example, faults, |v, faults| {
-        let range = match v.is_text() {
-            true => v.text(example, values::ports),
-            false => v.number(1..=u16::MAX).map(|port| port..=port),
-        };
-        faults.keep(range)
-    });
-    let list: Vec<_> = list
-        .unwrap_or_default()
-        .into_iter()
-        .map(Spanned::into_inner)
-        .collect();
-    let left = ports_left(&list);
-    if let Some(value) = section.value("avoid-ports")
-        && left < PORTS_LEFT_MIN
-    {
-        let fault = value.fault(format_args!(
-            "leaves {left} ports above 1023: must leave {PORTS_LEFT_MIN}; list fewer"
-        ));
-        faults.add(fault.span, fault.text);
-    }
-    list
-}
-
-fn order(section: &Section<'_, '_>, faults: &mut Faults) -> LookupOrder {
-    let delay = section.read("delay", faults, |v| v.time(defaults::DELAYS_NS));
-    let orders = [
-        ("aaaa-then-a", LookupOrder::AaaaThenA),
-        ("both", LookupOrder::Both),
-        (
-            "delayed",
-            LookupOrder::Delayed(delay.unwrap_or(defaults::DELAY_NS)),
-        ),
-    ];
-    let order = section
-        .read("order", faults, |v| {
-            v.text("\"aaaa-then-a\"", |t| values::choice(t, &orders))
-        })
-        .unwrap_or(defaults::ORDER);
-    if let Some(delay) = section.value("delay")
-        && !section.value("order").is_some_and(|v| v.says("delayed"))
-    {
-        let text = "has no effect unless order = \"delayed\"; add that, or remove this key";
-        let fault = delay.fault(text);
-        faults.add(fault.span, fault.text);
-    }
-    order
+    let domains = domains.unwrap_or_default();
+    forward::apart(forwards, &domains, faults);
+    domains.into_iter().map(Spanned::into_inner).collect()
 }
 
 fn cache(top: &Section<'_, '_>, faults: &mut Faults) -> CacheSettings {

@@ -233,7 +233,7 @@ fn upstreams_are_bounded() {
     assert_eq!(with(UPSTREAMS_MAX).unwrap().upstreams.len(), UPSTREAMS_MAX);
     let refusal = with(UPSTREAMS_MAX + 1).unwrap_err().to_string();
     assert!(
-        refusal.contains("servers has 17 entries: must be at most 16"),
+        refusal.contains("more than 32 servers are given; remove this and the following"),
         "{refusal}"
     );
 }

@@ -27,6 +27,9 @@ pub struct Status {
     pub workers: usize,
     /// Upstreams.
     pub upstreams: Vec<UpstreamStatus>,
+    /// Domains with upstreams of their own.
+    #[serde(default)]
+    pub forwards: Vec<ForwardStatus>,
     /// Number of cached responses.
     pub cache_entries: u64,
     /// Memory of the cache in octets.
@@ -116,6 +119,28 @@ impl fmt::Display for DriverStatus {
     }
 }
 
+/// Domains with upstreams of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardStatus {
+    /// Name.
+    pub name: String,
+    /// Number of its servers that are up.
+    pub up: usize,
+    /// Its servers; their states are those of [`Status::upstreams`].
+    pub servers: Vec<SocketAddr>,
+    /// Its domains.
+    pub domains: Vec<String>,
+}
+
+/// `corp up=1/2 servers=192.0.2.1:53,192.0.2.2:53 domains=corp.example.,10.in-addr.arpa.`
+impl fmt::Display for ForwardStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, up, of) = (&self.name, self.up, self.servers.len());
+        let (servers, domains) = (joined(&self.servers, ","), self.domains.join(","));
+        write!(f, "{name} up={up}/{of} servers={servers} domains={domains}")
+    }
+}
+
 /// The combined state of an upstream over all workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamStatus {
@@ -176,10 +201,13 @@ impl fmt::Display for Status {
         writeln!(f, "pid={}", self.pid)?;
         writeln!(f, "uptime_s={}", self.uptime_s)?;
         writeln!(f, "config={}", self.config.display())?;
-        writeln!(f, "listen={}", joined(&self.listen))?;
+        writeln!(f, "listen={}", joined(&self.listen, " "))?;
         writeln!(f, "workers={}", self.workers)?;
         for upstream in &self.upstreams {
             writeln!(f, "upstream={upstream}")?;
+        }
+        for forward in &self.forwards {
+            writeln!(f, "forward={forward}")?;
         }
         writeln!(f, "cache_entries={}", self.cache_entries)?;
         writeln!(f, "cache_bytes={}", self.cache_bytes)?;
@@ -194,9 +222,9 @@ impl fmt::Display for Status {
     }
 }
 
-fn joined(addresses: &[SocketAddr]) -> String {
+fn joined(addresses: &[SocketAddr], between: &str) -> String {
     let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-    addresses.join(" ")
+    addresses.join(between)
 }
 
 #[cfg(test)]
@@ -234,7 +262,7 @@ mod tests {
 
     #[test]
     fn status_is_readable_by_people_and_programs() {
-        let status = Answer::Status(Status {
+        let status = Answer::Status(Box::new(Status {
             version: "1.2.3".into(),
             pid: 7,
             uptime_s: 60,
@@ -242,6 +270,15 @@ mod tests {
             listen: vec!["[::]:53".parse().unwrap(), "127.0.0.1:53".parse().unwrap()],
             workers: 2,
             upstreams: upstreams(),
+            forwards: vec![ForwardStatus {
+                name: "corp".into(),
+                up: 1,
+                servers: vec![
+                    "192.0.2.53:53".parse().unwrap(),
+                    "192.0.2.54:5353".parse().unwrap(),
+                ],
+                domains: vec!["corp.example.".into(), "10.in-addr.arpa.".into()],
+            }],
             cache_entries: 5,
             cache_bytes: 4096,
             cache_bytes_max: 1 << 20,
@@ -262,7 +299,7 @@ mod tests {
                 copying: Some("zero-copy".into()),
             }],
             sandbox: "landlock abi 4, seccomp".into(),
-        });
+        }));
         expect![[r#"
             version=1.2.3
             pid=7
@@ -273,6 +310,7 @@ mod tests {
             upstream=[2001:db8::1]:53 up rtt_ms=1.204 loss=6.2% failed=1.5%
             upstream=192.0.2.53:53 down since_s=12 reason=servfail
             upstream=192.0.2.54:5353 up loss=0.0% failed=0.0%
+            forward=corp up=1/2 servers=192.0.2.53:53,192.0.2.54:5353 domains=corp.example.,10.in-addr.arpa.
             cache_entries=5
             cache_bytes=4096
             cache_bytes_max=1048576

@@ -14,7 +14,7 @@ use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
 use crate::control::{
-    Answer, InterfaceStatus, Request, SocketFile, Status, UpstreamStatus, refused,
+    Answer, ForwardStatus, InterfaceStatus, Request, SocketFile, Status, UpstreamStatus, refused,
 };
 use crate::driver::Driver;
 use crate::gateway::Mode;
@@ -116,7 +116,7 @@ impl Server {
 
     fn answer(&mut self, request: Request) -> Answer {
         match request {
-            Request::Status => Answer::Status(self.status()),
+            Request::Status => Answer::Status(Box::new(self.status())),
             Request::Stats => Answer::Stats {
                 figures: self.stats.by_name(&self.in_force.settings.upstreams),
             },
@@ -127,6 +127,8 @@ impl Server {
 
     fn status(&self) -> Status {
         let now = MonotonicClock.now();
+        let upstreams = &self.in_force.settings.upstreams;
+        let addresses = |servers: &[usize]| servers.iter().map(|i| upstreams[*i].address).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -139,6 +141,17 @@ impl Server {
                 .health
                 .states()
                 .map(|(address, state)| UpstreamStatus::new(address, &state, now))
+                .collect(),
+            forwards: self
+                .in_force
+                .sets()
+                .skip(1)
+                .map(|(set, up)| ForwardStatus {
+                    name: set.name.clone(),
+                    up,
+                    servers: addresses(&set.servers),
+                    domains: set.domains.iter().map(ToString::to_string).collect(),
+                })
                 .collect(),
             cache_entries: self.stats.cache.entries(),
             cache_bytes: self.stats.cache.bytes(),

@@ -192,10 +192,11 @@ impl Driver {
     /// The kernel refuses; then the program is detached.
     pub fn configure(&self, settings: &Settings, cache: &Cache) -> Result<(), DriverError> {
         let others = settings.views.last();
-        let policy = cache.policy(others.and_then(|view| view.dns64.as_ref()));
-        self.policy.store(policy.number(), Ordering::Relaxed);
+        let policy = others.map(|view| cache.policy(settings, view));
+        let number = policy.as_ref().map_or(0, |policy| policy.number());
+        self.policy.store(number, Ordering::Relaxed);
         let mut force = lock(&self.force);
-        force.policy = Some(policy);
+        force.policy = policy;
         force.settings = Some(Arc::new(settings.clone()));
         self.take_on(&mut force)
     }

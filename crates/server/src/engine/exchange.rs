@@ -119,9 +119,13 @@ impl Engine {
         self.ask_next(slot, now, actions);
     }
 
-    /// An upstream has responded after a long silence: pending lookups are to be retried.
-    pub(super) fn begin_again(&mut self) {
-        self.again = self.lookups.waited_for().collect();
+    /// An upstream has responded after a long silence: pending lookups that may go to it are to be retried.
+    pub(super) fn begin_again(&mut self, server: usize) {
+        let sets: Vec<_> = self.upstreams.sets_of(server).collect();
+        let waited_for = self.lookups.waited_for();
+        let its_own =
+            waited_for.filter(|(slot, _)| sets.contains(&self.lookups.question(*slot).set));
+        self.again = its_own.collect();
         self.again_room = AGAIN_AT_ONCE.min(self.again.len());
     }
 
@@ -152,10 +156,10 @@ impl Engine {
 
     /// Sends a query to the next upstream, or waits for late responses, or gives up.
     pub(super) fn ask_next(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
+        let chosen = self.choose(slot);
         let lookup = self.lookups.get(slot);
-        let (asked, failed) = (lookup.asked, lookup.failed.is_some());
+        let failed = lookup.failed.is_some();
         let in_time = now < lookup.begun + LOOKUP_NS;
-        let chosen = self.upstreams.choose(&asked, &mut self.random);
         // If one upstream has failed the query, others that are down are not waited for.
         let worth = |server: &usize| !(failed && self.upstreams.is_down(*server));
         let Some(server) = chosen.filter(|_| in_time).filter(worth) else {
@@ -168,10 +172,18 @@ impl Engine {
             };
         };
         self.ask(slot, server, now, actions);
-        let asked = &self.lookups.get(slot).asked;
-        if let Some(probed) = self.upstreams.probe(asked, now, &mut self.random) {
+        let lookup = self.lookups.get(slot);
+        let (set, asked) = (lookup.question.set, &lookup.asked);
+        if let Some(probed) = self.upstreams.probe(set, asked, now, &mut self.random) {
             self.ask(slot, probed, now, actions);
         }
+    }
+
+    /// Selects the next upstream for a lookup; `None` if none has attempts left.
+    pub(super) fn choose(&mut self, slot: u32) -> Option<usize> {
+        let lookup = self.lookups.get(slot);
+        let (set, asked) = (lookup.question.set, &lookup.asked);
+        self.upstreams.choose(set, asked, &mut self.random)
     }
 
     /// Sends a query in the form that the upstream supports.
@@ -373,8 +385,7 @@ impl Engine {
             };
             // If no other upstream can be queried at once, the timeout is awaited: this one may
             // come up again. Once it is down, it is not waited for any longer.
-            let asked = self.lookups.get(lookup).asked;
-            let next = self.upstreams.choose(&asked, &mut self.random);
+            let next = self.choose(lookup);
             let is_up = |next: usize| !self.upstreams.is_down(next);
             if next.is_some_and(|next| !self.upstreams.is_suspect(next)) {
                 self.close(slot);
@@ -474,7 +485,8 @@ impl Engine {
         }
     }
 
-    /// Queries the new upstreams for all lookups of this worker with waiting clients.
+    /// Queries the new upstreams for all lookups of this worker with waiting clients. A lookup of a name that other
+    /// upstreams are queried for now fails: its clients retry.
     pub(super) fn ask_anew(&mut self, now: Nanos, actions: &mut Actions) {
         self.exchanges.clear();
         for slot in self.lookups.all() {
@@ -488,8 +500,11 @@ impl Engine {
             let Some(is_waited_for) = self.lookups.has_waiters(slot) else {
                 continue;
             };
+            let question = &self.lookups.get(slot).question;
             if !is_waited_for {
                 self.drop_lookup(slot, actions);
+            } else if !self.maker.routes(&question.name, question.set) {
+                self.give_up(slot, now, actions);
             } else if !self.lookups.is_elsewhere(slot) {
                 self.ask_next(slot, now, actions);
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::Message;
+use dns64_wire::name::NameBuf;
 
 use super::queries::Query;
 use super::resolve::{Known, Made, Part, Plan, Step};
@@ -193,6 +194,17 @@ impl Maker {
         self.rendered.as_ref().map(|store| store.generation())
     }
 
+    /// The policy of a view.
+    pub(super) fn policy(&self, view: usize) -> &Policy {
+        &self.policies[view]
+    }
+
+    /// Whether a set of upstreams is queried for a name for the clients of any view.
+    pub(super) fn routes(&self, name: &NameBuf, set: u16) -> bool {
+        let mut policies = self.policies.iter();
+        policies.any(|policy| policy.set_of(name) == set)
+    }
+
     /// Answers a query for a special-use name, unless it must be forwarded. The response is in the
     /// frame.
     fn answer_special(&mut self, asker: &Asker, view: usize) -> Option<usize> {
@@ -202,7 +214,8 @@ impl Maker {
             return Some(len);
         }
         let forwarded = &self.settings.forward_special;
-        let len = local_zones::answer(asker, dns64, forwarded, &mut self.frame)?;
+        let domains = self.policies[view].sets();
+        let len = local_zones::answer(asker, dns64, forwarded, domains, &mut self.frame)?;
         self.counts.local_zones.tick();
         Some(len)
     }
@@ -271,7 +284,7 @@ impl Maker {
             let Some(learnt) = special.or_else(|| self.recall_link(query, part, now)) else {
                 return false;
             };
-            query.learn(part, learnt, now);
+            query.learn(part, learnt, &self.policies[query.view], now);
         }
         true
     }
@@ -334,7 +347,5 @@ pub(super) enum SentAgain {
 
 fn policies(settings: &Settings, cache: &Cache) -> Box<[Arc<Policy>]> {
     let views = settings.views.iter();
-    views
-        .map(|view| cache.policy(view.dns64.as_ref()))
-        .collect()
+    views.map(|view| cache.policy(settings, view)).collect()
 }

@@ -121,7 +121,7 @@ impl Engine {
         let [a, b, c, d, ..] = seeds.random;
         let exchanges = Exchanges::numbered_from(u32::from_ne_bytes([a, b, c, d]));
         let limiter = Arc::new(RateLimiter::new(random.next_u64()));
-        let upstreams = upstreams(settings, &mut random);
+        let upstreams = upstreams(settings, &cache, &mut random);
         Self {
             maker: Maker::new(settings, cache, Arc::clone(&counts)),
             cookies: Cookies::new(seeds.cookies),
@@ -267,6 +267,7 @@ impl Engine {
                     now,
                     generation,
                 );
+                query.route(self.maker.policy(view));
                 match self.maker.advance(&mut query, now) {
                     Step::Answer(len, made) => {
                         self.counts.at_once.tick();
@@ -388,11 +389,12 @@ impl Engine {
         let old = self.maker.reload(settings);
         for (_, query) in &mut self.queries {
             query.view = settings.view_of(query.client.address().ip());
+            query.route(self.maker.policy(query.view));
             // Its plan depends on the old settings.
             query.generation = None;
         }
         if !old.queries_like(settings) {
-            self.upstreams = upstreams(settings, &mut self.random);
+            self.upstreams = upstreams(settings, &self.maker.cache, &mut self.random);
             self.ports = Ports::new(settings.upstreams.len(), settings.ports_per_upstream());
             self.counts.forget_upstreams();
             self.ask_anew(now, actions);
@@ -443,10 +445,12 @@ fn stay_silent(client: Client, actions: &mut Actions) {
 }
 
 /// Upstreams in their initial state.
-fn upstreams(settings: &Settings, random: &mut StdRng) -> Upstreams {
+fn upstreams(settings: &Settings, cache: &Cache, random: &mut StdRng) -> Upstreams {
     let mut secret = [0; 16];
     random.fill_bytes(&mut secret);
-    Upstreams::new(&settings.upstreams, settings.selection, secret)
+    let sets = settings.sets.iter().enumerate();
+    let numbered = sets.map(|(index, set)| (cache.set_number(settings, index), set));
+    Upstreams::new(&settings.upstreams, numbered, secret)
 }
 
 impl Counts {

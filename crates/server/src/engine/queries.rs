@@ -3,14 +3,14 @@
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::Flags;
-use dns64_wire::name::NameBuf;
+use dns64_wire::name::{Name, NameBuf};
 
 use super::actions::Client;
 use super::lookups::Waiter;
 use super::resolve::{Known, Made, Part, Plan};
 use crate::answer::asker::Asker;
 use crate::answer::stored::Kind;
-use crate::cache::{self, Key, Learnt, MESSAGE_MAX as RENDERED_MAX, seconds};
+use crate::cache::{self, Key, Learnt, MESSAGE_MAX as RENDERED_MAX, Policy, seconds};
 
 /// A client's query, from the guard to its response.
 pub(super) struct Query {
@@ -19,6 +19,8 @@ pub(super) struct Query {
     /// Hashes of its name and of the name in the query to upstreams.
     name_hash: u64,
     asked_hash: u64,
+    /// The set of the upstreams that are queried for that name.
+    asked_set: u16,
     /// Number of the client's view.
     pub(super) view: usize,
     pub(super) plan: Plan,
@@ -74,8 +76,9 @@ const NEVER: Nanos = Nanos::MAX;
 struct Chain {
     learnt: Learnt,
     target: NameBuf,
-    /// The hash of its name.
+    /// The hash of its name, and the set of the upstreams that are queried for it.
     target_hash: u64,
+    target_set: u16,
 }
 
 impl Query {
@@ -97,6 +100,7 @@ impl Query {
             asker,
             name_hash,
             asked_hash,
+            asked_set: 0,
             view,
             plan,
             arrived,
@@ -112,6 +116,14 @@ impl Query {
         }
     }
 
+    /// Selects the upstreams that are queried for its names by the policy of its view.
+    pub(super) fn route(&mut self, policy: &Policy) {
+        self.asked_set = policy.set_of(self.plan.name(&self.asker));
+        for chain in self.chains.iter_mut().flatten() {
+            chain.target_set = policy.set_of(&chain.target);
+        }
+    }
+
     /// The known responses, with their age at this time.
     pub(super) fn known(&self, now_s: u32) -> Known<'_> {
         let aged = |part: Part| Some(self.known[part as usize].as_ref()?.aged(now_s));
@@ -123,16 +135,16 @@ impl Query {
 
     /// The current question of a part: for the target of an alias, if there is one.
     pub(super) fn question(&self, part: Part) -> Key<'_> {
-        let (name, name_hash) = match &self.chains[part as usize] {
-            Some(chain) => (&chain.target, chain.target_hash),
-            None => (self.plan.name(&self.asker), self.asked_hash),
+        let (name, name_hash, set) = match &self.chains[part as usize] {
+            Some(chain) => (&chain.target, chain.target_hash, chain.target_set),
+            None => (self.plan.name(&self.asker), self.asked_hash, self.asked_set),
         };
         let rtype = match part {
             Part::First => self.asker.rtype,
             Part::Second => Rtype::A,
         };
         let (do_bit, cd) = (self.asker.do_bit(), self.asker.cd());
-        Key::new(name, name_hash, rtype, self.asker.class, do_bit, cd)
+        Key::new(name, name_hash, rtype, self.asker.class, do_bit, cd).to_set(set)
     }
 
     fn learnt(&self) -> impl Iterator<Item = &Learnt> {
@@ -199,9 +211,10 @@ impl Query {
     /// Adds the response to the current question of a part. If it ends with an alias, the part is
     /// not known until its target is (RFC 6147 section 5.1.5). Loops and chains of too many aliases
     /// are an error (RFC 1034 section 3.6.2).
-    pub(super) fn learn(&mut self, part: Part, learnt: Learnt, now: Nanos) {
+    pub(super) fn learn(&mut self, part: Part, learnt: Learnt, policy: &Policy, now: Nanos) {
         self.responses[part as usize] += 1;
         let now_s = seconds(now);
+        let learnt = self.of_own_set(part, learnt, policy, now_s);
         // Records after too many aliases are not in the combined response.
         let has_records = learnt.stored.kind() == Kind::Positive;
         let exceeds = |link: &Learnt| link.stored.required_len() > self.asker.limit;
@@ -222,6 +235,7 @@ impl Query {
                 let chain = Chain {
                     learnt: whole,
                     target_hash: cache::name_hash(&target),
+                    target_set: policy.set_of(&target),
                     target,
                 };
                 self.chains[part as usize] = Some(Box::new(chain));
@@ -234,6 +248,19 @@ impl Query {
             None => whole,
         };
         self.known[part as usize] = Some(known);
+    }
+
+    /// A response to the current question without what its upstreams say of names for which others are queried.
+    fn of_own_set(&self, part: Part, learnt: Learnt, policy: &Policy, now_s: u32) -> Learnt {
+        if policy.sets().is_empty() {
+            return learnt;
+        }
+        let set = self.question(part).set;
+        let is_foreign = |name: &Name<'_>| policy.set_of(&name.to_buf()) != set;
+        match learnt.aged(now_s).before_alias_to(is_foreign) {
+            Some(stored) => learnt.remade(stored, u32::MAX, now_s),
+            None => learnt,
+        }
     }
 
     pub(super) fn set_moment(&mut self, moment: Moment, at: Nanos) {

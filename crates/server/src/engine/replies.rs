@@ -120,8 +120,7 @@ impl Engine {
         self.lookups.get(lookup).failed = Some((rcode, None));
         self.fault(lookup, server, fault_of(rcode), now, actions);
         self.exhaust(lookup, server);
-        let asked = self.lookups.get(lookup).asked;
-        if self.upstreams.choose(&asked, &mut self.random).is_some() {
+        if self.choose(lookup).is_some() {
             self.ask_next(lookup, now, actions);
         }
     }
@@ -330,8 +329,12 @@ impl Engine {
         let name = question.name.to_buf();
         let name_hash = cache::name_hash(&name);
         // A response does not contain DO and CD of its query.
-        for (do_bit, cd) in [(false, false), (true, false), (false, true), (true, true)] {
-            let key = Key::new(&name, name_hash, question.rtype, question.class, do_bit, cd);
+        let bits = [(false, false), (true, false), (false, true), (true, true)];
+        let keys = bits.map(|(do_bit, cd)| {
+            Key::new(&name, name_hash, question.rtype, question.class, do_bit, cd)
+        });
+        let sets: Vec<_> = self.upstreams.sets_of(server).collect();
+        for key in sets.iter().flat_map(|set| keys.map(|key| key.to_set(*set))) {
             let Some(lookup) = self.lookups.find(&key) else {
                 continue;
             };
@@ -368,7 +371,7 @@ impl Engine {
     /// response.
     fn heard(&mut self, server: usize, rtt_ns: Option<Nanos>, now: Nanos, actions: &mut Actions) {
         if self.upstreams.is_silent(server) {
-            self.begin_again();
+            self.begin_again(server);
         } else if !self.again.is_empty() {
             self.again_room += 1;
         }

@@ -8,7 +8,7 @@ use super::habits::{Form, Habits};
 use super::rtt::Rtt;
 use crate::counts::Fault;
 use crate::health::{Turn, UpstreamState};
-use crate::settings::{Selection, UPSTREAMS_MAX, Upstream};
+use crate::settings::{Selection, ServerSet, UPSTREAMS_MAX, Upstream};
 
 /// Number of queries to each upstream for one question.
 pub(super) type Asked = [u8; UPSTREAMS_MAX];
@@ -16,7 +16,18 @@ pub(super) type Asked = [u8; UPSTREAMS_MAX];
 /// The upstreams and their observed state.
 pub(super) struct Upstreams {
     list: Vec<State>,
+    sets: Vec<Set>,
+}
+
+/// Upstreams that are queried for the same names.
+struct Set {
+    /// [`crate::cache::Key::set`].
+    number: u16,
+    /// Their numbers, as bits, and in the order of the configuration.
+    servers: u32,
+    order: Box<[usize]>,
     selection: Selection,
+    /// The upstream to begin with, in turn.
     next: usize,
 }
 
@@ -84,8 +95,13 @@ const HOLD_NS: Nanos = SECOND;
 const HOLD_MAX_NS: Nanos = 30 * SECOND;
 
 impl Upstreams {
-    /// Creates upstreams in their initial state. The secret, for cookies, must be random.
-    pub(super) fn new(upstreams: &[Upstream], selection: Selection, secret: [u8; 16]) -> Self {
+    /// Creates upstreams in their initial state, and the sets of them, each with its number. The secret, for cookies,
+    /// must be random.
+    pub(super) fn new<'a>(
+        upstreams: &[Upstream],
+        sets: impl IntoIterator<Item = (u16, &'a ServerSet)>,
+        secret: [u8; 16],
+    ) -> Self {
         let list = upstreams.iter().map(|&upstream| State {
             upstream,
             rtt: Rtt::default(),
@@ -106,9 +122,29 @@ impl Upstreams {
         });
         Self {
             list: list.collect(),
-            selection,
-            next: 0,
+            sets: sets
+                .into_iter()
+                .map(|(number, set)| Set {
+                    number,
+                    servers: set.servers.iter().fold(0, |bits, i| bits | 1 << i),
+                    order: set.servers.as_slice().into(),
+                    selection: set.selection,
+                    next: 0,
+                })
+                .collect(),
         }
+    }
+
+    /// The numbers of the sets that an upstream is in.
+    pub(super) fn sets_of(&self, server: usize) -> impl Iterator<Item = u16> {
+        let sets = self.sets.iter();
+        let sets = sets.filter(move |set| set.servers >> server & 1 == 1);
+        sets.map(|set| set.number)
+    }
+
+    /// The index of a set; `None` if a reload has removed it.
+    fn place_of(&self, set: u16) -> Option<usize> {
+        self.sets.iter().position(|other| other.number == set)
     }
 
     /// The state of an upstream.
@@ -157,20 +193,23 @@ impl Upstreams {
         &mut self.list[server].habits
     }
 
-    /// Selects the next upstream for a question; `None` if none has attempts left.
+    /// Selects the next upstream of a set for a question; `None` if none has attempts left.
     ///
     /// Upstreams without a current timeout come first; of these, those with the fewest queries for
     /// this question; of these, the policy selects one.
-    pub(super) fn choose(&mut self, asked: &Asked, random: &mut StdRng) -> Option<usize> {
-        if let [only] = self.list.as_slice() {
-            return (asked[0] < only.upstream.attempts).then_some(0);
+    pub(super) fn choose(&mut self, set: u16, asked: &Asked, random: &mut StdRng) -> Option<usize> {
+        let place = self.place_of(set)?;
+        let servers = self.sets[place].servers;
+        let open = |i: &usize| asked[*i] < self.list[*i].upstream.attempts;
+        if servers.count_ones() == 1 {
+            let only = servers.trailing_zeros() as usize;
+            return Some(only).filter(open);
         }
         let rank = |i: usize| (self.is_suspect(i), asked[i]);
-        let open = |i: &usize| asked[*i] < self.list[*i].upstream.attempts;
-        let count = self.list.len();
-        let best = (0..count).filter(open).map(rank).min()?;
-        let candidates = self.set(|i| open(i) && rank(*i) == best);
-        Some(self.by_policy(candidates, random))
+        let best = numbers(servers).filter(open).map(rank).min()?;
+        let candidates = numbers(servers).filter(|i| open(i) && rank(*i) == best);
+        let candidates = candidates.fold(0, |bits, i| bits | 1 << i);
+        Some(self.by_policy(place, candidates, random))
     }
 
     /// Whether an upstream has not responded since a query that it should have answered, or fails most names.
@@ -183,14 +222,16 @@ impl Upstreams {
     /// queries meanwhile.
     pub(super) fn probe(
         &mut self,
+        set: u16,
         asked: &Asked,
         now: Nanos,
         random: &mut StdRng,
     ) -> Option<usize> {
+        let set = &self.sets[self.place_of(set)?];
         let due =
             |i: &usize| self.is_suspect(*i) && self.list[*i].held_until <= now && asked[*i] == 0;
-        let Some(server) = (0..self.list.len()).find(due) else {
-            return self.explore(asked, random);
+        let Some(server) = numbers(set.servers).find(due) else {
+            return self.explore(set, asked, random);
         };
         let timeout_ns = self.timeout_ns(server, 0);
         let state = &mut self.list[server];
@@ -200,40 +241,35 @@ impl Upstreams {
     }
 
     /// Selects an upstream that the policy rarely selects, once in a while.
-    fn explore(&self, asked: &Asked, random: &mut StdRng) -> Option<usize> {
-        let explores = self.selection == Selection::Fastest && self.list.len() > 1;
+    fn explore(&self, set: &Set, asked: &Asked, random: &mut StdRng) -> Option<usize> {
+        let explores = set.selection == Selection::Fastest && set.servers.count_ones() > 1;
         if !explores || !random.next_u32().is_multiple_of(EXPLORE_ONE_IN) {
             return None;
         }
-        let others = self.set(|&i| asked[i] == 0 && !self.is_suspect(i));
+        let others = numbers(set.servers).filter(|&i| asked[i] == 0 && !self.is_suspect(i));
+        let others = others.fold(0, |bits, i| bits | 1 << i);
         (others != 0).then(|| any(others, random))
     }
 
-    /// The set of numbers of the upstreams of this kind.
-    fn set(&self, is_in: impl Fn(&usize) -> bool) -> u32 {
-        let numbers = (0..self.list.len()).filter(is_in);
-        numbers.fold(0, |set, i| set | 1 << i)
-    }
-
-    /// Selects by the policy from `candidates`, a set of numbers that is not empty.
-    fn by_policy(&mut self, candidates: u32, random: &mut StdRng) -> usize {
-        let is_in = |i: &usize| candidates >> i & 1 == 1;
-        let count = self.list.len();
-        match self.selection {
-            Selection::Failover => (0..count).find(is_in).unwrap_or_default(),
-            Selection::Random => any(candidates, random),
+    /// Selects by the policy of a set from `candidates`, bits of numbers, at least one.
+    fn by_policy(&mut self, place: usize, candidates: u32, random: &mut StdRng) -> usize {
+        let set = &mut self.sets[place];
+        let first = |bits: u32| numbers(bits).next();
+        let chosen = match set.selection {
+            Selection::Failover => set.order.iter().copied().find(|i| candidates >> i & 1 == 1),
+            Selection::Random => Some(any(candidates, random)),
             Selection::RoundRobin => {
-                let turn = (self.next..self.next + count).map(|i| i % count);
-                let chosen = turn.into_iter().find(is_in).unwrap_or_default();
-                self.next = chosen + 1;
+                let later = candidates & !((1 << set.next) - 1);
+                let chosen = first(later).or_else(|| first(candidates));
+                set.next = chosen.map_or(0, |chosen| (chosen + 1) % UPSTREAMS_MAX);
                 chosen
             }
             // Upstreams without a response yet come first, so that all are tried.
-            Selection::Fastest => (0..count)
-                .filter(is_in)
-                .min_by_key(|&i| self.list[i].rtt.smoothed_ns())
-                .unwrap_or_default(),
-        }
+            Selection::Fastest => {
+                numbers(candidates).min_by_key(|&i| self.list[i].rtt.smoothed_ns())
+            }
+        };
+        chosen.unwrap_or_default()
     }
 
     /// Records a response, which may be late; `rtt_ns` is its time, if that is a round-trip time.
@@ -364,11 +400,19 @@ impl Upstreams {
     }
 }
 
-/// A number of a set that is not empty.
-fn any(set: u32, random: &mut StdRng) -> usize {
-    let skip = random.random_range(0..set.count_ones() as usize);
-    let mut numbers = (0..UPSTREAMS_MAX).filter(|i| set >> i & 1 == 1);
-    numbers.nth(skip).unwrap_or_default()
+/// The numbers of bits, in ascending order.
+fn numbers(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let number = bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+        (number < u32::BITS).then_some(number as usize)
+    })
+}
+
+/// A number of bits, of which there is at least one.
+fn any(bits: u32, random: &mut StdRng) -> usize {
+    let skip = random.random_range(0..bits.count_ones() as usize);
+    numbers(bits).nth(skip).unwrap_or_default()
 }
 
 impl State {

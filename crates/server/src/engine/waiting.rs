@@ -240,7 +240,8 @@ impl Engine {
         while next != Waiter::NOBODY {
             let (query, part) = next.parts();
             let held = &mut self.queries[query as usize];
-            held.learn(part, learnt.clone(), now);
+            let policy = self.maker.policy(held.view);
+            held.learn(part, learnt.clone(), policy, now);
             let wait = held.waiting[part as usize].take();
             next = wait.map_or(Waiter::NOBODY, |wait| wait.after);
             self.woken.push_back(query);

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 
 use crate::counts::{BOUNDS_NS, Figure, Shape};
 use crate::gateway::Mode;
-use crate::health::{Health, UpstreamState};
+use crate::health::{Health, InForce, UpstreamState};
 use crate::settings::Upstream;
 use crate::settings::nets::ClientNetwork;
 use crate::stats::{Distribution, Stats};
@@ -89,6 +89,7 @@ impl Collector for Page {
         }
         let in_force = self.mode.borrow().in_force.clone();
         encode_upstreams(&mut encoder, &in_force.health)?;
+        encode_sets(&mut encoder, &in_force)?;
         encode_faults(&mut encoder, &self.stats, &in_force.settings.upstreams)?;
         let distributions = self.stats.distributions(&in_force.settings.upstreams);
         for family in distributions.chunk_by(|a, b| a.name == b.name) {
@@ -116,6 +117,20 @@ fn encode_family(encoder: &mut DescriptorEncoder<'_>, family: &[Figure]) -> fmt:
             let labels = [figure.label];
             encode_value(&mut metric.encode_family(&labels)?, figure)?;
         }
+    }
+    Ok(())
+}
+
+/// Encodes the state of the sets of upstreams.
+fn encode_sets(encoder: &mut DescriptorEncoder<'_>, in_force: &InForce) -> fmt::Result {
+    let name = format!("{PREFIX}forward_upstreams_up");
+    let help = "Number of upstreams that are up, of [upstream] and of each [[forward]]";
+    let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+    for (set, up) in in_force.sets() {
+        let labels = [("forward", set.name.as_str())];
+        // There are at most 32.
+        let up = f64::from(u32::try_from(up).unwrap_or_default());
+        metric.encode_family(&labels)?.encode_gauge(&up)?;
     }
     Ok(())
 }
@@ -340,7 +355,7 @@ mod tests {
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
         // Two queries and one upstream, each with a sum, a count and its buckets.
         let histograms = 3 * (2 + BOUNDS_NS.len() + 1);
-        let upstream = 4 + Fault::ALL.len();
+        let upstream = 5 + Fault::ALL.len();
         assert_eq!(
             samples - upstream - histograms,
             2 + page().stats.figures().len()

@@ -1,12 +1,12 @@
 //! The DNS64 function for one group of clients (RFC 6147).
 
-use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use dns64_wire::name::{NAME_LEN_MAX, Name, NameBuf};
+use dns64_wire::name::{Name, NameBuf};
 use dns64_wire::pref64::Pref64;
 use ipnet::Ipv4Net;
 
+use super::domains::Domains;
 use super::nets::NetSet;
 
 /// The synthesis of AAAA records for one group of clients.
@@ -118,14 +118,10 @@ pub enum DomainAction {
     Force,
 }
 
-/// Rules by domain; the longest matching name applies.
+/// Rules by domain, and one for all other names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainRules {
-    /// Indexed by lower-case name, uncompressed.
-    rules: HashMap<Vec<u8>, DomainRule>,
-    /// Octets of the longest of these names: no longer suffix of a name is looked up.
-    longest: usize,
-    /// Rule for all other names.
+    rules: Domains<DomainRule>,
     default: DomainRule,
 }
 
@@ -154,18 +150,12 @@ impl DomainRules {
         rules: impl IntoIterator<Item = (NameBuf, DomainRule)>,
         others: DomainAction,
     ) -> Self {
-        let rules: HashMap<_, _> = rules
-            .into_iter()
-            .map(|(name, rule)| (name.as_wire().to_ascii_lowercase(), rule))
-            .collect();
-        let longest = rules.keys().map(Vec::len).max().unwrap_or(0);
         let default = DomainRule {
             action: others,
             prefix: None,
         };
         Self {
-            rules,
-            longest,
+            rules: rules.into_iter().collect(),
             default,
         }
     }
@@ -175,24 +165,8 @@ impl DomainRules {
         if self.rules.is_empty() {
             return self.default;
         }
-        let name = name.to_buf();
-        let mut octets = [0; NAME_LEN_MAX];
-        let wire = &mut octets[..name.as_wire().len()];
-        wire.copy_from_slice(name.as_wire());
-        wire.make_ascii_lowercase();
-        let mut at = 0;
-        loop {
-            let suffix = &wire[at..];
-            if suffix.len() <= self.longest
-                && let Some(rule) = self.rules.get(suffix)
-            {
-                return *rule;
-            }
-            match wire[at] {
-                0 => return self.default,
-                len => at += 1 + usize::from(len),
-            }
-        }
+        let rule = self.rules.get(&name.to_buf());
+        rule.map_or(self.default, |(_, rule)| *rule)
     }
 
     fn prefixes(&self) -> impl Iterator<Item = Pref64> {
@@ -368,22 +342,6 @@ mod tests {
         // The range ::ffff/96, as RFC 6147 section 5.1.4 writes it, would contain this address.
         assert!(!excludes("::192.0.2.1"));
         assert!(!excludes("2001:db8::1"));
-    }
-
-    #[test]
-    fn longest_matching_domain_applies() {
-        let rules = DomainRules::new([
-            (name("example"), rule(DomainAction::Exclude)),
-            (name("Forced.example"), rule(DomainAction::Force)),
-        ]);
-        let action = |text| rules.rule(&name(text).as_name()).action;
-        assert_eq!(action("example"), DomainAction::Exclude);
-        assert_eq!(action("www.EXAMPLE"), DomainAction::Exclude);
-        assert_eq!(action("forced.example"), DomainAction::Force);
-        assert_eq!(action("a.b.FORCED.example"), DomainAction::Force);
-        assert_eq!(action("unforced.example"), DomainAction::Exclude);
-        assert_eq!(action("notexample"), DomainAction::Include);
-        assert_eq!(action("."), DomainAction::Include);
     }
 
     #[test]

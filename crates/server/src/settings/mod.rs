@@ -1,10 +1,12 @@
 //! The validated settings of the server, as plain data: `config` creates them, all other modules read them.
 //!
 //! - [`Settings`]: all settings;
+//! - [`domains::Domains`]: values by domain;
 //! - [`dns64::Dns64`]: the DNS64 function for one group of clients;
 //! - [`nets`]: sets of addresses.
 
 pub mod dns64;
+pub mod domains;
 pub mod nets;
 
 use std::net::{IpAddr, SocketAddr};
@@ -17,6 +19,7 @@ pub use dns64_transport::xdp::program::Mode as XdpMode;
 use dns64_wire::name::NameBuf;
 
 use dns64::Dns64;
+use domains::Domains;
 use nets::{ClientPrefixes, NetSet};
 
 /// All settings of one server.
@@ -38,10 +41,10 @@ pub struct Settings {
     pub allow: NetSet,
     /// Response to other clients.
     pub deny: DenyAction,
-    /// Resolvers to query; 1 to [`UPSTREAMS_MAX`].
+    /// Resolvers to query, of all sets; 1 to [`UPSTREAMS_MAX`].
     pub upstreams: Vec<Upstream>,
-    /// Selection of the first upstream for a query.
-    pub selection: Selection,
+    /// Which of them are queried for the same names: first for all names, then for those of domains.
+    pub sets: Vec<ServerSet>,
     /// Time of the A query (RFC 6147 section 5.1.8).
     pub order: LookupOrder,
     /// Groups of clients; the first that contains a client's address applies. The last contains all addresses; before
@@ -103,10 +106,13 @@ impl Settings {
         }
     }
 
-    /// Whether upstreams are queried as by these settings: the same ones, chosen alike, from the same ports.
+    /// Whether upstreams are queried as by these settings: the same ones for the same names, chosen alike, from the same
+    /// ports.
     pub fn queries_like(&self, other: &Self) -> bool {
         self.upstreams == other.upstreams
-            && self.selection == other.selection
+            && self.sets == other.sets
+            && (self.views.iter().map(|view| &view.forwards))
+                .eq(other.views.iter().map(|view| &view.forwards))
             && self.avoid_ports == other.avoid_ports
     }
 
@@ -117,8 +123,11 @@ impl Settings {
     }
 }
 
-/// Maximum number of upstreams.
-pub const UPSTREAMS_MAX: usize = 16;
+/// Maximum number of upstreams: each has an equal share of the source ports.
+pub const UPSTREAMS_MAX: usize = 32;
+
+/// Maximum number of sets of upstreams for domains.
+pub const FORWARDS_MAX: usize = 32;
 
 /// Source ports of all workers to all upstreams together, unless the limit on open files is lower: a quarter of all
 /// ports, so that other programs find free ones. Each open port takes about 3 KiB of kernel memory.
@@ -166,6 +175,19 @@ pub struct Features {
     pub tcp: bool,
 }
 
+/// Upstreams that are queried for the same names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSet {
+    /// Its name for operators; `upstream` for the servers of `[upstream]`.
+    pub name: String,
+    /// Its domains; none for the servers of `[upstream]`.
+    pub domains: Vec<NameBuf>,
+    /// Indices of [`Settings::upstreams`], in the order of the configuration.
+    pub servers: Vec<usize>,
+    /// Selection of the first upstream for a query.
+    pub selection: Selection,
+}
+
 /// Selection of the first upstream for a query. If it fails, the query goes to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
@@ -197,6 +219,8 @@ pub struct View {
     pub clients: NetSet,
     /// The DNS64 function for them; `None`: plain forwarding.
     pub dns64: Option<Dns64>,
+    /// Domains with upstreams of their own: the index of their set in [`Settings::sets`].
+    pub forwards: Domains<usize>,
 }
 
 /// Settings of the cache.

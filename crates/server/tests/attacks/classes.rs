@@ -1,6 +1,7 @@
 //! Attack classes of 2023 to 2026 that use upstreams, retries, headers and options, with one worker and with two.
 //! `docs/security.md` lists all classes and their tests.
 
+use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use super::packets::{
     Record, address, addresses, asked, honest, name, number, query_edns, rcode, response,
     synthesised,
 };
-use super::support::{PATIENCE, Server};
+use super::support::{PATIENCE, Server, stdout, value};
 use super::upstream::{Asked, Upstream};
 use super::victim::{ask, ask_name, assert_resolves, figure, socket, unless_paused, wait_until};
 
@@ -370,4 +371,64 @@ fn useless_upstream_is_left_within_a_second() {
             assert!(figure(server, &format!("upstream_faults.{address}.{reason}")) >= 3);
         });
     }
+}
+
+/// NXDOMAIN of a parent hides a forwarded zone (Unbound CVE-2026-44687); a fallback from an internal zone to public
+/// servers.
+#[test]
+fn forwarded_name_is_never_asked_of_the_public_servers() {
+    for workers in [1, 2] {
+        unless_paused(|| {
+            let refuse = |question: &[u8]| response(question, Rcode::REFUSED, &[]);
+            let refusing = move |socket: &UdpSocket, question: &Asked| {
+                let _ = socket.send_to(&refuse(&question.message), question.from);
+            };
+            let public = Upstream::honest();
+            let inside = Upstream::honest();
+            let broken = Upstream::start(refusing, refuse);
+            let settings = format!(
+                "workers = {workers}\n[upstream]\nservers = [\"{}\"]\n\
+                 [[forward]]\nname = \"inside\"\ndomains = [\"n7.example\"]\nservers = [\"{}\"]\n\
+                 [[forward]]\ndomains = [\"n8.example\"]\nservers = [\"{}\"]\n",
+                public.address, inside.address, broken.address
+            );
+            let server = Server::start(&settings, Stdio::null);
+            // Its parent does not exist.
+            let parent = ask_name(server.dns, &"example".parse().unwrap(), Rtype::A);
+            assert_eq!(rcode(&parent), Rcode::NXDOMAIN);
+            for number in 1..20 {
+                let answer = ask_name(server.dns, &name(number), Rtype::AAAA);
+                let failed = rcode(&answer) == Rcode::SERVFAIL;
+                assert_eq!(failed, number == 8, "{number}");
+            }
+            for (upstream, asked) in [(&public, 18), (&inside, 1), (&broken, 1)] {
+                let names = upstream.asked();
+                let names = names.iter().map(asked_name);
+                let names: BTreeSet<_> = names.collect();
+                assert_eq!(names.len(), asked, "{names:?}");
+                let is_public = upstream.address == public.address;
+                assert_eq!(
+                    names.contains("n7.example."),
+                    upstream.address == inside.address
+                );
+                assert_eq!(
+                    names.contains("n8.example."),
+                    upstream.address == broken.address
+                );
+                assert_eq!(names.contains("example."), is_public);
+            }
+            let status = stdout(&server.ctl(&["status"]));
+            let shown = format!(
+                "inside up=1/1 servers={} domains=n7.example.",
+                inside.address
+            );
+            assert_eq!(value(&status, "forward"), shown);
+            server.ends();
+        });
+    }
+}
+
+/// The name of a question, in lower case.
+fn asked_name(question: &Asked) -> String {
+    asked(&question.message).0.to_string().to_ascii_lowercase()
 }

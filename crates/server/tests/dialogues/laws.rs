@@ -41,7 +41,7 @@ fn upstream_ports_and_ids_are_spread() {
     }
 }
 
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
     "",
     "cache.serve-stale = \"1h\"\nupstream.order = \"both\"",
     "cache.prefetch = true\nupstream.order = \"delayed\"\nupstream.delay = \"50ms\"\n\
@@ -50,7 +50,11 @@ const SETTINGS: [&str; 5] = [
      upstream.servers = [\"192.0.2.1\", \"192.0.2.2\", \"192.0.2.3\"]\n\
      upstream.selection = \"round-robin\"\nupstream.attempts = 1",
     "dns64.enabled = false\ncache.serve-stale = \"1h\"\ncache.prefetch = true",
+    "cache.prefetch = true\n[[forward]]\ndomains = [\"end.example\"]\nservers = [\"192.0.2.9\"]",
 ];
+
+/// The settings with a domain that has an upstream of its own: number 1.
+const FORWARDING: usize = 5;
 
 /// The reverse name of 2001:db8:64::c000:201, which is synthesised from 192.0.2.1.
 const MADE: &str = "1.0.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
@@ -186,6 +190,18 @@ fn check(lines: &[String]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Checks that only the upstreams of a name are queried for it.
+fn check_upstreams(settings: usize, lines: &[String]) -> Result<(), TestCaseError> {
+    for line in lines.iter().filter(|_| settings == FORWARDING) {
+        let Some(asked) = line.strip_prefix("ask ") else {
+            continue;
+        };
+        let is_end = asked.to_ascii_lowercase().contains(": end.example. ");
+        prop_assert_eq!(asked.starts_with('1'), is_end, "{}", line);
+    }
+    Ok(())
+}
+
 proptest! {
     /// Whatever clients and upstreams send: no query gets two responses or a malformed one (`stage`
     /// checks that), nothing synthesised has AD or goes to a client that validates. At the end,
@@ -196,16 +212,21 @@ proptest! {
         events in prop::collection::vec(event(), 1..60),
     ) {
         let mut stage = Stage::new(SETTINGS[settings]);
-        let mut lines = Vec::new();
+        let (mut settings, mut lines) = (settings, Vec::new());
         for (label, event) in (1..).zip(events) {
             match event {
                 Event::Query { name, rtype, bits } => ask(&mut stage, label, name, rtype, bits),
                 Event::Reply { which, kind, lie } => reply(&mut stage, which, kind, lie),
                 Event::Wait { ms } => stage.wait(ms * SECOND / 1000),
                 Event::Flush => stage.flush(None),
-                Event::Reload { settings } => stage.reload(SETTINGS[settings]),
+                Event::Reload { settings: new } => {
+                    settings = new;
+                    stage.reload(SETTINGS[settings]);
+                }
             }
-            lines.extend(stage.take_lines());
+            let new = stage.take_lines();
+            check_upstreams(settings, &new)?;
+            lines.extend(new);
         }
         // Connections without any response, to one upstream after the other, for A and AAAA.
         stage.wait(600 * SECOND);
@@ -225,10 +246,12 @@ proptest! {
 }
 
 /// Settings that lead to different cached responses and TTLs.
-const KEEPING: [&str; 3] = [
+const KEEPING: [&str; 4] = [
     "",
     "cache.prefetch = true\ncache.serve-stale = \"1h\"\ndns64.mark-synthesised = true\n\
      [[view]]\nclients = [\"2001:db8:1::/48\"]\ndns64 = { prefix = \"2001:db8:65::/96\" }",
+    "[[forward]]\nname = \"end\"\ndomains = [\"end.example\"]\nservers = [\"192.0.2.9\"]\n\
+     [[view]]\nclients = [\"2001:db8:1::/48\"]\nforward = [\"end\"]",
     "cache.max-ttl = \"20s\"\ndns64.exclude-aaaa = [\"::/0\"]\ndns64.synthesise-signed = \"always\"",
 ];
 

@@ -6,6 +6,15 @@ use proptest::prelude::*;
 use super::super::texts::*;
 use super::*;
 
+fn answer(
+    asker: &Asker,
+    dns64: Option<&Dns64>,
+    forwarded: &[NameBuf],
+    frame: &mut [u8],
+) -> Option<usize> {
+    super::answer(asker, dns64, forwarded, &Domains::<u8>::default(), frame)
+}
+
 /// The response code and the zone of a negative response; `None` if the query is forwarded.
 fn denied(asked: &str, rtype: Rtype) -> Option<(Rcode, String)> {
     let mut frame = [0; 1232];
@@ -194,6 +203,21 @@ fn ds_of_a_zone_below_arpa_and_other_classes_are_forwarded() {
         ..asker("localhost", Rtype::A)
     };
     assert_eq!(answer(&chaos, None, &[], &mut [0; 512]), None);
+}
+
+#[test]
+fn zone_gives_way_to_a_domain_with_servers_of_its_own_unless_it_is_longer() {
+    let asks = |asked: &str, domain: &str| {
+        let domains: Domains<u8> = [(name(domain), 1)].into_iter().collect();
+        let query = asker(asked, Rtype::PTR);
+        super::answer(&query, None, &[], &domains, &mut [0; 512]).is_none()
+    };
+    assert!(asks("1.10.in-addr.arpa", "10.in-addr.arpa"));
+    assert!(asks("2.1.10.in-addr.arpa", "1.10.IN-ADDR.arpa"));
+    assert!(!asks("2.10.in-addr.arpa", "1.10.in-addr.arpa"));
+    assert!(!asks("1.10.in-addr.arpa", "in-addr.arpa"));
+    assert!(!asks("1.10.in-addr.arpa", "."));
+    assert!(asks("lab.home.arpa", "home.arpa"));
 }
 
 #[test]

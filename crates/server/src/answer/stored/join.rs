@@ -4,6 +4,7 @@ use dns64_wire::Truncated;
 use dns64_wire::build::Builder;
 use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{Message, Record, Section};
+use dns64_wire::name::Name;
 
 use super::accept::MESSAGE_LEN_MAX;
 use super::{Aged, Asked, Kind, Malformed, Stored, TtlBounds};
@@ -44,6 +45,49 @@ impl Stored {
 }
 
 impl Aged<'_> {
+    /// This response up to the first alias whose target is foreign, without what it says of that name; `None` if there
+    /// is no such alias. All TTLs are the remaining ones.
+    pub fn before_alias_to(&self, is_foreign: impl Fn(&Name<'_>) -> bool) -> Option<Stored> {
+        let message = self.stored.message();
+        let (mut kept, mut is_over) = (0, false);
+        for record in self.stored.aliases(&message).map_while(Result::ok) {
+            // The signatures of an alias follow it.
+            if is_over && record.rtype != Rtype::RRSIG {
+                break;
+            }
+            kept += 1;
+            let target = Name::parse(message.bytes(), record.rdata_offset);
+            is_over |=
+                record.rtype == Rtype::CNAME && target.is_ok_and(|(name, _)| is_foreign(&name));
+        }
+        if !is_over || self.stored.is_failure() {
+            return None;
+        }
+        // It is not longer than the whole.
+        let mut frame = vec![0; message.bytes().len()];
+        let stored = self.write_aliases(kept, &mut frame).ok().and_then(|len| {
+            let message = Message::parse(&frame[..len]).ok()?;
+            Stored::accept(&message, &TtlBounds::NONE).ok()
+        });
+        stored.or_else(|| Some(self.stored.failed(Rcode::SERVFAIL, None)))
+    }
+
+    fn write_aliases(&self, count: usize, frame: &mut [u8]) -> Result<usize, Truncated> {
+        let message = self.stored.message();
+        let room = frame.len();
+        let mut to = Builder::new(frame, room)?;
+        to.header(0, message.flags().with_rcode(Rcode::NOERROR));
+        if let Some(question) = message.question() {
+            to.question_raw(&question)?;
+        }
+        let mut copier = Copier::new(&message, QUESTION_AT);
+        let records = self.stored.aliases(&message).map_while(Result::ok);
+        for record in records.take(count) {
+            copier.record(&mut to, &record, self.ttl(record.ttl))?;
+        }
+        Ok(to.finish())
+    }
+
     /// Combines this response, whose chain is incomplete, with the response for its end. All TTLs
     /// are the remaining ones; AD is set if both responses have it. A failure of the second query
     /// is a failure of the first.

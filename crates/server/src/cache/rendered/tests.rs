@@ -1,3 +1,4 @@
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -7,16 +8,18 @@ use proptest::prelude::*;
 
 use super::super::{KeyBuf, name_hash};
 use super::*;
+use crate::settings::domains::Domains;
 
-const POLICY: Policy = Policy {
-    number: 1,
-    dns64: None,
-};
+static POLICY: LazyLock<Policy> = LazyLock::new(|| policy(1));
+static OTHER_POLICY: LazyLock<Policy> = LazyLock::new(|| policy(2));
 
-const OTHER_POLICY: Policy = Policy {
-    number: 2,
-    dns64: None,
-};
+fn policy(number: u32) -> Policy {
+    Policy {
+        number,
+        dns64: None,
+        sets: Domains::default(),
+    }
+}
 
 fn store(bytes: u64) -> Rendered {
     Rendered::new(bytes, Arc::default(), None).unwrap()

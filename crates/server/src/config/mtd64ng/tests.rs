@@ -50,7 +50,7 @@ fn all_nine_keys_keep_their_meaning() {
         [upstream("192.0.2.53:53"), upstream("[2001:db8::53]:53")]
     );
     // The next server if the current one does not reply in time.
-    assert_eq!(settings.selection, Selection::Failover);
+    assert_eq!(settings.sets[0].selection, Selection::Failover);
     let prefix = function(&settings).prefixes[0];
     assert_eq!(prefix.to_string(), "2001:db8:63a9:1:cafe:1::/96");
     assert_eq!(settings.log.level, LogLevel::Debug);

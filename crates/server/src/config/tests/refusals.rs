@@ -3,6 +3,7 @@
 mod addresses;
 mod dns64;
 mod driver;
+mod forward;
 mod ports;
 mod server;
 

@@ -38,7 +38,7 @@ fn keys_of_a_server_override_the_common_ones() {
     ];
     assert_eq!(asked, expected);
     assert_eq!(
-        (settings.selection, settings.order),
+        (settings.sets[0].selection, settings.order),
         (Selection::Failover, LookupOrder::Both)
     );
     assert!(settings.randomises_case());
@@ -70,4 +70,79 @@ fn ports_to_avoid_are_numbers_and_ranges() {
     assert_eq!(read("").avoid_ports, []);
     let half = read("upstream.avoid-ports = [\"1024-32767\"]");
     assert_eq!(ports_left(&half.avoid_ports), PORTS_LEFT_MIN);
+}
+
+#[test]
+fn domains_have_servers_of_their_own() {
+    let settings = accepted(
+        r#"
+        [upstream]
+        servers = ["192.0.2.1"]
+        selection = "random"
+        timeout = "100ms"
+        [[forward]]
+        domains = ["corp.example", "10.in-addr.arpa"]
+        servers = ["10.0.0.2", { address = "10.0.0.1", tcp = false }]
+        selection = "failover"
+        edns = false
+        [[forward]]
+        name = "lab"
+        domains = ["lab.corp.example"]
+        servers = ["10.0.0.2"]
+        edns = false
+        "#,
+    );
+    let of = |set: usize| {
+        let set = &settings.sets[set];
+        let servers = set.servers.iter().map(|i| {
+            let upstream = &settings.upstreams[*i];
+            (upstream.address.to_string(), upstream.features.edns)
+        });
+        (
+            set.name.as_str(),
+            set.selection,
+            servers.collect::<Vec<_>>(),
+        )
+    };
+    let server = |address: &str, edns| (format!("{address}:53"), edns);
+    let shared = server("10.0.0.2", false);
+    let corp = vec![shared.clone(), server("10.0.0.1", false)];
+    assert_eq!(of(0).2, [server("192.0.2.1", true)]);
+    assert_eq!(of(1), ("corp.example.", Selection::Failover, corp));
+    assert_eq!(of(2), ("lab", Selection::Random, vec![shared]));
+    assert_eq!(settings.upstreams.len(), 3, "each server once");
+    assert_eq!(settings.upstreams[1].timeout_ns, 100 * MILLISECOND);
+}
+
+#[test]
+fn view_has_the_domains_that_it_lists_and_those_that_no_view_lists() {
+    let settings = read(
+        r#"
+        [[forward]]
+        name = "all"
+        domains = ["all.example", "both.example"]
+        servers = ["10.0.0.1"]
+        [[forward]]
+        name = "staff"
+        domains = ["staff.example", "both.example"]
+        servers = ["10.0.0.2"]
+        [[view]]
+        clients = ["10.1.0.0/16"]
+        forward = ["staff"]
+        [[view]]
+        clients = ["10.2.0.0/16"]
+        "#,
+    );
+    let set = |view: usize, name: &str| {
+        let found = settings.views[view].forwards.get(&name.parse().unwrap());
+        found.map(|(_, set)| *set)
+    };
+    let asked = ["x.all.example", "both.example", "staff.example", "example"];
+    for (view, expected) in [
+        (0, [Some(1), Some(2), Some(2), None]),
+        (1, [Some(1), Some(1), None, None]),
+        (2, [Some(1), Some(1), None, None]),
+    ] {
+        assert_eq!(asked.map(|name| set(view, name)), expected, "{view}");
+    }
 }

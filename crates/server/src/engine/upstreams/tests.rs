@@ -20,7 +20,13 @@ fn upstreams(count: u8, selection: Selection) -> Upstreams {
             },
         })
         .collect();
-    Upstreams::new(&list, selection, [1; 16])
+    let all = ServerSet {
+        name: String::new(),
+        domains: Vec::new(),
+        servers: (0..list.len()).collect(),
+        selection,
+    };
+    Upstreams::new(&list, [(0, &all)], [1; 16])
 }
 
 /// The order of the upstreams for one question until no attempts are left.
@@ -28,7 +34,7 @@ fn order(upstreams: &mut Upstreams) -> Vec<usize> {
     let mut random = StdRng::from_seed([3; 32]);
     let mut asked = Asked::default();
     let mut order = Vec::new();
-    while let Some(server) = upstreams.choose(&asked, &mut random) {
+    while let Some(server) = upstreams.choose(0, &asked, &mut random) {
         asked[server] += 1;
         order.push(server);
     }
@@ -39,12 +45,12 @@ fn order(upstreams: &mut Upstreams) -> Vec<usize> {
 fn probe(pair: &mut Upstreams, now: Nanos) -> Option<usize> {
     let mut asked = Asked::default();
     asked[1] = 1;
-    pair.probe(&asked, now, &mut StdRng::from_seed([3; 32]))
+    pair.probe(0, &asked, now, &mut StdRng::from_seed([3; 32]))
 }
 
 fn first(upstreams: &mut Upstreams) -> usize {
     let mut random = StdRng::from_seed([3; 32]);
-    let chosen = upstreams.choose(&Asked::default(), &mut random);
+    let chosen = upstreams.choose(0, &Asked::default(), &mut random);
     chosen.unwrap()
 }
 
@@ -84,9 +90,9 @@ fn fastest_gets_all_queries_and_others_some_as_well() {
     let mut probes = 0;
     for _ in 0..10_000 {
         let mut asked = Asked::default();
-        assert_eq!(fastest.choose(&asked, &mut random), Some(1));
+        assert_eq!(fastest.choose(0, &asked, &mut random), Some(1));
         asked[1] = 1;
-        let probe = fastest.probe(&asked, 0, &mut random);
+        let probe = fastest.probe(0, &asked, 0, &mut random);
         assert_ne!(probe, Some(1));
         probes += u32::from(probe.is_some());
     }
@@ -290,4 +296,42 @@ fn loss_is_smoothed() {
     }
     let loss = one.state(0).unwrap().loss_ppm;
     assert!((200_000..300_000).contains(&loss), "{loss}");
+}
+
+#[test]
+fn each_set_is_chosen_from_by_its_own_policy() {
+    let list: Vec<Upstream> = upstreams(4, Selection::Random)
+        .list
+        .iter()
+        .map(|state| state.upstream)
+        .collect();
+    let set = |servers: &[usize], selection| ServerSet {
+        name: String::new(),
+        domains: Vec::new(),
+        servers: servers.to_vec(),
+        selection,
+    };
+    let sets = [
+        set(&[0, 1], Selection::RoundRobin),
+        set(&[3, 1], Selection::Failover),
+        set(&[2, 3], Selection::RoundRobin),
+    ];
+    let mut upstreams = Upstreams::new(&list, [0, 7, 9].into_iter().zip(&sets), [1; 16]);
+    let mut random = StdRng::from_seed([3; 32]);
+    let mut first =
+        |upstreams: &mut Upstreams, set| upstreams.choose(set, &Asked::default(), &mut random);
+    // The turns of one do not move those of another.
+    for turn in 0..4 {
+        assert_eq!(first(&mut upstreams, 0), Some(turn % 2));
+        assert_eq!(first(&mut upstreams, 7), Some(3), "the first in its order");
+        assert_eq!(first(&mut upstreams, 9), Some(2 + turn % 2));
+    }
+    assert_eq!(first(&mut upstreams, 8), None, "there is none");
+    assert_eq!(upstreams.sets_of(1).collect::<Vec<_>>(), [0, 7]);
+    // Never one of another set, whatever has failed.
+    let mut asked = Asked::default();
+    asked[3] = u8::MAX;
+    assert_eq!(upstreams.choose(7, &asked, &mut random), Some(1));
+    asked[1] = u8::MAX;
+    assert_eq!(upstreams.choose(7, &asked, &mut random), None);
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use dns64_transport::clock::Nanos;
 
 /// Maximum number of queries to one upstream that wait, are in flight or whose response waits for a
-/// worker. Each takes less than 1 KiB: 64 MiB for [`crate::settings::UPSTREAMS_MAX`] upstreams.
+/// worker. Each takes less than 1 KiB: 128 MiB for [`crate::settings::UPSTREAMS_MAX`] upstreams.
 pub(in crate::gateway) const ASKS_MAX: usize = 4096;
 
 /// Maximum number of connections to one upstream: 256 to all of them, a quarter of the 1,024
