@@ -234,6 +234,10 @@ counts! {
         synthesised_aaaa = "kind": "aaaa",
         synthesised_ptr = "kind": "ptr",
     }
+    Counter "filtered" "Answers without addresses that clients must not get, by kind" {
+        filtered_a = "kind": "a",
+        filtered_private = "kind": "private",
+    }
     Counter "ipv4only" "Questions for ipv4only.arpa and names of its addresses, answered here" { ipv4only, }
     Counter "local_zones" "Questions for names in special-use zones, answered here" { local_zones, }
     Counter "not_synthesised" "AAAA queries with neither native nor synthesised records, by reason" {

@@ -12,7 +12,7 @@ use super::asker::Asker;
 use super::copy::{self, Copier, QUESTION_AT};
 use super::reply::{self, Head};
 use super::stored::{Age, Aged, Kind, Stored};
-use crate::settings::dns64::{Dns64, DomainAction, SignedPolicy};
+use crate::settings::dns64::{Dns64, DomainAction, FailurePolicy, SignedPolicy};
 
 /// TTL limit in seconds for synthesised records if no SOA record sets one (RFC 6147 section 5.1.7).
 const TTL_WITHOUT_SOA: u32 = 600;
@@ -72,6 +72,9 @@ pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
         DomainAction::Exclude if aaaa.found() > 0 => return Verdict::Native,
         DomainAction::Exclude => return Verdict::No(Reason::Domain),
         DomainAction::Force => return Verdict::NeedsA,
+        DomainAction::Include if aaaa.is_failure() && dns64.failure == FailurePolicy::Fail => {
+            return Verdict::Native;
+        }
         DomainAction::Include => {}
     }
     if aaaa.kind() == Kind::Positive && aaaa.aaaa_end() > asker.limit {

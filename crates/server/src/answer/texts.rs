@@ -10,7 +10,9 @@ use dns64_wire::name::{Name, NameBuf};
 
 use super::asker::{Asker, AskerEdns};
 use super::stored::{Asked, Stored, TtlBounds};
-use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr, SignedPolicy};
+use crate::settings::dns64::{
+    Dns64, DomainAction, DomainRule, DomainRules, FailurePolicy, Ptr, SignedPolicy,
+};
 use crate::settings::nets::NetSet;
 
 pub(crate) fn name(text: &str) -> NameBuf {
@@ -56,6 +58,8 @@ pub(crate) fn dns64() -> Dns64 {
         ptr: Ptr::Cname,
         ipv4only: true,
         mark_synthesised: false,
+        failure: FailurePolicy::Synthesise,
+        filter_a: false,
     }
 }
 

@@ -8,7 +8,7 @@ use dns64_transport::cpu;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::values::{DNS_PORT, GIB, MIB, MILLISECOND, MINUTE};
-use crate::settings::dns64::{Dns64, DomainRules, Ptr, SignedPolicy};
+use crate::settings::dns64::{Dns64, DomainRules, FailurePolicy, Ptr, SignedPolicy};
 use crate::settings::nets::{ClientPrefixes, NetSet};
 use crate::settings::{
     AnyPolicy, CacheSettings, DenyAction, Features, LogLevel, LogSettings, LogTarget, LookupOrder,
@@ -47,6 +47,11 @@ pub(super) const SANDBOX: bool = true;
 /// Loopback, link-local and private addresses. An open resolver amplifies attacks (RFC 5358 section 4), so other
 /// clients must be permitted explicitly.
 pub(super) fn allow() -> NetSet {
+    NetSet::new(private())
+}
+
+/// Loopback, link-local and private addresses.
+pub(super) fn private() -> Vec<IpNet> {
     const IPV6: [(u16, u8); 2] = [
         (0xfe80, 10), // link-local: RFC 4291 section 2.5.6
         (0xfc00, 7),  // unique local: RFC 4193
@@ -65,7 +70,7 @@ pub(super) fn allow() -> NetSet {
     let ipv4 = IPV4
         .iter()
         .map(|&(octets, len)| Ipv4Net::new_assert(octets.into(), len).into());
-    NetSet::new([loopback].into_iter().chain(ipv6).chain(ipv4).collect())
+    [loopback].into_iter().chain(ipv6).chain(ipv4).collect()
 }
 
 /// Refused clients get a response immediately, as from Unbound, instead of a timeout.
@@ -137,6 +142,9 @@ pub(super) fn dns64() -> Dns64 {
         ipv4only: true,
         // Few clients read extended errors, and all receive the additional octets.
         mark_synthesised: false,
+        // RFC 6147 section 5.1.2: any error is treated as if there were no AAAA records.
+        failure: FailurePolicy::Synthesise,
+        filter_a: false,
     }
 }
 

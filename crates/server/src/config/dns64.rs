@@ -10,7 +10,9 @@ use super::forward::{self, Forward};
 use super::keys::{self, Keys};
 use super::section::{Section, Value};
 use super::{check, defaults, values};
-use crate::settings::dns64::{Dns64, DomainAction, DomainRule, DomainRules, Ptr, SignedPolicy};
+use crate::settings::dns64::{
+    Dns64, DomainAction, DomainRule, DomainRules, FailurePolicy, Ptr, SignedPolicy,
+};
 use crate::settings::domains::Domains;
 use crate::settings::nets::NetSet;
 use crate::settings::{VIEWS_MAX, View};
@@ -100,6 +102,8 @@ struct Given {
     ptr_name: Option<Spanned<NameBuf>>,
     ipv4only: Option<bool>,
     mark_synthesised: Option<bool>,
+    failure: Option<FailurePolicy>,
+    filter_a: Option<bool>,
 }
 
 /// The value of `ptr`.
@@ -117,6 +121,11 @@ const SIGNED: [(&str, SignedPolicy); 3] = [
     ("never", SignedPolicy::Never),
 ];
 
+const FAILURE: [(&str, FailurePolicy); 2] = [
+    ("synthesise", FailurePolicy::Synthesise),
+    ("fail", FailurePolicy::Fail),
+];
+
 const PREFIX_EXAMPLE: &str = "\"64:ff9b::/96\" or \"none\"";
 
 impl Given {
@@ -124,6 +133,7 @@ impl Given {
         let mut flag = |key| section.read(key, faults, |v| v.boolean());
         let (enabled, private_addresses) = (flag("enabled"), flag("private-addresses"));
         let (ipv4only, mark_synthesised) = (flag("ipv4only"), flag("mark-synthesised"));
+        let filter_a = flag("filter-a");
         let mut domains = |key| {
             section.list(key, "[\"example.com\"]", faults, |v, faults| {
                 faults.keep(v.text("\"example.com\"", values::domain))
@@ -154,6 +164,10 @@ impl Given {
             }),
             ipv4only,
             mark_synthesised,
+            failure: section.read("aaaa-failure", faults, |v| {
+                v.text("\"synthesise\"", |t| values::choice(t, &FAILURE))
+            }),
+            filter_a,
         }
     }
 
@@ -180,6 +194,8 @@ impl Given {
             ptr: self.ptr.or(other.ptr),
             ipv4only: self.ipv4only.or(other.ipv4only),
             mark_synthesised: self.mark_synthesised.or(other.mark_synthesised),
+            failure: self.failure.or(other.failure),
+            filter_a: self.filter_a.or(other.filter_a),
         }
     }
 
@@ -205,6 +221,8 @@ impl Given {
             ptr: self.ptr(faults),
             ipv4only: self.ipv4only.unwrap_or(default.ipv4only),
             mark_synthesised: self.mark_synthesised.unwrap_or(default.mark_synthesised),
+            failure: self.failure.unwrap_or(default.failure),
+            filter_a: self.filter_a.unwrap_or(default.filter_a),
         };
         self.enabled.unwrap_or(true).then_some(built)
     }

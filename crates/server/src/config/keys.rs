@@ -26,6 +26,8 @@ pub(super) const TOP: Keys = Keys {
         "client-prefix-ipv4",
         "client-prefix-ipv6",
         "forward-special",
+        "block-addresses",
+        "block-except",
         "upstream",
         "forward",
         "dns64",
@@ -107,6 +109,8 @@ pub(super) const DNS64: Keys = Keys {
         "ptr-name",
         "ipv4only",
         "mark-synthesised",
+        "aaaa-failure",
+        "filter-a",
     ],
 };
 

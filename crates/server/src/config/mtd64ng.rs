@@ -271,6 +271,8 @@ impl Given {
                 dns64: Some(dns64),
                 forwards: Domains::default(),
             }],
+            block_addresses: NetSet::default(),
+            block_except: Domains::default(),
             forward_special: vec![NameBuf::root()],
             cache: defaults::CACHE,
             udp_size: self.udp_size(),

@@ -14,6 +14,7 @@ use super::section::{Section, Value};
 use super::upstream::UpstreamTable;
 use super::{check, dns64, keys, values};
 use crate::answer::local_zones;
+use crate::settings::domains::Domains;
 use crate::settings::nets::{ClientPrefixes, NetSet};
 use crate::settings::{
     AnyPolicy, Attachment, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, RateLimit,
@@ -63,6 +64,8 @@ pub(super) fn read(
         avoid_ports: upstream.avoid_ports,
         reserved_ports: Vec::new(),
         views: dns64::views(&top, &forwards, faults),
+        block_addresses: block_addresses(&top, faults),
+        block_except: block_except(&top, faults),
         forward_special: forward_special(&top, &forwards, faults),
         cache: cache(&top, faults),
         udp_size: top
@@ -236,6 +239,40 @@ fn user(name: &str) -> Result<String, String> {
         ));
     }
     Ok(name.to_owned())
+}
+
+/// Addresses that names of `[upstream]` must not have.
+fn block_addresses(top: &Section<'_, '_>, faults: &mut Faults) -> NetSet {
+    let given = top.list(
+        "block-addresses",
+        "[\"10.0.0.0/8\"]",
+        faults,
+        |v, faults| {
+            if v.says("private") {
+                return Some(defaults::private());
+            }
+            let net = v.text("\"10.0.0.0/8\" or \"private\"", values::network);
+            Some(vec![faults.keep(net)?])
+        },
+    );
+    let given = given.unwrap_or_default().into_iter();
+    NetSet::new(given.flat_map(Spanned::into_inner).collect())
+}
+
+/// Domains that may have these addresses.
+fn block_except(top: &Section<'_, '_>, faults: &mut Faults) -> Domains<()> {
+    let domains = top.list("block-except", "[\"example.com\"]", faults, |v, faults| {
+        faults.keep(v.text("\"example.com\"", values::domain))
+    });
+    if let (Some(value), None) = (top.value("block-except"), top.value("block-addresses"))
+        && !value.is_empty_list()
+    {
+        let fault =
+            value.fault("has no effect without block-addresses; add that, or remove this key");
+        faults.add(fault.span, fault.text);
+    }
+    let domains = domains.unwrap_or_default().into_iter();
+    domains.map(|domain| (domain.into_inner(), ())).collect()
 }
 
 /// Domains of special-use zones that are forwarded.

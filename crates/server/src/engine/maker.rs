@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
-use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::Message;
 use dns64_wire::name::NameBuf;
 
@@ -17,7 +17,7 @@ use crate::answer::{local_zones, rendered, reply, special};
 use crate::cache::{Cache, Entry, Found, Key, KeyBuf, MESSAGE_MAX as RENDERED_MAX, Policy};
 use crate::cache::{Learnt, Rendered, RenderedKey, TTLS_MAX, seconds};
 use crate::counts::Counts;
-use crate::settings::dns64::{Dns64, DomainAction};
+use crate::settings::dns64::{Dns64, DomainAction, FailurePolicy};
 use crate::settings::{AnyPolicy, Settings};
 
 /// The data for responses, and the buffer that they are written to.
@@ -182,6 +182,10 @@ impl Maker {
             return Ok(len);
         }
         let dns64 = self.settings.views[view].dns64.as_ref();
+        if asker.rtype == Rtype::A && dns64.is_some_and(|dns64| filters_a(dns64, asker)) {
+            self.counts.filtered_a.tick();
+            return Ok(reply::error(asker, Rcode::NOERROR, None, &mut self.frame));
+        }
         let plan = Plan::new(asker, dns64, &mut self.frame);
         if plan.is_err() {
             self.counts.synthesised_ptr.tick();
@@ -322,6 +326,35 @@ impl Maker {
         self.cache.find(settings, key, now)
     }
 
+    /// Whether a response has an address that names of the upstreams for all names must not have.
+    pub(super) fn blocks(&self, question: &Key<'_>, stored: &Stored) -> bool {
+        let nets = &self.settings.block_addresses;
+        if nets.nets().is_empty() || question.class != Class::IN {
+            return false;
+        }
+        // What is said of a name for which other upstreams are asked is not used.
+        let is_excepted = || {
+            let end = stored.chain_end().to_buf();
+            let except = &self.settings.block_except;
+            except.get(&end).is_some() || self.policies.iter().any(|p| p.set_of(&end) != 0)
+        };
+        let has_one = match question.rtype {
+            Rtype::A => stored.a().any(|(_, ipv4)| nets.contains(ipv4.into())),
+            Rtype::AAAA => stored.aaaa().any(|(_, ipv6)| nets.contains(ipv6.into())),
+            _ => false,
+        };
+        has_one && !is_excepted()
+    }
+
+    /// Whether a query that probably needs A records may have a response without one for AAAA.
+    pub(super) fn accepts_silence(&self, query: &Query) -> bool {
+        let dns64 = self.settings.views[query.view].dns64.as_ref();
+        dns64.is_some_and(|dns64| {
+            let rule = || dns64.domains.rule(&query.asker.name.as_name());
+            dns64.failure == FailurePolicy::Synthesise || rule().action == DomainAction::Force
+        })
+    }
+
     /// Whether a query probably needs A records.
     pub(super) fn may_synthesise(&self, query: &Query) -> bool {
         let dns64 = self.settings.views[query.view].dns64.as_ref();
@@ -333,6 +366,11 @@ impl Maker {
             && !query.asker.validates()
             && dns64.is_some_and(|dns64| !excluded(dns64))
     }
+}
+
+/// Whether an A query gets an empty response. A client that validates could not prove it.
+fn filters_a(dns64: &Dns64, asker: &Asker) -> bool {
+    dns64.filter_a && asker.class == Class::IN && !asker.validates()
 }
 
 /// The outcome of an attempt to send a cached rendered response.

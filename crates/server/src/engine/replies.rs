@@ -393,7 +393,13 @@ impl Engine {
             max_s: cache.max_ttl_s,
             max_negative_s: cache.max_negative_ttl_s,
         };
-        Stored::accept(reply, &bounds)
+        let stored = Stored::accept(reply, &bounds)?;
+        let question = self.lookups.question(lookup);
+        if question.set == 0 && self.maker.blocks(&question, &stored) {
+            self.counts.filtered_private.tick();
+            return Ok(Stored::blocked(&question.asked()));
+        }
+        Ok(stored)
     }
 
     /// Accepts a response, or queries another upstream if this one has failed the query.

@@ -50,6 +50,7 @@ impl Engine {
             return self.send(query.client, len, 0, actions);
         }
         let may_synthesise = part == Part::First && self.maker.may_synthesise(&query);
+        let accepts_silence = may_synthesise && self.maker.accepts_silence(&query);
         // The settings limit the number to far less than 2^31.
         let slot = u32::try_from(self.queries.insert(query)).unwrap_or(u32::MAX);
         self.shares.enter(slot, network);
@@ -62,8 +63,10 @@ impl Engine {
             query.set_moment(Moment::Stale, now + STALE_NS);
         }
         let order = self.maker.settings.order;
-        if may_synthesise {
+        if accepts_silence {
             query.set_moment(Moment::Silence, since + SILENCE_NS);
+        }
+        if may_synthesise {
             match order {
                 LookupOrder::Both => {}
                 LookupOrder::Delayed(delay_ns) => query.set_moment(Moment::Ahead, since + delay_ns),

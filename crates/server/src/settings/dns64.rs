@@ -33,6 +33,19 @@ pub struct Dns64 {
     pub ipv4only: bool,
     /// Whether synthesised answers are marked with the extended error 4 (RFC 8914 section 4.5).
     pub mark_synthesised: bool,
+    /// Response to an AAAA query that the upstreams fail.
+    pub failure: FailurePolicy,
+    /// Whether A queries get an empty response.
+    pub filter_a: bool,
+}
+
+/// Response to an AAAA query that the upstreams fail, or do not answer in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// Synthesis as if there were no AAAA records (RFC 6147 sections 5.1.2 and 5.1.3).
+    Synthesise,
+    /// The failure.
+    Fail,
 }
 
 impl Dns64 {
@@ -229,6 +242,8 @@ mod tests {
             ptr: Ptr::Cname,
             ipv4only: true,
             mark_synthesised: false,
+            failure: FailurePolicy::Synthesise,
+            filter_a: false,
         }
     }
 

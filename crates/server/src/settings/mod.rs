@@ -50,6 +50,11 @@ pub struct Settings {
     /// Groups of clients; the first that contains a client's address applies. The last contains all addresses; before
     /// it there are at most [`VIEWS_MAX`].
     pub views: Vec<View>,
+    /// Addresses that names of the upstreams for all names must not have, so that no public name leads into the networks
+    /// of clients (DNS rebinding).
+    pub block_addresses: NetSet,
+    /// Domains that may have them.
+    pub block_except: Domains<()>,
     /// Domains of special-use zones that are forwarded instead of being answered locally.
     pub forward_special: Vec<NameBuf>,
     /// Cache.

@@ -33,6 +33,12 @@ use super::work::step;
 /// initially.
 pub const FAILURE_TTL_S: u32 = 5;
 
+/// Time for which an empty response is used in place of one that clients must not get, in seconds.
+pub const BLOCKED_TTL_S: u32 = 60;
+
+/// Extended error "Blocked" (RFC 8914 section 4.16).
+const BLOCKED: u16 = 15;
+
 /// TTL of the records in a stale response, in seconds (RFC 8767 section 4).
 pub const STALE_TTL_S: u32 = 30;
 
@@ -206,6 +212,15 @@ impl Stored {
             extended_error,
             signed: false,
             ad: false,
+        }
+    }
+
+    /// An empty response in place of one that clients must not get.
+    pub fn blocked(asked: &Asked<'_>) -> Self {
+        Self {
+            kind: Kind::NoData,
+            ttl_s: BLOCKED_TTL_S,
+            ..Self::failure(asked, Rcode::NOERROR, Some(BLOCKED))
         }
     }
 

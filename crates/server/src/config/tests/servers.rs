@@ -146,3 +146,27 @@ fn view_has_the_domains_that_it_lists_and_those_that_no_view_lists() {
         assert_eq!(asked.map(|name| set(view, name)), expected, "{view}");
     }
 }
+
+#[test]
+fn blocked_addresses_are_networks_and_the_private_ones() {
+    let settings =
+        read("block-addresses = [\"private\", \"192.0.2.0/24\"]\nblock-except = [\"a.test\"]");
+    for address in ["10.1.2.3", "127.0.0.1", "fd00::1", "::1", "192.0.2.7"] {
+        assert!(settings.block_addresses.contains(ip(address)), "{address}");
+    }
+    assert!(!settings.block_addresses.contains(ip("192.0.3.1")));
+    assert!(
+        settings
+            .block_except
+            .get(&"x.a.test".parse().unwrap())
+            .is_some()
+    );
+    assert!(read("").block_addresses.nets().is_empty());
+    assert!(
+        parse(
+            "block-except = [\"a.test\"]\nupstream.servers = [\"192.0.2.1\"]",
+            "t"
+        )
+        .is_err()
+    );
+}
