@@ -246,6 +246,16 @@ impl Resolution {
     }
 }
 
+/// As [`resolution`] parses it.
+impl fmt::Display for Resolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Relative { millionths } => write!(f, "{}%", f64::from(*millionths) / 10_000.0),
+            Self::Absolute { qps } => write!(f, "{qps}"),
+        }
+    }
+}
+
 /// 0.1 %: ten trials of bisection after galloping, which leaves a bracket of 2 to 1.
 impl Default for Resolution {
     fn default() -> Self {

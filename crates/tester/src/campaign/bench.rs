@@ -196,9 +196,15 @@ impl Bench for RigBench<'_> {
         self.open.as_mut()?.looped.as_mut()?.take_start()
     }
 
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
+    fn trial(
+        &mut self,
+        rate_qps: u64,
+        duration_ns: Nanos,
+        number: u64,
+    ) -> Result<TrialResult, BenchError> {
         self.judged(|bench| {
             let open = bench.up()?;
+            open.rig.set_duration(duration_ns);
             let spec = open.rig.spec();
             let (server, range) = (spec.subject.server(), spec.load.cidr);
             let queries = spec.load.schedule(rate_qps).queries();

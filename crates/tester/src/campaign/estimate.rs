@@ -78,6 +78,8 @@ pub struct Estimator<'p> {
     starts_ns: Vec<Nanos>,
     /// Trials by their length and by whether the search begins at the result of earlier runs.
     searches: BTreeMap<(Nanos, bool), [u64; 2]>,
+    /// Trials of a search for goals.
+    goals: Option<[u64; 2]>,
 }
 
 impl<'p> Estimator<'p> {
@@ -90,6 +92,7 @@ impl<'p> Estimator<'p> {
                 loads_ns.map(|load_ns| START_NS + load_ns).collect()
             },
             searches: BTreeMap::new(),
+            goals: None,
         }
     }
 
@@ -212,19 +215,35 @@ impl<'p> Estimator<'p> {
                 };
                 let likely_ns = self.trial_ns(shortened_ns, timeout_ns / 2);
                 let started = moved || plan.search.restart == Restart::Search;
-                let trials = self.search(&point, run);
+                let trials = self.search(task, run);
                 let start_ns = if started { start_ns } else { 0 };
                 return Cost::of(trials, likely_ns, whole_ns, start_ns);
             }
+            Task::Goals { .. } => return self.goals(task, timeout_ns),
             Task::Overload { .. } | Task::Soak { .. } => rates(plan, task, 0).len() as u64,
         };
         Cost::of([trials; 2], whole_ns, whole_ns, start_ns)
     }
 
+    /// Cost of a search for goals whose trials are as long as their longest.
+    fn goals(&mut self, task: Task, timeout_ns: Nanos) -> Cost {
+        let plan = self.plan;
+        let point = plan.points[task.point()];
+        let trials = *self.goals.get_or_insert_with(|| {
+            let spec = search_spec(plan, task, None, &[]);
+            let names_qps = names_last(point.cidr, point.duration_ns).max(1);
+            simulated([&spec], names_qps, 1)
+        });
+        let longest_ns = plan.search.goals.iter().map(|goal| goal.trial_ns).max();
+        let trial_ns = self.trial_ns(longest_ns.unwrap_or_default(), timeout_ns);
+        Cost::of(trials, trial_ns, trial_ns, self.starts_ns[point.variant])
+    }
+
     /// Trials of one search, likely and at most. Later runs that begin at earlier results take the most trials if those
     /// results agree, because the first step is then the smallest.
-    fn search(&mut self, point: &Point, run: u32) -> [u64; 2] {
-        let spec = |before: &[u64]| search_spec(self.plan, point, None, before);
+    fn search(&mut self, task: Task, run: u32) -> [u64; 2] {
+        let point = &self.plan.points[task.point()];
+        let spec = |before: &[u64]| search_spec(self.plan, task, None, before);
         let first = spec(&[]);
         let later = run > 1 && spec(&[1]) != first;
         let known = self.searches.entry((point.duration_ns, later));
@@ -291,7 +310,9 @@ fn trials(spec: &SearchSpec, limit_qps: u64, tries: u64) -> u64 {
         let passes = rate_qps <= limit_qps;
         search.observe(&match passes {
             true => Outcome::Passed,
-            false => Outcome::Failed { shortfall: 1 },
+            false => Outcome::Failed {
+                shortfall: u64::MAX,
+            },
         });
         trials += if passes { 1 } else { tries };
     }

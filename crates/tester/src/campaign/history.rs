@@ -324,13 +324,14 @@ impl<R> History<R> {
 }
 
 impl<'l> Recorded<'l> {
-    /// Results of the trials of these points, without those of earlier attempts.
+    /// Results of the trials of these points, without those of earlier attempts and those for goals.
     pub fn trials_of(
         &self,
         wanted: impl Fn(&Point) -> bool,
     ) -> impl Iterator<Item = &'l TrialResult> {
         let tasks = self.tasks_of(wanted);
         tasks
+            .filter(|task| task.search.as_ref().is_none_or(|it| it.goals.is_empty()))
             .flat_map(|task| &task.trials)
             .map(|trial| trial.result)
     }
@@ -453,7 +454,12 @@ impl UnderWay {
     /// Applies a trial; returns `false` if the search did not request it.
     fn learn(&mut self, took_ns: Nanos, result: &TrialResult) -> bool {
         if let Some(search) = &mut self.search {
-            if search.next_rate() != Some(result.rate_qps) {
+            let due = search.next();
+            let is_due = |(rate_qps, duration_ns): (u64, Option<Nanos>)| {
+                let length_is_due = duration_ns.is_none_or(|it| it == result.duration_ns);
+                rate_qps == result.rate_qps && length_is_due
+            };
+            if !due.is_some_and(is_due) {
                 return false;
             }
             search.observe(&result.outcome);

@@ -15,7 +15,7 @@ use crate::load::transport::Transport;
 use crate::machine::Role;
 pub use crate::machine::process::{Memory, Resources};
 use crate::machine::watch::HostOf;
-use crate::procedure::search::{SearchEnd, SearchSpec};
+use crate::procedure::search::{GoalResult, SearchEnd, SearchSpec};
 use crate::rig::spec::SelfTestPath;
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -162,11 +162,26 @@ pub struct TaskEnd {
     pub rate_qps: Option<u64>,
     /// Lowest rate above it that failed.
     pub failed_qps: Option<u64>,
+    /// Results of the goals of a search for them; nothing for other tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<GoalResult>,
     /// Time since its start, without interruptions.
     pub took_ns: Nanos,
 }
 
 impl TaskEnd {
+    /// The end of a task without rates, of no length yet.
+    pub fn of(task: Task) -> Self {
+        Self {
+            task,
+            end: None,
+            rate_qps: None,
+            failed_qps: None,
+            goals: Vec::new(),
+            took_ns: 0,
+        }
+    }
+
     /// Whether the search gave up because the Tester was disturbed.
     pub fn is_disturbed(&self) -> bool {
         matches!(self.end, Some(SearchEnd::TesterFault(_)))

@@ -18,7 +18,6 @@ use super::status::{Phase, Status};
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::certificate::{Certificate, DISTURBED_MAX};
-use crate::procedure::search::SearchEnd;
 use crate::procedure::selftest::{Meaning, SelfTestResult, why_uncertified};
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -50,8 +49,13 @@ pub trait Bench {
         None
     }
 
-    /// Runs one trial, identified by `number` and the assignment of [`prepare`](Self::prepare).
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError>;
+    /// Runs one trial of this duration, identified by `number` and the assignment of [`prepare`](Self::prepare).
+    fn trial(
+        &mut self,
+        rate_qps: u64,
+        duration_ns: Nanos,
+        number: u64,
+    ) -> Result<TrialResult, BenchError>;
 
     /// Lets the servers rest.
     fn rest(&mut self, span_ns: Nanos);
@@ -196,9 +200,9 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         self.start(point, certified)?;
         let under_way = self.state.under_way.as_ref();
         if !under_way.is_some_and(|under_way| under_way.goes_on(certified)) {
-            let search = matches!(task, Task::Search { .. }).then(|| {
+            let search = task.is_search().then(|| {
                 let before = self.state.rates_qps(task.point());
-                search_spec(self.plan, &point, certified, &before)
+                search_spec(self.plan, task, certified, &before)
             });
             self.record(Record::Started {
                 task,
@@ -207,15 +211,15 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             })?;
         }
         match task {
-            Task::Search { .. } => self.search(task),
+            Task::Search { .. } | Task::Goals { .. } => self.search(task),
             Task::Overload { .. } | Task::Soak { .. } => {
                 self.rates(task, base_rate_qps.unwrap_or(0))
             }
         }
     }
 
-    /// The properties that the trials of a task share. Only trials of searches end early: an overload curve or a soak
-    /// also measures what the DUT still serves.
+    /// The properties that the trials of a task share. Only trials of searches by RFC 8219 end early: goals, an overload curve or a
+    /// soak also measure how much the DUT still serves.
     fn assignment(&self, task: Task, point: Point, base_rate_qps: Option<u64>) -> Assignment {
         let search = matches!(task, Task::Search { .. });
         let names = match (task, &self.plan.soak) {
@@ -235,7 +239,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
 
     /// The rate that overload and soak are relative to: the median of the rates that the searches found.
     fn base_rate(&self, task: Task) -> Result<Option<u64>, BenchError> {
-        if matches!(task, Task::Search { .. }) {
+        if task.is_search() {
             return Ok(None);
         }
         let missing = || BenchError::Variant("no search found a rate".to_owned());
@@ -341,14 +345,20 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         {
             let bracket = search.bracket();
             if let Some(end) = search.finished().cloned() {
-                let rate_qps = search.answer();
-                return self.finish(task, Some(end), rate_qps, bracket.failed_qps);
+                let end = TaskEnd {
+                    end: Some(end),
+                    rate_qps: search.answer(),
+                    failed_qps: bracket.failed_qps,
+                    goals: search.goals(),
+                    ..TaskEnd::of(task)
+                };
+                return self.finish(end);
             }
-            let Some(rate_qps) = search.next_rate() else {
+            let Some((rate_qps, duration_ns)) = search.next() else {
                 break;
             };
             self.observe(task, &Event::Bracket(bracket));
-            if let Some(exit) = self.trial(task, rate_qps)? {
+            if let Some(exit) = self.trial(task, rate_qps, duration_ns)? {
                 let reason = format!("the DUT ended in the trial at {rate_qps} qps: {exit}");
                 return Err(BenchError::Variant(reason));
             }
@@ -362,38 +372,33 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         while let Some(under_way) = self.state.under_way.as_ref()
             && let Some(&rate_qps) = rates.get(under_way.steps)
         {
-            self.trial(task, rate_qps.max(1))?;
+            self.trial(task, rate_qps.max(1), None)?;
         }
-        self.finish(task, None, None, None)
+        self.finish(TaskEnd::of(task))
     }
 
-    fn finish(
-        &mut self,
-        task: Task,
-        end: Option<SearchEnd>,
-        rate_qps: Option<u64>,
-        failed_qps: Option<u64>,
-    ) -> Result<(), BenchError> {
+    fn finish(&mut self, end: TaskEnd) -> Result<(), BenchError> {
         let took_ns = self.state.under_way.as_ref().map_or(0, |task| task.took_ns);
-        self.record(Record::Finished(TaskEnd {
-            task,
-            end,
-            rate_qps,
-            failed_qps,
-            took_ns,
-        }))?;
+        self.record(Record::Finished(TaskEnd { took_ns, ..end }))?;
         Ok(())
     }
 
-    /// Runs one trial and records it. Returns how the DUT exited during the trial, if it did.
-    fn trial(&mut self, task: Task, rate_qps: u64) -> Result<Option<String>, BenchError> {
+    /// Runs one trial, of the duration of its point unless it has one of its own, and records it. Returns how the DUT exited during the
+    /// trial, if it did.
+    fn trial(
+        &mut self,
+        task: Task,
+        rate_qps: u64,
+        duration_ns: Option<Nanos>,
+    ) -> Result<Option<String>, BenchError> {
+        let duration_ns = duration_ns.unwrap_or(self.plan.points[task.point()].duration_ns);
         let began = self.clock.now();
         let number = self.state.under_way.as_ref().map_or(0, |task| task.trials) + 1;
         self.observe(task, &Event::TrialStarted { rate_qps, number });
         if number > 1 && self.plan.search.settle_ns > 0 {
             self.bench.rest(self.plan.search.settle_ns);
         }
-        let result = self.bench.trial(rate_qps, number)?;
+        let result = self.bench.trial(rate_qps, duration_ns, number)?;
         let exit = result.dut_exit.clone();
         self.record(Record::Trial {
             task,

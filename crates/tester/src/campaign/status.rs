@@ -86,6 +86,8 @@ pub enum Phase {
     SelfTest,
     /// A search.
     Search,
+    /// A search for goals.
+    Goals,
     /// An overload curve.
     Overload,
     /// A soak.
@@ -98,6 +100,7 @@ impl From<Task> for Phase {
     fn from(task: Task) -> Self {
         match task {
             Task::Search { .. } => Self::Search,
+            Task::Goals { .. } => Self::Goals,
             Task::Overload { .. } => Self::Overload,
             Task::Soak { .. } => Self::Soak,
         }

@@ -73,7 +73,7 @@ fn arg(setting: &'static Setting, flag: &'static str) -> Arg {
     if setting.switch.is_some() {
         return arg.action(ArgAction::SetTrue);
     }
-    if setting.named {
+    if setting.named || setting.repeats {
         arg = arg.action(ArgAction::Append);
     }
     if let Some(default) = setting.default.first() {

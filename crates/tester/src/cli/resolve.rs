@@ -58,6 +58,7 @@ impl Measurement {
             duration_ns: self.spec.load.duration_ns,
             timeout_ns: self.spec.load.timeout_ns,
             runs: searches,
+            has_goals: !self.plan.search.goals.is_empty(),
             ipv4_servers: server.into_iter().collect(),
             // Already in the conditions.
             behaviours: Vec::new(),

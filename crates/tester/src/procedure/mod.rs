@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Trials (runs one trial) -> search (RFC 8219 section 9.2) -> SearchResult
+//!                            goal   (RFC 9971)
 //!                         -> selftest (section 9.2.1)      -> SelfTestResult, several -> certificate
 //! ```
 //!
@@ -9,8 +10,11 @@
 //! receives [`Event`]s.
 
 pub mod certificate;
+pub mod goal;
 pub mod search;
 pub mod selftest;
+
+use dns64_transport::clock::Nanos;
 
 use search::{Bracket, SearchEnd};
 
@@ -25,6 +29,9 @@ pub trait Trials {
 
     /// Runs one trial at `rate_qps` queries per second and returns its result.
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, Self::Error>;
+
+    /// Sets the duration of the next trials. A procedure whose trials have one duration does not use it.
+    fn set_duration(&mut self, _duration_ns: Nanos) {}
 
     /// Returns the fault that ends the procedure with the result of the trials until then, if the error is one: that the user interrupts
     /// it, or that the names are used up.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Conditions;
 use crate::procedure::certificate::SelfTests;
-use crate::procedure::search::{SearchEnd, SearchResult};
+use crate::procedure::search::{GoalResult, SearchEnd, SearchResult};
 use crate::procedure::selftest::{
     DELTA, SelfTestResult, literal_self_test_rate, self_test_rate, self_test_timeout,
 };
@@ -36,6 +36,7 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> impl Serialize 
         rate_qps: result.rate_qps,
         lower_bound: result.is_lower_bound(),
         failed_qps: result.failed_qps,
+        goals: &result.goals,
         resolution_qps: result.resolution_qps,
         certified: conditions.certifies(judged_qps),
         certified_rate_qps: conditions.certified_rate_qps,
@@ -112,6 +113,9 @@ struct Search<'a> {
     /// Whether the rate passed and the search ended before a higher one could fail within the resolution.
     lower_bound: bool,
     failed_qps: Option<u64>,
+    /// Results of goals after RFC 9971, without any other rate of this object.
+    #[serde(skip_serializing_if = "<[GoalResult]>::is_empty")]
+    goals: &'a [GoalResult],
     resolution_qps: u64,
     certified: bool,
     certified_rate_qps: Option<u64>,

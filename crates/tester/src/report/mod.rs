@@ -22,7 +22,10 @@ use crate::trial::result::{Outcome, TrialResult};
 
 /// The highest rate that decides the result of a search: its failure must be the DUT's as well.
 fn judged_qps(result: &SearchResult) -> u64 {
-    result.failed_qps.max(result.rate_qps).unwrap_or(0)
+    let goals = result.goals.iter();
+    let bounds = goals.flat_map(|goal| [goal.lower_qps, goal.upper_qps]);
+    let bounds = bounds.chain([result.rate_qps, result.failed_qps]);
+    bounds.flatten().max().unwrap_or(0)
 }
 
 /// The passed trial at the rate that a search found.

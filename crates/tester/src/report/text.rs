@@ -1,6 +1,7 @@
 //! Results for a terminal: the verdict first, then the conditions, then the evidence. Each section is a title with
 //! rows; each row is a label with a text.
 
+mod goals;
 mod rows;
 
 use dns64_transport::clock::Nanos;
@@ -64,7 +65,10 @@ pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions)
 pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(judged_qps(result));
     let fastest = passed(result);
-    let verdict = search_verdict(result) + &fastest.map_or_else(String::new, sustained);
+    let verdict = match result.goals.as_slice() {
+        [] => search_verdict(result) + &fastest.map_or_else(String::new, sustained),
+        goals => goals::verdict(goals, &result.end),
+    };
     let mut page = Page::begin(&verdict, &watermarks, conditions);
     page.conditions(conditions, &result.trials);
     page.trials(&result.trials);
@@ -77,10 +81,12 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
         ),
         ("resolution", Some(result.resolution_qps)),
     ];
+    let rates = rates.into_iter().filter(|_| result.goals.is_empty());
     let rates = rates.map(|(l, qps)| (l, qps.map_or("-".into(), rate)));
     let policy = result.trials.iter().rev().find_map(|trial| trial.policy);
     let policy = policy.map(|policy| ("limited by", policy.to_string()));
-    let rows = rates.into_iter().chain(policy);
+    goals::sections(&mut page, &result.goals);
+    let rows = rates.chain(policy);
     page.section("Result", rows.chain([certified_row(conditions)]));
     page.achieved(
         fastest.and_then(|trial| trial.achieved.as_ref()),

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dns64_transport::Backend;
+use dns64_transport::clock::Nanos;
 use dns64_transport::socket::Segmentation;
 use dns64_wire::pref64::Pref64;
 
@@ -178,6 +179,7 @@ impl Rig {
         };
         let running = self.running.insert(running);
         running.certified_rate_qps = self.certified_rate_qps;
+        running.load.duration_ns = self.spec.load.duration_ns;
         Ok(running)
     }
 
@@ -569,6 +571,10 @@ impl Trials for Rig {
 
     fn trial(&mut self, rate_qps: u64) -> Result<TrialResult, RigError> {
         self.started()?.trial(rate_qps)
+    }
+
+    fn set_duration(&mut self, duration_ns: Nanos) {
+        self.spec.load.duration_ns = duration_ns;
     }
 
     fn end(error: &RigError) -> Option<TesterFault> {

@@ -16,6 +16,8 @@ pub struct Recommended<'a> {
     pub timeout_ns: Nanos,
     /// Searches of each point; `None` without a campaign.
     pub runs: Option<u32>,
+    /// Whether goals of RFC 9971 are searched for.
+    pub has_goals: bool,
     /// Servers that are queried over IPv4.
     pub ipv4_servers: Vec<&'a str>,
     /// Injected faults of the authorities.
@@ -43,6 +45,9 @@ impl Recommended<'_> {
         if let Some(runs) = self.runs.filter(|&runs| runs < RUNS_MIN) {
             let searches = if runs == 1 { "search" } else { "searches" };
             other.push(format!("{runs} {searches} instead of 20"));
+        }
+        if self.has_goals {
+            other.push("goals of RFC 9971 instead of a rate without loss".to_owned());
         }
         let other = other.join(", ");
         (!other.is_empty()).then(|| format!("other than RFC 8219 section 9.2 asks: {other}"))

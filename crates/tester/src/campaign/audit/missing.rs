@@ -68,7 +68,7 @@ impl Audit<'_> {
     ) -> Option<String> {
         let used = trial.names.as_ref()?;
         let planned = &point.cidr;
-        let may_be_wider = !matches!(task, Some(Task::Search { .. } | Task::Overload { .. }));
+        let may_be_wider = matches!(task, None | Some(Task::Soak { .. }));
         let in_range =
             used.namespace == *planned || may_be_wider && used.namespace.contains(planned);
         let usable = used.namespace.names().saturating_sub(RESERVED);

@@ -237,7 +237,7 @@ impl<'a> Audit<'a> {
         if let Some(fault) = self.in_turn(task) {
             return vec![fault];
         }
-        let wants_search = matches!(task, Task::Search { .. });
+        let wants_search = task.is_search();
         let base_due_qps = match wants_search {
             true => None,
             false => self.state.median_rate_qps(task.point()),
@@ -284,10 +284,11 @@ impl<'a> Audit<'a> {
             ));
         }
         let before = self.state.rates_qps(task.point());
-        let due = search_spec(self.plan, point, spec.ceiling_qps, &before);
+        let due = search_spec(self.plan, task, spec.ceiling_qps, &before);
         let [is, due] = [spec, &due].map(|spec| serde_json::to_value(spec).unwrap_or_default());
-        let keys = due.as_object().into_iter().flat_map(|keys| keys.keys());
-        let wrong = keys.into_iter().find(|key| is[*key] != due[*key])?;
+        let keys = [&due, &is].into_iter().filter_map(|spec| spec.as_object());
+        let wrong = keys.flat_map(|keys| keys.keys());
+        let wrong = wrong.into_iter().find(|key| is[*key] != due[*key])?;
         Some(format!(
             "{} has {wrong} {}, and by the plan and the runs before it is {}",
             self.name(task),
@@ -322,7 +323,7 @@ impl<'a> Audit<'a> {
             // Only results whose figures are in range count.
             self.audited.trials += 1;
         }
-        let died = result.dut_exit.is_some() && matches!(task, Task::Search { .. });
+        let died = result.dut_exit.is_some() && task.is_search();
         self.died_in = died.then_some(task);
         for fault in &mut faults {
             *fault = format!("trial {number} of {}: {fault}", self.name(task));
@@ -377,7 +378,10 @@ impl<'a> Audit<'a> {
             true => self_test_timeout(point.timeout_ns),
             false => point.timeout_ns,
         };
-        let spans = (point.duration_ns, timeout_ns);
+        let under_way = self.state.under_way.as_ref();
+        let search = under_way.and_then(|under_way| under_way.search.as_ref());
+        let own_ns = search.and_then(Search::next).and_then(|(_, own_ns)| own_ns);
+        let spans = (own_ns.unwrap_or(point.duration_ns), timeout_ns);
         if (result.duration_ns, result.timeout_ns) != spans {
             return Some("its duration and timeout are not those of the plan".to_owned());
         }
@@ -473,6 +477,9 @@ fn end_of_search(search: &Search, end: &TaskEnd) -> Option<String> {
         ));
     }
     let bracket = search.bracket();
+    if end.goals != search.goals() {
+        return Some("has results of goals that its trials do not give".to_owned());
+    }
     for (what, is, due) in [
         ("the answer", end.rate_qps, search.answer()),
         ("the rate that failed", end.failed_qps, bracket.failed_qps),

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod figures;
+mod goals;
 mod honest;
 mod hosts;
 mod kinds;

@@ -105,11 +105,11 @@ pub(crate) fn every_record() -> Vec<Record> {
         },
         trial(1, 100),
         Record::Finished(TaskEnd {
-            task,
             end: Some(SearchEnd::Found),
             rate_qps: Some(50),
             failed_qps: Some(51),
             took_ns: 1,
+            ..TaskEnd::of(task)
         }),
         Record::Abandoned {
             task: Task::Overload { point: 0 },

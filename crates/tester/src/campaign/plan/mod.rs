@@ -40,6 +40,7 @@ use crate::lab::hosts::Hosts;
 use crate::load::pace::Pacing;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, Pattern, Share};
+use crate::procedure::goal::Goal;
 use crate::procedure::search::Resolution;
 use crate::rig::recommended::Recommended;
 use crate::rig::sources;
@@ -183,6 +184,7 @@ impl Plan {
             duration_ns: self.load.duration_ns,
             timeout_ns: self.load.timeout_ns,
             runs: Some(self.search.runs),
+            has_goals: false,
             ipv4_servers: ipv4_servers.collect(),
             behaviours: self.behaviours(),
             transport: self.load.transport,
@@ -329,6 +331,8 @@ pub struct SearchPlan {
     pub settle_ns: Nanos,
     /// Order in which the points are measured.
     pub order: Order,
+    /// Goals after RFC 9971, which have a search of their own.
+    pub goals: Vec<Goal>,
 }
 
 /// How the rates of a search are selected. Both methods end with a passing and a failing rate within the resolution.

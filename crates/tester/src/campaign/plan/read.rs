@@ -15,7 +15,7 @@ use crate::load::names::{Names, RESERVED};
 use crate::load::pace::Schedule;
 use crate::load::transport::Protocol;
 use crate::namespace::{Cidr, Share};
-use crate::quantity::Span;
+use crate::quantity::{Span, written};
 use crate::rig::sources;
 use crate::rig::spec::{AuthorityChoice, LabSpec};
 
@@ -47,6 +47,9 @@ pub(super) fn plan(draft: &Draft, faults: &mut Faults) -> Plan {
     }
     if sound(faults, &["soak", "trial", "dut"]) {
         check_soak(&plan, faults);
+    }
+    if sound(faults, &["search", "trial"]) {
+        check_goal_trials(&plan, faults);
     }
     plan
 }
@@ -80,6 +83,7 @@ fn measured(draft: &Draft, faults: &mut Faults) -> Plan {
     plan.load.cidr = draft.namespace.unwrap_or(plan.load.cidr);
     plan.variants = duts::variants(draft, &plan, faults);
     plan.cells = cells::cells(draft, faults);
+    check_goals(draft, &plan, faults);
     if sound(faults, &["tester"]) {
         check_ports(draft, faults);
         check_transport(draft, faults);
@@ -157,6 +161,31 @@ fn method(draft: &Draft, faults: &mut Faults) -> Method {
     Method::FixedRange {
         max_qps: draft.max_qps.unwrap_or(START_QPS),
     }
+}
+
+/// Refuses more goals than a search may have.
+fn check_goals(draft: &Draft, plan: &Plan, faults: &mut Faults) {
+    let number = plan.search.goals.len();
+    if number > GOALS_MAX {
+        let name = draft.name("search.goals");
+        let message = format!("{number} of {name} are more than {GOALS_MAX}; omit some of them");
+        faults.add(&Place::of(&["search", "goals"]), message);
+    }
+}
+
+/// Refuses trials of goals for which the Tester is not certified.
+fn check_goal_trials(plan: &Plan, faults: &mut Faults) {
+    let mut goals = plan.search.goals.iter();
+    let duration_ns = plan.load.duration_ns;
+    let Some(goal) = goals.find(|goal| goal.trial_ns > duration_ns) else {
+        return;
+    };
+    let (trial, duration) = (written(goal.trial_ns), written(duration_ns));
+    let message = format!(
+        "trial={trial} of {goal} is longer than `duration` = \"{duration}\" of [trial], for which the Tester is certified; \
+         shorten the one or lengthen the other"
+    );
+    faults.add(&Place::of(&["search", "goals"]), message);
 }
 
 fn check_ports(draft: &Draft, faults: &mut Faults) {
@@ -421,6 +450,9 @@ fn check_soak(plan: &Plan, faults: &mut Faults) {
 
 /// The first rate by default.
 pub(super) const START_QPS: u64 = 10_000;
+
+/// Most goals of a search: each takes hundreds of trials.
+const GOALS_MAX: usize = 8;
 
 /// A year of searches of one hour each.
 const POINTS_MAX: usize = 10_000;

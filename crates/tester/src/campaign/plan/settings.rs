@@ -61,6 +61,9 @@ pub struct Setting {
     /// Whether a plan may give a list.
     #[serde(default)]
     pub many: bool,
+    /// Whether the flag may be given several times.
+    #[serde(default)]
+    pub repeats: bool,
     /// Whether it is a table of values with names: `NAME=VALUE`.
     #[serde(default)]
     pub named: bool,
@@ -350,6 +353,7 @@ fn set_search(it: &mut Draft, key: &str, t: &str) -> Set {
         "restart" => put(&mut search.restart, choice(t)),
         "settle" => put(&mut search.settle_ns, quantity::rest(t)),
         "order" => put(&mut search.order, choice(t)),
+        "goals" => push(&mut search.goals, t.parse()),
         _ => Err(no_setter()),
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, Method, Order, Plan};
 use crate::load::pace::Schedule;
 use crate::namespace::Cidr;
+use crate::procedure::goal;
 use crate::procedure::search::{self, SearchSpec};
 use crate::quantity::Span;
 
@@ -42,6 +43,11 @@ pub enum Task {
         /// From 1.
         run: u32,
     },
+    /// The search for the goals of the plan.
+    Goals {
+        /// Its point.
+        point: usize,
+    },
     /// The trials of the overload curve.
     Overload {
         /// Its point.
@@ -58,7 +64,10 @@ impl Task {
     /// Its point.
     pub fn point(self) -> usize {
         match self {
-            Self::Search { point, .. } | Self::Overload { point } | Self::Soak { point } => point,
+            Self::Search { point, .. }
+            | Self::Goals { point }
+            | Self::Overload { point }
+            | Self::Soak { point } => point,
         }
     }
 
@@ -66,8 +75,13 @@ impl Task {
     pub fn run(self) -> Option<u32> {
         match self {
             Self::Search { run, .. } => Some(run),
-            Self::Overload { .. } | Self::Soak { .. } => None,
+            Self::Goals { .. } | Self::Overload { .. } | Self::Soak { .. } => None,
         }
+    }
+
+    /// Whether its rates follow from the outcomes of its trials.
+    pub fn is_search(self) -> bool {
+        matches!(self, Self::Search { .. } | Self::Goals { .. })
     }
 }
 
@@ -75,6 +89,7 @@ impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Search { run, .. } => write!(f, "run {run}"),
+            Self::Goals { .. } => f.write_str("search for goals"),
             Self::Overload { .. } => f.write_str("overload curve"),
             Self::Soak { .. } => f.write_str("soak"),
         }
@@ -111,8 +126,8 @@ pub(super) fn points(plan: &Plan) -> Vec<Point> {
     (0..plan.variants.len()).flat_map(of_variant).collect()
 }
 
-/// All tasks of a plan, in order: the searches, then the overload curves, then the soaks, since both need the results
-/// of the searches. Authorities as DUTs have only searches.
+/// All tasks of a plan, in order: the searches, those for goals, then the overload curves, then the soaks, since both need the results
+/// of the searches. Authorities as DUTs have only searches by RFC 8219.
 pub(super) fn tasks(plan: &Plan) -> Vec<Task> {
     let points = 0..plan.points.len();
     let runs = 1..=plan.search.runs;
@@ -124,6 +139,12 @@ pub(super) fn tasks(plan: &Plan) -> Vec<Task> {
             .flat_map(|point| runs.clone().map(move |run| Task::Search { point, run }))
             .collect(),
     };
+    let is_dut = |point: &Point| !plan.variants[point.variant].subject.is_authority();
+    if !plan.search.goals.is_empty() {
+        let all = plan.points.iter().enumerate();
+        let usual = all.filter(|(_, point)| point.is_usual && is_dut(point));
+        tasks.extend(usual.map(|(point, _)| Task::Goals { point }));
+    }
     // The first point of a variant is its first cell with the duration and timeout of the plan.
     let duts = plan.variants.iter().enumerate();
     let duts = duts.filter(|(_, variant)| !variant.subject.is_authority());
@@ -139,22 +160,33 @@ pub(super) fn tasks(plan: &Plan) -> Vec<Task> {
     tasks
 }
 
-/// How the search of a point selects its rates: up to the certified rate, and from the results of the earlier runs,
-/// `before`, if the plan reuses them.
+/// How a search, perhaps for goals, selects its rates: up to the certified rate, and from the results of the earlier runs, `before`, if
+/// the plan reuses them.
 pub fn search_spec(
     plan: &Plan,
-    point: &Point,
+    task: Task,
     certified_qps: Option<u64>,
     before: &[u64],
 ) -> SearchSpec {
     let resolution = plan.search.resolution;
+    let goals = match task {
+        Task::Goals { .. } => plan.search.goals.clone(),
+        _ => Vec::new(),
+    };
+    let duration_ns = plan.points[task.point()].duration_ns;
     let spec = SearchSpec {
         resolution,
         ceiling_qps: certified_qps,
-        lowest_qps: Schedule::lowest_rate_qps(point.duration_ns),
+        lowest_qps: Schedule::lowest_rate_qps(goal::shortest_ns(&goals, duration_ns)),
+        goals,
         ..SearchSpec::from_start(1)
     };
     match plan.search.method {
+        method @ Method::FixedRange { max_qps } if !spec.goals.is_empty() => SearchSpec {
+            start_qps: method.first_qps(),
+            max_qps: Some(max_qps),
+            ..spec
+        },
         Method::FixedRange { max_qps } => SearchSpec {
             fixed_range_qps: Some(max_qps),
             ..spec
@@ -268,6 +300,41 @@ mod tests {
     fn authorities_as_duts_have_searches_only() {
         let plan = plan("[search]\nruns = 1\n[overload]\n[[dut]]\nauthority = \"nsd\"\n");
         assert_eq!(words(&plan.tasks), ["0: run 1"]);
+    }
+
+    #[test]
+    fn goals_have_a_search_at_each_usual_point_of_a_dut() {
+        let text = "[trial]\nduration = \"60s\"\n[search]\nruns = 1\ngoals = [\"ndr\", \"pdr\"]\n[queue-check]\n\
+                    durations = [\"5s\"]\n[[dut]]\nauthority = \"nsd\"\n[[dut]]\nprofile = \"bind\"\n";
+        let plan = plan(text);
+        let goals = plan
+            .tasks
+            .iter()
+            .filter(|task| matches!(task, Task::Goals { .. }));
+        let points: Vec<&Point> = goals.map(|task| &plan.points[task.point()]).collect();
+        let [point] = points[..] else {
+            panic!("{points:?}");
+        };
+        assert_eq!((point.variant, point.is_usual), (1, true));
+        let spec = search_spec(&plan, *plan.tasks.last().unwrap(), Some(50_000), &[]);
+        assert_eq!((spec.goals.len(), spec.lowest_qps), (2, 1));
+        assert_eq!(spec.ceiling_qps, Some(50_000));
+    }
+
+    #[test]
+    fn goals_beyond_the_bounds_are_refused() {
+        let refused = |goals: &str| {
+            let text = format!("[trial]\nduration = \"10s\"\n[search]\ngoals = [{goals}]\n{TWO}");
+            Plan::parse("x.toml", &text).is_err()
+        };
+        assert!(!refused("\"ndr\", \"pdr\""));
+        assert!(refused("\"rfc2544\""), "longer than the certified trials");
+        assert!(refused("\"ndr\", \"ndr\""));
+        let goals = |number: u32| {
+            let goal = |loss| format!("\"loss={loss}%,exceed=0%,trial=1s,sum=1s\"");
+            (0..number).map(goal).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!((refused(&goals(8)), refused(&goals(9))), (false, true));
     }
 
     #[test]

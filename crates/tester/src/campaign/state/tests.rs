@@ -63,11 +63,9 @@ fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
 
 fn finished(task: Task, rate_qps: Option<u64>) -> Record {
     Record::Finished(TaskEnd {
-        task,
-        end: None,
         rate_qps,
-        failed_qps: None,
         took_ns: 10,
+        ..TaskEnd::of(task)
     })
 }
 
@@ -112,14 +110,13 @@ fn next(state: &State, seed: u64) -> Option<Record> {
     };
     let Some(rate_qps) = rate_qps else {
         return Some(Record::Finished(TaskEnd {
-            task,
             end: under_way
                 .search
                 .as_ref()
                 .and_then(|s| s.finished().cloned()),
             rate_qps: under_way.search.as_ref().and_then(Search::answer),
-            failed_qps: None,
             took_ns: under_way.took_ns,
+            ..TaskEnd::of(task)
         }));
     };
     let number = under_way.trials + 1;
@@ -339,11 +336,10 @@ fn self_tests_under_equal_conditions_count_until_they_expire() {
 fn searches_at_the_tester_limit_require_more_self_tests() {
     let limited = |run, end| {
         Record::Finished(TaskEnd {
-            task: search(0, run),
             end: Some(end),
             rate_qps: Some(10),
-            failed_qps: None,
             took_ns: 10,
+            ..TaskEnd::of(search(0, run))
         })
     };
     let records = [

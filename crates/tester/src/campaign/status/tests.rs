@@ -83,11 +83,10 @@ fn trial(task: Task, rate_qps: u64, outcome: Outcome) -> Record {
 
 fn finished(task: Task, end: SearchEnd, rate_qps: Option<u64>) -> Record {
     Record::Finished(TaskEnd {
-        task,
         end: Some(end),
         rate_qps,
-        failed_qps: None,
         took_ns: 5_000_000_000,
+        ..TaskEnd::of(task)
     })
 }
 
@@ -183,11 +182,9 @@ fn runs_of_a_point_are_grouped() {
         finished(run(2), SearchEnd::Found, Some(100)),
         finished(run(3), SearchEnd::Found, Some(101)),
         Record::Finished(TaskEnd {
-            task: Task::Overload { point: 0 },
-            end: None,
             rate_qps: Some(5),
-            failed_qps: None,
             took_ns: 1,
+            ..TaskEnd::of(Task::Overload { point: 0 })
         }),
     ];
     apply(&mut status, records);

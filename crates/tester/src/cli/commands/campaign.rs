@@ -224,6 +224,7 @@ fn keep_raw(
         }
         let task = match job.task {
             Task::Search { point, run } => format!("point-{point}-run-{run}"),
+            Task::Goals { point } => format!("point-{point}-goals"),
             Task::Overload { point } => format!("point-{point}-overload"),
             Task::Soak { point } => format!("point-{point}-soak"),
         };

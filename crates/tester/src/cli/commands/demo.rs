@@ -241,6 +241,7 @@ mod tests {
             rate_qps,
             failed_qps: (!limited).then(|| rate_qps.map_or(1, |qps| qps + 100)),
             resolution_qps: 100,
+            goals: Vec::new(),
             trials: Vec::new(),
             certified_rate_qps: None,
         }

@@ -20,6 +20,7 @@ use crate::load::pace::Schedule;
 use crate::machine::Machine;
 use crate::post::links::Links;
 use crate::procedure::certificate::{Certificate, SelfTests};
+use crate::procedure::goal;
 use crate::procedure::search::{self, Search, SearchResult, SearchSpec};
 use crate::procedure::selftest::{self_test_timeout, why_uncertified};
 use crate::procedure::{Event, Trials};
@@ -100,13 +101,18 @@ pub(super) fn self_test(args: SelfTestArgs) -> Result<u8, Failure> {
 /// `dns64bench search`
 pub(super) fn search(args: MeasureArgs) -> Result<u8, Failure> {
     let mut measurement = args.resolve(Needs::Dut)?;
-    measurement.spec.load.stop_early = true;
     let wanted = &measurement.plan.search;
+    let load = &mut measurement.spec.load;
+    load.stop_early = wanted.goals.is_empty();
+    if let Some(longest_ns) = wanted.goals.iter().map(|goal| goal.trial_ns).max() {
+        load.duration_ns = longest_ns;
+    }
     let start_qps = wanted.method.first_qps();
     let mut spec = SearchSpec::from_start(start_qps);
     spec.resolution = wanted.resolution;
     spec.max_qps = wanted.method.max_qps();
-    spec.lowest_qps = Schedule::lowest_rate_qps(measurement.spec.load.duration_ns);
+    spec.goals.clone_from(&wanted.goals);
+    spec.lowest_qps = Schedule::lowest_rate_qps(goal::shortest_ns(&spec.goals, load.duration_ns));
     let demand = measurement.fit_zone(spec.max_qps);
     with_output(measurement, |session| {
         session.refuse_impossible(start_qps)?;

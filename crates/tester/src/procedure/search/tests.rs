@@ -1,3 +1,4 @@
+mod goals;
 mod interrupted;
 
 use proptest::prelude::*;
@@ -279,7 +280,7 @@ proptest! {
         });
         search.passed_qps = bracket.passed_qps;
         search.failed_qps = bracket.failed_qps;
-        search.end = search.settled();
+        search.end = search.spec.settled(&search.bracket());
         let mut trials = 0;
         while search.next_rate().is_some() {
             search.observe(&Outcome::Failed { shortfall: 1 });

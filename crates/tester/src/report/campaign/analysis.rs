@@ -30,7 +30,7 @@ pub use curve::{Curve, Over};
 pub use division::{Division, Placement};
 pub use evidence::{Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence};
 pub use hosts::{ClockRow, HostRow, Hosts, ShareRow};
-pub use load::{OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
+pub use load::{GoalRow, OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
 pub use standing::{CommonLoad, CommonLoadRow, Standing, Standings};
 
 /// Version of the format of `results.json`; its schema is published as `results.schema.json`.
@@ -83,6 +83,8 @@ pub struct Analysis {
     pub curves: Vec<Curve>,
     /// Authoritative servers measured by themselves, side by side.
     pub authorities: Authorities,
+    /// Results of goals after RFC 9971.
+    pub goals: Vec<GoalRow>,
     /// Trials above the measured rate.
     pub overloads: Vec<OverloadCurve>,
     /// Long trials below it.

@@ -100,6 +100,7 @@ fn costs(out: &mut dyn Write, estimate: &Estimate) -> io::Result<()> {
         let name: &dyn Display = match kind {
             Phase::SelfTest => &"self-tests",
             Phase::Search => &"searches",
+            Phase::Goals => &"goals",
             Phase::Overload => &"overload curves",
             Phase::Soak => &"soaks",
             Phase::Preparing | Phase::Over => &"others",

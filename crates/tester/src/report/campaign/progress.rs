@@ -138,6 +138,7 @@ fn task_line(status: &Status) -> String {
         (Phase::SelfTest, _) => "self-test of the Tester".to_owned(),
         (Phase::Search, Some((run, of))) => format!("run {run} of {of}"),
         (Phase::Search, None) => "search".to_owned(),
+        (Phase::Goals, _) => "search for goals".to_owned(),
         (Phase::Overload, _) => "overload curve".to_owned(),
         (Phase::Soak, _) => "soak".to_owned(),
         (Phase::Over, _) => "over".to_owned(),

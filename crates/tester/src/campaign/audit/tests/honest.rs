@@ -269,7 +269,12 @@ impl Bench for Servers {
         })
     }
 
-    fn trial(&mut self, rate_qps: u64, number: u64) -> Result<TrialResult, BenchError> {
+    fn trial(
+        &mut self,
+        rate_qps: u64,
+        duration_ns: Nanos,
+        number: u64,
+    ) -> Result<TrialResult, BenchError> {
         self.clock.advance(12 * SECOND);
         let Assignment { task, point, .. } = self.assignment.unwrap();
         if self.interrupted_in == Some((task, number)) {
@@ -286,7 +291,7 @@ impl Bench for Servers {
             true => point.timeout_ns / 4,
             false => point.timeout_ns,
         };
-        let spans = (point.duration_ns, timeout_ns);
+        let spans = (duration_ns, timeout_ns);
         let mut told = counted(rate_qps, spans, rate_qps.saturating_sub(limit_qps));
         tell(
             &mut told,

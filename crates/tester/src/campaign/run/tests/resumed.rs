@@ -1,4 +1,4 @@
-//! Searches that another process continues with another certificate.
+//! Campaigns that another process continues, perhaps with another certificate.
 
 use super::*;
 use crate::lab::Blame;
@@ -88,4 +88,20 @@ fn task_for_which_the_machine_lacked_memory_is_tried_again() {
     let after = journal::read(directory.path()).unwrap().lines;
     assert_eq!(trials(&after), expected);
     assert!(matches!(after.last().unwrap().record, Record::Complete));
+}
+
+#[test]
+fn interrupted_campaign_can_be_resumed() {
+    let mut calls = 0;
+    let (ended, lines) = whole(Servers::new(move |_, _| {
+        calls += 1;
+        if calls > 40 {
+            Fate::Interrupted
+        } else {
+            Fate::AsItIs
+        }
+    }));
+    assert_eq!(ended, Err(BenchError::Interrupted));
+    let last = &lines.last().unwrap().record;
+    assert!(matches!(last, Record::Stopped { reason } if reason == "interrupted"));
 }

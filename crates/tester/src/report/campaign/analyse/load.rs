@@ -1,9 +1,9 @@
-//! The trials above the measured rate, and the long ones below it.
+//! The searches for goals, the trials above the measured rate, and the long ones below it.
 
 use crate::campaign::history::{Recorded, TrialHistory};
-use crate::campaign::plan::tasks::{Point, Task};
+use crate::campaign::plan::tasks::{Point, Task, point_name};
 use crate::report::campaign::analysis::{
-    OverloadCurve, OverloadRow, PointResult, Slope, SoakResult, SoakRow,
+    GoalRow, OverloadCurve, OverloadRow, PointResult, Slope, SoakResult, SoakRow,
 };
 use crate::report::campaign::numbers;
 use crate::statistics::trend;
@@ -17,6 +17,30 @@ const EXTRAPOLATED_MAX: f64 = 3.0;
 
 /// An hour in seconds.
 const HOUR_S: f64 = 3600.0;
+
+/// The results of goals.
+pub(super) fn goals(history: &Recorded<'_>) -> Vec<GoalRow> {
+    let points = history.plan.points.iter().enumerate();
+    let rows = points.filter_map(|(index, point)| {
+        let task = history.tasks.get(&Task::Goals { point: index })?;
+        let end = task.finished.as_ref()?;
+        let trials = task.trials.iter().filter(|it| it.result.outcome.is_valid());
+        let (_, cell) = point_name(&history.plan, point);
+        let row = GoalRow {
+            variant: point.variant,
+            cell,
+            result: end.goals.first()?.clone(),
+            trials: trials.count() as u64,
+            took_ns: end.took_ns,
+        };
+        let results = end.goals.iter().cloned();
+        Some(results.map(move |result| GoalRow {
+            result,
+            ..row.clone()
+        }))
+    });
+    rows.flatten().collect()
+}
 
 /// The overload curves.
 pub(super) fn overloads(history: &Recorded<'_>, points: &[PointResult]) -> Vec<OverloadCurve> {

@@ -43,6 +43,7 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
         certificates: about::certificates(&history),
         evidence: evidence::of_variants(&history),
         points: points::results(&history),
+        goals: load::goals(&history),
         soaks: load::soaks(&history),
         sessions: about::sessions(&history),
         commands: about::commands(&history),

@@ -1,7 +1,25 @@
-//! Results of loads above the measured rate, and of long loads below it.
+//! Results of goals, of loads above the measured rate, and of long loads below it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::procedure::search::GoalResult;
+
+/// The result of a goal after RFC 9971 at a point.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct GoalRow {
+    /// Index into [`Analysis::variants`](super::Analysis::variants).
+    pub variant: usize,
+    /// The cell, in words.
+    pub cell: String,
+    /// Goal, relevant bounds and conditional throughput.
+    #[serde(flatten)]
+    pub result: GoalResult,
+    /// Valid trials of the search, which all its goals share.
+    pub trials: u64,
+    /// Time of the search.
+    pub took_ns: u64,
+}
 
 /// An overload curve.
 #[derive(Clone, Debug, JsonSchema, Serialize)]

@@ -181,6 +181,7 @@ fn metrics_match_the_expected_text() {
         dns64bench_campaign_phase{phase="preparing"} 0
         dns64bench_campaign_phase{phase="self_test"} 0
         dns64bench_campaign_phase{phase="search"} 1
+        dns64bench_campaign_phase{phase="goals"} 0
         dns64bench_campaign_phase{phase="overload"} 0
         dns64bench_campaign_phase{phase="soak"} 0
         dns64bench_campaign_phase{phase="over"} 0

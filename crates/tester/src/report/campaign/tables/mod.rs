@@ -12,10 +12,12 @@ pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
 
 use super::analysis::{
-    Analysis, Clause, Evidence, Met, ModelResult, OverloadRow, QueueCheckRow, Slope, VariantInfo,
+    Analysis, Clause, Evidence, GoalRow, Met, ModelResult, OverloadRow, QueueCheckRow, Slope,
+    VariantInfo,
 };
 use super::numbers;
 use super::table::{Cell, Column, Table, columns, rate_if, two};
+use crate::procedure::search::SearchEnd;
 use crate::report::json::word;
 
 /// The tables for people, in order, without empty ones.
@@ -32,6 +34,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         point::path(analysis),
         models(analysis),
         authorities::authorities(analysis),
+        goals(analysis),
         overload(analysis),
         soak(analysis),
         queue(analysis),
@@ -145,6 +148,31 @@ fn models(analysis: &Analysis) -> Table {
          all cells passed, since the model has no waiting.",
     );
     let rows = analysis.models.iter().map(|m| (m.variant, m));
+    by_variant(analysis, table, &columns, rows)
+}
+
+fn goals(analysis: &Analysis) -> Table {
+    let columns = columns![r: GoalRow;
+        "cell", "cell" => &r.cell;
+        "goal", "goal" => r.result.goal.to_string();
+        "lower_qps", "lower bound" => r.result.lower_qps;
+        "upper_qps", "upper bound" => r.result.upper_qps;
+        "throughput_qps", "conditional throughput" => r.result.throughput_qps;
+        "result", "result" => match &r.result.end {
+            Some(SearchEnd::Found) => "regular",
+            _ => "irregular",
+        };
+        "trials", "trials" => r.trials;
+        "took_ns", "time" => Cell::Span(r.took_ns);
+    ];
+    let table = Table::new(
+        "goals",
+        "Goals after RFC 9971",
+        "Not results of RFC 8219. Relevant bounds and conditional throughput of each goal, in queries per second. A result is \
+         irregular if a bound is missing: then the rate is limited by the Tester or the plan, or nothing was low enough. All \
+         goals share the trials and the time of one search.",
+    );
+    let rows = analysis.goals.iter().map(|row| (row.variant, row));
     by_variant(analysis, table, &columns, rows)
 }
 

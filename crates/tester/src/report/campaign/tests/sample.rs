@@ -540,11 +540,11 @@ fn search(journal: &mut Journal, plan: &Plan, index: usize, point: &Point, run: 
         .passed_qps
         .filter(|_| !matches!(end, SearchEnd::NothingPasses));
     journal.write(Record::Finished(TaskEnd {
-        task,
         end: Some(end),
         rate_qps,
         failed_qps: bracket.failed_qps,
         took_ns,
+        ..TaskEnd::of(task)
     }));
 }
 
@@ -576,11 +576,8 @@ fn beyond(journal: &mut Journal, plan: &Plan, index: usize, point: &Point) {
             took_ns += journal.trial(task, number, trial(point, rate_qps, base, false));
         }
         journal.write(Record::Finished(TaskEnd {
-            task,
-            end: None,
-            rate_qps: None,
-            failed_qps: None,
             took_ns,
+            ..TaskEnd::of(task)
         }));
     }
 }
