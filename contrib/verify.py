@@ -93,7 +93,8 @@ def conform(value, schema, root, at=""):
         known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
         for key in dict.fromkeys([*schema.get("required", []), *value]):
             inner = known.get(key, others)
-            need(key in value and inner is not False, f"{at}.{key}", "a key" if key in value else "no key", "the opposite")
+            found, expected = ("a key", "none of this name") if key in value else ("no key", "one")
+            need(key in value and inner is not False, f"{at}.{key}", found, expected)
             conform(value[key], inner, root, f"{at}.{key}")
     if isinstance(value, list):
         prefix = schema.get("prefixItems", [])
@@ -770,7 +771,7 @@ def check_report(folder, campaign, first, seal):
     results, schema = parse((folder / "results.json").read_bytes()), json.loads((SCHEMAS / "results.schema.json").read_text())
     if results.get("format") != FORMAT:
         raise Unreadable(f"{folder}: results.json has format {results.get('format')}, and this program reads {FORMAT}")
-    conform(results, schema, schema)
+    conform(results, schema, schema, "results.json: ")
     tests = [{key: test[key] for key in ("passed_rate_qps", "certified_rate_qps", "conditions")} for _, test in campaign.self_tests]
     lengths = [len(results[key]) for key in ("certificates", "points", "sessions")]
     same("results.json: certificates, points, sessions", lengths, [len(tests), len(campaign.plan.points), len(campaign.sessions)])
