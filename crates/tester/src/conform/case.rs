@@ -158,7 +158,7 @@ pub enum Lie {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Name, type and the words of [`Query`].
+    /// Name, type and the words of `Query`.
     pub ask: String,
     /// Time before it, in seconds.
     #[serde(default)]

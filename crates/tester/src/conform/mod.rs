@@ -1,5 +1,5 @@
-//! Conformance of a DNS64 server: cases ([`case`], [`read`]) with an authority that answers by script ([`script`], [`authority`]), a
-//! client ([`query`], [`client`]) that plays their steps ([`play`]), and a verdict for each ([`judge`]).
+//! Conformance of a DNS64 server: cases ([`case`], [`read`]) with an authority that answers by script (`script`, `authority`), a
+//! client (`query`, `client`) that plays their steps (`play`), and a verdict for each (`judge`).
 //!
 //! Each run of a case has names and addresses that no other run has, so that no cache and no order of the cases matters.
 //! Cases in which the authority misbehaves so that a server may avoid it afterwards run at the end, one by one, and the
@@ -250,7 +250,7 @@ impl Suite {
     ///
     /// # Errors
     ///
-    /// It does not within [`WAIT_NS`].
+    /// It does not within `WAIT_NS`.
     pub fn recovered(&self) -> Result<(), NoVerdict> {
         let begin = MonotonicClock.now();
         loop {
