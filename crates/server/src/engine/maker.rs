@@ -329,7 +329,7 @@ impl Maker {
     /// Whether a response has an address that names of the upstreams for all names must not have.
     pub(super) fn blocks(&self, question: &Key<'_>, stored: &Stored) -> bool {
         let nets = &self.settings.block_addresses;
-        if nets.nets().is_empty() || question.class != Class::IN {
+        if question.class != Class::IN {
             return false;
         }
         // What is said of a name for which other upstreams are asked is not used.

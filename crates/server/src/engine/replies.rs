@@ -393,7 +393,11 @@ impl Engine {
             max_s: cache.max_ttl_s,
             max_negative_s: cache.max_negative_ttl_s,
         };
-        let stored = Stored::accept(reply, &bounds)?;
+        let accepted = Stored::accept(reply, &bounds);
+        if self.maker.settings.block_addresses.nets().is_empty() {
+            return accepted;
+        }
+        let stored = accepted?;
         let question = self.lookups.question(lookup);
         if question.set == 0 && self.maker.blocks(&question, &stored) {
             self.counts.filtered_private.tick();
