@@ -176,10 +176,11 @@ impl Suite {
     ///
     /// # Errors
     ///
-    /// The address is not usable, or the suffix is no name.
+    /// The address is not usable, or the suffix is not a domain name.
     pub fn open(subject: Subject, network: &Network, listen: SocketAddr) -> Result<Self, LabError> {
         let suffix = Name::from_str(&subject.suffix);
-        let suffix = suffix.map_err(crate::lab::Blame::Request.because("--suffix is no name"))?;
+        let suffix =
+            suffix.map_err(crate::lab::Blame::Request.because("--suffix is not a domain name"))?;
         let runs = Arc::new(Runs::new(suffix));
         let authority = Authority::serve(&runs, network, listen)?;
         let draw = random::from_system().unwrap_or_default();
