@@ -27,7 +27,7 @@ use crate::warning::Warning;
 pub use authorities::{Authorities, AuthorityRow, Recommendation};
 pub use clause::{Clause, Met};
 pub use curve::{Curve, Over};
-pub use division::{Division, Placement};
+pub use division::Division;
 pub use evidence::{Evidence, Lost, LostAt, PlacesOfLoss, SenderEvidence};
 pub use hosts::{ClockRow, HostRow, Hosts, ShareRow};
 pub use load::{GoalRow, OverloadCurve, OverloadRow, Slope, SoakResult, SoakRow};
@@ -201,8 +201,10 @@ pub struct PointResult {
     /// Whether the Tester was certified for the rates of all runs; `None` for an authority, which the self-test
     /// measures.
     pub certified: Option<bool>,
-    /// Where its rate belongs by the rules for published numbers.
-    pub placement: Placement,
+    /// Division of its rate, if a reader finds the rules met that need more than the journal.
+    pub division: Division,
+    /// IDs of the rules that its rate fails.
+    pub rules_failed: Vec<&'static str>,
     /// Certified rate / median.
     pub headroom: Option<f64>,
     /// The runs.

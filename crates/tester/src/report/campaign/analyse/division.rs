@@ -1,7 +1,7 @@
 //! Places a rate in a division of the rules for published numbers (`docs/rules.md`).
 
 use crate::report::campaign::analysis::{
-    Analysis, Division, Met, Placement, PointResult, RunResult, VariantInfo,
+    Analysis, Division, Met, PointResult, RunResult, VariantInfo,
 };
 use crate::rig::spec::SelfTestPath;
 use crate::warning::Severity;
@@ -54,21 +54,19 @@ const OF_CLOSED: [Rule; 11] = [
     }),
 ];
 
-/// Where the rate of `point` belongs. Warnings and clauses must be known, and reasons against all variants alone.
-pub(super) fn of(analysis: &Analysis, point: &PointResult) -> Placement {
+/// The division of the rate of `point`, and the rules that it fails. Warnings and clauses must be known, and reasons against all variants alone.
+pub(super) fn of(analysis: &Analysis, point: &PointResult) -> (Division, Vec<&'static str>) {
     let failed = |rules: &[Rule]| -> Vec<&'static str> {
         let failed = rules.iter().filter(|(_, is_met)| !is_met(analysis, point));
         failed.map(|(id, _)| *id).collect()
     };
     let (of_all, of_closed) = (failed(&OF_ALL), failed(&OF_CLOSED));
-    Placement {
-        division: match (of_all.is_empty(), of_closed.is_empty()) {
-            (true, true) => Division::Closed,
-            (true, false) => Division::Open,
-            (false, _) => Division::Estimate,
-        },
-        fails: [of_all, of_closed].concat(),
-    }
+    let division = match (of_all.is_empty(), of_closed.is_empty()) {
+        (true, true) => Division::Closed,
+        (true, false) => Division::Open,
+        (false, _) => Division::Estimate,
+    };
+    (division, [of_all, of_closed].concat())
 }
 
 fn variant<'a>(analysis: &'a Analysis, point: &PointResult) -> &'a VariantInfo {
@@ -141,15 +139,11 @@ mod tests {
     #[test]
     fn broken_rule_is_the_only_one_that_fails() {
         let whole = closed();
-        assert_eq!(of(&whole, &whole.points[0]).division, Division::Closed);
+        assert_eq!(of(&whole, &whole.points[0]), (Division::Closed, vec![]));
         for (rule, division, break_it) in BREAKS {
             let mut broken = whole.clone();
             break_it(&mut broken);
-            let fails = vec![rule];
-            assert_eq!(
-                of(&broken, &broken.points[0]),
-                Placement { division, fails }
-            );
+            assert_eq!(of(&broken, &broken.points[0]), (division, vec![rule]));
         }
     }
 }

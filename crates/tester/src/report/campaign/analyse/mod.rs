@@ -62,9 +62,9 @@ pub fn analyse(plan: &Plan, lines: &[Line], seal: &str) -> Analysis {
     analysis.warnings = warnings::all(&history, &analysis);
     analysis.statement = statement::clauses(&history, &analysis);
     let points = analysis.points.iter();
-    let placements: Vec<_> = points.map(|it| division::of(&analysis, it)).collect();
-    for (point, placement) in analysis.points.iter_mut().zip(placements) {
-        point.placement = placement;
+    let divisions: Vec<_> = points.map(|it| division::of(&analysis, it)).collect();
+    for (point, division) in analysis.points.iter_mut().zip(divisions) {
+        (point.division, point.rules_failed) = division;
     }
     analysis.verdict = verdict(&analysis);
     let some = about::partly_uncertified(&analysis);
@@ -135,12 +135,16 @@ fn verdict(analysis: &Analysis) -> Vec<String> {
         let doubts = analysis.not_a_measurement.iter();
         let mut doubts = doubts.chain(&info.not_a_measurement).map(String::as_str);
         let uncertified = (point.certified == Some(false)).then_some(about::NOT_CERTIFIED);
-        let failed = point.placement.fails.join(", ");
-        text += &match (doubts.next().or(uncertified), point.placement.division) {
+        let failed = point.rules_failed.join(", ");
+        text += &match (doubts.next().or(uncertified), point.division) {
             (Some(reason), _) => format!("; not a measurement: {reason}"),
-            (None, Division::Closed) => "; closed division".to_owned(),
-            (None, Division::Open) => format!("; open division, as it fails: {failed}"),
-            (None, Division::Estimate) => format!("; an estimate, as it fails: {failed}"),
+            (None, Division::Closed) => "; closed division by docs/rules.md".to_owned(),
+            (None, Division::Open) => {
+                format!("; open division by docs/rules.md, not met: {failed}")
+            }
+            (None, Division::Estimate) => {
+                format!("; an estimate by docs/rules.md, not met: {failed}")
+            }
         };
         text
     };

@@ -7,7 +7,7 @@ use crate::machine::Role;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::{self, SearchEnd};
 use crate::report::campaign::analysis::{
-    Achieved, PathResult, Placement, PointResult, RunEnd, RunResult, Step, Stored,
+    Achieved, Division, PathResult, PointResult, RunEnd, RunResult, Step, Stored,
 };
 use crate::report::campaign::numbers;
 use crate::report::losses;
@@ -93,7 +93,8 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
         lower_bound: runs
             .iter()
             .any(|run| run.rate_qps.is_some() && run.ended.is_lower_bound()),
-        placement: Placement::default(),
+        division: Division::default(),
+        rules_failed: Vec::new(),
         headroom: certified_rate_qps
             .filter(|_| summary.is_some())
             .map(|certified| certified as f64 / median),
