@@ -25,11 +25,6 @@ impl Times {
         self.0.saturating_record(span_ns);
     }
 
-    /// Returns whether two times count as equal.
-    pub(super) fn are_alike(&self, a_ns: Nanos, b_ns: Nanos) -> bool {
-        self.0.equivalent(a_ns, b_ns)
-    }
-
     /// Returns a quantile from 0 to 1; `None` without times.
     pub(super) fn quantile(&self, quantile: f64) -> Option<Nanos> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(quantile))

@@ -6,11 +6,10 @@ use dns64_wire::codes::Rtype;
 
 use super::TrialSpec;
 use super::distribution::Times;
-use super::path::{AuthorityTimes, Messages, ModelTimes, Path, Stages, Timeline, UpstreamOrder};
+use super::path::{AuthorityTimes, Path, Timeline, UpstreamOrder};
 use crate::authority::ledger::{ANSWER_MAX_NS, NameLedger, Question, Questions};
-use crate::load::ledger::{Entry, Fate, OfferedQuery};
+use crate::load::ledger::{Entry, Fate};
 use crate::load::names::Names;
-use crate::load::repeat::Asked;
 
 /// Maximum part of the timeout that the authority may use: the Tester is certified for it (RFC 8219 section 9.2.1).
 const TIMEOUT_PART: Nanos = 4;
@@ -41,16 +40,7 @@ pub(super) struct Join<'a> {
     path: Path,
     dut_only: Times,
     /// Round-trip times of the queries with a valid answer and timestamps of all messages.
-    timed: Times,
     authority: Times,
-    to_authority: Times,
-    aaaa_answer: Times,
-    between: Times,
-    a_answer: Times,
-    to_client: Times,
-    t_a: Times,
-    t_q_c_s_r: Times,
-    t_q_c_r: Times,
 }
 
 impl<'a> Join<'a> {
@@ -66,16 +56,7 @@ impl<'a> Join<'a> {
             ledger,
             path,
             dut_only: Times::new(),
-            timed: Times::new(),
             authority: Times::new(),
-            to_authority: Times::new(),
-            aaaa_answer: Times::new(),
-            between: Times::new(),
-            a_answer: Times::new(),
-            to_client: Times::new(),
-            t_a: Times::new(),
-            t_q_c_s_r: Times::new(),
-            t_q_c_r: Times::new(),
         }
     }
 
@@ -89,9 +70,6 @@ impl<'a> Join<'a> {
             return;
         }
         let Some(n) = number else {
-            if entry.fate == Fate::Valid && !matches!(self.names.repeats.asked(i), Asked::Own(_)) {
-                self.t_q_c_r.record(entry.rtt_ns);
-            }
             return;
         };
         let questions = self.ledger.questions(n);
@@ -104,13 +82,7 @@ impl<'a> Join<'a> {
             None => {}
         }
         match entry.fate {
-            Fate::Valid => {
-                self.answered(&timeline, &questions);
-                self.stages(&timeline, &questions);
-                if timeline.messages().is_some() {
-                    self.timed.record(entry.rtt_ns);
-                }
-            }
+            Fate::Valid => self.answered(&timeline, &questions),
             Fate::Pending if expired => self.lost(&questions),
             _ => {}
         }
@@ -160,86 +132,16 @@ impl<'a> Join<'a> {
         *class += 1;
     }
 
-    fn stages(&mut self, timeline: &Timeline, questions: &Questions) {
-        let Questions { aaaa, a } = questions;
-        let arrivals = [aaaa.arrived_at, a.arrived_at];
-        if let Some(first) = arrivals.into_iter().flatten().min() {
-            let to_ns = first.saturating_sub(timeline.sent_at);
-            self.to_authority.record(to_ns);
-        }
-        for (question, times) in [(aaaa, &mut self.aaaa_answer), (a, &mut self.a_answer)] {
-            if let Some(answer_ns) = question.answer_ns {
-                times.record(answer_ns);
-            }
-        }
-        let last = aaaa.answered_at().max(a.answered_at());
-        if let (Some(last), Some(received_at)) = (last, timeline.received_at)
-            && last <= received_at
-        {
-            self.to_client.record(received_at - last);
-        }
-        if timeline.order() == Some(UpstreamOrder::AaaaThenA)
-            && let (Some(first), Some(second)) = (aaaa.arrived_at, a.arrived_at)
-            && let (Some(answered_at), Some(rtt_ns)) = (aaaa.answered_at(), timeline.rtt_ns())
-        {
-            let t_a_ns = second.saturating_sub(first);
-            self.between.record(second.saturating_sub(answered_at));
-            self.t_a.record(t_a_ns);
-            self.t_q_c_s_r.record(rtt_ns.saturating_sub(2 * t_a_ns));
-        }
-    }
-
-    /// Selects the typical query among all that were sent, after all were added: index, sending time, entry.
-    pub(super) fn typical(
-        &self,
-        mut sent: impl Iterator<Item = (Nanos, OfferedQuery)>,
-    ) -> Option<Messages> {
-        let median_ns = self.timed.median()?;
-        sent.find_map(
-            |(
-                sent_at,
-                OfferedQuery {
-                    number: i, entry, ..
-                },
-            )| {
-                let is_median =
-                    entry.fate == Fate::Valid && self.timed.are_alike(entry.rtt_ns, median_ns);
-                let is_aaaa = self.names.question(i).rtype == Rtype::AAAA;
-                let n = self
-                    .names
-                    .repeats
-                    .fresh(i)
-                    .filter(|_| is_median && is_aaaa)?;
-                let questions = self.ledger.questions(n);
-                Timeline::new(sent_at, entry, Some(questions)).messages()
-            },
-        )
-    }
-
     /// Returns the path.
-    pub(super) fn finish(self, typical: Option<Messages>) -> Path {
-        let asked_again = self.path.questions.other_aaaa + self.path.questions.other_a > 0;
+    pub(super) fn finish(self) -> Path {
         Path {
             dut_only_percentiles_ns: self.dut_only.percentiles(),
-            stages: Stages {
-                to_authority_ns: self.to_authority.median(),
-                aaaa_answer_ns: self.aaaa_answer.median(),
-                between_ns: self.between.median(),
-                a_answer_ns: self.a_answer.median(),
-                to_client_ns: self.to_client.median(),
-            },
-            model: ModelTimes {
-                t_a_ns: self.t_a.median(),
-                t_q_c_s_r_ns: self.t_q_c_s_r.median(),
-                t_q_c_r_ns: self.t_q_c_r.median().filter(|_| !asked_again),
-            },
             authority: AuthorityTimes {
                 p50_ns: self.authority.median(),
                 p99_ns: self.authority.quantile(0.99),
                 max_ns: self.authority.max(),
                 ..self.path.authority
             },
-            typical,
             ..self.path
         }
     }

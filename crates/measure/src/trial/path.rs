@@ -64,21 +64,6 @@ impl Timeline {
         Some(self.rtt_ns()?.saturating_sub(self.authority_ns()?))
     }
 
-    /// Returns its messages, relative to the sending of the query; `None` without a response, and if an upstream query
-    /// was not answered or timed.
-    pub fn messages(&self) -> Option<Messages> {
-        self.authority_ns()?;
-        let Questions { aaaa, a } = self.questions?;
-        let after = |at: Nanos| at.saturating_sub(self.sent_at);
-        Some(Messages {
-            aaaa_question_ns: aaaa.arrived_at.map(after),
-            aaaa_answer_ns: aaaa.answered_at().map(after),
-            a_question_ns: a.arrived_at.map(after),
-            a_answer_ns: a.answered_at().map(after),
-            response_ns: self.rtt_ns()?,
-        })
-    }
-
     /// Returns the order of the DUT's upstream queries; `None` without any, or if one was not timed.
     pub fn order(&self) -> Option<UpstreamOrder> {
         let Questions { aaaa, a } = self.questions?;
@@ -97,40 +82,6 @@ impl Timeline {
                 })
             }
         }
-    }
-}
-
-/// The messages of RFC 8219 section 9.1, figure 3, of one query, in nanoseconds after it was sent. A missing upstream
-/// query is `None`, and so is its response.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct Messages {
-    /// Arrival of the AAAA query at the authority.
-    pub aaaa_question_ns: Option<Nanos>,
-    /// Its response left the authority.
-    pub aaaa_answer_ns: Option<Nanos>,
-    /// Arrival of the A query at the authority.
-    pub a_question_ns: Option<Nanos>,
-    /// Its response left the authority.
-    pub a_answer_ns: Option<Nanos>,
-    /// Arrival of the response at the Measurer.
-    pub response_ns: Nanos,
-}
-
-impl Messages {
-    /// Returns both upstream queries with their responses: AAAA, then A.
-    pub fn exchanges(&self) -> [(Option<Nanos>, Option<Nanos>); 2] {
-        [
-            (self.aaaa_question_ns, self.aaaa_answer_ns),
-            (self.a_question_ns, self.a_answer_ns),
-        ]
-    }
-
-    /// Returns whether no response precedes its upstream query.
-    pub fn are_in_order(&self) -> bool {
-        let is_answered = |(question, answer): (Option<Nanos>, Option<Nanos>)| {
-            question.is_some() == answer.is_some() && question <= answer
-        };
-        self.exchanges().into_iter().all(is_answered)
     }
 }
 
@@ -166,15 +117,8 @@ pub struct Path {
     pub dut_only_percentiles_ns: Vec<(f64, Nanos)>,
     /// Answered names whose upstream queries were not all answered and timed, which are not included.
     pub untimed_names: u64,
-    /// Median times between the messages.
-    pub stages: Stages,
-    /// Median times of the model of Lencse et al. 2017, section 7.2.
-    pub model: ModelTimes,
     /// Response times of the authority.
     pub authority: AuthorityTimes,
-    /// Messages of the typical query: the first with the median round-trip time among those with a valid answer and
-    /// timestamps of all messages. `None` without such queries.
-    pub typical: Option<Messages>,
 }
 
 impl Path {
@@ -304,34 +248,6 @@ pub struct LostNames {
     pub unserved: u64,
     /// The authority answered, but the DUT sent no response.
     pub served: u64,
-}
-
-/// Median times between the messages of the names with a valid answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct Stages {
-    /// From the query to the first upstream query at the authority.
-    pub to_authority_ns: Option<Nanos>,
-    /// From the AAAA query at the authority to its response.
-    pub aaaa_answer_ns: Option<Nanos>,
-    /// From the response for AAAA to the query for A, if that came after it.
-    pub between_ns: Option<Nanos>,
-    /// From the A query at the authority to its response.
-    pub a_answer_ns: Option<Nanos>,
-    /// From the last response of the authority to that of the DUT.
-    pub to_client_ns: Option<Nanos>,
-}
-
-/// Median times in the terms of Lencse et al. 2017, section 7.2, as far as six messages determine them: its T_Q, T_C,
-/// T_S and T_R are not separable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct ModelTimes {
-    /// T_A: from the AAAA query at the authority to the A query, if the DUT queried A after the response for AAAA.
-    pub t_a_ns: Option<Nanos>,
-    /// T_Q + T_C + T_S + T_R of these: the round-trip time minus 2 T_A.
-    pub t_q_c_s_r_ns: Option<Nanos>,
-    /// T_Q + T_C + T_R: the round-trip time of names that were queried before the trial, if none of them reached the
-    /// authority.
-    pub t_q_c_r_ns: Option<Nanos>,
 }
 
 /// Response times of the authority, from the arrival of a query until its response is passed to the network: the first

@@ -367,12 +367,7 @@ impl<'a> Sums<'a> {
     /// Returns the path of the queries, when all shards have been added.
     fn path(&mut self) -> Option<Path> {
         let join = self.join.take()?;
-        let sent = self.shards.iter().flat_map(|finished| {
-            let sent = finished.sent();
-            sent.map(|query| (finished.start + query.sent_ns(), query))
-        });
-        let typical = join.typical(sent);
-        Some(join.finish(typical))
+        Some(join.finish())
     }
 
     fn answer(&mut self, entry: &Entry, expired: bool) {

@@ -312,24 +312,7 @@ fn sequential_upstream_queries_are_detected() {
     assert_eq!(path.order(), "AAAA then A");
     // Six link delays and three messages of the DUT, without the authority.
     assert_about(path.dut_only_ns(50.0), 6 * LINK_NS + 3 * WORK_NS);
-    let stages = path.stages;
-    assert_about(stages.to_authority_ns, 2 * LINK_NS + WORK_NS);
-    // All queries are equal, so that each of them is typical.
-    let typical = path.typical.unwrap();
-    assert!(typical.are_in_order());
-    assert_about(typical.aaaa_question_ns, 2 * LINK_NS + WORK_NS);
-    assert_about(typical.a_question_ns, 2 * (2 * LINK_NS + WORK_NS));
-    assert_about(Some(typical.response_ns), 3 * (2 * LINK_NS + WORK_NS));
-    assert_about(stages.between_ns, 2 * LINK_NS + WORK_NS);
-    assert_about(stages.to_client_ns, 2 * LINK_NS + WORK_NS);
-    assert_eq!(
-        (stages.aaaa_answer_ns, stages.a_answer_ns),
-        (Some(0), Some(0))
-    );
-    // T_A is one message of the DUT with two link delays, and so is the rest of the round trip.
-    assert_about(path.model.t_a_ns, 2 * LINK_NS + WORK_NS);
-    assert_about(path.model.t_q_c_s_r_ns, 2 * LINK_NS + WORK_NS);
-    assert_eq!(path.model.t_q_c_r_ns, None);
+    assert_eq!(path.authority.p50_ns, Some(0));
 }
 
 #[test]
@@ -343,14 +326,7 @@ fn delay_of_authority_is_in_round_trip_time_but_not_in_dut_time() {
     let path = late.path.unwrap();
     assert_about(path.dut_only_ns(50.0), 6 * LINK_NS + 3 * WORK_NS);
     assert_about(path.dut_only_ns(100.0), 6 * LINK_NS + 3 * WORK_NS);
-    for answer_ns in [
-        path.authority.p50_ns,
-        path.stages.aaaa_answer_ns,
-        path.stages.a_answer_ns,
-    ] {
-        assert_about(answer_ns, lag_ns);
-    }
-    assert_about(path.model.t_a_ns, lag_ns + 2 * LINK_NS + WORK_NS);
+    assert_about(path.authority.p50_ns, lag_ns);
 }
 
 #[test]
@@ -394,7 +370,6 @@ fn parallel_queries_count_once_in_authority_time() {
         (expected, "AAAA and A in parallel")
     );
     assert_about(path.dut_only_ns(50.0), 4 * LINK_NS + 2 * WORK_NS);
-    assert_eq!((path.stages.between_ns, path.model.t_a_ns), (None, None));
 }
 
 #[test]
@@ -456,7 +431,6 @@ fn repeated_names_have_no_path_but_counted_cache_misses() {
     assert_eq!(path.answered.aaaa_then_a, 1000);
     let misses = path.questions.other_aaaa;
     assert!((50..=150).contains(&misses), "{misses}");
-    assert_eq!(path.model.t_q_c_r_ns, None);
     let path = cached("0.5", "one-name").path();
     assert!((1..10).contains(&path.questions.other_aaaa));
 }

@@ -95,48 +95,6 @@ fn unknown_times_are_none() {
     );
 }
 
-#[test]
-fn messages_are_relative_to_sending_of_query() {
-    let (aaaa, a) = (question(2_000, 3_000), question(4_000, 6_000));
-    let expected = Messages {
-        aaaa_question_ns: Some(1_000),
-        aaaa_answer_ns: Some(2_000),
-        a_question_ns: Some(3_000),
-        a_answer_ns: Some(5_000),
-        response_ns: 8_000,
-    };
-    assert_eq!(timeline(aaaa, a).messages(), Some(expected));
-    assert!(expected.are_in_order());
-    let aaaa_only = Messages {
-        a_question_ns: None,
-        a_answer_ns: None,
-        ..expected
-    };
-    assert_eq!(timeline(aaaa, NONE).messages(), Some(aaaa_only));
-    assert!(aaaa_only.are_in_order());
-    let untimed = Question {
-        answer_ns: None,
-        ..a
-    };
-    assert_eq!(timeline(aaaa, untimed).messages(), None);
-    for wrong in [
-        Messages {
-            a_answer_ns: Some(2_999),
-            ..expected
-        },
-        Messages {
-            aaaa_answer_ns: None,
-            ..expected
-        },
-        Messages {
-            aaaa_question_ns: None,
-            ..expected
-        },
-    ] {
-        assert!(!wrong.are_in_order(), "{wrong:?}");
-    }
-}
-
 fn any_question() -> impl Strategy<Value = Question> {
     let times = (0..20_000_u64, 0..20_000_u64, 1..=QUESTIONS_MAX);
     prop_oneof![

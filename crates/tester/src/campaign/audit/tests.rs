@@ -6,7 +6,6 @@ mod goals;
 mod honest;
 mod hosts;
 mod kinds;
-mod messages;
 mod programs;
 
 use std::fs;

@@ -21,7 +21,7 @@ use crate::machine::watch::HostOf;
 use crate::namespace::Pattern;
 use crate::statistics::agreement::Agreement;
 use crate::statistics::summary::Summary;
-use crate::trial::path::{AnsweredNames, AuthorityTimes, Messages};
+use crate::trial::path::{AnsweredNames, AuthorityTimes};
 use crate::trial::result::Outcome;
 use crate::warning::Warning;
 pub use authorities::{Authorities, AuthorityRow, Recommendation};
@@ -369,8 +369,6 @@ pub struct PathResult {
     pub dut_only_ns: Vec<(f64, u64)>,
     /// Response times of the authority in that trial.
     pub authority: AuthorityTimes,
-    /// The messages of its typical query.
-    pub typical: Option<Messages>,
 }
 
 /// The modelled quantity.

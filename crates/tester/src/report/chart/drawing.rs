@@ -127,13 +127,6 @@ impl Key {
     pub(in crate::report) fn frame(role: Role, look: Look) -> Self {
         Self(frame(role, look, (26.0, 12.0), (44.0, 20.0)))
     }
-
-    /// A filled box.
-    pub(in crate::report) fn block(role: Role) -> Self {
-        let mut content = String::new();
-        path(&mut content, role, Stroke::Fill, "M4 2H48V22H4z");
-        Self(content)
-    }
 }
 
 /// For pages: a small drawing that is hidden from screen readers.

@@ -289,7 +289,6 @@ fn path(typical: Option<&TrialResult>, trials: &[&TrialResult]) -> Option<PathRe
         questions_per_name: typical.and_then(Path::questions_per_name),
         dut_only_ns: typical.map_or(Vec::new(), |path| path.dut_only_percentiles_ns.clone()),
         authority: typical.map(|path| path.authority).unwrap_or_default(),
-        typical: typical.and_then(|path| path.typical),
     })
 }
 

@@ -5,7 +5,6 @@ mod heat;
 mod latency;
 mod lines;
 mod load;
-mod messages;
 mod places;
 mod rates;
 pub(super) mod standings;
@@ -62,7 +61,6 @@ pub(super) fn figures(analysis: &Analysis) -> Figures {
         ("heat", heat::maps(analysis)),
         ("distributions", distribution::distributions(analysis)),
         ("losses", places::losses(analysis)),
-        ("messages", messages::of_queries(analysis)),
         ("common_loads", latency::common_loads(analysis)),
         ("latency", latency::latency(analysis)),
         ("curves", rates::curves(analysis)),

@@ -28,9 +28,7 @@ use crate::procedure::selftest::self_test_rate;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::Analysis;
 use crate::trial::fault::TesterFault;
-use crate::trial::path::{
-    AnsweredNames, AuthorityTimes, LostNames, Messages, Path, QuestionCounts,
-};
+use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path, QuestionCounts};
 use crate::trial::place::{LossFacts, Losses, place};
 use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, Timing, TrialResult};
 
@@ -368,13 +366,6 @@ fn path(point: &Point, fresh: u64, own: u64, valid: u64) -> Path {
             limit_ns: point.timeout_ns / 4,
             ..AuthorityTimes::default()
         },
-        typical: Some(Messages {
-            aaaa_question_ns: Some(20_000),
-            aaaa_answer_ns: Some(25_000),
-            a_question_ns: Some(60_000),
-            a_answer_ns: Some(66_000),
-            response_ns: 200_000,
-        }),
         ..Path::default()
     }
 }

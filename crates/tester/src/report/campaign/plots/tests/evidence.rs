@@ -1,7 +1,5 @@
 //! Figures of the evidence.
 
-use expect_test::expect;
-
 use super::sample;
 use crate::report::campaign::analysis::{Analysis, Lost};
 use crate::report::campaign::plots::{Figure, figures};
@@ -43,58 +41,6 @@ fn a_variant_without_losses_has_no_map() {
     let maps = |analysis: &Analysis| figures(analysis)["losses"].len();
     assert_eq!(maps(&with_losses(&[], lost(0, 1))), 3);
     assert_eq!(maps(&with_losses(&[], lost(0, 0))), 2);
-}
-
-#[test]
-fn messages_are_in_order_with_the_times_between_them() {
-    let mut analysis = sample();
-    let drawn = figures(&analysis);
-    assert_eq!(drawn["messages"].len(), 3);
-    let words = drawn["messages"][0]
-        .svg
-        .split("<text class=\"middle ink\"")
-        .skip(4);
-    let words = words.filter_map(|rest| rest.split(['>', '<']).nth(1));
-    expect![[r#"
-        AAAA query
-        AAAA question
-        AAAA answer
-        A question
-        A answer
-        AAAA response
-    "#]]
-    .assert_eq(&(words.collect::<Vec<_>>().join("\n") + "\n"));
-    let svg = &drawn["messages"][0].svg;
-    for shown in [">20 us<", ">134 us<"] {
-        assert!(svg.contains(shown), "{shown}: {svg}");
-    }
-    let shares = |figure: &Figure| figure.legend.iter().map(|entry| entry.1.clone()).collect();
-    let shown: Vec<String> = shares(&drawn["messages"][0]);
-    assert_eq!(
-        shown,
-        ["DUT and links: 189 us (94.5 %)", "authority: 11 us (5.5 %)"]
-    );
-    // In the drawing both would meet on a phone.
-    assert!(!svg.contains("DUT and links"), "{svg}");
-    // Both queries at once: the time that the authority had both counts once.
-    let path = analysis.points[0].path.as_mut().unwrap();
-    let typical = path.typical.as_mut().unwrap();
-    typical.a_question_ns = Some(22_000);
-    typical.a_answer_ns = Some(30_000);
-    let shown: Vec<String> = shares(&figures(&analysis)["messages"][0]);
-    assert_eq!(shown[1], "authority: 10 us (5.0 %)");
-}
-
-#[test]
-fn authority_work_after_the_response_is_excluded() {
-    let mut analysis = sample();
-    let path = analysis.points[0].path.as_mut().unwrap();
-    let typical = path.typical.as_mut().unwrap();
-    typical.a_question_ns = Some(190_000);
-    typical.a_answer_ns = Some(300_000);
-    let figure = &figures(&analysis)["messages"][0];
-    assert!(!figure.svg.contains(">A answer<"));
-    assert_eq!(figure.legend[1].1, "authority: 15 us (7.5 %)");
 }
 
 #[test]
