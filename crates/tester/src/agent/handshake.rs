@@ -12,7 +12,7 @@ use crate::PROGRAM;
 use crate::machine::Machine;
 
 /// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Messages of the controller; `Q` are the requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -186,7 +186,7 @@ mod tests {
         for (call, form) in [
             (
                 hello,
-                json!({"hello": {"version": 7, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
+                json!({"hello": {"version": 8, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
             ),
             (Call::Clock { id: 3 }, json!({"clock": {"id": 3}})),
             (

@@ -18,7 +18,6 @@ use crate::authority::answer::TTL_DEFAULT_S;
 use crate::authority::behaviour::Behaviour;
 use crate::campaign::plan::settings::choice;
 use crate::conform::report::Form;
-use crate::lab::zone::ZoneForm;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, DEFAULT_SUFFIX, Prefixes};
@@ -164,10 +163,6 @@ pub struct ZoneArgs {
     /// TTL of the records, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = TTL_DEFAULT_S, value_parser = clap::value_parser!(u32).range(..=TTL_MAX_S))]
     pub ttl: u32,
-
-    /// Form of the records
-    #[arg(long, value_name = "FORM", default_value = "master")]
-    pub form: ZoneForm,
 
     /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE|-")]

@@ -120,7 +120,7 @@ pub enum Command {
 
     /// Write the zone of the test names for another authoritative server
     ///
-    /// Writes the records that `authority` serves as a zone file, one on each line or with $GENERATE. A lab
+    /// Writes the records that `authority` serves as a zone file. A lab
     /// does this itself, in the directory dns64bench below XDG_CACHE_HOME, /var/cache (root) or ~/.cache.
     #[command(after_help = ZONE_EXAMPLES)]
     Zone(ZoneArgs),

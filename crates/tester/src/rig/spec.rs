@@ -22,7 +22,7 @@ use crate::authority::zone::ZoneConfig;
 use crate::lab::hosts::{Hosts, Site};
 use crate::lab::profile::Family;
 use crate::lab::topology::{SELF_TEST_LINK, Setup, UPSTREAM_LINK};
-use crate::lab::zone::{ZoneFile, ZoneForm};
+use crate::lab::zone::ZoneFile;
 use crate::lab::{Blame, LabError, LabKind};
 use crate::load::catch_up::Limits;
 use crate::load::names::{Begin, NameSource, Names};
@@ -418,7 +418,6 @@ impl Load {
         ZoneFile {
             cidr: self.cidr,
             config: self.zone_config(self_test),
-            form: ZoneForm::Master,
         }
     }
 

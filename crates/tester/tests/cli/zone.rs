@@ -26,13 +26,6 @@ fn zone_is_written_to_standard_output_or_a_file() {
 }
 
 #[test]
-fn share_that_generate_cannot_write_is_refused() {
-    let ran = run("zone --namespace 10.0.0.0/24 --aaaa-share 20% --form generate");
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert!(ran.stderr.contains("20% of the names"), "{ran:?}");
-}
-
-#[test]
 fn check_reports_the_first_answer_that_differs() {
     let authority = Authority::start("--self-test");
     let check = |flags: &str| run(&format!("zone --check {} {flags}", authority.address));

@@ -12,7 +12,7 @@ use dns64bench::lab::LabError;
 use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
 use dns64bench::lab::server::{Probe, ServerSpec};
 use dns64bench::lab::topology::{Lab, PREF64, Setup, down, leftovers};
-use dns64bench::lab::zone::{ZoneFile, ZoneForm};
+use dns64bench::lab::zone::ZoneFile;
 use dns64bench::machine::cpuset::CpuSet;
 use dns64bench::machine::network::Network;
 use dns64bench::machine::process;
@@ -290,7 +290,6 @@ fn start_authority(setup: Setup) -> HostedServer {
                 ttl_s: 3600,
                 negative_ttl_s: 3600,
             },
-            form: ZoneForm::Master,
         }),
     };
     let (address, port) = setup.self_test();

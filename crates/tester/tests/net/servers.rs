@@ -1,7 +1,5 @@
 //! Trials and searches with each server. Rates are modest.
 
-use std::process::Command;
-
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64bench::lab::profile::{Profile, ProfileRole, built_in_names};
 use dns64bench::trial::fault::TesterFault;
@@ -11,7 +9,7 @@ use crate::accounts::{
     answers, assert_accounted, assert_found_by_trials, code_of, fault, is_disturbed,
 };
 use crate::busy::until;
-use crate::machine::{Run, command, left_behind, turn};
+use crate::machine::{Run, left_behind, turn};
 
 /// Queries of a trial.
 pub(crate) const QUERIES: u64 = 1000;
@@ -270,36 +268,6 @@ fn every_installed_authority_answers_a_self_test_and_a_dut_correctly() {
         assert!(names.starts_with("10.0.0.0/21, "), "{name}: {names}");
     }
     assert_eq!(left_behind(), Vec::<String>::new());
-}
-
-#[test]
-#[ignore = "needs root and the DUT programs: run by .ci/run net"]
-fn both_forms_of_a_zone_are_the_same_zone_to_bind() {
-    let directory = tempfile::tempdir().unwrap();
-    let records = |form: &str| {
-        let path = directory.path().join(form);
-        let flags = "--namespace 10.1.254.0/23 --self-test --form";
-        let written = command(&format!("zone {flags} {form} -o {}", path.display())).output();
-        assert!(written.unwrap().status.success());
-        let mut compile = Command::new("named-compilezone");
-        let compiled = compile
-            .args(["-o", "-", "dns64perf.test"])
-            .arg(&path)
-            .output();
-        let text = String::from_utf8(compiled.unwrap().stdout).unwrap();
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
-    };
-    let master = records("master");
-    assert_eq!(
-        master
-            .iter()
-            .filter(|line| line.contains("2001:db8::"))
-            .count(),
-        512
-    );
-    assert_eq!(master, records("generate"));
 }
 
 /// Whether it certifies the Tester depends on the machine.

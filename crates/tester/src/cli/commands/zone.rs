@@ -25,9 +25,7 @@ pub(super) fn run(args: ZoneArgs) -> Result<u8, Failure> {
             ttl_s: args.ttl,
             negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
         },
-        form: args.form,
     };
-    zone.check_form()?;
     match (args.check, args.output.as_deref()) {
         (Some(server), _) => check(&zone, server),
         (None, Some(path)) if path != Path::new("-") => {

@@ -20,13 +20,7 @@ fn zone_file(cidr: &str, aaaa_share: &str, self_test: bool) -> ZoneFile {
             ttl_s: 3600,
             negative_ttl_s: 60,
         },
-        form: ZoneForm::Master,
     }
-}
-
-fn by_generate(zone: ZoneFile) -> ZoneFile {
-    let form = ZoneForm::Generate;
-    ZoneFile { form, ..zone }
 }
 
 fn written(zone: &ZoneFile) -> String {
@@ -81,35 +75,6 @@ fn every_record_of_several_blocks_belongs_to_its_name() {
 }
 
 #[test]
-fn generate_has_one_line_for_each_256_names_and_type() {
-    let text = written(&by_generate(zone_file("10.0.254.0/23", "0", true)));
-    let lines = text.split_once("2001:2:0:2::2\n").unwrap().1;
-    expect![[r"
-        $GENERATE 0-255 010-000-254-${0,3,d} A 10.0.254.$
-        $GENERATE 0-255 010-000-254-${0,3,d} AAAA 2001:db8::0a00:fe${0,2,x}
-        $GENERATE 0-255 010-000-255-${0,3,d} A 10.0.255.$
-        $GENERATE 0-255 010-000-255-${0,3,d} AAAA 2001:db8::0a00:ff${0,2,x}
-    "]]
-    .assert_eq(lines);
-    let part = written(&by_generate(zone_file("10.0.0.64/30", "0", false)));
-    assert!(part.ends_with("\n$GENERATE 64-67 010-000-000-${0,3,d} A 10.0.0.$\n"));
-}
-
-#[test]
-fn generate_with_a_partial_share_of_aaaa_is_refused() {
-    let zone = |share, self_test| by_generate(zone_file("10.0.0.0/24", share, self_test));
-    let error = zone("0.25", false).check_form().unwrap_err().to_string();
-    assert!(
-        error.contains("25% of the names") && error.contains("--form master"),
-        "{error}"
-    );
-    for fits in [zone("0", false), zone("1", false), zone("0.25", true)] {
-        assert_eq!(fits.check_form(), Ok(()));
-    }
-    assert_eq!(zone_file("10.0.0.0/24", "0.25", false).check_form(), Ok(()));
-}
-
-#[test]
 fn longest_suffix_is_within_the_length_bound() {
     let label = "\\255".repeat(63);
     let suffix = format!("{label}.{label}.{label}.{}", "\\255".repeat(45));
@@ -134,7 +99,6 @@ fn equal_zones_share_a_file_and_others_do_not() {
         zone_file("10.0.0.0/25", "0", false),
         zone_file("10.0.0.0/24", "0.5", false),
         zone_file("10.0.0.0/24", "0", true),
-        by_generate(zone.clone()),
     ];
     for change in [
         |zone: &mut ZoneFile| zone.config.ttl_s = 1,
@@ -149,7 +113,7 @@ fn equal_zones_share_a_file_and_others_do_not() {
     paths.push(first);
     paths.sort();
     paths.dedup();
-    assert_eq!(paths.len(), 8);
+    assert_eq!(paths.len(), 7);
     // A share of 1 gives the same text as a self-test.
     let whole = zone_file("10.0.0.0/24", "1", false);
     assert!(paths.contains(&stored(&whole)));

@@ -15,9 +15,6 @@ pub(super) const A_MAX: u64 = 34;
 /// Length of a line with an AAAA record: ` AAAA 2001:db8::0a00:0001`.
 pub(super) const AAAA_MAX: u64 = 26;
 
-/// Longest `$GENERATE` line in octets.
-pub(super) const GENERATE_MAX: u64 = 80;
-
 /// Longest head in octets: the longest name has 1004 in its text, with all its octets escaped.
 pub(super) const HEAD_MAX: u64 = 1300;
 
@@ -72,7 +69,7 @@ fn head(config: &ZoneConfig, to: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Writes each record on a line of its own (RFC 1035 section 5).
-pub(super) fn master(cidr: Cidr, config: &ZoneConfig, to: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(cidr: Cidr, config: &ZoneConfig, to: &mut impl Write) -> io::Result<()> {
     let mut text = Vec::with_capacity(PIECE + 2 * 256 * 64);
     head(config, &mut text)?;
     for (first, octets) in blocks(cidr) {
@@ -115,30 +112,4 @@ fn push_aaaa(text: &mut Vec<u8>, block: &Block, octet: u8) {
     let digits = [HEX[usize::from(octet >> 4)], HEX[usize::from(octet & 15)]];
     text.extend_from_slice(&digits);
     text.push(b'\n');
-}
-
-/// Writes `$GENERATE` lines, a directive of BIND, like Lencse et al. 2015 (section IV) and later papers. Either all
-/// names have an AAAA record, or none.
-pub(super) fn generate(cidr: Cidr, config: &ZoneConfig, to: &mut impl Write) -> io::Result<()> {
-    let mut text = Vec::with_capacity(PIECE + 256);
-    head(config, &mut text)?;
-    let has_aaaa = config.has_aaaa(cidr.first());
-    for (first, octets) in blocks(cidr) {
-        let Block {
-            label,
-            dotted,
-            aaaa,
-        } = Block::of(first);
-        let label = String::from_utf8_lossy(&label);
-        let range = format!("$GENERATE {}-{}", octets.start(), octets.end());
-        writeln!(text, "{range} {label}${{0,3,d}} A {dotted}$")?;
-        if has_aaaa {
-            writeln!(text, "{range} {label}${{0,3,d}}{aaaa}${{0,2,x}}")?;
-        }
-        if text.len() >= PIECE {
-            to.write_all(&text)?;
-            text.clear();
-        }
-    }
-    to.write_all(&text)
 }
