@@ -57,7 +57,11 @@ pub fn examine() -> Vec<Finding> {
     let here = Machine::here();
     let mut findings = vec![
         best_tier(),
-        kernel(&here.sysctl("kernel.osrelease").unwrap_or_default()),
+        finding(
+            "kernel",
+            here.sysctl("kernel.osrelease").unwrap_or_default(),
+            None,
+        ),
         user(),
     ];
     if !userns::inside() && find_program("unshare").is_some() {
@@ -129,17 +133,6 @@ fn best_tier() -> Finding {
         grade,
         ..finding("best tier", kind.as_ref(), remedy)
     }
-}
-
-fn kernel(release: &str) -> Finding {
-    let remedy = match kernel_version(release) {
-        Some(version) if version >= GRO_KERNEL => None,
-        Some(version) if version >= SEGMENT_KERNEL => {
-            Some("Linux 5.0 or later has UDP_GRO: fewer system calls for each reply".into())
-        }
-        _ => Some("Linux 4.18 or later has UDP_SEGMENT: twice the rate for each core".into()),
-    };
-    finding("kernel", release, remedy)
 }
 
 fn user() -> Finding {
@@ -342,20 +335,10 @@ fn server(profile: &Profile) -> Finding {
     }
 }
 
-/// Major and minor version of "6.18.44-fc-v657".
-fn kernel_version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 /// A longer stall is not an interrupt but another task, or another guest.
 const STALL_NS: Nanos = SECOND / 1000;
 /// An idle machine has hundredths of a per cent; a machine with a compiler on each core has tens.
 const PRESSURE_PCT: u64 = 5;
-/// First kernel with `UDP_SEGMENT` (udp(7)).
-const SEGMENT_KERNEL: (u32, u32) = (4, 18);
-/// First kernel with `UDP_GRO` (udp(7)).
-const GRO_KERNEL: (u32, u32) = (5, 0);
 /// Measurer, DUT and AuthDNS.
 const ROLES: usize = 3;
 /// 4 MiB hold the datagrams of about 5 ms at 1 M/s, at 768 bytes of buffer for a small datagram.
@@ -367,13 +350,6 @@ const LEDGER_QUERIES: u64 = 60_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kernel_versions_are_parsed_from_releases() {
-        assert_eq!(kernel_version("6.18.44-fc-v657"), Some((6, 18)));
-        assert_eq!(kernel_version("4.9"), Some((4, 9)));
-        assert_eq!(kernel_version("next"), None);
-    }
 
     #[test]
     fn pressure_of_others_is_poor_and_unknown_on_an_old_kernel() {

@@ -7,7 +7,7 @@ mod tests;
 
 use std::net::IpAddr;
 
-use super::{Finding, Grade, clock, finding, governors, kernel, memory, unless};
+use super::{Finding, Grade, clock, finding, governors, memory, unless};
 use crate::agent::facts::{HostFacts, LOOK_NS};
 use crate::agent::handshake::Welcome;
 use crate::lab::hosts::{HostSpec, Hosts};
@@ -62,7 +62,7 @@ fn one(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
     };
     let mut findings = vec![
         about(name, "program", &facts.identity.tester, None),
-        of_host(kernel(&facts.identity.host.kernel)),
+        of_host(finding("kernel", &facts.identity.host.kernel, None)),
         cpus(host, facts),
         of_host(clock(facts.clock_source.clone())),
         time_sync(host, facts),
