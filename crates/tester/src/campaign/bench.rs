@@ -20,7 +20,7 @@ use crate::agent::handshake::Welcome;
 use crate::agent::program;
 use crate::hash::{sha256_hex, sha256_of};
 use crate::lab::topology::Setup;
-use crate::lab::{Blame, LabKind};
+use crate::lab::{Blame, LabError, LabKind};
 use crate::load::pace::QUANTUM_NS;
 use crate::machine::interface::{self, Interface};
 use crate::machine::network::Network;
@@ -55,7 +55,7 @@ pub struct RigBench<'a> {
 }
 
 /// Stores the queries of a trial, given its number in its task.
-pub type Keep = dyn FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String>;
+pub type Keep = dyn FnMut(&Assignment, u64, Rows<'_>) -> Result<(), LabError>;
 
 /// The open rig.
 struct Open {
@@ -227,7 +227,7 @@ impl Bench for RigBench<'_> {
                 return Err(BenchError::Interrupted);
             };
             if let Some(rows) = open.rig.rows() {
-                (bench.keep)(&open.job, number, rows).map_err(BenchError::Bench)?;
+                (bench.keep)(&open.job, number, rows).map_err(RigError::from)?;
             }
             Ok(result)
         })

@@ -22,12 +22,12 @@ use crate::campaign::status::Status;
 use crate::cli::args::{PushArgs, ResumeArgs, RunArgs, WatchArgs};
 use crate::doctor::hosts::ready;
 use crate::lab::topology::Lab;
-use crate::lab::{LabError, LabKind};
+use crate::lab::{Blame, LabError, LabKind};
 use crate::machine::Role;
 use crate::post::links::Links;
 use crate::report::campaign::live::Live;
 use crate::report::campaign::progress::CampaignProgress;
-use crate::report::raw;
+use crate::report::raw::RawFile;
 use crate::trial::rows::Rows;
 
 /// `dns64bench run`
@@ -217,7 +217,7 @@ fn left_off(error: &BenchError, directory: &Path) -> Failure {
 fn keep_raw(
     is_kept: bool,
     folder: PathBuf,
-) -> impl FnMut(&Assignment, u64, Rows<'_>) -> Result<(), String> {
+) -> impl FnMut(&Assignment, u64, Rows<'_>) -> Result<(), LabError> {
     move |job, number, rows| {
         if !is_kept {
             return Ok(());
@@ -228,10 +228,9 @@ fn keep_raw(
             Task::Overload { point } => format!("point-{point}-overload"),
             Task::Soak { point } => format!("point-{point}-soak"),
         };
-        std::fs::create_dir_all(&folder)
-            .map_err(|reason| format!("cannot create directory {}: {reason}", folder.display()))?;
+        let cannot = format!("cannot create directory {}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(Blame::Machine.because(cannot))?;
         let path = folder.join(format!("{task}-trial-{number}.csv"));
-        let written = raw::write(&path, rows);
-        written.map(drop).map_err(|error| error.to_string())
+        RawFile::create(&path)?.write(rows).map(drop)
     }
 }

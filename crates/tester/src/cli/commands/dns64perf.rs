@@ -5,12 +5,10 @@ mod classic;
 mod experiment;
 mod lines;
 
-use std::fs::File;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
-use anyhow::Context as _;
 use dns64_transport::Backend;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::socket::Segmentation;
@@ -30,7 +28,7 @@ use crate::load::transport::{Protocol, Transport};
 use crate::machine::network::Network;
 use crate::namespace::{Prefixes, Zone, own_aaaa};
 use crate::post::probe::Prober;
-use crate::report::raw::{Header, RawError, csv};
+use crate::report::raw::{Header, RawFile};
 use crate::rig::RigError;
 use crate::rig::equipment::Client as _;
 use crate::rig::tester::Instruments;
@@ -71,7 +69,7 @@ pub(super) fn run(args: &Dns64PerfArgs) -> Result<u8, Failure> {
 
 fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
-    let file = File::create(FILE).with_context(|| format!("cannot create {FILE}"))?;
+    let file = RawFile::create(FILE.as_ref())?;
     let judge = Judge::new(accepted, test, &spec.names.zone);
     spec.names.pref64.clone_from(&judge.pref64);
     let measurer = Measurer {
@@ -103,10 +101,7 @@ fn measure(test: &Test, mut spec: TrialSpec, accepted: AcceptedArg) -> Result<u8
     }
     remark(&remarks);
     print(|out| sums.write(out))?;
-    csv::write(&file, rows, &test.header(), valid).map_err(|reason| RawError::Write {
-        path: FILE.into(),
-        reason,
-    })?;
+    file.write_as(rows, &test.header(), valid)?;
     Ok(match result.outcome {
         Outcome::Invalid(_) => exit::TESTER,
         Outcome::Passed | Outcome::Failed { .. } => exit::PASSED,

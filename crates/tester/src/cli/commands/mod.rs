@@ -31,7 +31,6 @@ use crate::learn::LearnError;
 use crate::load::names::NamespaceTooSmall;
 use crate::quantity::ValueError;
 use crate::report::terminal;
-use crate::report::timing::read::ReadError;
 use crate::rig::RigError;
 
 /// Failure of a command, with its exit code.
@@ -157,8 +156,7 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
     let usage = error.is::<UsageError>()
         || error.is::<PlanError>()
         || error.is::<NamespaceTooSmall>()
-        || error.is::<ValueError>()
-        || matches!(error.downcast_ref(), Some(ReadError::Content(_)));
+        || error.is::<ValueError>();
     if usage {
         exit::USAGE
     } else {

@@ -5,6 +5,8 @@ use super::{csv, html, latex, plots, tables};
 use crate::PROGRAM;
 use crate::campaign::record::Line;
 use crate::hash::sha256_hex;
+use crate::lab::{Blame, LabError};
+use crate::report::json;
 
 /// Published schema of `results.json`, JSON Schema 2020-12.
 pub const SCHEMA: &str = include_str!("../../../schema/results.schema.json");
@@ -15,40 +17,27 @@ pub const SUMS: &str = "SHA256SUMS";
 /// Folder of the drawings in that of the report.
 pub const FIGURES: &str = "figures";
 
-/// Why the files cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum FilesError {
-    /// The page cannot be rendered.
-    #[error("cannot render the page: {0}")]
-    Page(#[from] minijinja::Error),
-    /// A number of the report has no JSON form.
-    #[error("cannot write results.json: {reason}")]
-    Json {
-        /// Error of the writer.
-        reason: serde_json::Error,
-    },
-    /// A table could not be written.
-    #[error("cannot write the tables: {0}")]
-    Table(#[from] std::io::Error),
-}
-
 /// Every file of the report: its path below the folder of the report, and its octets. `analysis` is that of `lines`.
 /// The same journal gives the same files.
 ///
 /// # Errors
 ///
 /// A number of the report has no JSON form.
-pub fn files(analysis: &Analysis, lines: &[Line]) -> Result<Vec<(String, Vec<u8>)>, FilesError> {
-    let mut results =
-        serde_json::to_string_pretty(analysis).map_err(|reason| FilesError::Json { reason })?;
-    results.push('\n');
+pub fn files(analysis: &Analysis, lines: &[Line]) -> Result<Vec<(String, Vec<u8>)>, LabError> {
+    let results =
+        json::text(analysis).map_err(Blame::Machine.because("cannot write results.json"))?;
+    let page = html::page(analysis, &tables::all(analysis));
+    let csv = |table| csv::text(&table).map_err(Blame::Machine.because("cannot write the tables"));
     let texts = [
         ("results.json", results),
-        ("index.html", html::page(analysis, &tables::all(analysis))?),
+        (
+            "index.html",
+            page.map_err(Blame::Machine.because("cannot render the page"))?,
+        ),
         ("results.schema.json", SCHEMA.to_owned()),
-        ("points.csv", csv::text(&tables::points(analysis))?),
-        ("runs.csv", csv::text(&tables::runs(analysis))?),
-        ("trials.csv", csv::text(&tables::trials(analysis, lines))?),
+        ("points.csv", csv(tables::points(analysis))?),
+        ("runs.csv", csv(tables::runs(analysis))?),
+        ("trials.csv", csv(tables::trials(analysis, lines))?),
         ("tables.tex", latex::text(&tables::papers(analysis))),
     ];
     let mut texts: Vec<_> = texts.map(|(path, text)| (path.to_owned(), text)).into();

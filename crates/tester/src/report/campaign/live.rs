@@ -26,18 +26,13 @@ use serde::Serialize;
 
 use crate::campaign::status::Status;
 use crate::connections::{ConnectionService, Next};
+use crate::lab::{Blame, LabError};
 use exposition::Format;
 use http::{Answer, Request};
 
 /// The live page of a campaign. It is served until this value is dropped.
 #[derive(Debug)]
 pub struct Live(ConnectionService);
-
-/// Why the live page cannot be served: the address is in use or is not an address of this machine, the port is below
-/// 1024 without root, or no thread or descriptor is left.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {0}")]
-pub struct LiveError(String);
 
 impl Live {
     /// Serves `status` at `listen` until dropped; the system selects the port if it is 0. `now_unix_ms` returns the
@@ -50,13 +45,13 @@ impl Live {
         listen: SocketAddr,
         status: Arc<Mutex<Status>>,
         now_unix_ms: fn() -> u64,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, LabError> {
         let refused = |reason: io::Error| {
             let why = match reason.kind() {
                 io::ErrorKind::AddrInUse => IN_USE.to_owned(),
                 _ => format!("{reason}; give an address of this machine and a port from 1024 on"),
             };
-            LiveError(format!("serve the live page at {listen}: {why}"))
+            Blame::Machine.error(format!("cannot serve the live page at {listen}: {why}"))
         };
         let listener = TcpListener::bind(listen).map_err(refused)?;
         let own = listener.local_addr().map_err(refused)?.ip();
@@ -78,7 +73,7 @@ impl Live {
                 Next::Close
             }
         };
-        let no_thread = |e| LiveError(format!("start the thread of the live page: {e}"));
+        let no_thread = Blame::Machine.because("cannot start the thread of the live page");
         let service = ConnectionService::start(listener, "live page", VISITORS_MAX, begin);
         service.map(Self).map_err(no_thread)
     }

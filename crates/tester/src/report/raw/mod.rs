@@ -6,12 +6,12 @@
 pub mod csv;
 
 use std::fs::File;
-use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use dns64_transport::clock::Nanos;
 
+use crate::lab::{Blame, LabError};
 use crate::load::ledger::Fate;
 use crate::trial::rows::{Row, Rows};
 
@@ -47,27 +47,6 @@ impl Header {
     }
 }
 
-/// Why raw data cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum RawError {
-    /// The file cannot be created.
-    #[error("cannot create {}: {reason}", path.display())]
-    Create {
-        /// Path of the file, as on the command line.
-        path: PathBuf,
-        /// Error of the system.
-        reason: io::Error,
-    },
-    /// The file cannot be written completely.
-    #[error("cannot write all of {}: {reason}; the file is incomplete", path.display())]
-    Write {
-        /// Path of the file, as on the command line.
-        path: PathBuf,
-        /// Error of the system.
-        reason: io::Error,
-    },
-}
-
 /// A file for raw data, created but still empty, so that its faults are reported before the trial.
 #[derive(Debug)]
 pub struct RawFile {
@@ -81,12 +60,11 @@ impl RawFile {
     /// # Errors
     ///
     /// Those of the file system.
-    pub fn create(path: &Path) -> Result<Self, RawError> {
+    pub fn create(path: &Path) -> Result<Self, LabError> {
+        let cannot = format!("cannot create {}", path.display());
+        let file = File::create(path).map_err(Blame::Machine.because(cannot))?;
         let path = path.to_owned();
-        match File::create(&path) {
-            Ok(file) => Ok(Self { path, file }),
-            Err(reason) => Err(RawError::Create { path, reason }),
-        }
+        Ok(Self { path, file })
     }
 
     /// Writes all rows and returns their number.
@@ -94,21 +72,26 @@ impl RawFile {
     /// # Errors
     ///
     /// Those of the file system.
-    pub fn write(self, rows: Rows<'_>) -> Result<u64, RawError> {
-        let Self { path, file } = self;
-        let header = &Header::of(&rows);
-        let written = csv::write(&file, rows, header, |row| row.fate == Fate::Valid);
-        written.map_err(|reason| RawError::Write { path, reason })
+    pub fn write(self, rows: Rows<'_>) -> Result<u64, LabError> {
+        let header = Header::of(&rows);
+        self.write_as(rows, &header, |row| row.fate == Fate::Valid)
     }
-}
 
-/// Writes all rows to `path` and returns their number.
-///
-/// # Errors
-///
-/// See [`RawFile`].
-pub fn write(path: &Path, rows: Rows<'_>) -> Result<u64, RawError> {
-    RawFile::create(path)?.write(rows)
+    /// Writes all rows with another header, or another meaning of a valid response.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn write_as(
+        self,
+        rows: Rows<'_>,
+        header: &Header,
+        valid: impl Fn(&Row) -> bool,
+    ) -> Result<u64, LabError> {
+        let path = self.path.display();
+        let cannot = format!("the raw data are incomplete: cannot write all of {path}");
+        csv::write(&self.file, rows, header, valid).map_err(Blame::Machine.because(cannot))
+    }
 }
 
 /// The queried name.

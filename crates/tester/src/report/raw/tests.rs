@@ -108,7 +108,8 @@ fn csv_of_a_trial_has_the_expected_text() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("raw.csv");
     let rows = Rows::new(&queries);
-    assert_eq!(write(&path, rows).unwrap(), 5);
+    let file = RawFile::create(&path).unwrap();
+    assert_eq!(file.write(rows).unwrap(), 5);
     let expected = "\
 dns64perf++ test parameters
 server: 2001:db8::53

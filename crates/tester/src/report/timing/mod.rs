@@ -11,7 +11,7 @@ use dns64_transport::clock::{Nanos, SECOND};
 
 use super::Thousands;
 use super::raw::Header;
-use read::ReadError;
+use crate::lab::{Blame, LabError};
 
 /// Widths of the bins: Lencse and Pivoda 2018, figures 2 and 4, and figure 5.
 const WIDTHS_NS: [Nanos; 2] = [100_000_000, 10_000_000];
@@ -57,7 +57,7 @@ impl Evenness {
     /// # Errors
     ///
     /// The file cannot be read, or is not the raw data of a trial.
-    pub fn read(path: &Path) -> Result<Self, ReadError> {
+    pub fn read(path: &Path) -> Result<Self, LabError> {
         let (mut queries, mut first, mut last) = (0, Nanos::MAX, 0);
         let header = read::each(path, |sent_ns| {
             queries += 1;
@@ -66,7 +66,7 @@ impl Evenness {
         })?;
         let total_ns = last.saturating_sub(first);
         if queries == 0 || total_ns > LONGEST_NS {
-            return Err(ReadError::Content(format!(
+            return Err(Blame::Request.error(format!(
                 "{} has {queries} queries within {} s; a trial has at least one, and takes a day at \
                  most",
                 path.display(),

@@ -2,44 +2,26 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use dns64_transport::clock::Nanos;
 
+use crate::lab::{Blame, LabError};
 use crate::report::raw::Header;
 use crate::report::raw::csv::{COLUMNS, TITLE};
-
-/// Why raw data cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The file cannot be read.
-    #[error("cannot read {}: {reason}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Error of the system.
-        reason: io::Error,
-    },
-    /// A line has the wrong form, or the rows are not those of a trial.
-    #[error("{0}")]
-    Content(String),
-}
 
 /// Reads the raw data at `path` and passes the sending time of each query to `each`.
 ///
 /// # Errors
 ///
 /// The first line that differs from the format of dns64perf++.
-pub fn each(path: &Path, mut each: impl FnMut(Nanos)) -> Result<Header, ReadError> {
+pub fn each(path: &Path, mut each: impl FnMut(Nanos)) -> Result<Header, LabError> {
     let told = |reason: io::Error, line| match reason.kind() {
         ErrorKind::InvalidData => {
-            ReadError::Content(format!("{}, line {line}: {reason}", path.display()))
+            Blame::Request.error(format!("{}, line {line}: {reason}", path.display()))
         }
-        _ => ReadError::Read {
-            path: path.to_owned(),
-            reason,
-        },
+        _ => Blame::Machine.because(format!("cannot read {}", path.display()))(reason),
     };
     let file = File::open(path).map_err(|reason| told(reason, 0))?;
     let mut lines = Lines {

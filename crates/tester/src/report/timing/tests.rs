@@ -39,7 +39,7 @@ fn written(text: &[u8]) -> Written {
     }
 }
 
-fn read(text: &[u8]) -> Result<Evenness, ReadError> {
+fn read(text: &[u8]) -> Result<Evenness, LabError> {
     Evenness::read(&written(text).path)
 }
 
