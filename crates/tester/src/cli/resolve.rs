@@ -6,7 +6,7 @@ use super::args::{MayLoadArgs, MeasureArgs, OutputArgs};
 use crate::campaign::bench;
 use crate::campaign::plan::{self, Plan, ServerName};
 use crate::lab::LabKind;
-use crate::load::transport::{Protocol, Transport};
+use crate::load::transport::Protocol;
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
 use crate::rig::spec::{RigSpec, Subject};
@@ -60,9 +60,6 @@ impl Measurement {
             runs: searches,
             has_goals: !self.plan.search.goals.is_empty(),
             ipv4_servers: server.into_iter().collect(),
-            // Already in the conditions.
-            behaviours: Vec::new(),
-            transport: Transport::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::hosts::RigHosts;
 use super::servers::Servers;
 use super::spec::{AuthorityChoice, LabSpec, Subject};
-use super::{Rig, recommended, sources};
+use super::{Rig, sources};
 use crate::lab::profile::with_version;
 use crate::lab::topology::Setup;
 use crate::lab::userns;
@@ -169,11 +169,7 @@ impl Rig {
             conditions.server = Shown(server).to_string();
             conditions.pref64 = Some(pref64.to_string());
         }
-        let flaw = load.pacing.flaw().map(str::to_owned);
-        conditions.not_a_measurement.extend(flaw);
         conditions.not_a_measurement.extend(load.flaws());
-        let other = recommended::other_transport(load.transport);
-        conditions.not_a_measurement.extend(other);
         match &self.spec.subject {
             Subject::Lab(lab) => self.describe_lab(&mut conditions, lab),
             Subject::Server { server, .. } => {
@@ -256,14 +252,7 @@ impl Rig {
             let buffer = buffer.map(|text| format!("DUT receive buffer: {text}"));
             conditions.notes.extend(buffer);
         }
-        if let Some(rules) = &self.rules {
-            let reason = recommended::misbehaves(&rules.behaviour().to_string());
-            conditions.not_a_measurement.push(reason);
-        }
-        if lab.setup == Setup::Loopback && lab.at.is_none() {
-            let reason = "all roles share the loopback interface of this machine";
-            conditions.not_a_measurement.push(reason.to_owned());
-        }
+        conditions.not_a_measurement.extend(lab.flaws());
         if lab.dut.is_some() && lab.at.is_none() && self.placement.shares_a_core() {
             let reason = "the Tester and the DUT share a core";
             conditions.not_a_measurement.push(reason.to_owned());

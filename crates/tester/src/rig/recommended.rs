@@ -2,8 +2,6 @@
 
 use dns64_transport::clock::{Nanos, SECOND};
 
-use crate::authority::behaviour::Behaviour;
-use crate::load::transport::{Protocol, Transport};
 use crate::quantity::Span;
 use crate::warning::{Severity, Warning};
 
@@ -20,10 +18,6 @@ pub struct Recommended<'a> {
     pub has_goals: bool,
     /// Servers that are queried over IPv4.
     pub ipv4_servers: Vec<&'a str>,
-    /// Injected faults of the authorities.
-    pub behaviours: Vec<&'a Behaviour>,
-    /// Transport of the queries.
-    pub transport: Transport,
 }
 
 impl Recommended<'_> {
@@ -55,35 +49,14 @@ impl Recommended<'_> {
 
     /// Returns the other deviations from the recommendations.
     pub fn remarks(&self) -> Vec<Warning> {
-        let mut remarks = Vec::new();
-        for server in &self.ipv4_servers {
-            remarks.push(Severity::Critical.warning(format!(
+        let remark = |server: &&str| {
+            Severity::Critical.warning(format!(
                 "{server} is queried over IPv4; RFC 8219 section 9.1 requires IPv6 between client \
                  and DNS64 server"
-            )));
-        }
-        let other = other_transport(self.transport).into_iter();
-        remarks.extend(other.map(|text| Severity::Critical.warning(text)));
-        if !self.behaviours.is_empty() {
-            let behaviours = self.behaviours.iter().map(|b| b.to_string());
-            let behaviours: Vec<_> = behaviours.collect();
-            remarks.push(Severity::Critical.warning(misbehaves(&behaviours.join("; "))));
-        }
-        remarks
+            ))
+        };
+        self.ipv4_servers.iter().map(remark).collect()
     }
-}
-
-/// Explains why a measurement over this transport is not that of RFC 8219; `None` for UDP.
-pub fn other_transport(transport: Transport) -> Option<String> {
-    let protocol = Some(transport.protocol).filter(|it| *it != Protocol::Udp)?;
-    Some(format!(
-        "queries are sent over {protocol}, and RFC 8219 section 5.3 recommends UDP"
-    ))
-}
-
-/// Explains why a measurement with an authority with this behaviour is not that of RFC 8219.
-pub fn misbehaves(behaviour: &str) -> String {
-    format!("the authority injects faults ({behaviour}), which RFC 8219 does not provide for")
 }
 
 /// RFC 8219 section 9.2: the duration of each trial should be at least 60 seconds.

@@ -29,7 +29,7 @@ use crate::load::names::{Begin, NameSource, Names};
 use crate::load::pace::{BURST_MAX, Pacing, Schedule};
 use crate::load::query::QueryForm;
 use crate::load::sources::Sources;
-use crate::load::transport::Transport;
+use crate::load::transport::{Protocol, Transport};
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
 use crate::namespace::{Cidr, DEFAULT_NAMESPACE, Pattern, Prefixes, Share, Zone};
@@ -136,6 +136,19 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
+    /// Explains why trials in this lab are not those of RFC 8219, if they are not.
+    pub fn flaws(&self) -> impl Iterator<Item = String> {
+        let faults = Some(&self.behaviour).filter(|behaviour| !behaviour.is_none());
+        let faults = faults.map(|faults| {
+            format!("the authority injects faults ({faults}), which RFC 8219 does not provide for")
+        });
+        let is_shared = self.setup == Setup::Loopback && self.at.is_none();
+        let shared = "all roles share the loopback interface of this machine";
+        faults
+            .into_iter()
+            .chain(is_shared.then(|| shared.to_owned()))
+    }
+
     /// Refuses an authority in the driver if its queries come over more than one link.
     ///
     /// # Errors
@@ -370,9 +383,15 @@ impl Load {
         Ok(source.in_form(self.form).begun_at(self.begin))
     }
 
-    /// Explains why trials with these queries and names are not those of RFC 8219 section 9.2, if they are not.
+    /// Explains why trials with this load are not those of RFC 8219, if they are not.
     pub fn flaws(&self) -> impl Iterator<Item = String> {
-        self.form.flaws().chain(self.zone.records.flaw())
+        let pacing = self.pacing.flaw().map(str::to_owned);
+        let protocol = Some(self.transport.protocol).filter(|it| *it != Protocol::Udp);
+        let protocol = protocol.map(|it| {
+            format!("queries are sent over {it}, and RFC 8219 section 5.3 recommends UDP")
+        });
+        let of_load = pacing.into_iter().chain(protocol);
+        of_load.chain(self.form.flaws().chain(self.zone.records.flaw()))
     }
 
     /// Returns the due times of the queries of a trial. The self-correcting timer sends them one by one.

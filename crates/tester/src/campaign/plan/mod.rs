@@ -186,8 +186,6 @@ impl Plan {
             runs: Some(self.search.runs),
             has_goals: false,
             ipv4_servers: ipv4_servers.collect(),
-            behaviours: self.behaviours(),
-            transport: self.load.transport,
         };
         let deviation = recommended.deviation().into_iter();
         let mut remarks: Vec<_> = deviation
@@ -201,19 +199,13 @@ impl Plan {
                  requires",
             ));
         }
-        if self.laboratory() == Laboratory::Here(LabKind::Loopback) {
-            remarks.push(
-                Severity::Critical
-                    .warning("all roles share the loopback interface: not a measurement"),
-            );
+        for (flaw, names) in self.flaws() {
+            let remark = Severity::Critical.warning(flaw);
+            remarks.push(match names.len() == self.variants.len() {
+                true => remark,
+                false => remark.about(names.join(", ")),
+            });
         }
-        for variant in &self.variants {
-            let flaw = variant.pacing.flaw();
-            let flaw = flaw.map(|flaw| Severity::Critical.warning(flaw).about(&variant.name));
-            remarks.extend(flaw);
-        }
-        let flaws = self.load.flaws();
-        remarks.extend(flaws.map(|flaw| Severity::Critical.warning(flaw)));
         if self.uncertified {
             remarks.push(
                 Severity::Critical
@@ -235,15 +227,21 @@ impl Plan {
         remarks
     }
 
-    /// Configured faults of the authorities, without duplicates.
-    fn behaviours(&self) -> Vec<&Behaviour> {
-        let mut behaviours = Vec::new();
-        for behaviour in self.variants.iter().filter_map(Variant::behaviour) {
-            if !behaviour.is_none() && !behaviours.contains(&behaviour) {
-                behaviours.push(behaviour);
+    /// What keeps variants from being measurements of RFC 8219, and the names of these.
+    fn flaws(&self) -> BTreeMap<String, Vec<&str>> {
+        let mut flaws: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for variant in &self.variants {
+            let load = Load {
+                pacing: variant.pacing,
+                ..self.load.clone()
+            };
+            let subject = variant.subject.clone().on(self.lab);
+            let of_lab = subject.lab().into_iter().flat_map(LabSpec::flaws);
+            for flaw in load.flaws().chain(of_lab) {
+                flaws.entry(flaw).or_default().push(&variant.name);
             }
         }
-        behaviours
+        flaws
     }
 
     /// Whether the tasks of a point need a certificate of the Tester. An authority is measured by the self-test itself.

@@ -28,10 +28,12 @@ fn each_authority_behaviour_is_a_variant_outside_rfc_8219() {
     assert_eq!(delays[..3], [Some(0), Some(5_000_000), None]);
     assert_eq!(delays[6], None);
     let remarks: Vec<_> = plan.remarks().iter().map(ToString::to_string).collect();
-    let expected = [
-        "the authority injects faults (delay=5ms; delay=@dir/d.txt; loss=1%), which RFC 8219 does not provide for",
-    ];
-    assert_eq!(remarks, expected);
+    expect![[r#"
+        unbound cores=1 authority=delay=5ms, unbound cores=2 authority=delay=5ms: the authority injects faults (delay=5ms), which RFC 8219 does not provide for
+        unbound cores=1 authority=delay=@dir/d.txt, unbound cores=2 authority=delay=@dir/d.txt: the authority injects faults (delay=@dir/d.txt), which RFC 8219 does not provide for
+        bind: the authority injects faults (loss=1%), which RFC 8219 does not provide for
+    "#]]
+    .assert_eq(&(remarks.join("\n") + "\n"));
 }
 
 #[test]

@@ -29,12 +29,9 @@ fn each_pacing_is_a_variant_and_self_correcting_is_not_a_measurement() {
     let pacings: Vec<_> = rigs.map(|rig| rig.load.pacing).collect();
     assert_eq!(pacings, [old, new, old, new, old, new]);
     let remarks: Vec<_> = plan.remarks().iter().map(ToString::to_string).collect();
-    let flawed = [names[0], names[2], names[4]].map(|name| {
-        format!(
-            "{name}: paced by the self-correcting timer of Lencse and Pivoda 2018, equation (1), to show its fault"
-        )
-    });
-    assert_eq!(remarks, flawed);
+    let flawed = [names[0], names[2], names[4]].join(", ");
+    let flaw = "paced by the self-correcting timer of Lencse and Pivoda 2018, equation (1), to show its fault";
+    assert_eq!(remarks, [format!("{flawed}: {flaw}")]);
 }
 
 #[test]
