@@ -104,11 +104,14 @@ impl Outcome {
 /// Serialised form of an [`Outcome`]: the same keys for all outcomes.
 #[derive(JsonSchema, Serialize, Deserialize)]
 struct OutcomeForm {
+    /// `passed`, `failed` or `invalid`; an invalid trial says nothing about the DUT.
     outcome: String,
     /// The fault as text, for readers.
     #[serde(skip_deserializing)]
     invalid_because: Option<String>,
+    /// Why the trial is invalid; `None` for other outcomes.
     fault: Option<TesterFault>,
+    /// Queries without a valid answer in time; 0 unless the trial failed.
     shortfall: u64,
 }
 
@@ -158,7 +161,8 @@ pub struct Answers {
     pub duplicate: u64,
     /// A datagram that answers no query of this trial.
     pub stray: u64,
-    /// No response.
+    /// No response until the end of listening: after the last query is decided, for as long as the timeout, but 0.5 s
+    /// at most.
     pub missing: u64,
     /// Addresses in valid and late answers beside a correct one.
     pub other_addresses: u64,
@@ -482,7 +486,8 @@ pub struct TrialResult {
     /// Clocks of the hosts that took part; empty if all roles were on one machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<HostClock>,
-    /// Kind of link.
+    /// Link of the Measurer: `tls`, `tcp`, `udp` (kernel sockets), or AF_XDP as `xdp (generic)`, `xdp (copy)` or
+    /// `xdp (zero-copy)`.
     pub backend: String,
     /// The Measurer's connections; `None` over UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -539,8 +544,10 @@ mod dut_resources {
 
     #[derive(JsonSchema, Serialize, Deserialize)]
     pub(super) struct Form {
+        /// The memory of `resources`, repeated.
         #[serde(skip_deserializing)]
         dut_memory_bytes: Option<u64>,
+        /// Resources of the DUT after the trial, if they are observable.
         resources: Option<Resources>,
     }
 

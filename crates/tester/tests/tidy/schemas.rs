@@ -54,9 +54,33 @@ fn plain(text: &str) -> String {
     out
 }
 
+/// Checks that each key has a description: its own or, for the one key of an object or a constant, that of the object.
+fn describes_every_key(schema: &Value) {
+    if let Some(keys) = schema["properties"].as_object() {
+        let is_described = |it: &Value| {
+            it["description"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        };
+        for (key, value) in keys {
+            let stands_for_object = keys.len() == 1 || value.get("const").is_some();
+            assert!(
+                is_described(value) || stands_for_object && is_described(schema),
+                "{key} has no description in {schema:#}"
+            );
+        }
+    }
+    match schema {
+        Value::Object(members) => members.values().for_each(describes_every_key),
+        Value::Array(items) => items.iter().for_each(describes_every_key),
+        _ => {}
+    }
+}
+
 #[test]
 fn schemas_follow_from_the_types() {
     let check = |file: ExpectFile, schema: Value| {
+        describes_every_key(&schema);
         file.assert_eq(&format!("{schema:#}\n"));
     };
     check(

@@ -235,6 +235,7 @@ mod under_a_key {
 
     #[derive(JsonSchema, Serialize, Deserialize)]
     pub(super) struct Form<F> {
+        /// The fault of the last trial.
         fault: F,
     }
 

@@ -87,7 +87,9 @@ impl Live {
 /// Content of `/status.json`.
 #[derive(JsonSchema, Serialize)]
 pub struct Picture<'a> {
+    /// Program and version of the Tester.
     tester: &'static str,
+    /// Current time of the Tester's clock: milliseconds since 1970.
     now_unix_ms: u64,
     #[serde(flatten)]
     status: &'a Status,
