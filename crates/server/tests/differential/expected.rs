@@ -1,6 +1,5 @@
 //! The expected differences and their reasons.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::compare::Aspect::{self, Aa, Ad, Ra, Rcode, Records, Soa, SoaTtl, Ttl};
@@ -53,84 +52,79 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "TTL at most that of the negative answer",
         unbound: Differs(&[Ttl], "TTL of the A record"),
         bind: Same,
-        why: "RFC 6147 section 5.1.7: the smaller of the TTLs of A and SOA. Unbound continues to serve a \
-              synthesised record after the name has its own AAAA record",
+        why: "RFC 6147 section 5.1.7: the smaller of the TTLs of A and SOA",
     },
     Expected {
         kinds: &["no SOA in the negative answer"],
         dns64d: "TTL at most 600 s",
         unbound: Differs(&[Ttl], "TTL of the A record"),
         bind: Same,
-        why: "RFC 6147 section 5.1.7: 600 s without an SOA record (SHOULD)",
+        why: "RFC 6147 section 5.1.7 (SHOULD)",
     },
     Expected {
         kinds: &["SERVFAIL for AAAA"],
         dns64d: "synthesised from A, TTL at most 30 s",
         unbound: Differs(&[Ttl], "synthesised from A with its TTL"),
         bind: Differs(&[Rcode, Records], "SERVFAIL"),
-        why: "RFC 6147 section 5.1.2: any response code but NXDOMAIN counts as an empty answer. The name may have \
-              AAAA records, so dns64d stays below the 600 s of section 5.1.7. BIND does not query A",
+        why: "RFC 6147 section 5.1.2: an error counts as an empty answer; the name may have AAAA records, hence 30 \
+              s",
     },
     Expected {
         kinds: &["SERVFAIL for A"],
         dns64d: "SERVFAIL",
         unbound: Differs(&[Rcode, Soa], "empty, with SOA"),
         bind: Same,
-        why: "RFC 6147 section 5.1.6: the error is the answer. Unbound tells the client that there is no \
-              address, which the client may cache",
+        why: "RFC 6147 section 5.1.6: the error is the answer",
     },
     Expected {
         kinds: &["DNAME to A", "DNAME to neither", "DNAME to no name"],
         dns64d: "CNAME with the TTL of the DNAME record",
         unbound: MayDiffer(&[Ttl], "the TTL from the upstream, which may be 0"),
         bind: Same,
-        why: "RFC 6672 section 3.1: a cache gives the CNAME record the TTL of the DNAME record (SHOULD)",
+        why: "RFC 6672 section 3.1 (SHOULD)",
     },
     Expected {
         kinds: &["mapped AAAA and A", "chain to mapped AAAA and A"],
         dns64d: "synthesised from A",
         unbound: Differs(&[Records], "the mapped AAAA"),
         bind: Same,
-        why: "RFC 6147 section 5.1.4: ::ffff:0:0/96 is excluded by default (SHOULD). Unbound excludes none",
+        why: "RFC 6147 section 5.1.4: ::ffff:0:0/96 is excluded by default (SHOULD)",
     },
     Expected {
         kinds: &["mapped AAAA alone"],
         dns64d: "empty, with the SOA of the answer for A",
         unbound: Differs(&[Records, Soa], "the mapped AAAA"),
         bind: Same,
-        why: "RFC 6147 section 5.1.4: excluded records are not returned (MUST NOT)",
+        why: "RFC 6147 section 5.1.4 (MUST NOT)",
     },
     Expected {
         kinds: &["mapped AAAA beside another"],
         dns64d: "the other AAAA",
         unbound: Differs(&[Records], "both"),
         bind: Same,
-        why: "RFC 6147 section 5.1.4: excluded records are not returned (MUST NOT)",
+        why: "RFC 6147 section 5.1.4 (MUST NOT)",
     },
     Expected {
         kinds: &["A that is not global"],
         dns64d: "empty, with SOA",
         unbound: Differs(&[Records, Soa], "synthesised from A"),
         bind: Differs(&[Records, Soa], "synthesised from A"),
-        why: "RFC 6052 section 3.1: 64:ff9b::/96 MUST NOT stand for them. With `private-addresses = true`, or \
-              with another prefix, dns64d behaves like the others",
+        why: "RFC 6052 section 3.1: 64:ff9b::/96 MUST NOT stand for them (`private-addresses`)",
     },
     Expected {
         kinds: &["global A and another"],
         dns64d: "synthesised from the global A",
         unbound: Differs(&[Records], "synthesised from both"),
         bind: Differs(&[Records], "synthesised from both"),
-        why: "RFC 6052 section 3.1, as above",
+        why: "as above",
     },
     Expected {
         kinds: &["PTR under the prefix", "PTR under the prefix, not global"],
         dns64d: "CNAME with the TTL of the PTR behind it, and that PTR",
         unbound: Differs(&[Records], "PTR under the name asked for, no CNAME"),
         bind: Differs(&[Aa, Ttl], "CNAME of 600 s, authoritative, and the PTR"),
-        why: "RFC 6147 section 5.3.1 describes the CNAME; Unbound's record has the same RDATA and is served like \
-              its local answer, without AA. AA is for the first owner name (RFC 1035 section 4.1.1): BIND has a zone \
-              for \
-              the prefix, dns64d has none",
+        why: "RFC 6147 section 5.3.1 describes the CNAME; AA is for the first owner name (RFC 1035 section 4.1.1), \
+              and only BIND has a zone for the prefix",
     },
     Expected {
         kinds: &["PTR under the prefix, by an alias"],
@@ -140,7 +134,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
             "the same, and a CNAME with a target that has no records in the answer",
         ),
         bind: Differs(&[Aa, Records], "CNAME to a CNAME to the PTR"),
-        why: "RFC 6147 section 5.3.1: the target of the CNAME SHOULD NOT be a CNAME itself, as in RFC 2317",
+        why: "RFC 6147 section 5.3.1: the target SHOULD NOT be a CNAME itself",
     },
     Expected {
         kinds: &["PTR under the prefix, of no name"],
@@ -150,7 +144,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
             &[Aa, Records],
             "CNAME, NXDOMAIN with the SOA of in-addr.arpa's zone",
         ),
-        why: "RFC 6147 section 5.3.1: no CNAME to a name without PTR (SHOULD). The SOA record gives the negative TTL",
+        why: "RFC 6147 section 5.3.1: no CNAME to a name without PTR (SHOULD)",
     },
     Expected {
         kinds: &["other type under the prefix"],
@@ -160,8 +154,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
             &[Rcode, Aa, Records],
             "CNAME into in-addr.arpa, authoritative",
         ),
-        why: "RFC 6147 section 5.3.1 covers PTR only; BIND's zone for the prefix has a CNAME at every address, \
-              which answers all types",
+        why: "RFC 6147 section 5.3.1 covers PTR only; BIND's zone has a CNAME at every address",
     },
     Expected {
         kinds: &["PTR above the prefix's addresses"],
@@ -171,7 +164,7 @@ pub(crate) const EXPECTED: &[Expected] = &[
             &[Rcode, Aa, SoaTtl],
             "empty, authoritative, with an SOA of its own",
         ),
-        why: "RFC 6147 section 5.3.1: not a complete address, so as without DNS64. BIND has a zone for the prefix",
+        why: "RFC 6147 section 5.3.1: as without DNS64",
     },
     Expected {
         kinds: &["ipv4only.arpa AAAA", "ipv4only.arpa A"],
@@ -185,38 +178,35 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "authoritative, SOA of 60 s",
         unbound: Differs(&[Aa, SoaTtl], "from the upstream"),
         bind: Differs(&[Aa, SoaTtl], "from the upstream"),
-        why: "RFC 8880 section 7.1, as above",
+        why: "as above",
     },
     Expected {
         kinds: &["PTR of ipv4only.arpa's address"],
         dns64d: "ipv4only.arpa, authoritative, 3,600 s",
         unbound: Differs(&[Rcode, Aa, Records, Soa], "NXDOMAIN from the upstream"),
         bind: Same,
-        why: "RFC 8880 section 7.2: answered like the name itself",
+        why: "RFC 8880 section 7.2",
     },
     Expected {
         kinds: &["CD", "signed A only, CD"],
         dns64d: "synthesised from A",
         unbound: Differs(&[Records, Soa], "empty, with SOA"),
         bind: Same,
-        why: "RFC 6147 section 3 (1): without DO, DNSSEC is not a concern; section 5.5 (3) forbids synthesis for \
-              CD=1 \
-              only together with DO=1",
+        why: "RFC 6147 section 3 (1), 5.5 (3): CD=1 forbids synthesis only together with DO=1",
     },
     Expected {
         kinds: &["CD and DO"],
         dns64d: "empty, with SOA",
         unbound: Same,
         bind: Differs(&[Records, Soa], "synthesised from A"),
-        why: "RFC 6147 section 5.5 (3): no synthesis (MUST NOT), whether the zone is signed or not",
+        why: "RFC 6147 section 5.5 (3) (MUST NOT)",
     },
     Expected {
         kinds: &["signed A only, DO"],
         dns64d: "synthesised from A",
         unbound: Same,
         bind: Differs(&[Records, Soa], "empty, with SOA and its signatures"),
-        why: "RFC 6147 section 5.5 (2): synthesis from validated data is allowed, and the upstream's AD shows \
-              the validation. With `synthesise-signed = \"never\"` dns64d behaves like BIND",
+        why: "RFC 6147 section 5.5 (2): allowed from validated data, as AD shows (`synthesise-signed`)",
     },
     Expected {
         kinds: &[
@@ -228,16 +218,14 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "the upstream's AD",
         unbound: Differs(&[Ad], "no AD"),
         bind: Differs(&[Ad], "no AD"),
-        why: "None of the three validates here. dns64d trusts the configured upstream, as RFC 4035 section 4.9.3 \
-              allows over a secure path; the others trust only their own validation",
+        why: "dns64d trusts its upstream (RFC 4035 section 4.9.3), the others only their own validation",
     },
     Expected {
         kinds: &["bogus A only", "bogus A only, AD"],
         dns64d: "SERVFAIL",
         unbound: Same,
         bind: Differs(&[Rcode, Records], "synthesised from A"),
-        why: "RFC 6147 section 5.5: SERVFAIL where validation failed. BIND without validation retries with CD=1 \
-              and gets the data from the resolver that refused them",
+        why: "RFC 6147 section 5.5; BIND retries with CD=1",
     },
     Expected {
         kinds: &["bogus A only, DO"],
@@ -258,23 +246,22 @@ pub(crate) const EXPECTED: &[Expected] = &[
         dns64d: "REFUSED",
         unbound: Same,
         bind: Differs(&[Rcode], "empty, NOERROR"),
-        why: "RFC 1034 section 4.3.1: without RD no recursion; a server without its own data can only refuse. A \
-              referral without servers, as BIND's, is less informative than REFUSED",
+        why: "RFC 1034 section 4.3.1: no recursion without RD",
     },
     Expected {
         kinds: &["ANY"],
         dns64d: "one HINFO",
         unbound: Differs(&[Records], "all records"),
         bind: Differs(&[Records], "all records"),
-        why: "RFC 8482 section 4.2 allows both. With `any = \"forward\"` dns64d behaves like the others",
+        why: "RFC 8482 section 4.2 allows both (`any`)",
     },
     Expected {
         kinds: &["class CH"],
         dns64d: "SERVFAIL, since the upstream refuses it",
         unbound: Differs(&[Rcode], "REFUSED"),
         bind: Differs(&[Rcode, Ra], "REFUSED, without RA"),
-        why: "RFC 6147 section 5.1: as if there were no DNS64. dns64d forwards other classes. It does not return \
-              an upstream's REFUSED, which refers to dns64d and not to the client",
+        why: "RFC 6147 section 5.1: dns64d forwards other classes; an upstream's REFUSED is for dns64d, not for \
+              the client",
     },
     Expected {
         kinds: &["class CH, version.bind"],
@@ -284,43 +271,34 @@ pub(crate) const EXPECTED: &[Expected] = &[
             &[Rcode, Aa, Ra, Records],
             "its own version, authoritative, without RA",
         ),
-        why: "RFC 4892: the query is about the queried server itself, not its upstream. dns64d does not reveal \
-              its version",
+        why: "RFC 4892: about the queried server itself; dns64d does not reveal its version",
     },
 ];
 
 /// The page about the differences.
 pub(crate) fn page(world: &World) -> String {
+    let kinds = world.kinds();
+    let alike = kinds.keys().filter(|kind| of(kind).is_none());
     let mut page = format!(
         "# dns64d beside Unbound and BIND\n\n\
-         The test `every_difference_is_expected` (crates/server/tests/differential, run by `.ci/run net`) sends the \
-         same {} queries\nabout {} names to dns64d, Unbound 1.17 and BIND 9.18, in a network namespace. The only \
-         DNS64 setting is the prefix 64:ff9b::/96.\nAll three use the same resolver, a validating Unbound in front \
-         of NSD. This resolver follows chains across zones and counts down\nthe TTLs in one cache, so a difference \
-         between two responses is a difference between two servers. Unbound and BIND do not validate\nhere, as \
-         dns64d never does.\n\n\
-         The test compares: response code, AA, AD, RA, TC; the records of the answer section, over TCP if the \
-         response over UDP is\ntruncated, and their TTLs to within 5 s; the SOA record. The test \
-         fails if\nit finds a difference that is not on this page, or if a difference \
-         on this page does not occur for every query of its\nkind. The page is generated from the test's list.\n\n\
-         In addition, `dig_rows` sends at least one query for each clause of RFC 6147 to dns64d with dig. To read the \
-         calls and\nthe responses of dns64d:\n\n    \
+         *Where do responses of dns64d differ from those of Unbound 1.17 and BIND 9.18, and who is right?* The test \
+         `every_difference_is_expected`\n(crates/server/tests/differential) sends the same {} queries about {} names to \
+         all three, with the prefix 64:ff9b::/96 and one validating resolver\nbehind them; none of the three validates. \
+         It compares response code, AA, AD, RA, TC, the records of the answer section and their TTLs to within 5 s,\n\
+         and the SOA record. {} kinds of queries get the same response from all three; the table lists all others, for \
+         every query of their kind.\n\n\
+         To read dialogues with dns64d by dig for each clause of RFC 6147:\n\n    \
          cargo test --package dns64d --test differential -- --ignored --nocapture --test-threads 1 dig_rows\n\n\
          | question | dns64d | Unbound | BIND | who is right |\n|---|---|---|---|---|\n",
         world.cases.len(),
         world.names(),
+        alike.count(),
     );
     for entry in EXPECTED {
         let kinds = entry.kinds.join("; ");
         let [unbound, bind] = [entry.unbound, entry.bind].map(cell);
         let (dns64d, why) = (entry.dns64d, entry.why);
         writeln!(page, "| {kinds} | {dns64d} | {unbound} | {bind} | {why} |").unwrap();
-    }
-    let alike = world.kinds().into_keys().filter(|kind| of(kind).is_none());
-    let alike: BTreeSet<_> = alike.collect();
-    page += "\nAll three answer alike:\n\n";
-    for kind in alike {
-        writeln!(page, "- {kind}").unwrap();
     }
     page
 }
