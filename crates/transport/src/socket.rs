@@ -55,6 +55,15 @@ pub struct UdpLink {
 /// to its schedule quickly.
 pub(crate) const RECEIVE_BATCH: usize = 16;
 
+/// Datagrams that a socket has lost at a full receive buffer since it was opened.
+///
+/// # Errors
+///
+/// The kernel has no `SO_MEMINFO`.
+pub fn drops(socket: &impl AsFd) -> io::Result<u64> {
+    sys::drops(socket.as_fd())
+}
+
 /// Messages per `sendmmsg`; each can contain a run of segments.
 pub(crate) const SEND_BATCH: usize = 64;
 
@@ -418,7 +427,7 @@ impl Link for UdpLink {
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
         let sum = |sockets: &[OwnedFd]| -> Result<u64, LinkError> {
-            let each = sockets.iter().map(|s| sys::drops(s.as_fd()));
+            let each = sockets.iter().map(drops);
             each.sum::<io::Result<u64>>().map_err(|reason| LinkError {
                 call: "getsockopt SO_MEMINFO",
                 reason,

@@ -16,7 +16,7 @@ use super::flags::Flags;
 use super::values;
 use crate::authority::answer::TTL_DEFAULT_S;
 use crate::authority::behaviour::Behaviour;
-use crate::campaign::plan::settings::choice;
+use crate::campaign::plan::settings::{choice, named};
 use crate::conform::report::Form;
 use crate::machine::Role;
 use crate::machine::cpuset::CpuSet;
@@ -211,6 +211,10 @@ pub struct ConformArgs {
     #[arg(long, value_name = "PROFILE|FILE.toml", required_unless_present = "server", add = ArgValueCompleter::new(completion::duts))]
     pub dut: Option<String>,
 
+    /// Setting of its profile, such as threads=2; may be repeated [default: those of the profile]
+    #[arg(long, value_name = "NAME=VALUE", requires = "dut", value_parser = named, add = ArgValueCompleter::new(completion::settings))]
+    pub dut_set: Vec<(String, String)>,
+
     /// DNS64 server that runs already, and forwards the zone of --suffix to the authority
     #[arg(short, long, value_name = "ADDR[:PORT]", conflicts_with = "dut", requires = "authority_listen", value_parser = values::server)]
     pub server: Option<SocketAddr>,
@@ -226,6 +230,14 @@ pub struct ConformArgs {
     /// Text in the names of the cases to run, such as rfc6147, or a file of cases [default: all]
     #[arg(long, value_name = "TEXT|FILE.toml")]
     pub case: Option<String>,
+
+    /// Rates of AAAA queries beside which the cases are run again, such as 50, 90 and 110 % of the server's [default: none]
+    #[arg(long, value_name = "QPS,...", value_delimiter = ',', value_parser = quantity::rate)]
+    pub load: Vec<u64>,
+
+    /// Whose servers may be measured.
+    #[command(flatten)]
+    pub may_load: MayLoadArgs,
 
     /// Seed of the order of the cases [default: a random one, which the report has]
     #[arg(long, value_name = "N")]

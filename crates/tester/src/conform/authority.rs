@@ -3,30 +3,39 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dns64_transport::clock::{MonotonicClock, Nanos};
+use dns64_transport::socket::drops;
 use domain::base::iana::{Rcode, Rtype};
 
 use super::query::Query;
 use super::script::{Outgoing, Script, empty, question};
-use super::text::Owned;
+use super::text::{self, Owned};
+use crate::authority::REPLY_LEN_MAX;
+use crate::authority::answer::{Authority as Names, NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
+use crate::authority::zone::ZoneConfig;
 use crate::lab::{Blame, LabError};
+use crate::load::transport::Protocol;
 use crate::machine::network::Network;
+use crate::namespace::Zone;
 
 /// The runs that are under way.
 #[derive(Debug)]
 pub(super) struct Runs {
     suffix: Owned,
     scripts: RwLock<Vec<Arc<Script>>>,
+    /// For the names of a load.
+    names: Mutex<Names>,
 }
 
 impl Runs {
     /// None yet; their names are below `suffix`.
     pub(super) fn new(suffix: Owned) -> Self {
         Self {
+            names: Mutex::new(names(&suffix)),
             suffix,
             scripts: RwLock::default(),
         }
@@ -49,6 +58,16 @@ impl Runs {
         scripts.retain(|it| !Arc::ptr_eq(it, script));
     }
 
+    /// The answer to a query for a name of the load, if it is one.
+    fn of_load(&self, query: &[u8], tcp: bool) -> Option<Outgoing> {
+        let mut octets = vec![0; REPLY_LEN_MAX];
+        let protocol = if tcp { Protocol::Tcp } else { Protocol::Udp };
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let answered = names.answer(query, &mut octets, protocol);
+        octets.truncate(answered.len);
+        answered.asked.map(|_| Outgoing::of(octets))
+    }
+
     /// The answers to a query.
     pub(super) fn respond(&self, query: &[u8], tcp: bool) -> Vec<Outgoing> {
         let scripts = self.scripts.read().unwrap_or_else(PoisonError::into_inner);
@@ -62,15 +81,40 @@ impl Runs {
             Some(script) => script.respond(query, tcp),
             // Such as a parent that is asked for its keys or servers.
             None if is_above || self.suffix.ends_with(&name) => vec![empty(query, Rcode::NOERROR)],
-            None => vec![empty(query, Rcode::REFUSED)],
+            None => {
+                let answer = self.of_load(query, tcp);
+                vec![answer.unwrap_or_else(|| empty(query, Rcode::REFUSED))]
+            }
         }
     }
+}
+
+/// The zone of a load with the suffix of the cases.
+pub(super) fn zone(suffix: &str) -> Zone {
+    let zone = Zone::default();
+    Zone {
+        suffix: suffix.parse().unwrap_or(zone.suffix),
+        ..zone
+    }
+}
+
+/// The authority of trials.
+fn names(suffix: &Owned) -> Names {
+    let zone = zone(&text::dotted(suffix));
+    Names::new(ZoneConfig {
+        zone,
+        self_test: false,
+        ttl_s: TTL_DEFAULT_S,
+        negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
+    })
 }
 
 /// A running authority. Dropping it ends its threads.
 #[derive(Debug)]
 pub(super) struct Authority {
     end: Arc<AtomicBool>,
+    /// That of the zone, and another one.
+    ports: Arc<[UdpSocket; 2]>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -105,7 +149,7 @@ impl Authority {
         let end = Arc::new(AtomicBool::new(false));
         let ports = Arc::new([udp, other]);
         let datagrams = {
-            let (runs, end) = (Arc::clone(runs), Arc::clone(&end));
+            let (runs, ports, end) = (Arc::clone(runs), Arc::clone(&ports), Arc::clone(&end));
             std::thread::spawn(move || datagrams(&runs, &ports, &end))
         };
         let connections = {
@@ -114,8 +158,14 @@ impl Authority {
         };
         Ok(Self {
             end,
+            ports,
             threads: vec![datagrams, connections],
         })
+    }
+
+    /// Questions that it has lost so far, because they came faster than it answers; 0 if the kernel does not tell.
+    pub(super) fn lost(&self) -> u64 {
+        drops(&self.ports[0]).unwrap_or_default()
     }
 }
 

@@ -1,29 +1,32 @@
 //! Conformance of a DNS64 server: cases ([`case`], [`read`]) with an authority that answers by script (`script`, `authority`), a
-//! client (`query`, `client`) that plays their steps (`play`), and a verdict for each (`judge`).
+//! client (`query`, `client`) that plays their steps (`play`), and a verdict for each (`judge`): without load, and beside
+//! a [`load`].
 //!
 //! Each run of a case has names and addresses that no other run has, so that no cache and no order of the cases matters.
 //! Cases in which the authority misbehaves so that a server may avoid it afterwards run at the end, one by one, and the
-//! server recovers before the next one: in a lab by a restart. Any other case that fails is run once more, because a busy
-//! machine may make a server ask twice; only a second failure is one.
+//! server recovers before the next one: in a lab by a restart. Any other case that fails is run again (`round`), because
+//! a busy machine may make a server ask twice.
 
 mod authority;
 pub mod case;
 mod client;
 mod judge;
+pub mod load;
 mod play;
 mod query;
 pub mod read;
 pub mod report;
+mod round;
 mod script;
 mod text;
 
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
-use dns64_transport::random::{self, SplitMix64};
+use dns64_transport::random;
 use dns64_wire::message::Message;
 use dns64_wire::pref64::Pref64;
 use domain::base::Name;
@@ -31,12 +34,12 @@ use domain::base::Name;
 use self::authority::{Authority, Runs};
 use self::case::{Case, Need, Run};
 use self::client::{Sockets, WAIT_NS};
-use self::report::{Judged, Verdict};
+use self::load::Load;
+use self::report::{Judged, UnderLoad, Verdict};
+use self::round::Round;
 use crate::lab::LabError;
 use crate::machine::network::Network;
-
-/// Cases that run at once: most of a case is the wait for the server.
-const AT_ONCE: usize = 4;
+use crate::rig::RigError;
 
 /// The case that shows whether the server synthesises, and with which prefix. It is no part of a report.
 const CONTROL: &str = r#"
@@ -152,10 +155,12 @@ pub enum End {
 /// What a run gave.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Prefix of the server.
-    pub pref64: Pref64,
+    /// What is known of the server.
+    pub(crate) known: Known,
     /// The verdicts, in the order of the cases.
     pub cases: Vec<Judged>,
+    /// The loads under which it was judged again.
+    pub loads: Vec<UnderLoad>,
     /// How it ended.
     pub end: End,
 }
@@ -165,7 +170,7 @@ pub struct Ran {
 pub struct Suite {
     subject: Subject,
     runs: Arc<Runs>,
-    _authority: Authority,
+    authority: Authority,
     /// Different in each process, so that names are new to a server that runs.
     nonce: u32,
     number: AtomicU16,
@@ -188,7 +193,7 @@ impl Suite {
         Ok(Self {
             subject,
             runs,
-            _authority: authority,
+            authority,
             nonce: u32::try_from(nonce).unwrap_or_default(),
             number: AtomicU16::new(u16::try_from(number).unwrap_or_default()),
         })
@@ -277,70 +282,66 @@ impl Suite {
         mut recover: impl FnMut() -> bool,
     ) -> Result<Ran, NoVerdict> {
         let pref64 = self.pref64(WAIT_NS)?;
-        let elsewhere = self.judge(&only(ELSEWHERE)?, pref64);
+        let elsewhere = self.judge(&only(ELSEWHERE)?, pref64, WAIT_NS);
         let known = Known {
             pref64,
             forwards_all: elsewhere.verdict == Verdict::Passed,
         };
-        let mut order: Vec<usize> = (0..cases.len()).collect();
-        shuffle(&mut order, seed);
-        let (last, others): (Vec<usize>, Vec<usize>) =
-            order.into_iter().partition(|&at| cases[at].harms);
-        let judged = Mutex::new(vec![None; cases.len()]);
-        let gone = AtomicBool::new(false);
-        let judge = |at: usize| {
-            let verdict = if interrupted.load(Ordering::Relaxed) {
-                Judged::unknown(&cases[at], "the run was interrupted")
-            } else if gone.load(Ordering::Relaxed) {
-                Judged::unknown(&cases[at], "the server had stopped answering")
-            } else {
-                self.judge_known(&cases[at], known)
-            };
-            // After a case that harms, `recover` decides.
-            if verdict.silent && !cases[at].harms && self.pref64(WAIT_NS).is_err() {
-                gone.store(true, Ordering::Relaxed);
-            }
-            judged.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(verdict);
-        };
-        let queue = Mutex::new(others.into_iter());
-        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-        std::thread::scope(|scope| {
-            for _ in 0..AT_ONCE {
-                scope.spawn(|| std::iter::from_fn(next).for_each(judge));
-            }
-        });
+        let round = Round::new(self, cases, known, interrupted);
+        let (others, last) = round.order(seed);
+        round.judge_all(others);
         for (number, at) in last.into_iter().enumerate() {
-            let is_over = interrupted.load(Ordering::Relaxed) || gone.load(Ordering::Relaxed);
-            if number > 0 && !is_over && !recover() {
-                gone.store(true, Ordering::Relaxed);
+            if number > 0 && !round.is_over() && !recover() {
+                round.is_gone();
             }
-            judge(at);
+            round.judge(at);
         }
-        let judged = judged.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let end = match (interrupted.load(Ordering::Relaxed), gone.into_inner()) {
-            (true, _) => End::Interrupted,
-            (false, true) => End::Gone,
-            (false, false) => End::Complete,
-        };
-        let cases = judged.into_iter().flatten().collect();
-        Ok(Ran { pref64, cases, end })
+        let (cases, end) = round.end();
+        Ok(Ran {
+            known,
+            cases,
+            loads: Vec::new(),
+            end,
+        })
     }
 
-    /// The verdict, if the server has what the case needs; a failure only if it is repeated.
-    fn judge_known(&self, case: &Case, known: Known) -> Judged {
-        if let Some(need) = case.needs.iter().find(|need| !known.has(**need)) {
-            return Judged::unknown(case, &format!("needs {}", need.as_ref()));
+    /// Runs the cases of `ran` again while a load of this rate is sent, without those that harm: a server that avoids the
+    /// authority has another load. `recover` is called before.
+    ///
+    /// # Errors
+    ///
+    /// A fault of the Tester.
+    pub fn run_loaded(
+        &self,
+        ran: &mut Ran,
+        (cases, seed): (&[Case], u64),
+        rate_qps: u64,
+        interrupted: &AtomicBool,
+        mut recover: impl FnMut() -> bool,
+    ) -> Result<(), RigError> {
+        if ran.end != End::Complete {
+            return Ok(());
         }
-        let first = self.judge(case, known.pref64);
-        // After a case that harms, the server would be another one.
-        match first.verdict {
-            Verdict::Failed if !case.harms && !first.silent => self.judge(case, known.pref64),
-            _ => first,
+        if !recover() {
+            ran.end = End::Gone;
+            return Ok(());
         }
+        let load = Load::start(&self.subject, ran.known.pref64, rate_qps)?;
+        let round = Round::new(self, cases, ran.known, interrupted).loaded();
+        round.judge_all(round.order(seed).0);
+        let (again, end) = round.end();
+        let sent = load.end()?;
+        ran.loads.push(UnderLoad::new(sent, &again));
+        for (judged, again) in ran.cases.iter_mut().zip(again) {
+            judged.under_load.push(again.into());
+        }
+        ran.end = end;
+        Ok(())
     }
 
-    fn judge(&self, case: &Case, pref64: Pref64) -> Judged {
-        play::judged(case, || self.next(pref64), &self.runs, &self.client())
+    fn judge(&self, case: &Case, pref64: Pref64, wait_ns: Nanos) -> Judged {
+        let next = || self.next(pref64);
+        play::judged(case, next, &self.runs, &self.client(), wait_ns)
     }
 }
 
@@ -360,15 +361,6 @@ fn only(text: &str) -> Result<Case, NoVerdict> {
     let cases = read::parse("built-in", text).map_err(NoVerdict::Tester)?;
     let case = cases.into_iter().next();
     case.ok_or_else(|| NoVerdict::Tester("no built-in case".into()))
-}
-
-/// Puts items into an order that follows from the seed (Fisher and Yates).
-fn shuffle(items: &mut [usize], seed: u64) {
-    let mut random = SplitMix64(seed);
-    for end in (1..items.len()).rev() {
-        let other = random::below(random.draw(), end as u64 + 1);
-        items.swap(end, usize::try_from(other).unwrap_or(end));
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use dns64_transport::random::SplitMix64;
 
 use super::authority::Runs;
 use super::case::{Case, Run, Step};
-use super::client::{Back, Client, WAIT_NS};
+use super::client::{Back, Client};
 use super::judge::{self, Exchange};
 use super::query::Query;
 use super::report::{Judged, Verdict};
@@ -100,10 +100,11 @@ pub(super) fn judged(
     mut next: impl FnMut() -> Run,
     runs: &Runs,
     client: &impl Client,
+    wait_ns: Nanos,
 ) -> Judged {
     for _ in 0..TRIES {
         let run = next();
-        match steps(case, &run, runs, client, WAIT_NS) {
+        match steps(case, &run, runs, client, wait_ns) {
             Ok(played) => return judged_steps(case, &played, &run),
             Err(Unplayed::Late) => {}
             Err(Unplayed::Unreadable(why)) => return Judged::unknown(case, &why),

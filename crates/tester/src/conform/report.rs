@@ -39,6 +39,8 @@ pub struct Judged {
     pub faults: Vec<String>,
     /// Messages of the step that failed: the query, the response, the questions to the authority.
     pub packets: Vec<String>,
+    /// The verdicts under load, in the order of the loads.
+    pub under_load: Vec<Again>,
     /// Whether the server did not answer.
     #[serde(skip)]
     pub(super) silent: bool,
@@ -54,6 +56,7 @@ impl Judged {
             verdict,
             faults: Vec::new(),
             packets: Vec::new(),
+            under_load: Vec::new(),
             silent: false,
         }
     }
@@ -63,6 +66,27 @@ impl Judged {
         let mut judged = Self::of(case, Verdict::NotKnown);
         judged.faults.push(reason.to_owned());
         judged
+    }
+}
+
+/// The verdict of a case under load.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct Again {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What differs from the clause, or why there is no verdict.
+    pub faults: Vec<String>,
+    /// Messages of the step that failed.
+    pub packets: Vec<String>,
+}
+
+impl From<Judged> for Again {
+    fn from(judged: Judged) -> Self {
+        Self {
+            verdict: judged.verdict,
+            faults: judged.faults,
+            packets: judged.packets,
+        }
     }
 }
 
@@ -77,6 +101,69 @@ pub struct Counts {
     pub not_known: usize,
 }
 
+/// Number of cases by level and verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
+pub struct Levels {
+    /// Of level must.
+    pub must: Counts,
+    /// Of level should.
+    pub should: Counts,
+    /// Of level policy.
+    pub policy: Counts,
+}
+
+impl Levels {
+    /// Counts verdicts.
+    pub fn of(cases: &[Judged]) -> Self {
+        let mut levels = Self::default();
+        for it in cases {
+            let counts = match it.level {
+                Level::Must => &mut levels.must,
+                Level::Should => &mut levels.should,
+                Level::Policy => &mut levels.policy,
+            };
+            match it.verdict {
+                Verdict::Passed => counts.passed += 1,
+                Verdict::Failed => counts.failed += 1,
+                Verdict::NotKnown => counts.not_known += 1,
+            }
+        }
+        levels
+    }
+}
+
+/// What a load was.
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct Sent {
+    /// Rate that was asked for.
+    pub rate_qps: u64,
+    /// Mean rate at which queries were sent.
+    pub sent_qps: u64,
+    /// Share of them with a correct answer within a second, in per cent.
+    pub answered_pct: f64,
+}
+
+/// A load, and the verdicts under it.
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct UnderLoad {
+    /// The load.
+    #[serde(flatten)]
+    pub sent: Sent,
+    /// Number of cases.
+    #[serde(flatten)]
+    pub levels: Levels,
+}
+
+impl UnderLoad {
+    /// Counts verdicts under a load.
+    pub(super) fn new(sent: Sent, cases: &[Judged]) -> Self {
+        Self {
+            sent,
+            levels: Levels::of(cases),
+        }
+    }
+}
+
 /// The verdicts of a run.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Report {
@@ -88,12 +175,11 @@ pub struct Report {
     pub pref64: String,
     /// Seed of the order of the cases.
     pub seed: u64,
-    /// Number of cases of level must.
-    pub must: Counts,
-    /// Number of cases of level should.
-    pub should: Counts,
-    /// Number of cases of level policy.
-    pub policy: Counts,
+    /// Number of cases without load.
+    #[serde(flatten)]
+    pub levels: Levels,
+    /// The loads under which the cases were judged again.
+    pub loads: Vec<UnderLoad>,
     /// The command that repeats a case, without its name.
     pub repeat: String,
     /// The cases.
@@ -116,19 +202,6 @@ pub enum Form {
 }
 
 impl Report {
-    /// Number of verdicts of a level.
-    pub fn counts(cases: &[Judged], level: Level) -> Counts {
-        let of = |verdict| {
-            let those = cases.iter().filter(|it| it.level == level);
-            those.filter(|it| it.verdict == verdict).count()
-        };
-        Counts {
-            passed: of(Verdict::Passed),
-            failed: of(Verdict::Failed),
-            not_known: of(Verdict::NotKnown),
-        }
-    }
-
     /// The report in a form. For CI only a failed must is a failure.
     ///
     /// # Errors

@@ -60,26 +60,66 @@ fn dns64d_fails_no_must() {
     }
 }
 
-#[test]
-fn report_has_a_form_for_people_for_ci_and_for_programs() {
+/// A case of level must.
+fn a_case() -> Case {
     let text = "rfc = 6147\n[[case]]\nid = \"a\"\nclause = \"5.1\"\nlevel = \"must\"\nwhy = \"A & B\"\n\
                 [[case.step]]\nask = \"@ AAAA\"\n";
-    let case = read::parse("x.toml", text).unwrap().remove(0);
-    let mut failed = Judged::of(&case, Verdict::Failed);
+    read::parse("x.toml", text).unwrap().remove(0)
+}
+
+fn a_failure() -> Judged {
+    let mut failed = Judged::of(&a_case(), Verdict::Failed);
     failed.faults.push("no response".into());
     failed.packets.push("response: none".into());
-    let cases = vec![failed, Judged::unknown(&case, "needs own-prefix")];
-    let report = report::Report {
+    failed
+}
+
+fn report(cases: Vec<Judged>, loads: Vec<UnderLoad>) -> report::Report {
+    report::Report {
         tester: "dns64bench 0".into(),
         server: "dns64d 0".into(),
         pref64: "2001:db8::/96".into(),
         seed: 7,
-        must: report::Report::counts(&cases, case::Level::Must),
-        should: report::Counts::default(),
-        policy: report::Counts::default(),
+        levels: report::Levels::of(&cases),
+        loads,
         repeat: "dns64bench conform --dut dns64d --seed 7".into(),
         cases,
+    }
+}
+
+#[test]
+fn verdict_that_changes_under_load_is_a_finding() {
+    let sent = report::Sent {
+        rate_qps: 900,
+        sent_qps: 890,
+        answered_pct: 99.5,
     };
+    let mut judged = Judged::of(&a_case(), Verdict::Passed);
+    judged.under_load.push(a_failure().into());
+    let report = report(vec![judged], vec![UnderLoad::new(sent, &[a_failure()])]);
+    assert_eq!((report.levels.must.failed, report.loads[0].levels.must.failed), (0, 1));
+    expect_test::expect![[r#"
+        failed at 900 queries/s, passed without load, must: rfc6147-a (RFC 6147 section 5.1)
+          A & B
+          - no response
+            response: none
+          repeat: dns64bench conform --dut dns64d --seed 7 --case rfc6147-a --load 900
+
+        dns64d 0, prefix 2001:db8::/96, seed 7
+        must    1 passed, 0 failed, 0 not known
+        should  0 passed, 0 failed, 0 not known
+        policy  0 passed, 0 failed, 0 not known
+        must    0 passed, 1 failed, 0 not known at 900 queries/s (890 sent, 99.5 % answered)
+    "#]]
+    .assert_eq(&report.written(report::Form::Text).unwrap());
+    let junit = report.written(report::Form::Junit).unwrap();
+    assert_eq!(junit.matches("<failure").count(), 1);
+}
+
+#[test]
+fn report_has_a_form_for_people_for_ci_and_for_programs() {
+    let unknown = Judged::unknown(&a_case(), "needs own-prefix");
+    let report = report(vec![a_failure(), unknown], Vec::new());
     let written = |form| report.written(form).unwrap();
     expect_test::expect![[r#"
         failed must: rfc6147-a (RFC 6147 section 5.1)
@@ -97,10 +137,12 @@ fn report_has_a_form_for_people_for_ci_and_for_programs() {
     .assert_eq(&written(report::Form::Text));
     expect_test::expect![[r#"
         <?xml version="1.0" encoding="UTF-8"?>
+        <testsuites>
         <testsuite name="dns64d 0" tests="2" failures="1" skipped="1">
         <testcase classname="must.RFC 6147 section 5.1" name="rfc6147-a"><failure message="no response">response: none</failure></testcase>
         <testcase classname="must.RFC 6147 section 5.1" name="rfc6147-a"><skipped message="needs own-prefix"/></testcase>
         </testsuite>
+        </testsuites>
     "#]].assert_eq(&written(report::Form::Junit));
     expect_test::expect![[r#"
         # Conformance of dns64d 0
@@ -145,7 +187,7 @@ fn server_that_crashes_or_answers_garbage_fails_each_case_with_a_reason() {
     ] {
         let (runs, case) = (simulated::runs(), only(ELSEWHERE).unwrap());
         let next = || simulated::run("2001:db8::/96", 1);
-        let judged = play::judged(&case, next, &runs, &server);
+        let judged = play::judged(&case, next, &runs, &server, WAIT_NS);
         assert_eq!(judged.verdict, Verdict::Failed);
         assert!(judged.faults[0].starts_with(fault), "{judged:?}");
         assert_eq!(judged.silent, server.0.is_none());
@@ -163,7 +205,7 @@ fn step_that_comes_too_late_gives_no_verdict() {
         let settings = simulated::settings(&simulated::RIGHT, "2001:db8::/96");
         let server = Simulated::new(&simulated::RIGHT, &settings);
         let next = || simulated::run("2001:db8::/96", 1);
-        let judged = play::judged(&case, next, &server.runs, &server);
+        let judged = play::judged(&case, next, &server.runs, &server, WAIT_NS);
         assert_eq!(judged.verdict, verdict, "{within_ms}");
     }
 }

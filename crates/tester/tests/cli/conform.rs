@@ -56,6 +56,14 @@ fn unknown_cases_and_profiles_are_refused() {
             "cannot read cases",
         ),
         ("conform --dut none", "no profile \"none\""),
+        (
+            "conform --dut dns64d --dut-set colour=1",
+            "has no setting \"colour\"",
+        ),
+        (
+            "conform --dut dns64d --load 0",
+            "at least 1 query per second",
+        ),
         ("conform", "--dut"),
     ] {
         let ran = run(line);

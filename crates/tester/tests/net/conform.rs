@@ -39,10 +39,16 @@ fn dns64d_fails_no_must_of_rfc_6147() {
 #[ignore = "needs root and Unbound: run by .ci/run net"]
 fn unbound_fails_the_clause_of_the_ttl() {
     let _turn = turn();
-    let (report, code) = report("--dut unbound --case rfc6147-5.1.7-ttl");
+    let (report, code) = report("--dut unbound --case rfc6147-5.1.7-ttl --load 500");
     // Unbound gives a synthesised record the TTL of the A record.
     let failed = must(&report, "failed");
     assert!(failed.contains(&"rfc6147-5.1.7-ttl-soa"), "{failed:?}");
     assert!(must(&report, "passed").contains(&"rfc6147-5.1.7-ttl-a"));
+    assert!(
+        report["loads"][0]["sent_qps"].as_u64() > Some(0),
+        "{report}"
+    );
+    let mut cases = report["cases"].as_array().unwrap().iter();
+    assert!(cases.all(|it| it["under_load"].as_array().unwrap().len() == 1));
     assert_eq!(code, Some(1));
 }

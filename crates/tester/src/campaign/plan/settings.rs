@@ -473,7 +473,11 @@ fn push<T: PartialEq, E: Display>(list: &mut Vec<T>, read: Result<T, E>) -> Set 
 }
 
 /// Splits a setting of a profile, `threads=2`; the value may be empty.
-fn named(text: &str) -> Result<(String, String), ValueError> {
+///
+/// # Errors
+///
+/// There is no name before a `=`.
+pub(crate) fn named(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => {

@@ -11,13 +11,15 @@ use dns64_transport::address::Shown;
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::random;
 
+use super::measure::may_load;
 use super::{Failure, exit, interrupt, lab, print, print_raw};
 use crate::PROGRAM;
 use crate::cli::args::ConformArgs;
-use crate::conform::case::{Case, Level};
+use crate::conform::case::Case;
+use crate::conform::load;
 use crate::conform::read::{built_in, parse};
-use crate::conform::report::{Form, Report};
-use crate::conform::{End, Ran, Subject, Suite};
+use crate::conform::report::{Form, Levels, Report};
+use crate::conform::{End, NoVerdict, Ran, Subject, Suite};
 use crate::lab::LabKind;
 use crate::lab::profile::{Family, Profile, Settings, with_version};
 use crate::lab::server::{Probe, ServerSpec};
@@ -27,38 +29,58 @@ use crate::machine::cpuset::CpuSet;
 use crate::machine::network::Network;
 use crate::namespace::Share;
 use crate::post::host::Host;
+use crate::rig::RigError;
 use crate::rig::servers::HostedServer;
 
 /// Time limit of a probe while a server starts.
 const PROBE_NS: Nanos = SECOND / 2;
 
+/// What is run.
+struct Course<'a> {
+    suffix: String,
+    cases: Vec<Case>,
+    seed: u64,
+    /// Rates of the loads.
+    loads_qps: &'a [u64],
+    interrupted: Arc<AtomicBool>,
+}
+
 /// Runs the cases and prints the report.
 pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
-    let interrupted = interrupt()?;
-    let cases = chosen(args)?;
-    let seed = match args.seed {
-        Some(seed) => seed,
-        // Short enough to be typed.
-        None => random::from_system()? >> 40,
+    let course = Course {
+        interrupted: interrupt()?,
+        suffix: args.suffix.trim_end_matches('.').to_owned(),
+        cases: chosen(args)?,
+        seed: match args.seed {
+            Some(seed) => seed,
+            // Short enough to be typed.
+            None => random::from_system()? >> 40,
+        },
+        loads_qps: &args.load,
     };
-    let (server, ran) = match (&args.dut, args.server, args.authority_listen) {
+    args.load.iter().try_for_each(|rate| load::check(*rate))?;
+    let (server, (ran, loaded)) = match (&args.dut, args.server, args.authority_listen) {
         (Some(dut), _, _) => {
             let kind = LabKind::Auto.settle()?;
-            if let Some(code) = lab::in_user_namespace(kind, &interrupted)? {
+            if let Some(code) = lab::in_user_namespace(kind, &course.interrupted)? {
                 return Ok(code);
             }
             let profile = Profile::load(dut)?;
-            let session = (suffix(args), &*cases, seed);
-            in_lab(&profile, kind, session, &interrupted)?
+            let chosen: BTreeMap<_, _> = args.dut_set.iter().cloned().collect();
+            profile.check_settings(&chosen)?;
+            course.in_lab(&profile, chosen, kind)?
         }
         (None, Some(server), Some(listen)) => {
+            if !args.load.is_empty() {
+                may_load(std::iter::once(server), args.may_load)?;
+            }
             let subject = Subject {
                 server,
                 network: Network::Own,
-                suffix: suffix(args),
+                suffix: course.suffix.clone(),
             };
             let suite = Suite::open(subject, &Network::Own, listen)?;
-            let ran = suite.run(&cases, seed, &interrupted, || suite.recovered().is_ok())?;
+            let ran = course.run(&suite, || suite.recovered().is_ok())?;
             (Shown(server).to_string(), ran)
         }
         _ => return Err(Failure::new(exit::USAGE, anyhow!("give --dut or --server"))),
@@ -67,12 +89,11 @@ pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
     let report = Report {
         tester: PROGRAM.into(),
         server,
-        pref64: ran.pref64.to_string(),
-        seed,
-        must: Report::counts(&ran.cases, Level::Must),
-        should: Report::counts(&ran.cases, Level::Should),
-        policy: Report::counts(&ran.cases, Level::Policy),
-        repeat: repeat(args, seed),
+        pref64: ran.known.pref64.to_string(),
+        seed: course.seed,
+        levels: Levels::of(&ran.cases),
+        loads: ran.loads,
+        repeat: repeat(args, &course),
         cases: ran.cases,
     };
     let text = report.written(args.format)?;
@@ -80,6 +101,7 @@ pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
         Form::Text => print(|out| out.write_all(text.as_bytes()))?,
         _ => print_raw(&text)?,
     }
+    loaded?;
     Ok(code)
 }
 
@@ -106,13 +128,11 @@ fn chosen(args: &ConformArgs) -> Result<Vec<Case>, Failure> {
     }
 }
 
-fn suffix(args: &ConformArgs) -> String {
-    args.suffix.trim_end_matches('.').to_owned()
-}
-
 /// The exit code of a run.
 fn code(ran: &Ran) -> u8 {
-    match (Report::counts(&ran.cases, Level::Must).failed, ran.end) {
+    let loaded = ran.loads.iter().map(|it| it.levels.must.failed);
+    let failed = Levels::of(&ran.cases).must.failed + loaded.sum::<usize>();
+    match (failed, ran.end) {
         (_, End::Interrupted) => exit::INTERRUPTED,
         (0, End::Complete) => exit::PASSED,
         (0, End::Gone) => exit::ENVIRONMENT,
@@ -121,73 +141,103 @@ fn code(ran: &Ran) -> u8 {
 }
 
 /// The command that repeats a case, without its name.
-fn repeat(args: &ConformArgs, seed: u64) -> String {
+fn repeat(args: &ConformArgs, course: &Course<'_>) -> String {
+    let (suffix, seed) = (&course.suffix, course.seed);
     let subject = match (&args.dut, args.server, args.authority_listen) {
         (None, Some(server), Some(listen)) => {
             let (server, listen) = (Shown(server), Shown(listen));
-            let suffix = suffix(args);
             format!("-s {server} --authority-listen {listen} --suffix {suffix}")
         }
-        (dut, _, _) => format!("--dut {}", dut.as_deref().unwrap_or_default()),
+        (dut, _, _) => {
+            let set = args.dut_set.iter();
+            let set: String = set.map(|(name, value)| format!(" --dut-set {name}={value}")).collect();
+            format!("--dut {}{set}", dut.as_deref().unwrap_or_default())
+        }
     };
     format!("dns64bench conform {subject} --seed {seed}")
 }
 
-/// Starts the server in a lab and runs the cases there. Returns its name and version as well.
-fn in_lab(
-    profile: &Profile,
-    kind: LabKind,
-    (suffix, cases, seed): (String, &[Case], u64),
-    interrupted: &Arc<AtomicBool>,
-) -> Result<(String, Ran), Failure> {
-    let setup = match kind {
-        LabKind::Loopback => Setup::Loopback,
-        _ => Setup::ThreeDevice,
-    };
-    let _lab = Lab::up(setup, None)?;
-    let upstream: (IpAddr, u16) = match profile.requires.upstream_family {
-        Some(Family::Ipv6) => setup.upstream_v6(),
-        _ => setup.upstream_v4(),
-    };
-    let subject = Subject {
-        server: setup.dut().into(),
-        network: setup.network(Role::Measurer),
-        suffix: suffix.clone(),
-    };
-    let authority = setup.network(Role::Authority);
-    let suite = Suite::open(subject, &authority, upstream.into())?;
-    let spec = spec(profile, setup, upstream.into(), suffix);
-    let probe = || match suite.pref64(PROBE_NS) {
-        _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
-        Ok(_) => Probe::Answered,
-        Err(why) => Probe::NotYet(why.to_string()),
-    };
-    let mut dut = HostedServer::start(Host::here(interrupted), spec, probe)?;
-    let ran = suite.run(cases, seed, interrupted, || dut.restart(probe).is_ok())?;
-    let server = match dut.program().version {
-        Some(version) => with_version(&profile.name, &version),
-        None => profile.name.clone(),
-    };
-    Ok((server, ran))
-}
+/// The verdicts, and the error that prevented those under load.
+type Verdicts = (Ran, Result<(), RigError>);
 
-fn spec(profile: &Profile, setup: Setup, upstream: SocketAddr, suffix: String) -> ServerSpec {
-    let (listen, port) = setup.dut();
-    ServerSpec {
-        profile: profile.clone(),
-        program: None,
-        network: setup.network(Role::Dut),
-        settings: Settings {
-            listen,
-            listen_v4: Ipv4Addr::UNSPECIFIED,
-            port,
-            upstreams: vec![upstream],
-            pref64: PREF64,
-            suffix,
-            aaaa_share: Share::NONE,
-            cpus: CpuSet::unrestricted(),
-            chosen: BTreeMap::new(),
-        },
-        zone: None,
+impl Course<'_> {
+    /// Runs the cases without load, then beside each.
+    fn run(
+        &self,
+        suite: &Suite,
+        mut recover: impl FnMut() -> bool,
+    ) -> Result<Verdicts, NoVerdict> {
+        let (cases, seed, interrupted) = (&*self.cases, self.seed, &*self.interrupted);
+        let mut ran = suite.run(cases, seed, interrupted, &mut recover)?;
+        let mut loads = self.loads_qps.iter();
+        let loaded = loads.try_for_each(|rate| {
+            suite.run_loaded(&mut ran, (cases, seed), *rate, interrupted, &mut recover)
+        });
+        Ok((ran, loaded))
+    }
+
+    /// Starts the server in a lab and runs the cases there. Returns its name and version as well.
+    fn in_lab(
+        &self,
+        profile: &Profile,
+        chosen: BTreeMap<String, String>,
+        kind: LabKind,
+    ) -> Result<(String, Verdicts), Failure> {
+        let setup = match kind {
+            LabKind::Loopback => Setup::Loopback,
+            _ => Setup::ThreeDevice,
+        };
+        let _lab = Lab::up(setup, None)?;
+        let upstream: (IpAddr, u16) = match profile.requires.upstream_family {
+            Some(Family::Ipv6) => setup.upstream_v6(),
+            _ => setup.upstream_v4(),
+        };
+        let subject = Subject {
+            server: setup.dut().into(),
+            network: setup.network(Role::Measurer),
+            suffix: self.suffix.clone(),
+        };
+        let authority = setup.network(Role::Authority);
+        let suite = Suite::open(subject, &authority, upstream.into())?;
+        let spec = self.spec(profile, chosen, setup, upstream.into());
+        let probe = || match suite.pref64(PROBE_NS) {
+            _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+            Ok(_) => Probe::Answered,
+            Err(why) => Probe::NotYet(why.to_string()),
+        };
+        let mut dut = HostedServer::start(Host::here(&self.interrupted), spec, probe)?;
+        let ran = self.run(&suite, || dut.restart(probe).is_ok())?;
+        let server = match dut.program().version {
+            Some(version) => with_version(&profile.name, &version),
+            None => profile.name.clone(),
+        };
+        Ok((server, ran))
+    }
+
+    fn spec(
+        &self,
+        profile: &Profile,
+        chosen: BTreeMap<String, String>,
+        setup: Setup,
+        upstream: SocketAddr,
+    ) -> ServerSpec {
+        let (listen, port) = setup.dut();
+        ServerSpec {
+            profile: profile.clone(),
+            program: None,
+            network: setup.network(Role::Dut),
+            settings: Settings {
+                listen,
+                listen_v4: Ipv4Addr::UNSPECIFIED,
+                port,
+                upstreams: vec![upstream],
+                pref64: PREF64,
+                suffix: self.suffix.clone(),
+                aaaa_share: Share::NONE,
+                cpus: CpuSet::unrestricted(),
+                chosen,
+            },
+            zone: None,
+        }
     }
 }

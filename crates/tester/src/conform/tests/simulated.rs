@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 
 use dns64_transport::Origin;
 use dns64d::cache::Cache;
@@ -263,7 +264,7 @@ pub(super) fn failed(cases: &[Case], mutant: &Mutant, pref64: &str) -> Vec<Strin
     let judged = own.map(|(case, number)| {
         let restarted = case.harms.then(|| Simulated::new(mutant, &settings));
         let server = restarted.as_ref().unwrap_or(&common);
-        play::judged(case, || run(pref64, number), &server.runs, server)
+        play::judged(case, || run(pref64, number), &server.runs, server, WAIT_NS)
     });
     let failed = judged.filter(|it| it.verdict != Verdict::Passed);
     failed.map(|it| it.id).collect()
