@@ -210,6 +210,12 @@ pub fn signal(pid: u32, signal: Signal) {
     }
 }
 
+/// Whether a process has ended, perhaps without being reaped.
+pub fn has_ended(pid: u32) -> bool {
+    let status = read(pid, "status");
+    status.is_none_or(|it| it.contains("\nState:\tZ"))
+}
+
 /// Returns `root` and all its descendants, `root` first.
 pub fn tree(root: u32) -> Vec<u32> {
     tree_on(&Machine::here(), root)

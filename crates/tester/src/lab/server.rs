@@ -247,10 +247,14 @@ impl Server {
             return;
         }
         process::kill_group(&mut self.child);
-        // Processes that left its group are in the tree.
-        for pid in tree.into_iter().skip(1) {
-            process::signal(pid, Signal::KILL);
+        // Processes that left its group are in the tree. They keep its port until they have ended.
+        let others = &tree[1..];
+        for pid in others {
+            process::signal(*pid, Signal::KILL);
         }
+        process::wait_until(STOP_PATIENCE, || {
+            others.iter().all(|pid| process::has_ended(*pid))
+        });
     }
 }
 
