@@ -152,3 +152,32 @@ pub(super) const WAIT_NS: Nanos = 20 * SECOND;
 
 /// Time for a response after that of the control.
 const OVERTAKEN_NS: Nanos = SECOND / 10;
+
+#[cfg(test)]
+mod tests {
+    use domain::base::iana::Rtype;
+
+    use super::*;
+
+    #[test]
+    fn response_of_somebody_else_is_none() {
+        let bound = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (server, other) = (bound(), bound());
+        let client = Sockets::new(Network::Own, server.local_addr().unwrap());
+        let name = "example".parse().unwrap();
+        let query = Query::plain(&name, Rtype::AAAA);
+        for (from, is_response) in [(&other, false), (&server, true)] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut octets = [0; 512];
+                    let (length, client) = server.recv_from(&mut octets).unwrap();
+                    from.send_to(&octets[..length], client).unwrap();
+                });
+                // The wait only ends a response that never comes.
+                let wait_ns = if is_response { WAIT_NS } else { SECOND / 10 };
+                let back = client.ask(&query, 1, wait_ns, None);
+                assert_eq!(matches!(back, Back::Response(_)), is_response);
+            });
+        }
+    }
+}

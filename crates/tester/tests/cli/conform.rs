@@ -1,6 +1,8 @@
-//! Conformance of servers that get no verdict.
+//! Conformance of servers that get no verdict, or not all.
 
 use std::net::{SocketAddr, UdpSocket};
+
+use serde_json::Value;
 
 use super::dut::{ClosedPort, LOCALHOST};
 use super::program::run;
@@ -42,6 +44,56 @@ fn server_that_cannot_be_judged_is_an_error_of_the_environment() {
         assert!(ran.stderr.contains(remedy), "{}", ran.stderr);
         assert_eq!(ran.stdout, "");
     }
+}
+
+/// A server that synthesises as the names of the first case want it, and ends after so many queries.
+fn mortal(upstream: SocketAddr, queries: usize) -> SocketAddr {
+    let socket = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut octets = [0; 1232];
+        for _ in 0..queries {
+            let (length, from) = socket.recv_from(&mut octets).unwrap();
+            let other = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+            other.send_to(&octets[..length], upstream).unwrap();
+            let mut length = other.recv(&mut octets).unwrap();
+            let mut end = 12;
+            while octets[end] != 0 {
+                end += usize::from(octets[end]) + 1;
+            }
+            end += 5;
+            let is_aaaa = octets[end - 4..end] == [0, 28, 0, 1];
+            if is_aaaa && octets[6..8] == [0, 0] {
+                let is_other = octets[13..].starts_with(b"other");
+                let ipv4 = [20, 0, 0, if is_other { 171 } else { 170 }];
+                // The name of the question, AAAA, IN, a TTL of 60 s, 16 octets.
+                let head = [0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16];
+                let prefix = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+                length = end + 28;
+                octets[6..12].copy_from_slice(&[0, 1, 0, 0, 0, 0]);
+                octets[end..length].copy_from_slice(&[&head[..], &prefix, &ipv4].concat());
+            }
+            socket.send_to(&octets[..length], from).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn verdicts_of_a_server_that_crashes_are_kept() {
+    let free = UdpSocket::bind((LOCALHOST, 0)).and_then(|it| it.local_addr());
+    let listen = free.unwrap();
+    let address = mortal(listen, 40);
+    let ran = run(&format!(
+        "conform -s {address} --authority-listen {listen} --case rfc6147 --seed 1 --format json"
+    ));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let verdicts = |verdict: &str| report["must"][verdict].as_u64().unwrap();
+    assert!(verdicts("passed") > 0, "{report}");
+    assert!(verdicts("not_known") > 0, "{report}");
+    // Of the cases that were under way.
+    assert!(verdicts("failed") > 0, "{report}");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
 }
 
 #[test]

@@ -18,7 +18,7 @@
 //! - `names`: names that several processes and rigs use on one server.
 //! - `agent`: the agent of a laboratory as a process; `link`: connections of a controller to it.
 //! - `dns64perf`: the command lines and the output of the predecessors.
-//! - `conform`: servers without a verdict of conformance.
+//! - `conform`: servers without a verdict of conformance, or without all.
 //! - `docs`: the commands of README and the book.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
