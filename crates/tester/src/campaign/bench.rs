@@ -18,15 +18,19 @@ use super::record::{
 use super::run::{Assignment, Bench, BenchError};
 use crate::agent::handshake::Welcome;
 use crate::agent::program;
+use crate::conform::lab::LabServer;
+use crate::conform::read::built_in;
+use crate::conform::report::Conformance;
 use crate::hash::{sha256_hex, sha256_of};
-use crate::lab::topology::Setup;
+use crate::lab::profile::Profile;
+use crate::lab::topology::{PREF64, Setup};
 use crate::lab::{Blame, LabError, LabKind};
 use crate::load::pace::QUANTUM_NS;
 use crate::machine::interface::{self, Interface};
 use crate::machine::network::Network;
 use crate::machine::watch::HostOf;
 use crate::machine::{Machine, Role, process};
-use crate::namespace::Zone;
+use crate::namespace::{Prefixes, Zone};
 use crate::naming::Naming;
 use crate::post::links::Links;
 use crate::procedure::selftest::SelfTestResult;
@@ -130,6 +134,35 @@ impl<'a> RigBench<'a> {
         }
     }
 
+    /// Tests a server that this plan starts in a lab.
+    fn conformance(&mut self, point: &Point) -> Result<Option<Conformance>, RigError> {
+        let spec = spec(self.plan, point, self.lab);
+        let (Some(lab), Some(highest)) = (spec.subject.lab(), self.plan.conformance) else {
+            return Ok(None);
+        };
+        let Some(dut) = lab.dut.as_ref().filter(|_| lab.at.is_none()) else {
+            return Ok(None);
+        };
+        // Only one lab can exist at a time.
+        self.open = None;
+        let given = spec.load.pref64.as_ref().and_then(Prefixes::first);
+        let server = LabServer {
+            profile: Profile::load(&dut.profile)?,
+            program: dut.program.clone(),
+            chosen: dut.settings.clone(),
+            cpus: dut.cpus.clone(),
+            setup: lab.setup,
+            pref64: given.map_or(PREF64, |it| (it.addr(), it.prefix_len())),
+            suffix: spec.load.suffix(),
+        };
+        let mut cases = built_in().map_err(|why| Blame::Request.error(why))?;
+        cases.retain(|case| case.level <= highest);
+        let (_, ran) = server.with_suite(&self.interrupted, |suite, restart| {
+            suite.run(&cases, 0, &self.interrupted, restart)
+        })?;
+        Ok(Some(Conformance::of(&ran)))
+    }
+
     fn up(&mut self) -> Result<&mut Open, BenchError> {
         let missing = || BenchError::Bench("a trial before its rig; this is a bug".to_owned());
         self.open.as_mut().ok_or_else(missing)
@@ -154,6 +187,14 @@ impl Bench for RigBench<'_> {
             open.job = *job;
             Ok((!open.is_authority()).then(|| conditions(environment, open)))
         })
+    }
+
+    fn conform(&mut self, point: &Point) -> Result<Option<Conformance>, BenchError> {
+        let done = self.conformance(point);
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => Err(BenchError::Interrupted),
+            false => Ok(done?),
+        }
     }
 
     fn self_test(

@@ -14,6 +14,7 @@ use super::names::UsedNames;
 use super::plan::tasks::{Point, Task, rates};
 use super::plan::{Laboratory, Plan};
 use super::record::{Environment, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
+use crate::conform::report::Conformance;
 use crate::hash::sha256_u64;
 use crate::lab::LabKind;
 use crate::load::pace::Schedule;
@@ -36,6 +37,8 @@ pub struct History<R> {
     pub variants: Vec<Vec<VariantFacts>>,
     /// Starts of each variant that is an authority, in order.
     pub starts: Vec<Vec<Start>>,
+    /// Conformance of each variant, if it was tested.
+    pub conformance: Vec<Option<Conformance>>,
     /// Tasks that were begun or abandoned.
     pub tasks: BTreeMap<Task, TaskHistory<R>>,
     /// Processes in order.
@@ -192,6 +195,7 @@ impl<R> History<R> {
             lab: None,
             variants: vec![Vec::new(); plan.variants.len()],
             starts: vec![Vec::new(); plan.variants.len()],
+            conformance: vec![None; plan.variants.len()],
             tasks: BTreeMap::new(),
             sessions: Vec::new(),
             self_tests: Vec::new(),
@@ -276,13 +280,22 @@ impl<R> History<R> {
     }
 
     /// Records the facts of a variant, and its start if known. The facts are kept once for equal starts in a row.
-    fn variant_started(&mut self, variant: usize, start: Option<Start>, facts: &VariantFacts) {
+    fn variant_started(
+        &mut self,
+        variant: usize,
+        start: Option<Start>,
+        conformance: Option<&Conformance>,
+        facts: &VariantFacts,
+    ) {
         let seen = self.variants.get_mut(variant);
         if let Some(seen) = seen.filter(|seen| seen.last() != Some(facts)) {
             seen.push(facts.clone());
         }
         if let Some(starts) = self.starts.get_mut(variant) {
             starts.extend(start);
+        }
+        if let (Some(found), Some(of)) = (conformance, self.conformance.get_mut(variant)) {
+            *of = Some(found.clone());
         }
     }
 
@@ -398,8 +411,9 @@ impl<'l, R: From<&'l TrialResult>> History<R> {
             Record::Variant {
                 variant,
                 start,
+                conformance,
                 facts,
-            } => self.variant_started(*variant, *start, facts),
+            } => self.variant_started(*variant, *start, conformance.as_deref(), facts),
             Record::Started {
                 task,
                 search,

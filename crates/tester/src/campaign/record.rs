@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::plan::tasks::{Point, Task};
+use crate::conform::report::Conformance;
 use crate::lab::LabKind;
 pub use crate::lab::server::Start;
 use crate::load::transport::Transport;
@@ -80,6 +81,9 @@ pub enum Record {
         /// Start of an authority that is measured; `None` for other variants, and if it ran already.
         #[serde(skip_serializing_if = "Option::is_none")]
         start: Option<Start>,
+        /// What a test of conformance before its first task found; `None` in all other records, and without such a test.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        conformance: Option<Box<Conformance>>,
         /// The facts.
         #[serde(flatten)]
         facts: VariantFacts,

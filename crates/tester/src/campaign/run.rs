@@ -15,6 +15,7 @@ use super::plan::tasks::{Point, Task, rates, search_spec};
 use super::record::{CertificateConditions, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
 use super::state::State;
 use super::status::{Phase, Status};
+use crate::conform::report::Conformance;
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::certificate::{Certificate, DISTURBED_MAX};
@@ -29,6 +30,12 @@ pub trait Bench {
         &mut self,
         assignment: &Assignment,
     ) -> Result<Option<CertificateConditions>, BenchError>;
+
+    /// Tests the conformance of the server of a point. `None` if the plan does not want it, or the server is not started in a
+    /// lab on this machine.
+    fn conform(&mut self, _point: &Point) -> Result<Option<Conformance>, BenchError> {
+        Ok(None)
+    }
 
     /// Runs a self-test for DUTs up to `max_qps`. It begins at the rate that an earlier one has certified, `near_qps`.
     /// `None` if there is no self-test server.
@@ -189,6 +196,10 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         }
         let base_rate_qps = self.base_rate(task)?;
         let assignment = self.assignment(task, point, base_rate_qps);
+        let conformance = match self.state.conformance.get(point.variant) {
+            Some(Some(_)) => None,
+            _ => self.bench.conform(&point)?,
+        };
         let conditions = self.bench.prepare(&assignment)?;
         let certified = match conditions {
             Some(conditions) if !self.plan.uncertified => {
@@ -197,7 +208,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             Some(_) | None => None,
         };
         self.status.certified_qps = certified;
-        self.start(point, certified)?;
+        self.start(point, certified, conformance)?;
         let under_way = self.state.under_way.as_ref();
         if !under_way.is_some_and(|under_way| under_way.goes_on(certified)) {
             let search = task.is_search().then(|| {
@@ -305,19 +316,25 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         Ok(Some(told))
     }
 
-    /// Starts the servers. Records their facts if they are new to this process, and each start of an authority that is
-    /// measured.
-    fn start(&mut self, point: Point, certified_rate_qps: Option<u64>) -> Result<(), BenchError> {
+    /// Starts the servers. Records their facts if they are new to this process, with their conformance if that is, and each
+    /// start of an authority that is measured.
+    fn start(
+        &mut self,
+        point: Point,
+        certified_rate_qps: Option<u64>,
+        conformance: Option<Conformance>,
+    ) -> Result<(), BenchError> {
         let facts = self.bench.start(certified_rate_qps)?;
         self.refuse_another(point.variant, &facts)?;
         let known = self.facts.insert(point.variant, facts.clone());
         let start = self.bench.take_start();
-        if known.as_ref() == Some(&facts) && start.is_none() {
+        if known.as_ref() == Some(&facts) && start.is_none() && conformance.is_none() {
             return Ok(());
         }
         self.record(Record::Variant {
             variant: point.variant,
             start,
+            conformance: conformance.map(Box::new),
             facts,
         })?;
         Ok(())

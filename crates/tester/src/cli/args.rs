@@ -231,9 +231,13 @@ pub struct ConformArgs {
     #[arg(long, value_name = "TEXT|FILE.toml")]
     pub case: Option<String>,
 
-    /// Rates of AAAA queries beside which the cases are run again, such as 50, 90 and 110 % of the server's [default: none]
+    /// Rates of other queries beside which the cases are run again, such as 20k,36k [default: none]
     #[arg(long, value_name = "QPS,...", value_delimiter = ',', value_parser = quantity::rate)]
     pub load: Vec<u64>,
+
+    /// Measure how hard its questions are to forge, and what queries of attackers cost others
+    #[arg(long)]
+    pub attacks: bool,
 
     /// Whose servers may be measured.
     #[command(flatten)]

@@ -29,7 +29,12 @@ pub(super) struct Runs {
     scripts: RwLock<Vec<Arc<Script>>>,
     /// For the names of a load.
     names: Mutex<Names>,
+    /// Source ports and IDs of the questions, while they are noted.
+    sources: Mutex<Option<Vec<(u16, u16)>>>,
 }
+
+/// Questions that are noted.
+const SOURCES_MAX: usize = 1 << 14;
 
 impl Runs {
     /// None yet; their names are below `suffix`.
@@ -38,6 +43,7 @@ impl Runs {
             names: Mutex::new(names(&suffix)),
             suffix,
             scripts: RwLock::default(),
+            sources: Mutex::default(),
         }
     }
 
@@ -56,6 +62,26 @@ impl Runs {
     pub(super) fn end(&self, script: &Arc<Script>) {
         let mut scripts = self.scripts.write().unwrap_or_else(PoisonError::into_inner);
         scripts.retain(|it| !Arc::ptr_eq(it, script));
+    }
+
+    /// Begins to note source ports and IDs.
+    pub(super) fn watch(&self) {
+        *self.sources.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+
+    /// Those of the questions over UDP since then.
+    pub(super) fn watched(&self) -> Vec<(u16, u16)> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.take().unwrap_or_default()
+    }
+
+    fn note(&self, from: SocketAddr, question: &[u8]) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(sources), Some(id)) = (&mut *sources, question.first_chunk::<2>())
+            && sources.len() < SOURCES_MAX
+        {
+            sources.push((from.port(), u16::from_be_bytes(*id)));
+        }
     }
 
     /// The answer to a query for a name of the load, if it is one.
@@ -185,6 +211,7 @@ fn datagrams(runs: &Runs, ports: &Arc<[UdpSocket; 2]>, end: &AtomicBool) {
         let Ok((length, from)) = ports[0].recv_from(&mut buffer) else {
             continue;
         };
+        runs.note(from, &buffer[..length]);
         for answer in runs.respond(&buffer[..length], false) {
             let ports = Arc::clone(ports);
             after(answer.delay_ns, move || {

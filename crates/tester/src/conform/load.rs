@@ -51,7 +51,11 @@ impl Load {
     /// # Errors
     ///
     /// The sockets cannot be opened.
-    pub(super) fn start(subject: &Subject, pref64: Pref64, rate_qps: u64) -> Result<Self, RigError> {
+    pub(super) fn start(
+        subject: &Subject,
+        pref64: Pref64,
+        rate_qps: u64,
+    ) -> Result<Self, RigError> {
         let trials = spec::Load {
             duration_ns: TRIAL_S * SECOND,
             zone: zone(&subject.suffix),

@@ -7,10 +7,12 @@
 //! server recovers before the next one: in a lab by a restart. Any other case that fails is run again (`round`), because
 //! a busy machine may make a server ask twice.
 
+mod attacks;
 mod authority;
 pub mod case;
 mod client;
 mod judge;
+pub mod lab;
 pub mod load;
 mod play;
 mod query;
@@ -22,8 +24,8 @@ mod text;
 
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use dns64_transport::random;
@@ -35,7 +37,7 @@ use self::authority::{Authority, Runs};
 use self::case::{Case, Need, Run};
 use self::client::{Sockets, WAIT_NS};
 use self::load::Load;
-use self::report::{Judged, UnderLoad, Verdict};
+use self::report::{Attacks, Judged, UnderLoad, Verdict};
 use self::round::Round;
 use crate::lab::LabError;
 use crate::machine::network::Network;
@@ -161,6 +163,8 @@ pub struct Ran {
     pub cases: Vec<Judged>,
     /// The loads under which it was judged again.
     pub loads: Vec<UnderLoad>,
+    /// What attacks gave, if there were any.
+    pub attacks: Option<Attacks>,
     /// How it ended.
     pub end: End,
 }
@@ -301,6 +305,7 @@ impl Suite {
             known,
             cases,
             loads: Vec::new(),
+            attacks: None,
             end,
         })
     }

@@ -16,8 +16,10 @@ use super::text;
 
 /// A step that was played.
 pub(super) struct Played {
-    query: Query,
-    id: u16,
+    /// The query.
+    pub(super) query: Query,
+    /// Its ID.
+    pub(super) id: u16,
     /// What came back.
     pub(super) back: Back,
     /// All questions to the authority so far.

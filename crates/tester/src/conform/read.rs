@@ -34,7 +34,8 @@ const FILES: [&str; 17] = [
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    rfc: u16,
+    /// Without one, the cases name their clauses with their RFC.
+    rfc: Option<u16>,
     case: Vec<Spanned<Case>>,
 }
 
@@ -51,6 +52,15 @@ pub fn built_in() -> Result<Vec<Case>, String> {
     Ok(all)
 }
 
+/// The classes of attacks: cases without expectations.
+///
+/// # Errors
+///
+/// As [`built_in`].
+pub(super) fn attacks() -> Result<Vec<Case>, String> {
+    parse("attacks", include_str!("../../conformance/attacks.toml"))
+}
+
 /// Reads the cases of a file; `name` names it in errors.
 ///
 /// # Errors
@@ -62,9 +72,10 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Case>, String> {
     for spanned in file.case {
         let line = text[..spanned.span().start].lines().count() + 1;
         let mut case = spanned.into_inner();
-        case.id = format!("rfc{}-{}", file.rfc, case.id);
-        let clause = std::mem::take(&mut case.clause);
-        case.clause = format!("RFC {} section {clause}", file.rfc);
+        if let Some(rfc) = file.rfc {
+            case.id = format!("rfc{rfc}-{}", case.id);
+            case.clause = format!("RFC {rfc} section {}", case.clause);
+        }
         let fault = |why: String| format!("{name}, line {line}: {}: {why}", case.id);
         check(&case).map_err(fault)?;
         if all.iter().any(|other| other.id == case.id) {

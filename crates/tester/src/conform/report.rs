@@ -3,14 +3,17 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind};
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, EnumString};
 
 use super::case::{Case, Level};
+use super::{End, NoVerdict, Ran};
 
 /// A verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, AsRefStr, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, AsRefStr, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Verdict {
@@ -91,7 +94,7 @@ impl From<Judged> for Again {
 }
 
 /// Number of cases by verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Counts {
     /// Passed.
     pub passed: usize,
@@ -132,6 +135,69 @@ impl Levels {
     }
 }
 
+/// The verdicts about a server, as a campaign keeps them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Conformance {
+    /// Why there are no verdicts, or not all; nothing if there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+    /// Number of cases of level must.
+    pub must: Counts,
+    /// Names of those that failed.
+    pub must_failed: Vec<String>,
+    /// The verdicts by the names of the cases.
+    pub verdicts: BTreeMap<String, Verdict>,
+}
+
+impl Conformance {
+    /// What a run gave.
+    pub(crate) fn of(ran: &Result<Ran, NoVerdict>) -> Self {
+        let ran = match ran {
+            Ok(ran) => ran,
+            Err(why) => {
+                return Self {
+                    incomplete: Some(why.to_string()),
+                    ..Self::default()
+                };
+            }
+        };
+        let failed = |it: &&Judged| it.level == Level::Must && it.verdict == Verdict::Failed;
+        let verdicts = ran.cases.iter().map(|it| (it.id.clone(), it.verdict));
+        Self {
+            incomplete: match ran.end {
+                End::Complete => None,
+                End::Gone => Some("the server stopped answering".into()),
+                End::Interrupted => Some("interrupted".into()),
+            },
+            must: Levels::of(&ran.cases).must,
+            must_failed: ran
+                .cases
+                .iter()
+                .filter(failed)
+                .map(|it| it.id.clone())
+                .collect(),
+            verdicts: verdicts.collect(),
+        }
+    }
+
+    /// The verdicts of the cases that both have.
+    pub fn both<'a>(
+        &'a self,
+        other: &'a Self,
+    ) -> impl Iterator<Item = (&'a str, Verdict, Verdict)> {
+        let own = self.verdicts.iter();
+        own.filter_map(move |(case, verdict)| {
+            let others = other.verdicts.get(case)?;
+            Some((case.as_str(), *verdict, *others))
+        })
+    }
+
+    /// Whether the server is known to violate no must that a case covers.
+    pub fn is_met(&self) -> bool {
+        self.incomplete.is_none() && self.must.failed == 0 && self.must.passed > 0
+    }
+}
+
 /// What a load was.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Sent {
@@ -164,6 +230,34 @@ impl UnderLoad {
     }
 }
 
+/// What attackers make of a server.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct Attacks {
+    /// Questions to the authority whose source ports and IDs were seen.
+    pub questions: usize,
+    /// Entropy of the source ports in bits, at most 16: who forges an answer guesses port and ID.
+    pub port_bits: f64,
+    /// Entropy of the IDs.
+    pub id_bits: f64,
+    /// What one query of each class costs.
+    pub classes: Vec<Attack>,
+}
+
+/// What one query costs others.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct Attack {
+    /// Name of the class.
+    pub id: String,
+    /// What it is.
+    pub why: String,
+    /// Questions to the authority until the response.
+    pub questions: usize,
+    /// Octets of these messages for each octet of the query.
+    pub question_octets: f64,
+    /// Octets of the response for each octet of the query; 0 without a response.
+    pub response_octets: f64,
+}
+
 /// The verdicts of a run.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Report {
@@ -180,6 +274,8 @@ pub struct Report {
     pub levels: Levels,
     /// The loads under which the cases were judged again.
     pub loads: Vec<UnderLoad>,
+    /// What attacks gave, if there were any.
+    pub attacks: Option<Attacks>,
     /// The command that repeats a case, without its name.
     pub repeat: String,
     /// The cases.

@@ -60,6 +60,19 @@ fn dns64d_fails_no_must() {
     }
 }
 
+#[test]
+fn attack_costs_few_questions() {
+    for case in read::attacks().unwrap() {
+        let settings = simulated::settings(&simulated::RIGHT, "2001:db8::/96");
+        let server = Simulated::new(&simulated::RIGHT, &settings);
+        let run = simulated::run("2001:db8::/96", 1);
+        let played = play::steps(&case, &run, &server.runs, &server, WAIT_NS).unwrap();
+        let cost = attacks::cost(&played[0], &case.id, &case.why);
+        assert!((1..=64).contains(&cost.questions), "{cost:?}");
+        assert!(cost.question_octets > 0.5, "{cost:?}");
+    }
+}
+
 /// A case of level must.
 fn a_case() -> Case {
     let text = "rfc = 6147\n[[case]]\nid = \"a\"\nclause = \"5.1\"\nlevel = \"must\"\nwhy = \"A & B\"\n\
@@ -82,6 +95,7 @@ fn report(cases: Vec<Judged>, loads: Vec<UnderLoad>) -> report::Report {
         seed: 7,
         levels: report::Levels::of(&cases),
         loads,
+        attacks: None,
         repeat: "dns64bench conform --dut dns64d --seed 7".into(),
         cases,
     }
@@ -97,7 +111,13 @@ fn verdict_that_changes_under_load_is_a_finding() {
     let mut judged = Judged::of(&a_case(), Verdict::Passed);
     judged.under_load.push(a_failure().into());
     let report = report(vec![judged], vec![UnderLoad::new(sent, &[a_failure()])]);
-    assert_eq!((report.levels.must.failed, report.loads[0].levels.must.failed), (0, 1));
+    assert_eq!(
+        (
+            report.levels.must.failed,
+            report.loads[0].levels.must.failed
+        ),
+        (0, 1)
+    );
     expect_test::expect![[r#"
         failed at 900 queries/s, passed without load, must: rfc6147-a (RFC 6147 section 5.1)
           A & B

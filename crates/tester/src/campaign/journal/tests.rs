@@ -81,6 +81,7 @@ pub(crate) fn every_record() -> Vec<Record> {
         }),
         Record::Variant {
             start: None,
+            conformance: Some(Box::default()),
             variant: 0,
             facts: VariantFacts {
                 program: ProgramFacts {

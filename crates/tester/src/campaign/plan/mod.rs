@@ -35,6 +35,7 @@ pub use read::measurement;
 pub use server::{DNS_PORT, ServerName};
 
 use crate::authority::behaviour::Behaviour;
+use crate::conform::case::Level;
 use crate::lab::LabKind;
 use crate::lab::hosts::Hosts;
 use crate::load::pace::Pacing;
@@ -90,6 +91,8 @@ pub struct Plan {
     pub overload_milli: Vec<u32>,
     /// A long load below the measured rate.
     pub soak: Option<Soak>,
+    /// Test the conformance of each variant by the cases up to this level.
+    pub conformance: Option<Level>,
 }
 
 impl Plan {

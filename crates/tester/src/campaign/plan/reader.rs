@@ -262,6 +262,7 @@ pub(super) fn below(table: &str) -> &'static [&'static str] {
             "queue-check",
             "overload",
             "soak",
+            "conformance",
             "dut",
             "hosts",
         ],

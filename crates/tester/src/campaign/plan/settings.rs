@@ -119,7 +119,7 @@ impl Draft {
     pub fn of_flags(given: impl Fn(&Setting) -> Option<Vec<String>>) -> Result<Self, ValueError> {
         let mut draft = Self::new(Directory::default());
         draft.naming = Naming::Flags;
-        let of_campaigns = ["queue-check", "overload", "soak"];
+        let of_campaigns = ["queue-check", "overload", "soak", "conformance"];
         for setting in all() {
             if let Some(texts) = given(setting) {
                 draft.given.push(Place::of_flag(setting.id()));
@@ -411,6 +411,7 @@ fn set_more(it: &mut Draft, key: &str, t: &str) -> Set {
             let length_ns = &mut soak.get_or_insert_default().length_ns;
             put(length_ns, quantity::soak_length(t))
         }
+        "level" => put_some(&mut it.plan.conformance, choice(t)),
         _ => Err(no_setter()),
     }
 }

@@ -21,7 +21,7 @@ use crate::rig::spec::DutChoice;
 
 /// The tables of a plan, by their names in the table of settings; the empty name is that of the plan itself.
 #[cfg(test)]
-pub(super) const TABLES: [&str; 12] = [
+pub(super) const TABLES: [&str; 13] = [
     "",
     "tester",
     "hosts",
@@ -34,6 +34,7 @@ pub(super) const TABLES: [&str; 12] = [
     "queue-check",
     "overload",
     "soak",
+    "conformance",
 ];
 
 const MINIMAL: &str = "[[dut]]\nprofile = \"unbound\"\n";

@@ -38,6 +38,7 @@ factors = [0.5, 2]
 [soak]
 share = "50%"
 length = "3s"
+[conformance]
 "#;
 
 /// Servers with a limit; faults are scripted by the number of the call.
@@ -123,6 +124,10 @@ impl Bench for Servers {
             timeout_ns: assignment.point.timeout_ns,
             ..CertificateConditions::default()
         }))
+    }
+
+    fn conform(&mut self, _point: &Point) -> Result<Option<Conformance>, BenchError> {
+        Ok(Some(Conformance::default()))
     }
 
     fn self_test(

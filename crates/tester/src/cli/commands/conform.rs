@@ -1,14 +1,11 @@
 //! `dns64bench conform`
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::anyhow;
 use dns64_transport::address::Shown;
-use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::random;
 
 use super::measure::may_load;
@@ -16,32 +13,25 @@ use super::{Failure, exit, interrupt, lab, print, print_raw};
 use crate::PROGRAM;
 use crate::cli::args::ConformArgs;
 use crate::conform::case::Case;
+use crate::conform::lab::LabServer;
 use crate::conform::load;
 use crate::conform::read::{built_in, parse};
 use crate::conform::report::{Form, Levels, Report};
 use crate::conform::{End, NoVerdict, Ran, Subject, Suite};
-use crate::lab::LabKind;
-use crate::lab::profile::{Family, Profile, Settings, with_version};
-use crate::lab::server::{Probe, ServerSpec};
-use crate::lab::topology::{Lab, PREF64, Setup};
-use crate::machine::Role;
+use crate::lab::profile::Profile;
+use crate::lab::topology::{PREF64, Setup};
+use crate::lab::{LabError, LabKind};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::network::Network;
-use crate::namespace::Share;
-use crate::post::host::Host;
 use crate::rig::RigError;
-use crate::rig::servers::HostedServer;
-
-/// Time limit of a probe while a server starts.
-const PROBE_NS: Nanos = SECOND / 2;
 
 /// What is run.
 struct Course<'a> {
-    suffix: String,
     cases: Vec<Case>,
     seed: u64,
     /// Rates of the loads.
     loads_qps: &'a [u64],
+    attacks: bool,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -49,7 +39,6 @@ struct Course<'a> {
 pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
     let course = Course {
         interrupted: interrupt()?,
-        suffix: args.suffix.trim_end_matches('.').to_owned(),
         cases: chosen(args)?,
         seed: match args.seed {
             Some(seed) => seed,
@@ -57,6 +46,7 @@ pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
             None => random::from_system()? >> 40,
         },
         loads_qps: &args.load,
+        attacks: args.attacks,
     };
     args.load.iter().try_for_each(|rate| load::check(*rate))?;
     let (server, (ran, loaded)) = match (&args.dut, args.server, args.authority_listen) {
@@ -65,19 +55,19 @@ pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
             if let Some(code) = lab::in_user_namespace(kind, &course.interrupted)? {
                 return Ok(code);
             }
-            let profile = Profile::load(dut)?;
-            let chosen: BTreeMap<_, _> = args.dut_set.iter().cloned().collect();
-            profile.check_settings(&chosen)?;
-            course.in_lab(&profile, chosen, kind)?
+            let server = lab_server(dut, args, kind)?;
+            let run = |suite: &Suite, restart: &mut dyn FnMut() -> bool| course.run(suite, restart);
+            let (name, verdicts) = server.with_suite(&course.interrupted, run)?;
+            (name, verdicts?)
         }
         (None, Some(server), Some(listen)) => {
-            if !args.load.is_empty() {
+            if args.attacks || !args.load.is_empty() {
                 may_load(std::iter::once(server), args.may_load)?;
             }
             let subject = Subject {
                 server,
                 network: Network::Own,
-                suffix: course.suffix.clone(),
+                suffix: suffix(args),
             };
             let suite = Suite::open(subject, &Network::Own, listen)?;
             let ran = course.run(&suite, || suite.recovered().is_ok())?;
@@ -93,6 +83,7 @@ pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
         seed: course.seed,
         levels: Levels::of(&ran.cases),
         loads: ran.loads,
+        attacks: ran.attacks,
         repeat: repeat(args, &course),
         cases: ran.cases,
     };
@@ -103,6 +94,29 @@ pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
     }
     loaded?;
     Ok(code)
+}
+
+/// The server of a profile with the chosen settings.
+fn lab_server(dut: &str, args: &ConformArgs, kind: LabKind) -> Result<LabServer, LabError> {
+    let profile = Profile::load(dut)?;
+    let chosen = args.dut_set.iter().cloned().collect();
+    profile.check_settings(&chosen)?;
+    Ok(LabServer {
+        profile,
+        program: None,
+        chosen,
+        cpus: CpuSet::unrestricted(),
+        setup: match kind {
+            LabKind::Loopback => Setup::Loopback,
+            _ => Setup::ThreeDevice,
+        },
+        pref64: PREF64,
+        suffix: suffix(args),
+    })
+}
+
+fn suffix(args: &ConformArgs) -> String {
+    args.suffix.trim_end_matches('.').to_owned()
 }
 
 /// The cases of the given file, or those whose name has the given text.
@@ -142,7 +156,7 @@ fn code(ran: &Ran) -> u8 {
 
 /// The command that repeats a case, without its name.
 fn repeat(args: &ConformArgs, course: &Course<'_>) -> String {
-    let (suffix, seed) = (&course.suffix, course.seed);
+    let (suffix, seed) = (suffix(args), course.seed);
     let subject = match (&args.dut, args.server, args.authority_listen) {
         (None, Some(server), Some(listen)) => {
             let (server, listen) = (Shown(server), Shown(listen));
@@ -150,7 +164,9 @@ fn repeat(args: &ConformArgs, course: &Course<'_>) -> String {
         }
         (dut, _, _) => {
             let set = args.dut_set.iter();
-            let set: String = set.map(|(name, value)| format!(" --dut-set {name}={value}")).collect();
+            let set: String = set
+                .map(|(name, value)| format!(" --dut-set {name}={value}"))
+                .collect();
             format!("--dut {}{set}", dut.as_deref().unwrap_or_default())
         }
     };
@@ -162,82 +178,16 @@ type Verdicts = (Ran, Result<(), RigError>);
 
 impl Course<'_> {
     /// Runs the cases without load, then beside each.
-    fn run(
-        &self,
-        suite: &Suite,
-        mut recover: impl FnMut() -> bool,
-    ) -> Result<Verdicts, NoVerdict> {
+    fn run(&self, suite: &Suite, mut recover: impl FnMut() -> bool) -> Result<Verdicts, NoVerdict> {
         let (cases, seed, interrupted) = (&*self.cases, self.seed, &*self.interrupted);
         let mut ran = suite.run(cases, seed, interrupted, &mut recover)?;
         let mut loads = self.loads_qps.iter();
         let loaded = loads.try_for_each(|rate| {
             suite.run_loaded(&mut ran, (cases, seed), *rate, interrupted, &mut recover)
         });
-        Ok((ran, loaded))
-    }
-
-    /// Starts the server in a lab and runs the cases there. Returns its name and version as well.
-    fn in_lab(
-        &self,
-        profile: &Profile,
-        chosen: BTreeMap<String, String>,
-        kind: LabKind,
-    ) -> Result<(String, Verdicts), Failure> {
-        let setup = match kind {
-            LabKind::Loopback => Setup::Loopback,
-            _ => Setup::ThreeDevice,
-        };
-        let _lab = Lab::up(setup, None)?;
-        let upstream: (IpAddr, u16) = match profile.requires.upstream_family {
-            Some(Family::Ipv6) => setup.upstream_v6(),
-            _ => setup.upstream_v4(),
-        };
-        let subject = Subject {
-            server: setup.dut().into(),
-            network: setup.network(Role::Measurer),
-            suffix: self.suffix.clone(),
-        };
-        let authority = setup.network(Role::Authority);
-        let suite = Suite::open(subject, &authority, upstream.into())?;
-        let spec = self.spec(profile, chosen, setup, upstream.into());
-        let probe = || match suite.pref64(PROBE_NS) {
-            _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
-            Ok(_) => Probe::Answered,
-            Err(why) => Probe::NotYet(why.to_string()),
-        };
-        let mut dut = HostedServer::start(Host::here(&self.interrupted), spec, probe)?;
-        let ran = self.run(&suite, || dut.restart(probe).is_ok())?;
-        let server = match dut.program().version {
-            Some(version) => with_version(&profile.name, &version),
-            None => profile.name.clone(),
-        };
-        Ok((server, ran))
-    }
-
-    fn spec(
-        &self,
-        profile: &Profile,
-        chosen: BTreeMap<String, String>,
-        setup: Setup,
-        upstream: SocketAddr,
-    ) -> ServerSpec {
-        let (listen, port) = setup.dut();
-        ServerSpec {
-            profile: profile.clone(),
-            program: None,
-            network: setup.network(Role::Dut),
-            settings: Settings {
-                listen,
-                listen_v4: Ipv4Addr::UNSPECIFIED,
-                port,
-                upstreams: vec![upstream],
-                pref64: PREF64,
-                suffix: self.suffix.clone(),
-                aaaa_share: Share::NONE,
-                cpus: CpuSet::unrestricted(),
-                chosen,
-            },
-            zone: None,
+        if self.attacks && loaded.is_ok() {
+            suite.attack(&mut ran, interrupted, recover)?;
         }
+        Ok((ran, loaded))
     }
 }

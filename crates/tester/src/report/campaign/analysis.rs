@@ -17,6 +17,7 @@ use serde::{Serialize, Serializer};
 use crate::campaign::plan::Variant;
 use crate::campaign::plan::tasks::Point;
 use crate::campaign::record::{CertificateConditions, Environment};
+use crate::conform::report::Conformance;
 use crate::machine::watch::HostOf;
 use crate::namespace::Pattern;
 use crate::statistics::agreement::Agreement;
@@ -100,7 +101,7 @@ pub struct Analysis {
 impl Analysis {
     /// The name of a variant.
     pub fn name_of(&self, variant: usize) -> &str {
-        &self.variants[variant].name
+        &self.variants[variant].marked
     }
 
     /// The points of a variant.
@@ -125,8 +126,11 @@ pub struct VariantInfo {
     /// The variant in the plan.
     #[serde(skip)]
     pub planned: Variant,
-    /// Its name in the report.
+    /// Its name in the plan.
     pub name: String,
+    /// The same for people, with a mark if it fails a must.
+    #[serde(skip)]
+    pub marked: String,
     /// Its DUT.
     pub dut: String,
     /// Version that its program reports.
@@ -145,9 +149,18 @@ pub struct VariantInfo {
     pub not_a_measurement: Vec<String>,
     /// Remarks.
     pub notes: Vec<String>,
+    /// What a test of its conformance found; nothing without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conformance: Option<Conformance>,
 }
 
 impl VariantInfo {
+    /// Whether its test of conformance found that it fails a must.
+    pub fn fails_a_must(&self) -> bool {
+        let found = self.conformance.as_ref();
+        found.is_some_and(|it| !it.must_failed.is_empty())
+    }
+
     /// Whether it is an authority, which the self-test measures.
     pub fn is_authority(&self) -> bool {
         self.planned.subject.is_authority()

@@ -175,7 +175,7 @@ impl Row {
 /// The points, each with a key of everything but the rates: equal keys mean the same point.
 fn keyed(analysis: &Analysis) -> Vec<(String, &PointResult)> {
     let key = |point: &PointResult| {
-        let variant = analysis.name_of(point.variant);
+        let variant = &analysis.variants[point.variant].name;
         format!("{variant}, {}, {}", words::cell(point), words::spans(point))
     };
     let points = analysis.points.iter();
@@ -309,10 +309,16 @@ fn warnings(a: &Analysis, b: &Analysis) -> Vec<String> {
         }
     }
     for variant in &a.variants {
-        if let Some(other) = b.variants.iter().find(|other| other.name == variant.name) {
+        let name = &variant.name;
+        if let Some(other) = b.variants.iter().find(|other| other.name == *name) {
             let version = |v: &Option<String>| v.clone().unwrap_or_else(|| "unknown".to_owned());
-            let what = format!("the version of {}", variant.name);
+            let what = format!("the version of {name}");
             differ(&what, &version(&variant.version), &version(&other.version));
+            let verdicts = variant.conformance.as_ref().zip(other.conformance.as_ref());
+            for (case, a, b) in verdicts.into_iter().flat_map(|(a, b)| a.both(b)) {
+                let what = format!("the verdict of {case} about {name}");
+                differ(&what, a.as_ref(), b.as_ref());
+            }
         }
     }
     warnings

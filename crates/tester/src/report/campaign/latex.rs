@@ -102,6 +102,7 @@ fn escaped(text: &str) -> String {
             '–' if out.ends_with('-') => out.push_str("{}--"),
             '–' => out.push_str("--"),
             '†' => out.push_str("\\dag{}"),
+            '‡' => out.push_str("\\ddag{}"),
             '−' => out.push_str("$-$"),
             c if c.is_control() => out.push(' '),
             c => out.push(c),
@@ -166,7 +167,7 @@ mod tests {
         (depth == 0).then_some(out)
     }
 
-    const COMMANDS: [(&str, char); 15] = [
+    const COMMANDS: [(&str, char); 16] = [
         ("&", '&'),
         ("%", '%'),
         ("$", '$'),
@@ -182,6 +183,7 @@ mod tests {
         ("textgreater", '>'),
         ("textbar", '|'),
         ("dag", '†'),
+        ("ddag", '‡'),
     ];
 
     /// Texts of TeX's special characters and of any others.

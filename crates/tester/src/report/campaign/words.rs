@@ -11,6 +11,13 @@ const UNCERTIFIED: &str = "†";
 pub(super) const UNCERTIFIED_MEANS: &str = "† marks a rate for which the Tester is not certified (RFC \
                                             8219 section 9.2.1): not a measurement.";
 
+/// Mark of a server that fails a must, after its name.
+pub(super) const FAILS_A_MUST: &str = "‡";
+
+/// Meaning of that mark.
+pub(super) const FAILS_A_MUST_MEANS: &str =
+    "‡ marks a server that fails a case of level must (docs/conformance.md).";
+
 /// The mark of a rate, if the Tester was not certified for it.
 pub(super) fn dagger(certified: Option<bool>) -> &'static str {
     match certified {

@@ -105,3 +105,17 @@ fn interrupted_campaign_can_be_resumed() {
     let last = &lines.last().unwrap().record;
     assert!(matches!(last, Record::Stopped { reason } if reason == "interrupted"));
 }
+
+#[test]
+fn conformance_of_each_variant_is_tested_once() {
+    let (_, lines) = whole(Servers::steady());
+    let tested = lines.iter().filter_map(|line| match &line.record {
+        Record::Variant {
+            variant,
+            conformance: Some(_),
+            ..
+        } => Some(*variant),
+        _ => None,
+    });
+    assert_eq!(tested.collect::<Vec<_>>(), [0, 1]);
+}

@@ -4,13 +4,14 @@ use super::distinct;
 use crate::campaign::history::{Recorded, SessionHistory};
 use crate::campaign::plan::{Laboratory, Plan, Variant};
 use crate::campaign::record::{SelfTest, VariantFacts};
+use crate::conform::report::Conformance;
 use crate::lab::LabKind;
 use crate::lab::hosts::{HostSpec, Hosts, Reach};
 use crate::lab::profile::without_name;
 use crate::lab::topology::Setup;
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, Certificate, Session, VariantInfo};
-use crate::report::campaign::numbers;
+use crate::report::campaign::{numbers, words};
 use crate::trial::result::Outcome;
 
 /// Reasons that apply to every variant.
@@ -133,7 +134,11 @@ pub(super) fn conditions(history: &Recorded<'_>) -> Vec<(String, String)> {
 /// The variants: names from the plan, facts from the last start.
 pub(super) fn variants(history: &Recorded<'_>) -> Vec<VariantInfo> {
     let infos = history.plan.variants.iter().zip(&history.variants);
-    let info = |(variant, records): (&Variant, &Vec<VariantFacts>)| {
+    let infos = infos.zip(&history.conformance);
+    let info = |((variant, records), conformance): (
+        (&Variant, &Vec<VariantFacts>),
+        &Option<Conformance>,
+    )| {
         let server = records.last().map(|r| r.server.clone());
         let pref64 = records.last().map(|r| r.pref64.clone());
         let last = records.last().cloned().unwrap_or_default();
@@ -149,9 +154,10 @@ pub(super) fn variants(history: &Recorded<'_>) -> Vec<VariantInfo> {
         let hashes = hashes.filter_map(|(what, hash)| Some((what.to_owned(), hash?)));
         let reasons = records.iter().flat_map(|r| &r.not_a_measurement).cloned();
         let notes = records.iter().flat_map(|r| &r.notes).cloned();
-        VariantInfo {
+        let mut info = VariantInfo {
             planned: variant.clone(),
             name: variant.name.clone(),
+            marked: variant.name.clone(),
             dut: variant.dut.clone(),
             version: last
                 .program
@@ -164,7 +170,12 @@ pub(super) fn variants(history: &Recorded<'_>) -> Vec<VariantInfo> {
             hashes: hashes.chain(last.program.files_sha256).collect(),
             not_a_measurement: distinct(reasons),
             notes: distinct(notes),
+            conformance: conformance.clone(),
+        };
+        if info.fails_a_must() {
+            info.marked += words::FAILS_A_MUST;
         }
+        info
     };
     infos.map(info).collect()
 }

@@ -1,5 +1,6 @@
 //! Places a rate in a division of the rules for published numbers (`docs/rules.md`).
 
+use crate::conform::report::Conformance;
 use crate::report::campaign::analysis::{
     Analysis, Division, Met, PointResult, RunResult, VariantInfo,
 };
@@ -23,7 +24,7 @@ const OF_ALL: [Rule; 3] = [
 ];
 
 /// Rules for numbers of the closed division.
-const OF_CLOSED: [Rule; 11] = [
+const OF_CLOSED: [Rule; 12] = [
     // An authority needs none.
     ("certified", |_, point| point.certified != Some(false)),
     ("links", |analysis, _| {
@@ -51,6 +52,11 @@ const OF_CLOSED: [Rule; 11] = [
     ("names", |analysis, _| {
         let mut clauses = analysis.statement.iter();
         clauses.all(|it| !["B-10", "B-12"].contains(&it.id) || it.met == Met::Met)
+    }),
+    // Without a test in the journal, its result stands elsewhere in the disclosure.
+    ("conformance", |analysis, point| {
+        let found = variant(analysis, point).conformance.as_ref();
+        found.is_none_or(Conformance::is_met)
     }),
 ];
 
@@ -119,7 +125,7 @@ mod tests {
     type Break = (&'static str, Division, fn(&mut Analysis));
 
     #[rustfmt::skip]
-    const BREAKS: [Break; 14] = [
+    const BREAKS: [Break; 15] = [
         ("complete", Division::Estimate, |it| it.complete = false),
         ("measurement", Division::Estimate, |it| it.variants[0].not_a_measurement.push("x".into())),
         ("measurement", Division::Estimate, |it| it.not_a_measurement.push("x".into())),
@@ -133,6 +139,7 @@ mod tests {
         ("stable", Division::Open, |it| it.points[0].agreement.as_mut().unwrap().unstable = true),
         ("bounded", Division::Open, |it| it.points[0].lower_bound = true),
         ("no-warning", Division::Open, |it| it.warnings.push(Severity::Critical.warning("x"))),
+        ("conformance", Division::Open, |it| it.variants[0].conformance = Some(Conformance::default())),
         ("names", Division::Open, |it| it.statement.iter_mut().for_each(|clause| clause.met = Met::NotKnown)),
     ];
 

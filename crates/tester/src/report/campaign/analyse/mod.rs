@@ -104,7 +104,7 @@ pub(super) fn grouped<K: PartialEq, V>(
 /// One sentence for each variant.
 fn verdict(analysis: &Analysis) -> Vec<String> {
     let sentence = |(variant, info): (usize, &VariantInfo)| {
-        let name = &info.name;
+        let name = analysis.name_of(variant);
         let Some(point) = analysis.headline(variant) else {
             return format!("{name}: nothing was planned");
         };

@@ -8,7 +8,7 @@ use crate::campaign::plan::Laboratory;
 use crate::campaign::record::{Environment, VariantFacts};
 use crate::campaign::{environment, facts};
 use crate::report::Thousands;
-use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd, SoakResult};
+use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd, SoakResult, VariantInfo};
 use crate::report::campaign::{numbers, words};
 use crate::statistics::summary::Flag;
 use crate::trial::result::TrialResult;
@@ -34,6 +34,10 @@ pub(super) fn all(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
     add(results, unfinished(history, analysis));
     add(None, plan.remarks());
     add(None, in_driver(analysis).collect());
+    add(
+        None,
+        analysis.variants.iter().filter_map(conformance).collect(),
+    );
     add(None, doubts(analysis).collect());
     add(results, contradictions::all(analysis));
     add(results, authorities::limited(analysis).collect());
@@ -214,6 +218,23 @@ fn doubts(analysis: &Analysis) -> impl Iterator<Item = Warning> {
             let text = format!("not a measurement: {reason}");
             Severity::Critical.warning(text).about(&info.name)
         })
+    })
+}
+
+/// What a test of conformance found against a variant.
+fn conformance(info: &VariantInfo) -> Option<Warning> {
+    let found = info.conformance.as_ref()?;
+    let name = &info.name;
+    if let Some(why) = &found.incomplete {
+        let text = format!("conformance is not known: {why}");
+        return Some(Severity::Warning.warning(text).about(name));
+    }
+    info.fails_a_must().then(|| {
+        let cases = found.must_failed.join(", ");
+        let mark = words::FAILS_A_MUST;
+        let text = format!("fails cases of level must ({mark}): {cases}");
+        let remedy = "see the messages with `dns64bench conform --case NAME`";
+        Severity::Warning.warning(text).about(name).remedy(remedy)
     })
 }
 

@@ -1,6 +1,8 @@
 use expect_test::{expect, expect_file};
 
 use super::*;
+use crate::conform::report::Conformance;
+use crate::conform::report::Verdict::{Failed, Passed};
 use crate::report::campaign::tests::sample::{SMALL, analysed};
 
 fn sample() -> Analysis {
@@ -61,6 +63,23 @@ fn slower_points_and_different_conditions_are_reported() {
     expect_file!["../testdata/compare.txt"].assert_eq(&text(&comparison));
     assert!(!Comparison::of(&sample(), &scaled(0.96), 5.0).has_regressions());
     assert!(!Comparison::of(&sample(), &scaled(1.2), 0.0).has_regressions());
+}
+
+#[test]
+fn changed_verdicts_of_conformance_are_reported() {
+    let with = |verdict| {
+        let mut analysis = sample();
+        analysis.variants[0].conformance = Some(Conformance {
+            verdicts: [("rfc6147-5.1.4-a".to_owned(), verdict)].into(),
+            ..Conformance::default()
+        });
+        analysis
+    };
+    let found = |b| Comparison::of(&with(Passed), &b, 5.0).warnings.len();
+    assert_eq!(
+        [found(with(Failed)), found(with(Passed)), found(sample())],
+        [1, 0, 0]
+    );
 }
 
 #[test]

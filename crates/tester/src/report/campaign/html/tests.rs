@@ -14,7 +14,7 @@ const HOSTILE: &str = "<script>alert(\"dns\")</script> & Co";
 fn sample() -> Analysis {
     let mut analysis = analysed(SMALL);
     analysis.not_a_measurement = vec!["the roles share one machine and its cores".to_owned()];
-    analysis.variants[2].name = HOSTILE.to_owned();
+    analysis.variants[2].marked = HOSTILE.to_owned();
     analysis.variants[2].notes = vec!["<b>bold</b>".to_owned()];
     analysis.warnings[0].about = Some(HOSTILE.to_owned());
     analysis

@@ -1,14 +1,16 @@
 //! The verdict as a table: the servers side by side.
 
-use super::super::analysis::{Analysis, PointResult, Standing};
-use super::super::numbers;
+use super::super::analysis::{Analysis, PointResult, Standing, VariantInfo};
 use super::super::table::{Cell, Table, columns};
+use super::super::{numbers, words};
 use super::point;
+use crate::conform::report::Conformance;
 use crate::statistics::agreement::Agreement;
 
 /// A server with its rank and its representative point.
 struct Ranked<'a> {
     name: &'a str,
+    conformance: Option<&'a Conformance>,
     standing: &'a Standing,
     point: &'a PointResult,
 }
@@ -23,13 +25,14 @@ pub(super) fn standings(analysis: &Analysis) -> Table {
         "runs", "runs" => r.point.agreement.map_or(0, |found| found.runs);
         "of_fastest", "of the fastest" => of_fastest(r.standing);
         "against", "in words" => &r.standing.against;
+        "conformance", "conformance" => conformance(r.conformance);
     ];
     let ranked = |standing| -> Option<Ranked<'_>> {
         let standing: &Standing = standing;
         let point = analysis.points.get(standing.point)?;
-        let name = analysis.name_of(standing.variant);
         Some(Ranked {
-            name,
+            name: analysis.name_of(standing.variant),
+            conformance: analysis.variants[standing.variant].conformance.as_ref(),
             standing,
             point,
         })
@@ -45,7 +48,29 @@ pub(super) fn standings(analysis: &Analysis) -> Table {
     if rows.iter().any(|row| row.point.lower_bound) {
         caption += " ≥ marks a lower bound.";
     }
-    Table::new("standings", "Side by side", &caption).with(&columns, rows)
+    if analysis.variants.iter().any(VariantInfo::fails_a_must) {
+        caption += " ";
+        caption += words::FAILS_A_MUST_MEANS;
+    }
+    // Without any test of conformance there is no such column.
+    let tested = rows.iter().any(|row| row.conformance.is_some());
+    let columns = columns.iter().take(columns.len() - usize::from(!tested));
+    Table::new("standings", "Side by side", &caption).with(columns, rows)
+}
+
+/// How many cases of level must a server passes.
+fn conformance(found: Option<&Conformance>) -> Cell {
+    match found {
+        None => Cell::Nothing,
+        Some(Conformance {
+            incomplete: Some(why),
+            ..
+        }) => why.clone().into(),
+        Some(Conformance { must, .. }) => {
+            let known = must.passed + must.failed;
+            format!("{} of {known} must", must.passed).into()
+        }
+    }
 }
 
 /// Meaning of the ranges of these points.

@@ -458,6 +458,7 @@ fn started_variant(variant: usize, it: &Variant, start: Option<Start>) -> Record
     Record::Variant {
         variant,
         start,
+        conformance: None,
         facts: VariantFacts {
             program: ProgramFacts {
                 version: Some(format!("{} 1.2.3", it.dut)),

@@ -1,6 +1,7 @@
 //! The top of a report: the ranking, and the most important warnings.
 
 use super::*;
+use crate::conform::report::{Conformance, Counts};
 use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{Analysis, PointResult, Standing};
 use crate::report::campaign::plots::{Figure, figures};
@@ -409,6 +410,46 @@ fn each_point_has_processor_time_if_its_trials_have() {
             .contains("dut_cpu_pct")
     };
     assert!(column("points.csv") && column("trials.csv"));
+}
+
+#[test]
+fn server_that_fails_a_must_has_a_mark_and_its_verdicts() {
+    let (plan, mut lines) = small();
+    let before = of_lines(&plan, &lines);
+    for line in &mut lines {
+        if let Record::Variant {
+            variant: 0,
+            conformance,
+            ..
+        } = &mut line.record
+        {
+            *conformance = Some(Box::new(Conformance {
+                must_failed: vec!["rfc6147-a".to_owned()],
+                must: Counts {
+                    passed: 3,
+                    failed: 1,
+                    not_known: 2,
+                },
+                ..Conformance::default()
+            }));
+        }
+    }
+    let analysis = of_lines(&plan, &lines);
+    assert_eq!(analysis.name_of(0), format!("{}‡", before.name_of(0)));
+    assert_eq!(analysis.variants[0].name, before.variants[0].name);
+    assert_eq!(analysis.name_of(1), before.name_of(1));
+    assert_eq!(analysis.warnings.len(), before.warnings.len() + 1);
+    let of_first = |it: &&PointResult| it.variant == 0;
+    let failed = analysis.points.iter().find(of_first).unwrap();
+    assert!(failed.rules_failed.contains(&"conformance"));
+    let csv = |analysis: &Analysis| {
+        let tables = tables::all(analysis);
+        let table = tables.into_iter().find(|table| table.key == "standings");
+        let table = table.unwrap();
+        let cells = table.rows.iter().flatten().map(|cell| cell.text("; "));
+        cells.filter(|text| text == "3 of 4 must").count()
+    };
+    assert_eq!([csv(&before), csv(&analysis)], [0, 1]);
 }
 
 #[test]
