@@ -29,6 +29,8 @@ pub(super) struct Runs {
     scripts: RwLock<Vec<Arc<Script>>>,
     /// For the names of a load.
     names: Mutex<Names>,
+    /// Whether one was asked for.
+    loaded: AtomicBool,
     /// Source ports and IDs of the questions, while they are noted.
     sources: Mutex<Option<Vec<(u16, u16)>>>,
 }
@@ -41,6 +43,7 @@ impl Runs {
     pub(super) fn new(suffix: Owned) -> Self {
         Self {
             names: Mutex::new(names(&suffix)),
+            loaded: AtomicBool::default(),
             suffix,
             scripts: RwLock::default(),
             sources: Mutex::default(),
@@ -84,6 +87,11 @@ impl Runs {
         }
     }
 
+    /// Whether a name of a load was asked for since the last call.
+    pub(super) fn take_loaded(&self) -> bool {
+        self.loaded.swap(false, Ordering::Relaxed)
+    }
+
     /// The answer to a query for a name of the load, if it is one.
     fn of_load(&self, query: &[u8], tcp: bool) -> Option<Outgoing> {
         let mut octets = vec![0; REPLY_LEN_MAX];
@@ -91,7 +99,10 @@ impl Runs {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = names.answer(query, &mut octets, protocol);
         octets.truncate(answered.len);
-        answered.asked.map(|_| Outgoing::of(octets))
+        answered.asked.map(|_| {
+            self.loaded.store(true, Ordering::Relaxed);
+            Outgoing::of(octets)
+        })
     }
 
     /// The answers to a query.

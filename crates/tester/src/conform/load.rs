@@ -92,6 +92,11 @@ impl Load {
         })
     }
 
+    /// Whether it has ended, by a fault.
+    pub(super) fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Ends it. Returns what was sent.
     ///
     /// # Errors

@@ -41,6 +41,7 @@ use self::report::{Attacks, Judged, UnderLoad, Verdict};
 use self::round::Round;
 use crate::lab::LabError;
 use crate::machine::network::Network;
+use crate::machine::process;
 use crate::rig::RigError;
 
 /// The case that shows whether the server synthesises, and with which prefix. It is no part of a report.
@@ -331,7 +332,9 @@ impl Suite {
             ran.end = End::Gone;
             return Ok(());
         }
+        self.runs.take_loaded();
         let load = Load::start(&self.subject, ran.known.pref64, rate_qps)?;
+        process::wait_until(WAIT_NS, || load.is_over() || self.runs.take_loaded());
         let round = Round::new(self, cases, ran.known, interrupted).loaded();
         round.judge_all(round.order(seed).0);
         let (again, end) = round.end();
