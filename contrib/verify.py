@@ -481,7 +481,7 @@ def recount(trial):
         "form": "trial/2", "queries_due": trial["rate_qps"] * ns(trial["duration_s"]) // SECOND,
         "queries_sent": replied + answers["missing"] + trial["undecided"],
         "outcome": outcome,
-        "shortfall": lost if outcome == "failed" else 0, "dut_memory_bytes": (trial["resources"] or {}).get("memory_bytes"),
+        "shortfall": lost if outcome == "failed" else 0,
     })
     same_keys("result.losses.", losses, placed(trial)[0])
     percentiles = [trial["rtt_percentiles_ns"], trial["latency_percentiles_ns"], path["dut_only_percentiles_ns"] if path else []]

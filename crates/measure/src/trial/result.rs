@@ -469,8 +469,6 @@ pub struct TrialResult {
     /// Path of the queries through DUT and authority, with a built-in authority.
     pub path: Option<Path>,
     /// Resources of the DUT after the trial, if they are observable.
-    #[serde(flatten, with = "dut_resources")]
-    #[schemars(with = "dut_resources::Form")]
     pub resources: Option<Resources>,
     /// How the DUT exited during the trial, and its last log lines, if it did.
     pub dut_exit: Option<String>,
@@ -531,41 +529,6 @@ mod seconds {
     )]
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Nanos, D::Error> {
         Ok((f64::deserialize(from)? * 1e9).round() as Nanos)
-    }
-}
-
-/// Serialises the resources of the DUT, and their memory also under its original key.
-mod dut_resources {
-
-    use schemars::JsonSchema;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::machine::process::Resources;
-
-    #[derive(JsonSchema, Serialize, Deserialize)]
-    pub(super) struct Form {
-        /// The memory of `resources`, repeated.
-        #[serde(skip_deserializing)]
-        dut_memory_bytes: Option<u64>,
-        /// Resources of the DUT after the trial, if they are observable.
-        resources: Option<Resources>,
-    }
-
-    pub(super) fn serialize<S: Serializer>(
-        resources: &Option<Resources>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        let form = Form {
-            dut_memory_bytes: resources.map(|r| r.memory_bytes),
-            resources: *resources,
-        };
-        form.serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Resources>, D::Error> {
-        Ok(Form::deserialize(from)?.resources)
     }
 }
 
