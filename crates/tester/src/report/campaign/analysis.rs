@@ -9,9 +9,7 @@ mod hosts;
 mod load;
 mod standing;
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::campaign::plan::Variant;
@@ -421,7 +419,7 @@ pub struct ModelResult {
 }
 
 /// A parameter of a model.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
@@ -432,7 +430,7 @@ pub struct Parameter {
 }
 
 /// A cell of the fit of a model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct FittedRow {
     /// Share in per cent; with both shares the one of names with an AAAA.
     pub share_pct: f64,
@@ -463,45 +461,21 @@ pub struct QueueCheckResult {
 }
 
 /// One duration and timeout.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 pub struct QueueCheckRow {
     /// Length of a trial.
     pub duration_s: f64,
     /// Timeout.
     pub timeout_s: f64,
     /// Median rate, in queries per second.
+    #[serde(rename = "median_qps")]
     pub median: f64,
     /// See [`Summary::calculated`].
+    #[serde(rename = "calculated_qps")]
     pub calculated: f64,
     /// See [`PointResult::certified`]; omitted in JSON, which has it at the point.
+    #[serde(skip)]
     pub certified: Option<bool>,
-}
-
-/// Serialises rows to JSON as arrays of their fields.
-macro_rules! as_arrays {
-    ($($row:ident { $($field:ident: $type:ty),+ })+) => {$(
-        impl Serialize for $row {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                ($(self.$field,)+).serialize(to)
-            }
-        }
-
-        impl JsonSchema for $row {
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($row).into()
-            }
-
-            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-                <($($type,)+)>::json_schema(generator)
-            }
-        }
-    )+};
-}
-
-as_arrays! {
-    Parameter { name: &'static str, value: f64, unit: &'static str }
-    FittedRow { share_pct: f64, median: f64, modelled: f64, other_pct: f64 }
-    QueueCheckRow { duration_s: f64, timeout_s: f64, median: f64, calculated: f64 }
 }
 
 /// A process of the campaign.
