@@ -188,7 +188,7 @@ impl TaskEnd {
 
     /// Whether the search gave up because the Tester was disturbed.
     pub fn is_disturbed(&self) -> bool {
-        matches!(self.end, Some(SearchEnd::TesterFault(_)))
+        matches!(self.end, Some(SearchEnd::TesterFault { .. }))
     }
 }
 

@@ -37,7 +37,7 @@ pub fn of_search(end: &SearchEnd) -> u8 {
         SearchEnd::Found | SearchEnd::LimitedByRequest { .. } => PASSED,
         SearchEnd::NothingPasses => FAILED,
         SearchEnd::LimitedByTester { .. } => TESTER,
-        SearchEnd::TesterFault(fault) => of_fault(fault),
+        SearchEnd::TesterFault { fault } => of_fault(fault),
     }
 }
 

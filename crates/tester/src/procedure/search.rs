@@ -44,7 +44,7 @@ pub fn run<T: Trials>(
             Ok(result) => result,
             Err(error) => match T::end(&error) {
                 Some(fault) if fault == TesterFault::Interrupted || search.has_pass() => {
-                    break SearchEnd::TesterFault(fault);
+                    break SearchEnd::TesterFault { fault };
                 }
                 _ => return Err(error),
             },
@@ -158,7 +158,9 @@ impl Search {
         if let Outcome::Invalid(fault) = outcome {
             let is_over = self.invalid_in_row == self.spec.invalid_repeats;
             if is_over || outcome.is_interrupted() {
-                self.end = Some(SearchEnd::TesterFault(fault.clone()));
+                self.end = Some(SearchEnd::TesterFault {
+                    fault: fault.clone(),
+                });
             }
             self.invalid_in_row += 1;
             return;
@@ -189,7 +191,7 @@ impl Search {
     /// Tester.
     pub fn answer(&self) -> Option<u64> {
         match self.end {
-            None | Some(SearchEnd::TesterFault(_)) => None,
+            None | Some(SearchEnd::TesterFault { .. }) => None,
             Some(_) => self.passed_qps,
         }
     }

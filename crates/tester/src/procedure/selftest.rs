@@ -66,7 +66,7 @@ pub fn propose<T: Trials>(
     if let Some(end) = search.finished() {
         observer(&Event::Finished(end));
     }
-    let broken = matches!(search.finished(), Some(SearchEnd::TesterFault(_)));
+    let broken = matches!(search.finished(), Some(SearchEnd::TesterFault { .. }));
     let passed_rate_qps = search.bracket().passed_qps.filter(|_| !broken);
     let certified_rate_qps = passed_rate_qps.map(certified_rate).filter(|&rate| rate > 0);
     Ok(SelfTestResult {

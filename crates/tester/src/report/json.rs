@@ -30,7 +30,7 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> impl Serialize 
     let search = Search {
         end: &result.end,
         invalid_because: match &result.end {
-            SearchEnd::TesterFault(fault) => Some(fault.to_string()),
+            SearchEnd::TesterFault { fault } => Some(fault.to_string()),
             _ => None,
         },
         rate_qps: result.rate_qps,

@@ -177,11 +177,13 @@ fn search_verdict(result: &SearchResult) -> String {
                 }
             )
         }
-        SearchEnd::TesterFault(TesterFault::Interrupted) => match result.rate_qps {
+        SearchEnd::TesterFault {
+            fault: TesterFault::Interrupted,
+        } => match result.rate_qps {
             Some(passed) => format!("INTERRUPTED, AT LEAST {}: it passed", rate(passed)),
             None => "INTERRUPTED: no rate had passed".to_owned(),
         },
-        SearchEnd::TesterFault(fault) => {
+        SearchEnd::TesterFault { fault } => {
             let why = match result.trials.last() {
                 Some(last) if last.outcome.fault().is_some() => {
                     format!(

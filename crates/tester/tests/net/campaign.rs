@@ -143,7 +143,7 @@ fn each_task_is_over_once(lines: &[Line]) -> Vec<Task> {
         match &line.record {
             Record::Started { task, .. } => begun.push(*task),
             Record::Finished(finished) => match finished.end {
-                Some(SearchEnd::TesterFault(_)) => disturbed.push(finished.task),
+                Some(SearchEnd::TesterFault { .. }) => disturbed.push(finished.task),
                 _ => over.push(finished.task),
             },
             Record::Abandoned { task, reason } => {

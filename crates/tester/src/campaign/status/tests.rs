@@ -341,7 +341,7 @@ fn events_show_the_current_trial() {
 #[test]
 fn repeated_search_counts_once() {
     let mut status = begun();
-    let disturbed = || finished(RUN_1, SearchEnd::TesterFault(fault()), None);
+    let disturbed = || finished(RUN_1, SearchEnd::TesterFault { fault: fault() }, None);
     apply(&mut status, vec![started(RUN_1), disturbed()]);
     assert_eq!(status.tasks_done, 0, "it will be done again");
     apply(&mut status, vec![started(RUN_1), disturbed()]);

@@ -210,7 +210,7 @@ fn headline(found: &[SearchResult]) -> String {
 }
 
 fn is_disturbed(found: &SearchResult) -> bool {
-    matches!(found.end, SearchEnd::TesterFault(_))
+    matches!(found.end, SearchEnd::TesterFault { .. })
 }
 
 fn rate(qps: Option<u64>) -> String {
@@ -279,7 +279,9 @@ mod tests {
         );
         // A disturbed search has no information about the server.
         let mut disturbed = none;
-        disturbed.end = SearchEnd::TesterFault(TesterFault::NotSent { queries: 1 });
+        disturbed.end = SearchEnd::TesterFault {
+            fault: TesterFault::NotSent { queries: 1 },
+        };
         assert_eq!(
             headline(&[found(Some(9_000), false), disturbed.clone()]),
             "DNS64 rate: 9,000 queries/s (median of 1 search; range 9,000)"

@@ -202,48 +202,30 @@ pub enum SearchEnd {
     /// rate of the bisection.
     NothingPasses,
     /// One rate was invalid too often in a row, or the user interrupted the search: it was aborted there. A rate that passed before is a lower bound.
-    TesterFault(
-        #[serde(with = "under_a_key")]
-        #[schemars(with = "under_a_key::Form<TesterFault>")]
-        TesterFault,
-    ),
+    TesterFault {
+        /// The fault of the last trial.
+        fault: TesterFault,
+    },
 }
 
 impl SearchEnd {
     /// Whether the user interrupted it.
     pub fn is_interrupted(&self) -> bool {
-        matches!(self, Self::TesterFault(TesterFault::Interrupted))
+        matches!(
+            self,
+            Self::TesterFault {
+                fault: TesterFault::Interrupted
+            }
+        )
     }
 
     /// Whether the limit of the DUT is not lower than a rate that passed, but may be higher than the resolution says.
     pub fn is_lower_bound(&self) -> bool {
         match self {
-            Self::LimitedByTester { .. } | Self::LimitedByRequest { .. } | Self::TesterFault(_) => {
-                true
-            }
+            Self::LimitedByTester { .. }
+            | Self::LimitedByRequest { .. }
+            | Self::TesterFault { .. } => true,
             Self::Found | Self::NothingPasses => false,
         }
-    }
-}
-
-/// Serialises the fault next to the key `ended`.
-mod under_a_key {
-    use schemars::JsonSchema;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::trial::fault::TesterFault;
-
-    #[derive(JsonSchema, Serialize, Deserialize)]
-    pub(super) struct Form<F> {
-        /// The fault of the last trial.
-        fault: F,
-    }
-
-    pub(super) fn serialize<S: Serializer>(fault: &TesterFault, to: S) -> Result<S::Ok, S::Error> {
-        Form { fault }.serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<TesterFault, D::Error> {
-        Ok(Form::deserialize(from)?.fault)
     }
 }

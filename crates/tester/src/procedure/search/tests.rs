@@ -314,7 +314,7 @@ fn search_aborts_after_repeats_of_one_rate() {
     let asked: Vec<u64> = result.trials.iter().map(|t| t.rate_qps).collect();
     assert_eq!(asked, [100, 200, 400, 400, 400, 400]);
     assert_eq!(repeats, [(1, 3), (2, 3), (3, 3)]);
-    assert_eq!(result.end, SearchEnd::TesterFault(stall()));
+    assert_eq!(result.end, SearchEnd::TesterFault { fault: stall() });
     assert_eq!(
         result.rate_qps,
         Some(200),

@@ -17,7 +17,7 @@ pub(super) fn verdict(goals: &[GoalResult], end: &SearchEnd) -> String {
     });
     let each: Vec<_> = each.collect();
     let cut_off = match end {
-        SearchEnd::TesterFault(fault) => format!("; ended early: {fault}"),
+        SearchEnd::TesterFault { fault } => format!("; ended early: {fault}"),
         _ => String::new(),
     };
     format!("GOALS (RFC 9971): {}{cut_off}", each.join("; "))
@@ -36,7 +36,7 @@ pub(super) fn sections(page: &mut Page, goals: &[GoalResult]) {
                 "irregular: achieved at the highest rate asked for; raise --max-rate"
             }
             Some(SearchEnd::NothingPasses) => "irregular: missed at the lowest rate",
-            Some(SearchEnd::TesterFault(_)) | None => "irregular: the search was cut off",
+            Some(SearchEnd::TesterFault { .. }) | None => "irregular: the search was cut off",
         };
         let rows = [
             ("relevant lower bound", qps(it.lower_qps)),

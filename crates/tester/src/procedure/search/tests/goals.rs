@@ -209,7 +209,7 @@ fn invalid_trials_are_repeated_and_count_for_no_goal() {
     assert_eq!(result.end, SearchEnd::Found);
     assert_regular(&result, &result.goals[0]);
     let result = found(spec(1_000, &goals), |_, _| u64::MAX);
-    assert_eq!(result.end, SearchEnd::TesterFault(stall()));
+    assert_eq!(result.end, SearchEnd::TesterFault { fault: stall() });
     assert_eq!(result.trials.len() as u64, u64::from(INVALID_REPEATS) + 1);
     assert_eq!(result.goals[0].end, None);
 }

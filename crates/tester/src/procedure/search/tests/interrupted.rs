@@ -60,7 +60,12 @@ fn search_without_further_names_has_what_passed_as_a_lower_bound() {
         )
     };
     let result = search(2).unwrap();
-    assert_eq!(result.end, SearchEnd::TesterFault(used_up.clone()));
+    assert_eq!(
+        result.end,
+        SearchEnd::TesterFault {
+            fault: used_up.clone()
+        }
+    );
     assert!(result.is_lower_bound());
     assert_eq!((result.rate_qps, result.failed_qps), (Some(1000), None));
     // Without a result the error has the remedy.

@@ -231,7 +231,7 @@ fn ended(task: Option<&Search<'_>>) -> (RunEnd, Option<String>) {
             RunEnd::NothingPasses,
             Some("the DUT fails even at the lowest rate".to_owned()),
         ),
-        Some(SearchEnd::TesterFault(fault)) => (RunEnd::TesterFault, Some(fault.to_string())),
+        Some(SearchEnd::TesterFault { fault }) => (RunEnd::TesterFault, Some(fault.to_string())),
     }
 }
 

@@ -177,7 +177,7 @@ fn disturb(lines: &mut [Line], point: usize, runs: std::ops::RangeInclusive<u32>
             && matches!(end.task, Task::Search { point: p, run } if p == point && runs.contains(&run))
         {
             let fault = TesterFault::ClockStep { step_ns: 3_600 };
-            end.end = Some(SearchEnd::TesterFault(fault));
+            end.end = Some(SearchEnd::TesterFault { fault });
             end.rate_qps = None;
         }
     }
