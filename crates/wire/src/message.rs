@@ -47,6 +47,7 @@ impl<'a> Message<'a> {
     }
 
     /// The question, if there is one.
+    #[inline]
     pub fn question(&self) -> Option<Question<'a>> {
         self.question
     }
@@ -92,6 +93,7 @@ impl<'a> Message<'a> {
 impl Deref for Message<'_> {
     type Target = Header;
 
+    #[inline]
     fn deref(&self) -> &Header {
         &self.header
     }

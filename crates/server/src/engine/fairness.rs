@@ -4,12 +4,12 @@
 //! The network with the most queries loses its oldest one, whichever network needs the slot. So no
 //! network can lock out others that need few slots.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
+use std::hash::{Hash as _, Hasher as _};
 
 use hashbrown::HashTable;
 
 use super::heap::Heap;
+use crate::cache;
 use crate::settings::nets::ClientNetwork;
 
 const NIL: u32 = u32::MAX;
@@ -19,7 +19,6 @@ const NIL: u32 = u32::MAX;
 pub(super) struct Shares {
     networks: slab::Slab<Network>,
     by_network: HashTable<u32>,
-    hashing: RandomState,
     /// The networks by the complement of their number of slots: the largest first.
     largest: Heap,
     /// By query.
@@ -53,7 +52,7 @@ pub(super) struct Candidate {
 impl Shares {
     /// A query of this network takes a slot.
     pub(super) fn enter(&mut self, query: u32, network: ClientNetwork) {
-        let hash = self.hashing.hash_one(network);
+        let hash = hash_of(network);
         let known = self.find(network, hash);
         let number = known.unwrap_or_else(|| self.add(network, hash));
         let of = &mut self.networks[number as usize];
@@ -98,7 +97,7 @@ impl Shares {
     pub(super) fn candidate(&self, newcomer: ClientNetwork) -> Option<Candidate> {
         let (_, largest) = self.largest.first()?;
         let largest = &self.networks[largest as usize];
-        let own = self.find(newcomer, self.hashing.hash_one(newcomer));
+        let own = self.find(newcomer, hash_of(newcomer));
         let own = own.map_or(0, |number| self.networks[number as usize].places);
         Some(Candidate {
             query: largest.oldest,
@@ -139,6 +138,13 @@ impl Shares {
             .insert_unique(hash, number, |number| networks[*number as usize].hash);
         number
     }
+}
+
+/// With the secret of the process: nobody can choose networks that collide.
+fn hash_of(network: ClientNetwork) -> u64 {
+    let mut hasher = cache::hasher();
+    network.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

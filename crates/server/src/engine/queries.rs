@@ -157,7 +157,7 @@ impl Query {
         all.min().unwrap_or(0)
     }
 
-    /// Whether its response may be cached as rendered: the known responses are in the cache.
+    /// Whether its response may be cached as rendered: the first part is known, and the known responses are in the cache.
     /// Responses with many records are not cached as rendered, and neither are failures, which
     /// expire within seconds and may be replaced at any time.
     pub(super) fn may_be_kept(&self, now_s: u32) -> bool {
@@ -166,7 +166,8 @@ impl Query {
                 && learnt.stored.bytes().len() <= RENDERED_MAX
                 && !learnt.stored.is_failure()
         };
-        self.generation.is_some() && self.learnt().all(lasts)
+        let is_begun = self.known[Part::First as usize].is_some();
+        is_begun && self.generation.is_some() && self.learnt().all(lasts)
     }
 
     /// Whether all TTLs of its response decrease by one each second. The fixed TTL of synthesised

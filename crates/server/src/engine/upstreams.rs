@@ -201,7 +201,7 @@ impl Upstreams {
         let place = self.place_of(set)?;
         let servers = self.sets[place].servers;
         let open = |i: &usize| asked[*i] < self.list[*i].upstream.attempts;
-        if servers.count_ones() == 1 {
+        if servers.is_power_of_two() {
             let only = servers.trailing_zeros() as usize;
             return Some(only).filter(open);
         }
@@ -219,7 +219,7 @@ impl Upstreams {
 
     /// Selects an upstream that was not queried for this question yet, and may be up again or faster than it was. It is
     /// probed in parallel with the selected one, so that no client waits for it. If it may be up again, it gets no other
-    /// queries meanwhile.
+    /// queries meanwhile. A set of one has no other.
     pub(super) fn probe(
         &mut self,
         set: u16,
@@ -228,6 +228,9 @@ impl Upstreams {
         random: &mut StdRng,
     ) -> Option<usize> {
         let set = &self.sets[self.place_of(set)?];
+        if set.servers.is_power_of_two() {
+            return None;
+        }
         let due =
             |i: &usize| self.is_suspect(*i) && self.list[*i].held_until <= now && asked[*i] == 0;
         let Some(server) = numbers(set.servers).find(due) else {
@@ -242,8 +245,8 @@ impl Upstreams {
 
     /// Selects an upstream that the policy rarely selects, once in a while.
     fn explore(&self, set: &Set, asked: &Asked, random: &mut StdRng) -> Option<usize> {
-        let explores = set.selection == Selection::Fastest && set.servers.count_ones() > 1;
-        if !explores || !random.next_u32().is_multiple_of(EXPLORE_ONE_IN) {
+        if set.selection != Selection::Fastest || !random.next_u32().is_multiple_of(EXPLORE_ONE_IN)
+        {
             return None;
         }
         let others = numbers(set.servers).filter(|&i| asked[i] == 0 && !self.is_suspect(i));
