@@ -25,7 +25,7 @@ const SCATTER_PCT: f64 = 10.0;
 
 /// Maximum p-value of a drift. Every point of a campaign is tested: without any drift, the usual 0.05 would flag one or
 /// two of the 31 cells of RFC 8219, this one in every third campaign.
-const DRIFT_P: f64 = 0.01;
+pub(super) const DRIFT_P: f64 = 0.01;
 
 /// Minimum size of a drift, in per cent of the median: the error of a test of 60 s with a timeout of 1 s (Lencse et al.
 /// 2017, equation 2).

@@ -19,6 +19,7 @@ use crate::conform::report::Conformance;
 use crate::machine::watch::HostOf;
 use crate::namespace::Pattern;
 use crate::statistics::agreement::Agreement;
+use crate::statistics::pass::PassProbability;
 use crate::statistics::summary::Summary;
 use crate::trial::path::{AnsweredNames, AuthorityTimes};
 use crate::trial::result::Outcome;
@@ -204,6 +205,11 @@ pub struct PointResult {
     pub summary: Option<Summary>,
     /// Whether the runs agree, and bounds of the true rate; `None` if no run found a rate.
     pub agreement: Option<Agreement>,
+    /// Rates at which trials pass with a given probability, from all valid trials of the searches: an estimate beside the
+    /// results of RFC 8219.
+    pub pass_probability: PassProbability,
+    /// Upper end of the 95 % interval of the loss ratio, from the passed trial of the run nearest to the median alone.
+    pub loss_ratio_max: Option<f64>,
     /// Whether a run ended at the limit of the Tester or of the plan, or because the Tester was disturbed: the true rate
     /// is not lower, but may be higher.
     pub lower_bound: bool,

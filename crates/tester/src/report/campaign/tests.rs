@@ -12,6 +12,7 @@ use crate::campaign::plan::tasks::Task;
 use crate::campaign::record::{Line, Record};
 use crate::lab::LabKind;
 use crate::report::tests::schemas;
+use crate::statistics::pass::{PassProbability, Refused};
 use crate::trial::result::TrialResult;
 use crate::warning::Severity;
 
@@ -255,6 +256,35 @@ fn results_and_lines_of_every_sample_match_their_schemas() {
         wrong["points"][0]["summary"]["median"] = "fast".into();
         assert!(schemas::fault(schemas::RESULTS, &wrong).is_some());
     }
+}
+
+#[test]
+fn points_of_six_runs_have_a_pass_probability() {
+    let [few, enough] = [3, 6].map(|runs| {
+        let plan = SMALL.replace("runs = 3", &format!("runs = {runs}"));
+        analysed(&plan)
+    });
+    let point = &few.points[0];
+    let too_few = PassProbability::Refused(Refused::TooFew);
+    assert_eq!(point.pass_probability, too_few);
+    // The trial of 1 s at 9,000 queries per second.
+    assert_eq!(point.loss_ratio_max, Some(3.0 / 9_000.0));
+    let found = enough.points[0].pass_probability.rates().unwrap();
+    // All runs pass at 9,000; one of six passes at the next rate.
+    let half = found.at_50_pct;
+    assert!((9_000.0..9_063.0).contains(&half.rate_qps), "{half:?}");
+    assert!(half.low_qps < half.rate_qps && half.rate_qps < half.high_qps);
+    assert!(found.at_99_pct.rate_qps < half.rate_qps);
+    let rows = |analysis: &Analysis| {
+        let tables = tables::all(analysis).into_iter();
+        let mut found = tables.filter(|table| table.key == "pass_probability");
+        found.next().map_or(0, |table| table.rows.len())
+    };
+    let estimated = enough.points.iter();
+    let estimated = estimated.filter(|point| point.pass_probability != too_few);
+    assert_eq!([rows(&few), rows(&enough)], [0, estimated.count()]);
+    let results = serde_json::to_value(&enough).unwrap();
+    assert_eq!(schemas::fault(schemas::RESULTS, &results), None);
 }
 
 #[test]

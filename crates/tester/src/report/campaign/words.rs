@@ -3,6 +3,7 @@
 use super::analysis::{Analysis, PointResult};
 use super::numbers::{pct, short};
 use crate::statistics::agreement::Agreement;
+use crate::statistics::pass::{PassRates, RateInterval};
 
 /// Mark of a rate for which the Tester was not certified.
 const UNCERTIFIED: &str = "†";
@@ -67,6 +68,17 @@ pub(super) fn range_is(found: Agreement) -> &'static str {
         true => "95 % interval",
         false => "range",
     }
+}
+
+/// Rates at which trials pass with a given probability, with their 95 % intervals.
+pub(super) fn pass_rates(rates: &PassRates) -> String {
+    let rate = |of: RateInterval| {
+        let [rate, low, high] =
+            [of.rate_qps, of.low_qps, of.high_qps].map(|qps| short(qps.round()));
+        format!("{rate} ({low} to {high})")
+    };
+    let [half, most] = [rates.at_50_pct, rates.at_99_pct].map(rate);
+    format!("half of the trials pass at {half}, 99 % at {most}")
 }
 
 /// The variant of a point, and its shares.

@@ -132,6 +132,9 @@ fn verdict(analysis: &Analysis) -> Vec<String> {
             let sustained = numbers::rate(stored.sustainable_qps);
             text += &format!("; it stores queries and sustains {sustained} queries/s");
         }
+        if let Some(rates) = point.pass_probability.rates() {
+            text += &format!("; {}", words::pass_rates(rates));
+        }
         let doubts = analysis.not_a_measurement.iter();
         let mut doubts = doubts.chain(&info.not_a_measurement).map(String::as_str);
         let uncertified = (point.certified == Some(false)).then_some(about::NOT_CERTIFIED);

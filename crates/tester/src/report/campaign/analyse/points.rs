@@ -12,6 +12,7 @@ use crate::report::campaign::analysis::{
 use crate::report::campaign::numbers;
 use crate::report::losses;
 use crate::statistics::agreement::{RateBounds, agreement};
+use crate::statistics::pass::{loss_ratio_max, pass_probability};
 use crate::statistics::quantile::median;
 use crate::statistics::summary::summarise;
 use crate::trial::achieved;
@@ -90,6 +91,8 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
         duration_s,
         timeout_s,
         agreement: agreement(&brackets),
+        pass_probability: pass_probability(&outcomes(&runs)),
+        loss_ratio_max: typical.map(|trial| loss_ratio_max(trial.queries_sent)),
         lower_bound: runs
             .iter()
             .any(|run| run.rate_qps.is_some() && run.ended.is_lower_bound()),
@@ -115,6 +118,17 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
         summary,
         runs,
     }
+}
+
+/// Rate of each valid trial of the runs, and whether it passed.
+fn outcomes(runs: &[RunResult]) -> Vec<Vec<(u64, bool)>> {
+    let of_run = |run: &RunResult| {
+        let valid = run.trials.iter().filter(|step| step.outcome.is_valid());
+        valid
+            .map(|step| (step.rate_qps, step.outcome == Outcome::Passed))
+            .collect()
+    };
+    runs.iter().map(of_run).collect()
 }
 
 /// Duration and timeout of the trials of a point, in nanoseconds. Those of an authority wait for a quarter of the timeout

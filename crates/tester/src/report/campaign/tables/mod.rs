@@ -25,6 +25,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
     let mut tables = vec![
         standings::standings(analysis),
         point::results(analysis),
+        point::pass_probability(analysis),
         conditions(analysis),
         variants(analysis),
         hosts::hosts(analysis),

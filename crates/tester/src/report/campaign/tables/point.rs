@@ -6,6 +6,7 @@ use super::super::table::{Cell, Column, Table, named_columns, rate_if, two};
 use super::by_variant;
 use crate::report::json::word;
 use crate::statistics::agreement::Agreement;
+use crate::statistics::pass::{PassProbability, PassRates, RateInterval, Refused};
 use crate::statistics::summary::{Flag, Summary};
 
 // The columns that identify a point of a variant.
@@ -74,6 +75,22 @@ named_columns! { p: PointResult;
         failed.map(|(found, qps)| rate_if(Rounding::of(&found).up(qps), false, None))
     };
     FLAGS: "flags", "flags" => flags(p);
+
+    TRIALS: "trials", "trials" => p.pass_probability.rates().map(|rates| rates.trials);
+    PASS_50: "pass_50_pct_qps", "50 % pass" => pass_rate(p, |rates| rates.at_50_pct).map(|it| it.0);
+    PASS_50_RANGE: "pass_50_pct_range_qps", "range" =>
+        pass_rate(p, |rates| rates.at_50_pct).map(|it| it.1);
+    PASS_99: "pass_99_pct_qps", "99 % pass" => pass_rate(p, |rates| rates.at_99_pct).map(|it| it.0);
+    PASS_99_RANGE: "pass_99_pct_range_qps", "range" =>
+        pass_rate(p, |rates| rates.at_99_pct).map(|it| it.1);
+    LOSS: "loss_ppm_max", "loss below (ppm)" =>
+        p.loss_ratio_max.map(|ratio| Cell::Significant(ratio * 1e6, 2));
+    REFUSED: "refused", "refused" => match p.pass_probability {
+        PassProbability::Estimated(_) => None,
+        PassProbability::Refused(Refused::TooFew) => Some("too few trials"),
+        PassProbability::Refused(Refused::Drift) => Some("the runs rise or fall with time"),
+        PassProbability::Refused(Refused::Shape) => Some("it does not fall as the model says"),
+    };
 }
 
 /// A rate of the runs; a lower bound if a run was limited.
@@ -132,6 +149,17 @@ fn range(found: &Agreement) -> Cell {
 
 fn interval(point: &PointResult) -> Option<(f64, f64)> {
     point.summary.as_ref()?.median_interval
+}
+
+/// A rate of the pass probability and its interval, rounded to the digits that the interval allows.
+fn pass_rate(point: &PointResult, of: fn(&PassRates) -> RateInterval) -> Option<(Cell, Cell)> {
+    let found = of(point.pass_probability.rates()?);
+    let rounding = Rounding {
+        unit: numbers::unit_of(found.low_qps, found.high_qps),
+    };
+    let rate = rate_if(rounding.down(found.rate_qps), false, point.certified);
+    let [low, high] = [rounding.down(found.low_qps), rounding.up(found.high_qps)];
+    Some((rate, Cell::Range(low, high)))
 }
 
 /// The round-trip time without that of the authority.
@@ -206,6 +234,30 @@ pub(super) fn results(analysis: &Analysis) -> Table {
     }
     figures.extend([DUT_CPU, MEMORY, FLAGS]);
     by_point(analysis, table, &figures, |_| true)
+}
+
+/// Rates at which trials pass with a given probability, of points with enough runs.
+pub(super) fn pass_probability(analysis: &Analysis) -> Table {
+    let table = Table::new(
+        "pass_probability",
+        "Pass probability",
+        "Not results of RFC 8219: rates at which 50 and 99 % of the trials pass, in queries per second, with 95 % intervals, \
+         rounded to the digits that these allow. A logistic curve over the logarithm of the rate is fitted to all valid trials \
+         of the searches, which are taken to be independent. Loss below: what the passed trial of the run nearest to the \
+         median alone shows with 95 %, 3 / its queries.",
+    );
+    let figures = [
+        TRIALS,
+        PASS_50,
+        PASS_50_RANGE,
+        PASS_99,
+        PASS_99_RANGE,
+        LOSS,
+        REFUSED,
+    ];
+    by_point(analysis, table, &figures, |point| {
+        point.pass_probability != PassProbability::Refused(Refused::TooFew)
+    })
 }
 
 /// What the authority saw, and the time of the DUT alone.
