@@ -73,11 +73,12 @@ fn answer(query: &[u8]) -> Option<Vec<u8>> {
         };
         builder.opt(opt).ok()?;
     }
+    let (zone, host) = (zone(), host());
     for (section, rtype, ttl, data) in play.records {
         let owner = match section {
             Section::Answer => Owner::Question,
-            Section::Authority => Owner::Name(&zone()),
-            Section::Additional => Owner::Name(&host()),
+            Section::Authority => Owner::Name(&zone),
+            Section::Additional => Owner::Name(&host),
         };
         let class = Class::IN;
         builder
