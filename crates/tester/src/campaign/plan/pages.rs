@@ -27,13 +27,18 @@ impl Setting {
             .more
             .as_ref()
             .map_or_else(String::new, |more| format!(". {more}"));
+        self.summary() + &more
+    }
+
+    /// Its help in one line.
+    pub(super) fn summary(&self) -> String {
         let help = self.key_help.as_ref().unwrap_or(&self.help);
         let list = if self.many && !self.named {
             "; one value or a list"
         } else {
             ""
         };
-        format!("{help}{list}{more}")
+        format!("{help}{list}")
     }
 
     /// Its values, if they can be listed, or their bounds.

@@ -12,21 +12,24 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The keys of a table as a table of Markdown.
+/// The keys of a table as a table of Markdown. The page of the command line has more on those that are flags.
 fn markdown(table: &str) -> String {
     let mut text = "| key | default | values | |\n|---|---|---|---|\n".to_owned();
     for setting in settings::of_table(table) {
         let quoted = |text: &String| format!("`{}`", in_plan(text));
+        let meaning = match setting.flag {
+            Some(_) => setting.summary(),
+            None => setting.meaning(),
+        };
         let default: Vec<_> = setting.default.iter().map(quoted).collect();
         let default = match setting.otherwise.as_deref() {
             Some(otherwise) => otherwise.to_owned(),
             None => default.join(", "),
         };
         text += &format!(
-            "| `{}` | {default} | {} | {} |\n",
+            "| `{}` | {default} | {} | {meaning} |\n",
             setting.name(),
             setting.values(),
-            setting.meaning()
         );
     }
     text.replace(" |  |", " | |")
