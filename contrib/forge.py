@@ -201,7 +201,7 @@ JOURNALS = {
         "answers.wrong": add(1), "undecided": add(1), "ended_early": True, "duration_s": lambda s: 2 * s, "timeout_s": lambda s: 2 * s,
         "losses.queries": add(1), "losses.undecided": add(1), "losses.evidence.not_sent": add(1), "tester_drops": add(1), "rtt_ns.max": 10**12, "rtt_ns.p50": 10**12,
         "rtt_ns.p99": 0, "names.fresh": add(-1), "authority.nodata": add(10**6), "path.answered.names": add(1), "path.lost.served": add(1), "path.fresh_names": add(10**6),
-        "resources.memory_bytes": add(1), "form": "trial/1", "timing.lateness_ns_p99": 10**8}.items()},
+        "form": "trial/1", "timing.lateness_ns_p99": 10**8}.items()},
     "trial with another number": changed("trial", with_key("number", add(1))), "trial of another run": changed("trial", with_key("task.search.run", add(1))),
     "trial of no point": changed("trial", with_key("task.search.point", 999)), "trial with more time": changed("trial", with_key("took_ns", add(1))),
     "trial that took no time": changed("trial", with_key("took_ns", 1), outcome("passed")),
