@@ -65,7 +65,7 @@ pub fn answer(asker: &Asker, dns64: Option<&Dns64>, frame: &mut [u8]) -> Option<
 }
 
 /// Whether a name in wire format is `ancestor` or below it.
-pub(super) fn is_within(name: &[u8], ancestor: &[u8]) -> bool {
+pub(crate) fn is_within(name: &[u8], ancestor: &[u8]) -> bool {
     let Some(at) = name.len().checked_sub(ancestor.len()) else {
         return false;
     };

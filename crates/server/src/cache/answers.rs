@@ -4,12 +4,14 @@
 //! queries that are not in the cache of rendered responses.
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dns64_transport::clock::Nanos;
-use dns64_wire::message::HEADER_LEN;
+use dns64_wire::name::NameBuf;
 
-use super::{Key, lock, seconds};
+use super::{Key, MESSAGE_MAX, lock, seconds};
+use crate::answer::special::is_within;
 use crate::answer::stored::{Aged, Stored};
 use crate::settings::CacheSettings;
 
@@ -41,6 +43,17 @@ impl Learnt {
     /// Whether it is neither a failure nor stale.
     pub(crate) fn is_current(&self) -> bool {
         !self.is_stale() && !self.stored.is_failure()
+    }
+
+    /// The response to a question of any type for the same name, or for one below a name that does not exist.
+    fn fit(self, key: &Key<'_>) -> Self {
+        if key.is_question_of(self.stored.bytes()) {
+            return self;
+        }
+        Self {
+            stored: Arc::new(self.stored.denial_of(&key.asked())),
+            ..self
+        }
     }
 
     /// A response that was combined now from this one and others, which the cache returns until
@@ -120,7 +133,15 @@ type Shard = quick_cache::unsync::Cache<u64, Entry, Weight, BuildHasherDefault<H
 pub(super) struct Answers {
     /// The shards; their number is a power of two.
     shards: Box<[Mutex<Shard>]>,
+    /// Time until which responses that a name does not exist may be in use, and those of them that are used for the
+    /// names below: without any, nobody looks for them.
+    denied_until_s: AtomicU32,
+    cut_until_s: AtomicU32,
 }
+
+/// Number of names, of those that a name is below, the nearest first, that are looked up if the name itself is not found:
+/// each costs about as much as reading a query.
+const ANCESTORS_MAX: usize = 4;
 
 /// Largest number of shards: two of 64 workers rarely access the same one.
 const SHARDS_MAX: u64 = 256;
@@ -160,6 +181,8 @@ impl Answers {
         };
         Self {
             shards: (0..count).map(shard).collect(),
+            denied_until_s: AtomicU32::new(0),
+            cut_until_s: AtomicU32::new(0),
         }
     }
 
@@ -174,14 +197,64 @@ impl Answers {
         }
     }
 
-    /// Looks up a question.
+    /// Looks up a question: a response to it, or one that its name or a name that it is below does not exist. Of the
+    /// latter only one that an upstream has validated counts, as RFC 8020 section 2 permits: unsigned zones exist that
+    /// deny names with others below (section 3 there). A response to the question itself is used until it expires.
     pub(super) fn find(&self, settings: &CacheSettings, key: &Key<'_>, now: Nanos) -> Found {
+        let now_s = seconds(now);
+        if self.is_denying(now_s) {
+            return self.find_or_denial(settings, key, now_s);
+        }
+        self.find_exact(settings, key, now_s)
+    }
+
+    #[inline(never)]
+    fn find_or_denial(&self, settings: &CacheSettings, key: &Key<'_>, now_s: u32) -> Found {
+        let found = self.find_exact(settings, key, now_s);
+        if matches!(found, Found::Fresh(_)) {
+            return found;
+        }
+        match self.find_denial(settings, key, now_s) {
+            Found::Missing => found,
+            Found::Stale(..) if matches!(found, Found::Stale(..)) => found,
+            denial => denial,
+        }
+    }
+
+    /// Whether there may be responses that a name does not exist.
+    fn is_denying(&self, now_s: u32) -> bool {
+        now_s < self.denied_until_s.load(Ordering::Relaxed)
+    }
+
+    /// Looks for a response that the name of a question does not exist.
+    fn find_denial(&self, settings: &CacheSettings, key: &Key<'_>, now_s: u32) -> Found {
+        let of_name = self.find_exact(settings, &key.to_denial(key.name), now_s);
+        if let Found::Fresh(learnt) = of_name {
+            return Found::Fresh(learnt.fit(key));
+        }
+        if now_s < self.cut_until_s.load(Ordering::Relaxed) {
+            for ancestor in ancestors(key.name).take(ANCESTORS_MAX) {
+                let found = self.find_exact(settings, &key.to_denial(&ancestor), now_s);
+                if let Found::Fresh(learnt) = found
+                    && learnt.stored.ad()
+                {
+                    return Found::Fresh(learnt.fit(key));
+                }
+            }
+        }
+        match of_name {
+            Found::Stale(learnt, failed_lately) => Found::Stale(learnt.fit(key), failed_lately),
+            found => found,
+        }
+    }
+
+    /// Looks up a key.
+    fn find_exact(&self, settings: &CacheSettings, key: &Key<'_>, now_s: u32) -> Found {
         let shard = lock(self.shard(key));
         let entry = shard.get(&key.hash());
         let Some(entry) = entry.filter(|entry| entry.is_for(key)) else {
             return Found::Missing;
         };
-        let now_s = seconds(now);
         let learnt = entry.learnt(settings, now_s);
         if now_s < entry.expires_s {
             return Found::Fresh(learnt);
@@ -195,7 +268,7 @@ impl Answers {
     /// Stores a response of an upstream and returns the response to use from now on. A failure does
     /// not replace a response that may be used stale. A response does not replace another one
     /// unless that is expired or expires soon: two workers sent the same query, and clients have
-    /// seen the TTLs of the first response.
+    /// seen the TTLs of the first response. One that a name does not exist is stored for all types of the name.
     pub(super) fn keep(
         &self,
         settings: &CacheSettings,
@@ -204,6 +277,52 @@ impl Answers {
         now: Nanos,
     ) -> Learnt {
         let now_s = seconds(now);
+        if stored.denies_name() || stored.is_failure() {
+            return self.keep_negative(settings, key, stored, now_s);
+        }
+        self.keep_exact(settings, key, stored, now_s)
+    }
+
+    /// Stores a response that a name does not exist, or a failure, which does not replace such a response.
+    #[inline(never)]
+    fn keep_negative(
+        &self,
+        settings: &CacheSettings,
+        key: &Key<'_>,
+        stored: Arc<Stored>,
+        now_s: u32,
+    ) -> Learnt {
+        // A query that is answered with it costs as much as its octets.
+        let denies = stored.denies_name() && stored.bytes().len() <= MESSAGE_MAX;
+        if denies {
+            let until_s = now_s.saturating_add(stored.ttl_s());
+            let usable_until_s = until_s.saturating_add(settings.stale_s);
+            self.denied_until_s
+                .fetch_max(usable_until_s, Ordering::Relaxed);
+            if stored.ad() {
+                self.cut_until_s.fetch_max(until_s, Ordering::Relaxed);
+            }
+        }
+        let of_name = key.to_denial(key.name);
+        let is_known = || {
+            let known = self.find_exact(settings, &of_name, now_s);
+            !matches!(known, Found::Missing)
+        };
+        if denies || self.is_denying(now_s) && is_known() {
+            let learnt = self.keep_exact(settings, &of_name, stored, now_s);
+            return learnt.fit(key);
+        }
+        self.keep_exact(settings, key, stored, now_s)
+    }
+
+    /// Stores a response by a key.
+    fn keep_exact(
+        &self,
+        settings: &CacheSettings,
+        key: &Key<'_>,
+        stored: Arc<Stored>,
+        now_s: u32,
+    ) -> Learnt {
         let mut shard = lock(self.shard(key));
         if let Some(mut entry) = shard.get_mut(&key.hash())
             && entry.is_for(key)
@@ -237,14 +356,14 @@ impl Answers {
     }
 
     /// Removes all responses, or those for a name (lower case, uncompressed) and the names below
-    /// it. Returns their number.
+    /// it, and those that deny it. Returns their number.
     pub(super) fn flush(&self, below: Option<&[u8]>) -> usize {
         let flush = |shard: &Mutex<Shard>| {
             let mut shard = lock(shard);
             let before = shard.len();
             match below {
                 None => shard.clear(),
-                Some(name) => shard.retain(|_, entry| !is_below(&entry.stored, name)),
+                Some(name) => shard.retain(|_, entry| !entry.is_about(name)),
             }
             before - shard.len()
         };
@@ -302,6 +421,12 @@ impl Entry {
         }
     }
 
+    /// Whether it answers a question for this name or one below it, or denies it.
+    fn is_about(&self, name: &[u8]) -> bool {
+        let own = self.stored.question_name();
+        is_within(own, name) || self.stored.denies_name() && is_within(name, own)
+    }
+
     /// Whether it is a response that is not expired or may be used stale.
     fn is_usable(&self, settings: &CacheSettings, now_s: u32) -> bool {
         !self.stored.is_failure() && now_s < self.expires_s.saturating_add(settings.stale_s)
@@ -313,272 +438,17 @@ fn bound(bytes: u64) -> u64 {
     if bytes == 0 { FAILURES_BYTES } else { bytes }
 }
 
-/// Whether a stored response answers a question for `name` or a name below it.
-fn is_below(stored: &Stored, name: &[u8]) -> bool {
-    let mut left = stored.bytes().get(HEADER_LEN..).unwrap_or_default();
-    loop {
-        if has_name(left, name) {
-            return true;
-        }
-        match left.split_first() {
-            Some((len @ 1..=u8::MAX, rest)) => left = rest.get((*len).into()..).unwrap_or_default(),
-            _ => return false,
-        }
-    }
+/// The names that a name is below, the nearest first, without the root.
+fn ancestors(name: &NameBuf) -> impl Iterator<Item = NameBuf> {
+    let all = std::iter::successors(parent(name.as_wire()), |suffix| parent(suffix));
+    all.filter_map(|suffix| NameBuf::from_wire(suffix).ok())
 }
 
-/// Whether these octets begin with `name`, in any case.
-fn has_name(octets: &[u8], name: &[u8]) -> bool {
-    let found = octets.get(..name.len());
-    found.is_some_and(|found| found.eq_ignore_ascii_case(name))
+/// A name in wire format without its first label, unless that is the root.
+fn parent(name: &[u8]) -> Option<&[u8]> {
+    let (len, rest) = name.split_first()?;
+    rest.get((*len).into()..).filter(|rest| rest.len() > 1)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::tests::SETTINGS;
-    use super::super::{Key, KeyBuf, name_hash};
-    use super::*;
-    use crate::answer::stored::{Age, Asked, TtlBounds};
-    use dns64_transport::clock::SECOND;
-    use dns64_wire::build::{Builder, Owner};
-    use dns64_wire::codes::{Class, Rcode, Rtype};
-    use dns64_wire::message::{Flags, Message, Section};
-    use dns64_wire::name::NameBuf;
-
-    /// A cache and the settings for lookups in it.
-    struct Cache(Answers, CacheSettings);
-
-    impl Cache {
-        fn find(&self, key: &Key<'_>, now: Nanos) -> Found {
-            self.0.find(&self.1, key, now)
-        }
-
-        fn keep(&self, key: &Key<'_>, stored: &Arc<Stored>, now: Nanos) -> Age {
-            let learnt = self.0.keep(&self.1, key, stored.clone(), now);
-            learnt.aged(seconds(now)).age
-        }
-    }
-
-    fn cache(settings: CacheSettings) -> Cache {
-        Cache(Answers::new(settings.bytes), settings)
-    }
-
-    fn key(name: &str) -> KeyBuf {
-        let name = name.parse().unwrap();
-        Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false).to_buf()
-    }
-
-    fn answer(name: &str, ttl_s: u32) -> Arc<Stored> {
-        let mut bytes = [0; 512];
-        let mut message = Builder::new(&mut bytes, 512).unwrap();
-        message.header(0, Flags::default().with_qr(true));
-        let name = name.parse().unwrap();
-        message.question(&name, Rtype::A, Class::IN).unwrap();
-        message
-            .record(
-                Section::Answer,
-                Owner::Question,
-                Rtype::A,
-                Class::IN,
-                ttl_s,
-                &[192, 0, 2, 1],
-            )
-            .unwrap();
-        let len = message.finish();
-        let bounds = TtlBounds {
-            min_s: 0,
-            max_s: 86_400,
-            max_negative_s: 3600,
-        };
-        let message = Message::parse(&bytes[..len]).unwrap();
-        Arc::new(Stored::accept(&message, &bounds).unwrap())
-    }
-
-    fn failure(name: &str) -> Arc<Stored> {
-        let asked = Asked {
-            name: &name.parse().unwrap(),
-            rtype: Rtype::A,
-            class: Class::IN,
-        };
-        Arc::new(Stored::failure(&asked, Rcode::SERVFAIL, None))
-    }
-
-    /// The outcome of a lookup as text: age, "stale", "stale, failed lately" or "-".
-    fn found(cache: &Cache, name: &str, at_s: u64) -> String {
-        match cache.find(&key(name).as_key(), at_s * SECOND) {
-            Found::Fresh(learnt) => {
-                let now_s = seconds(at_s * SECOND);
-                let Age::Seconds(age_s) = learnt.aged(now_s).age else {
-                    panic!("{learnt:?}");
-                };
-                format!("{age_s}{}", if learnt.until_s == 0 { "!" } else { "" })
-            }
-            Found::Stale(_, true) => "stale, failed lately".into(),
-            Found::Stale(_, false) => "stale".into(),
-            Found::Missing => "-".into(),
-        }
-    }
-
-    #[test]
-    fn response_expires_with_its_ttl() {
-        let cache = cache(SETTINGS);
-        cache.keep(&key("a").as_key(), &answer("a", 10), 5 * SECOND);
-        assert_eq!(found(&cache, "a", 5), "0");
-        assert_eq!(found(&cache, "A", 14), "9");
-        assert_eq!(found(&cache, "a", 15), "-");
-        assert_eq!(found(&cache, "b", 5), "-");
-        cache.keep(&key("z").as_key(), &answer("z", 0), 5 * SECOND);
-        assert_eq!(found(&cache, "z", 5), "-", "a TTL of 0 is for one use");
-    }
-
-    #[test]
-    fn first_response_is_kept_for_simultaneous_queries() {
-        let cache = cache(SETTINGS);
-        assert_eq!(
-            cache.keep(&key("a").as_key(), &answer("a", 100), 5 * SECOND),
-            Age::Seconds(0)
-        );
-        let second = cache.keep(&key("a").as_key(), &answer("a", 100), 15 * SECOND);
-        assert_eq!(second, Age::Seconds(10), "clients have seen TTLs of 90");
-        assert_eq!(found(&cache, "a", 25), "20");
-        let late = cache.keep(&key("a").as_key(), &failure("a"), 25 * SECOND);
-        assert_eq!(late, Age::Seconds(20), "there is an answer");
-        assert_eq!(found(&cache, "a", 105), "-");
-    }
-
-    #[test]
-    fn clock_of_reader_may_be_behind_that_of_writer() {
-        let cache = cache(SETTINGS);
-        cache.keep(&key("a").as_key(), &answer("a", 100), 5 * SECOND);
-        assert_eq!(found(&cache, "a", 4), "0");
-        let second = cache.keep(&key("a").as_key(), &answer("a", 100), 4 * SECOND);
-        assert_eq!(second, Age::Seconds(0));
-    }
-
-    #[test]
-    fn type_class_and_bits_are_part_of_the_key() {
-        let name = "a".parse().unwrap();
-        let keys = [
-            Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false),
-            Key::new(
-                &name,
-                name_hash(&name),
-                Rtype::AAAA,
-                Class::IN,
-                false,
-                false,
-            ),
-            Key::new(&name, name_hash(&name), Rtype::A, Class::CH, false, false),
-            Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, false),
-            Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, true),
-            Key::new(&name, name_hash(&name), Rtype::A, Class::IN, true, true),
-        ];
-        let cache = cache(SETTINGS);
-        for (i, key) in keys.iter().enumerate() {
-            assert!(matches!(cache.find(key, 0), Found::Missing), "{i}");
-            cache.keep(key, &answer("a", 10), 0);
-        }
-        assert_eq!(cache.0.len(), keys.len());
-    }
-
-    #[test]
-    fn failure_is_cached_for_five_seconds_even_without_a_cache() {
-        for bytes in [0, 1 << 20] {
-            let cache = cache(CacheSettings { bytes, ..SETTINGS });
-            cache.keep(&key("a").as_key(), &failure("a"), 0);
-            assert_eq!(found(&cache, "a", 4), "4");
-            assert_eq!(found(&cache, "a", 5), "-");
-        }
-        let off = cache(CacheSettings {
-            bytes: 0,
-            ..SETTINGS
-        });
-        off.keep(&key("a").as_key(), &answer("a", 10), 0);
-        assert_eq!(found(&off, "a", 0), "-");
-    }
-
-    #[test]
-    fn failure_does_not_replace_usable_stale_response() {
-        let cache = cache(CacheSettings {
-            stale_s: 100,
-            ..SETTINGS
-        });
-        cache.keep(&key("a").as_key(), &answer("a", 10), 0);
-        assert_eq!(found(&cache, "a", 10), "stale");
-        cache.keep(&key("a").as_key(), &failure("a"), 10 * SECOND);
-        assert_eq!(found(&cache, "a", 39), "stale, failed lately");
-        assert_eq!(found(&cache, "a", 40), "stale");
-        assert_eq!(found(&cache, "a", 110), "-");
-        cache.keep(&key("a").as_key(), &failure("a"), 110 * SECOND);
-        assert_eq!(found(&cache, "a", 111), "1", "now it does");
-    }
-
-    #[test]
-    fn response_is_refreshed_in_last_tenth_of_its_ttl() {
-        let cache = cache(CacheSettings {
-            prefetch: true,
-            ..SETTINGS
-        });
-        cache.keep(&key("a").as_key(), &answer("a", 100), 0);
-        assert_eq!(found(&cache, "a", 89), "89");
-        assert_eq!(found(&cache, "a", 90), "90!");
-        cache.keep(&key("f").as_key(), &failure("f"), 0);
-        assert_eq!(found(&cache, "f", 4), "4", "a failure is left alone");
-    }
-
-    #[test]
-    fn flush_removes_name_and_names_below() {
-        let cache = cache(SETTINGS);
-        for name in [
-            "example",
-            "a.example",
-            "b.a.example",
-            "notexample",
-            "example.com",
-        ] {
-            cache.keep(&key(name).as_key(), &answer(name, 10), 0);
-        }
-        let name: NameBuf = "a.example".parse().unwrap();
-        assert_eq!(cache.0.flush(Some(name.as_wire())), 2);
-        assert_eq!(found(&cache, "example", 0), "0");
-        assert_eq!(found(&cache, "b.a.example", 0), "-");
-        assert_eq!(cache.0.flush(None), 3);
-        assert_eq!(cache.0.len(), 0);
-    }
-
-    #[test]
-    fn name_that_is_refreshed_each_second_keeps_no_others() {
-        let cache = cache(SETTINGS);
-        let lightest = ENTRY_BYTES + answer("hot", 1).memory_bytes() as u64;
-        let mut evicted = 0;
-        for second in 1..20_000 {
-            let name = format!("name-{second}.example");
-            for (name, ttl_s) in [("hot", 1), (name.as_str(), 86_400)] {
-                let (answer, before) = (answer(name, ttl_s), cache.0.len());
-                cache.keep(&key(name).as_key(), &answer, second * SECOND);
-                let gone = (before + 1).saturating_sub(cache.0.len());
-                let weight = ENTRY_BYTES + answer.memory_bytes() as u64;
-                assert!(gone as u64 <= weight / lightest + 1, "{gone} at once");
-                assert!(cache.0.bytes() <= 1 << 20);
-                evicted += if ttl_s == 1 { 0 } else { gone };
-                assert_eq!(found(&cache, name, second), "0");
-            }
-        }
-        assert!(evicted > 10_000, "{evicted}");
-        assert_eq!(found(&cache, "name-1.example", 20_000), "-");
-    }
-
-    #[test]
-    fn cache_memory_stays_within_its_limit() {
-        let cache = cache(SETTINGS);
-        for i in 0..20_000 {
-            let name = format!("name-{i}.example");
-            cache.keep(&key(&name).as_key(), &answer(&name, 1000), 0);
-            assert!(cache.0.bytes() <= 1 << 20);
-        }
-        assert!(cache.0.len() > 1000);
-        assert_eq!(found(&cache, "name-19999.example", 0), "0");
-        cache.0.set_bytes(1 << 18);
-        assert!(cache.0.bytes() <= 1 << 18);
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The cache of all workers, within one memory limit.
 //!
-//! - `answers`: responses of upstreams, by question. The key contains the bits that change a
+//! - `answers`: responses of upstreams, by question, and those that a name does not exist by name. The key contains the bits that change a
 //!   response (DO and CD) and the set of upstreams, so that these never mix, and nothing else that
 //!   depends on the client's view;
 //! - `rendered`: responses as they are sent to clients, by question and [`Policy`], which avoids
@@ -53,6 +53,10 @@ pub(crate) struct Key<'a> {
     pub(crate) set: u16,
     hash: u64,
 }
+
+/// The type in the key of a response that a name does not exist, which is the same for all types (RFC 2308 section 5). No
+/// query has it.
+const DENIAL: Rtype = Rtype(0);
 
 /// A [`Key`] that owns its name.
 #[derive(Clone, Debug)]
@@ -117,6 +121,19 @@ impl<'a> Key<'a> {
         self
     }
 
+    /// The key of the response that this name, or one that it is below, does not exist.
+    fn to_denial<'b>(self, name: &'b NameBuf) -> Key<'b> {
+        let key = Key::new(
+            name,
+            name_hash(name),
+            DENIAL,
+            self.class,
+            self.do_bit,
+            self.cd,
+        );
+        key.to_set(self.set)
+    }
+
     /// The same key with its own name.
     pub(crate) fn to_buf(self) -> KeyBuf {
         KeyBuf {
@@ -144,13 +161,18 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Whether a message has this question, in any case.
+    /// Whether a message has this question, in any case; that a name does not exist is the answer to questions of every
+    /// type.
     fn is_question_of(&self, message: &[u8]) -> bool {
         let name = self.name.as_wire();
         let question = message.get(HEADER_LEN..).unwrap_or_default();
         let parts = question.split_at_checked(name.len());
+        let is_one = |rest: &[u8]| match self.rtype {
+            DENIAL => rest[2..].starts_with(&self.type_and_class()[2..]),
+            _ => rest.starts_with(&self.type_and_class()),
+        };
         parts.is_some_and(|(asked, rest)| {
-            rest.starts_with(&self.type_and_class()) && asked.eq_ignore_ascii_case(name)
+            rest.len() >= TYPE_AND_CLASS_LEN && is_one(rest) && asked.eq_ignore_ascii_case(name)
         })
     }
 

@@ -73,11 +73,18 @@ impl Expiry {
             None => truth::NEGATIVE_S,
         };
         let until = now + Nanos::from(ttl_s) * SECOND;
-        self.0.insert((name, rtype.0), until);
+        self.0.insert(Self::key(name, rtype), until);
     }
 
     fn of(&self, name: u32, rtype: Rtype) -> Nanos {
-        self.0.get(&(name, rtype.0)).copied().unwrap_or(0)
+        let key = Self::key(name, rtype);
+        self.0.get(&key).copied().unwrap_or(0)
+    }
+
+    /// A response that a name does not exist is one for all types.
+    fn key(name: u32, rtype: Rtype) -> (u32, u16) {
+        let is_missing = truth::is_missing(name);
+        (name, if is_missing { Rtype::ANY.0 } else { rtype.0 })
     }
 }
 

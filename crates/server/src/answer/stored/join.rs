@@ -3,10 +3,10 @@
 use dns64_wire::Truncated;
 use dns64_wire::build::Builder;
 use dns64_wire::codes::{Rcode, Rtype};
-use dns64_wire::message::{Message, Record, Section};
-use dns64_wire::name::Name;
+use dns64_wire::message::{HEADER_LEN, Message, Record, Section};
+use dns64_wire::name::{NAME_LEN_MAX, Name};
 
-use super::accept::MESSAGE_LEN_MAX;
+use super::accept::{MESSAGE_LEN_MAX, offset};
 use super::{Aged, Asked, Kind, Malformed, Stored, TtlBounds};
 use crate::answer::copy::{Copier, QUESTION_AT};
 
@@ -41,6 +41,35 @@ impl Stored {
             class: question.class,
         };
         Self::failure(&asked, rcode, extended_error)
+    }
+
+    /// What a response that a name does not exist is for a question for this name or one below it, of any type.
+    pub fn denial_of(&self, asked: &Asked<'_>) -> Self {
+        let mut frame = vec![0; self.bytes().len() + NAME_LEN_MAX];
+        let stored = self.write_denial(asked, &mut frame).ok().and_then(|len| {
+            let message = Message::parse(&frame[..len]).ok()?;
+            Self::accept(&message, &TtlBounds::NONE).ok()
+        });
+        match stored {
+            Some(stored) => Self {
+                extended_error: self.extended_error,
+                ..stored
+            },
+            None => Self::failure(asked, Rcode::SERVFAIL, None),
+        }
+    }
+
+    fn write_denial(&self, asked: &Asked<'_>, frame: &mut [u8]) -> Result<usize, Truncated> {
+        let (message, room) = (self.message(), frame.len());
+        let mut to = Builder::new(frame, room)?;
+        to.header(0, message.flags());
+        to.question(asked.name, asked.rtype, asked.class)?;
+        let labels_len = asked.name.as_wire().len() - self.question_name().len();
+        let mut copier = Copier::new(&message, Some(offset(HEADER_LEN + labels_len)?));
+        for record in self.behind_answer(&message).map_while(Result::ok) {
+            copier.record(&mut to, &record, record.ttl)?;
+        }
+        Ok(to.finish())
     }
 }
 

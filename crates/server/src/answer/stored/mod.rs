@@ -26,7 +26,7 @@ use dns64_wire::message::{Flags, HEADER_LEN, Message, Records};
 use dns64_wire::name::{NAME_LEN_MAX, Name, NameBuf};
 use dns64_wire::{ParseError, Truncated};
 
-use super::copy::FIXED_LEN;
+use super::copy::{self, FIXED_LEN};
 use super::work::step;
 
 /// TTL of a failure, in seconds. RFC 9520 section 3.2 requires 1 s to 5 minutes and suggests 5 s
@@ -235,6 +235,18 @@ impl Stored {
     /// The octets of the message.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.octets[..self.message_len.into()]
+    }
+
+    /// The name of the question, uncompressed.
+    pub(crate) fn question_name(&self) -> &[u8] {
+        let bytes = self.bytes();
+        &bytes[HEADER_LEN..copy::name_end(bytes, HEADER_LEN)]
+    }
+
+    /// Whether it says that the name of the question does not exist; not if the name is an alias of one that does not
+    /// (RFC 6604 section 3).
+    pub(crate) fn denies_name(&self) -> bool {
+        self.kind == Kind::NxDomain && self.aliases == 0
     }
 
     /// Offsets of the TTLs of all its records, in the order of the message.
