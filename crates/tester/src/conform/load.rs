@@ -26,7 +26,7 @@ use crate::trial::surroundings::Surroundings;
 
 /// A Measurer that sends at one rate until it is dropped.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct Background {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Sent, RigError>>>,
 }
@@ -44,7 +44,7 @@ struct Sender {
     rate_qps: u64,
 }
 
-impl Load {
+impl Background {
     /// Begins to send AAAA queries, each for another name, without AAAA records, of the zone that the authority of the
     /// cases serves.
     ///
@@ -113,7 +113,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for Background {
     fn drop(&mut self) {
         // Whoever wants to know its errors has called `end`.
         let _ = self.joined();

@@ -36,7 +36,7 @@ use domain::base::Name;
 use self::authority::{Authority, Runs};
 use self::case::{Case, Need, Run};
 use self::client::{Sockets, WAIT_NS};
-use self::load::Load;
+use self::load::Background;
 use self::report::{Attacks, Judged, UnderLoad, Verdict};
 use self::round::Round;
 use crate::lab::LabError;
@@ -333,7 +333,7 @@ impl Suite {
             return Ok(());
         }
         self.runs.take_loaded();
-        let load = Load::start(&self.subject, ran.known.pref64, rate_qps)?;
+        let load = Background::start(&self.subject, ran.known.pref64, rate_qps)?;
         process::wait_until(WAIT_NS, || load.is_over() || self.runs.take_loaded());
         let round = Round::new(self, cases, ran.known, interrupted).loaded();
         round.judge_all(round.order(seed).0);

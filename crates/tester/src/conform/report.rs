@@ -141,12 +141,17 @@ pub struct Conformance {
     /// Why there are no verdicts, or not all; nothing if there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
-    /// Number of cases of level must.
-    pub must: Counts,
-    /// Names of those that failed.
-    pub must_failed: Vec<String>,
     /// The verdicts by the names of the cases.
-    pub verdicts: BTreeMap<String, Verdict>,
+    pub cases: BTreeMap<String, CaseVerdict>,
+}
+
+/// The verdict of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct CaseVerdict {
+    /// Level of the case.
+    pub level: Level,
+    /// The verdict.
+    pub verdict: Verdict,
 }
 
 impl Conformance {
@@ -161,22 +166,17 @@ impl Conformance {
                 };
             }
         };
-        let failed = |it: &&Judged| it.level == Level::Must && it.verdict == Verdict::Failed;
-        let verdicts = ran.cases.iter().map(|it| (it.id.clone(), it.verdict));
+        let case = |it: &Judged| {
+            let (level, verdict) = (it.level, it.verdict);
+            (it.id.clone(), CaseVerdict { level, verdict })
+        };
         Self {
             incomplete: match ran.end {
                 End::Complete => None,
                 End::Gone => Some("the server stopped answering".into()),
                 End::Interrupted => Some("interrupted".into()),
             },
-            must: Levels::of(&ran.cases).must,
-            must_failed: ran
-                .cases
-                .iter()
-                .filter(failed)
-                .map(|it| it.id.clone())
-                .collect(),
-            verdicts: verdicts.collect(),
+            cases: ran.cases.iter().map(case).collect(),
         }
     }
 
@@ -185,16 +185,29 @@ impl Conformance {
         &'a self,
         other: &'a Self,
     ) -> impl Iterator<Item = (&'a str, Verdict, Verdict)> {
-        let own = self.verdicts.iter();
-        own.filter_map(move |(case, verdict)| {
-            let others = other.verdicts.get(case)?;
-            Some((case.as_str(), *verdict, *others))
+        self.cases.iter().filter_map(move |(case, own)| {
+            let others = other.cases.get(case)?;
+            Some((case.as_str(), own.verdict, others.verdict))
         })
     }
 
-    /// Whether the server is known to violate no must that a case covers.
+    /// Names of the cases of level must with this verdict.
+    pub fn musts(&self, verdict: Verdict) -> impl Iterator<Item = &str> {
+        let level = Level::Must;
+        let those = CaseVerdict { level, verdict };
+        let cases = self.cases.iter().filter(move |(_, it)| **it == those);
+        cases.map(|(case, _)| case.as_str())
+    }
+
+    /// Whether the server is known to violate a must that a case covers.
+    pub fn fails_a_must(&self) -> bool {
+        self.musts(Verdict::Failed).next().is_some()
+    }
+
+    /// Whether all cases were judged, and no must is violated.
     pub fn is_met(&self) -> bool {
-        self.incomplete.is_none() && self.must.failed == 0 && self.must.passed > 0
+        let passes = self.musts(Verdict::Passed).next().is_some();
+        self.incomplete.is_none() && passes && !self.fails_a_must()
     }
 }
 

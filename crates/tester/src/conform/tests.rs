@@ -99,7 +99,7 @@ fn report(cases: Vec<Judged>, loads: Vec<UnderLoad>) -> report::Report {
 }
 
 #[test]
-fn verdict_that_changes_under_load_is_a_finding() {
+fn verdict_that_changes_under_load_and_costs_of_attacks_are_findings() {
     let sent = report::Sent {
         rate_qps: 900,
         sent_qps: 890,
@@ -107,7 +107,19 @@ fn verdict_that_changes_under_load_is_a_finding() {
     };
     let mut judged = Judged::of(&a_case(), Verdict::Passed);
     judged.under_load.push(a_failure().into());
-    let report = report(vec![judged], vec![UnderLoad::new(sent, &[a_failure()])]);
+    let mut report = report(vec![judged], vec![UnderLoad::new(sent, &[a_failure()])]);
+    report.attacks = Some(Attacks {
+        questions: 1024,
+        port_bits: 12.94,
+        id_bits: 15.5,
+        classes: vec![report::Attack {
+            id: "loop".into(),
+            why: "two aliases of each other".into(),
+            questions: 3,
+            question_octets: 2.96,
+            response_octets: 0.0,
+        }],
+    });
     assert_eq!(
         (
             report.levels.must.failed,
@@ -127,6 +139,8 @@ fn verdict_that_changes_under_load_is_a_finding() {
         should  0 passed, 0 failed, 0 not known
         policy  0 passed, 0 failed, 0 not known
         must    0 passed, 1 failed, 0 not known at 900 queries/s (890 sent, 99.5 % answered)
+        forged responses: one in 2^28.4 has the port and the ID of a question (12.9 and 15.5 bits of entropy in 1024 questions)
+        loop        3 questions to the authority; octets for each octet of the query: 3.0 to the authority, 0.0 to the client (two aliases of each other)
     "#]]
     .assert_eq(&report.written(report::Form::Text).unwrap());
     let junit = report.written(report::Form::Junit).unwrap();

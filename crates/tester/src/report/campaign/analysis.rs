@@ -157,7 +157,7 @@ impl VariantInfo {
     /// Whether its test of conformance found that it fails a must.
     pub fn fails_a_must(&self) -> bool {
         let found = self.conformance.as_ref();
-        found.is_some_and(|it| !it.must_failed.is_empty())
+        found.is_some_and(Conformance::fails_a_must)
     }
 
     /// Whether it is an authority, which the self-test measures.

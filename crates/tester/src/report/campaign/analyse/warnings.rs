@@ -7,6 +7,7 @@ use crate::campaign::history::Recorded;
 use crate::campaign::plan::Laboratory;
 use crate::campaign::record::{Environment, VariantFacts};
 use crate::campaign::{environment, facts};
+use crate::conform::report::Verdict;
 use crate::report::Thousands;
 use crate::report::campaign::analysis::{Analysis, PointResult, RunEnd, SoakResult, VariantInfo};
 use crate::report::campaign::{numbers, words};
@@ -230,7 +231,8 @@ fn conformance(info: &VariantInfo) -> Option<Warning> {
         return Some(Severity::Warning.warning(text).about(name));
     }
     info.fails_a_must().then(|| {
-        let cases = found.must_failed.join(", ");
+        let cases: Vec<&str> = found.musts(Verdict::Failed).collect();
+        let cases = cases.join(", ");
         let mark = words::FAILS_A_MUST;
         let text = format!("fails cases of level must ({mark}): {cases}");
         let remedy = "see the messages with `dns64bench conform --case NAME`";

@@ -1,8 +1,9 @@
 use expect_test::{expect, expect_file};
 
 use super::*;
-use crate::conform::report::Conformance;
+use crate::conform::case::Level;
 use crate::conform::report::Verdict::{Failed, Passed};
+use crate::conform::report::{CaseVerdict, Conformance};
 use crate::report::campaign::tests::sample::{SMALL, analysed};
 
 fn sample() -> Analysis {
@@ -67,10 +68,11 @@ fn slower_points_and_different_conditions_are_reported() {
 
 #[test]
 fn changed_verdicts_of_conformance_are_reported() {
+    let level = Level::Must;
     let with = |verdict| {
         let mut analysis = sample();
         analysis.variants[0].conformance = Some(Conformance {
-            verdicts: [("rfc6147-5.1.4-a".to_owned(), verdict)].into(),
+            cases: [("rfc6147-5.1.4-a".to_owned(), CaseVerdict { level, verdict })].into(),
             ..Conformance::default()
         });
         analysis

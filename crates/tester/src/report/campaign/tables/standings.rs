@@ -4,7 +4,7 @@ use super::super::analysis::{Analysis, PointResult, Standing, VariantInfo};
 use super::super::table::{Cell, Table, columns};
 use super::super::{numbers, words};
 use super::point;
-use crate::conform::report::Conformance;
+use crate::conform::report::{Conformance, Verdict};
 use crate::statistics::agreement::Agreement;
 
 /// A server with its rank and its representative point.
@@ -66,9 +66,10 @@ fn conformance(found: Option<&Conformance>) -> Cell {
             incomplete: Some(why),
             ..
         }) => why.clone().into(),
-        Some(Conformance { must, .. }) => {
-            let known = must.passed + must.failed;
-            format!("{} of {known} must", must.passed).into()
+        Some(found) => {
+            let passed = found.musts(Verdict::Passed).count();
+            let known = passed + found.musts(Verdict::Failed).count();
+            format!("{passed} of {known} must").into()
         }
     }
 }

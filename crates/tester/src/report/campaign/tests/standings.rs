@@ -1,7 +1,9 @@
 //! The top of a report: the ranking, and the most important warnings.
 
 use super::*;
-use crate::conform::report::{Conformance, Counts};
+use crate::conform::case::Level;
+use crate::conform::report::Verdict::{Failed, NotKnown, Passed};
+use crate::conform::report::{CaseVerdict, Conformance, Verdict};
 use crate::procedure::search::SearchEnd;
 use crate::report::campaign::analysis::{Analysis, PointResult, Standing};
 use crate::report::campaign::plots::{Figure, figures};
@@ -412,6 +414,26 @@ fn each_point_has_processor_time_if_its_trials_have() {
     assert!(column("points.csv") && column("trials.csv"));
 }
 
+/// Three musts passed, one failed, and what does not count.
+fn tested() -> Conformance {
+    let case = |(name, level, verdict): (&str, Level, Verdict)| {
+        (name.to_owned(), CaseVerdict { level, verdict })
+    };
+    let cases = [
+        ("rfc6147-a", Level::Must, Failed),
+        ("rfc6147-b", Level::Must, Passed),
+        ("rfc6147-c", Level::Must, Passed),
+        ("rfc6147-d", Level::Must, Passed),
+        ("rfc6147-e", Level::Must, NotKnown),
+        ("rfc6147-f", Level::Should, Failed),
+        ("rfc6147-g", Level::Policy, Passed),
+    ];
+    Conformance {
+        incomplete: None,
+        cases: cases.map(case).into(),
+    }
+}
+
 #[test]
 fn server_that_fails_a_must_has_a_mark_and_its_verdicts() {
     let (plan, mut lines) = small();
@@ -423,15 +445,7 @@ fn server_that_fails_a_must_has_a_mark_and_its_verdicts() {
             ..
         } = &mut line.record
         {
-            *conformance = Some(Box::new(Conformance {
-                must_failed: vec!["rfc6147-a".to_owned()],
-                must: Counts {
-                    passed: 3,
-                    failed: 1,
-                    not_known: 2,
-                },
-                ..Conformance::default()
-            }));
+            *conformance = Some(Box::new(tested()));
         }
     }
     let analysis = of_lines(&plan, &lines);
