@@ -239,7 +239,7 @@ counts! {
         filtered_private = "kind": "private",
     }
     Counter "ipv4only" "Questions for ipv4only.arpa and names of its addresses, answered here" { ipv4only, }
-    Counter "local_zones" "Questions for names in special-use zones, answered here" { local_zones, }
+    Counter "local_zones" "Questions for names of [local] and in special-use zones, answered here" { local_zones, }
     Counter "not_synthesised" "AAAA queries with neither native nor synthesised records, by reason" {
         not_synthesised_dnssec = "reason": "dnssec",
         not_synthesised_domain = "reason": "domain",

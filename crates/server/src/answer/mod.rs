@@ -12,13 +12,13 @@
 //! - [`rendered`]: responses that are cached as they are sent;
 //! - [`reverse`]: names of synthesised addresses (RFC 6147 section 5.3.1);
 //! - [`special`]: `ipv4only.arpa` (RFC 8880);
-//! - [`local_zones`]: special-use zones that the server answers itself (RFC 6303, RFC 6761).
+//! - [`local`]: names that the server knows itself: those of the operator and of special-use zones (RFC 6303, RFC 6761).
 
 pub mod asker;
 pub mod cookie;
 pub mod copy;
 pub mod guard;
-pub mod local_zones;
+pub mod local;
 pub(crate) mod names;
 mod rdata;
 pub mod rendered;

@@ -1,6 +1,6 @@
 //! Answers queries for the reverse names of synthesised addresses (RFC 6147 section 5.3.1).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dns64_wire::Truncated;
 use dns64_wire::build::{Builder, Owner};
@@ -62,6 +62,16 @@ pub fn address(name: &NameBuf) -> Option<Ipv6Addr> {
         bits |= u128::from(digit) << (4 * place);
     }
     Some(bits.into())
+}
+
+/// The reverse name of an address. Always `Some`: the name is never too long.
+pub fn of_address(address: IpAddr) -> Option<NameBuf> {
+    let ipv6 = match address {
+        IpAddr::V4(ipv4) => return in_addr_arpa(ipv4),
+        IpAddr::V6(ipv6) => ipv6.to_bits(),
+    };
+    let nibbles = (0..NIBBLES).map(|place| format!("{:x}.", ipv6 >> (4 * place) & 15));
+    (nibbles.collect::<String>() + "ip6.arpa").parse().ok()
 }
 
 /// The reverse name of an IPv4 address (RFC 1035 section 3.5). Always `Some`: the name is never too

@@ -30,6 +30,7 @@ pub(super) const TOP: Keys = Keys {
         "block-except",
         "upstream",
         "forward",
+        "local",
         "dns64",
         "view",
         "cache",
@@ -72,6 +73,11 @@ pub(super) const FORWARD: Keys = Keys {
         "randomise-case",
         "tcp",
     ],
+};
+
+pub(super) const LOCAL: Keys = Keys {
+    table: "[local]",
+    keys: &["records", "files", "zones"],
 };
 
 pub(super) const SERVER: Keys = Keys {
@@ -172,9 +178,10 @@ pub(super) const CONTROL: Keys = Keys {
 };
 
 /// The tables that a misplaced key may be meant for.
-const TABLES: [&Keys; 10] = [
+const TABLES: [&Keys; 11] = [
     &UPSTREAM,
     &FORWARD,
+    &LOCAL,
     &DNS64,
     &VIEW,
     &CACHE,

@@ -4,7 +4,7 @@
 //! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
 //! - `keys`, `defaults`: all keys, their defaults and the reasons for them;
 //! - `section`, `values`: tables and values with their positions;
-//! - `server`, `upstream`, `forward`, `dns64`: the meaning of the tables; `check`: settings that exclude each other;
+//! - `server`, `upstream`, `forward`, `local`, `dns64`: the meaning of the tables; `check`: settings that exclude each other;
 //! - [`ConfigError`]: all errors, each with its line, column and remedy.
 
 mod check;
@@ -13,6 +13,7 @@ mod dns64;
 mod error;
 mod forward;
 mod keys;
+mod local;
 pub mod mtd64ng;
 mod section;
 mod server;
@@ -50,7 +51,8 @@ pub struct Loaded {
 pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
-    let settings = parse(&text, &name)?;
+    let mut settings = parse(&text, &name)?;
+    local::read_files(&mut settings)?;
     refuse_example(&settings, &text, &name)?;
     let notes = notes(&settings);
     Ok(Loaded { settings, notes })

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use dns64_transport::clock::{Nanos, SECOND};
-use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 use ipnet::Ipv6Net;
 use toml::Spanned;
@@ -273,7 +273,8 @@ impl Given {
             }],
             block_addresses: NetSet::default(),
             block_except: Domains::default(),
-            forward_special: vec![NameBuf::root()],
+            local: Arc::default(),
+            hosts: Vec::new(),
             cache: defaults::CACHE,
             udp_size: self.udp_size(),
             any: defaults::ANY,

@@ -1,7 +1,8 @@
-//! All tables except `[upstream]`, `[[forward]]`, `[dns64]` and `[[view]]`.
+//! All tables except `[upstream]`, `[[forward]]`, `[local]`, `[dns64]` and `[[view]]`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use dns64_wire::name::NameBuf;
 use toml::Spanned;
@@ -12,8 +13,8 @@ use super::error::{Fault, Faults};
 use super::forward::{self, Forward};
 use super::section::{Section, Value};
 use super::upstream::UpstreamTable;
-use super::{check, dns64, keys, values};
-use crate::answer::local_zones;
+use super::{check, dns64, keys, local, values};
+use crate::answer::local::{concerns, special_use};
 use crate::settings::domains::Domains;
 use crate::settings::nets::{ClientPrefixes, NetSet};
 use crate::settings::{
@@ -34,6 +35,8 @@ pub(super) fn read(
     let servers = upstream.servers.iter();
     let servers = servers.chain(forwards.iter().flat_map(|forward| &forward.servers));
     check::loops(&listen, servers, faults);
+    let special = special_use(&forward_special(&top, &forwards, faults));
+    let (local, hosts) = local::read(&top, &forwards, special, faults);
     let (upstreams, sets) = forward::sets(&upstream, &forwards, faults);
     let plain =
         |spanned: Vec<Spanned<SocketAddr>>| spanned.into_iter().map(Spanned::into_inner).collect();
@@ -66,7 +69,8 @@ pub(super) fn read(
         views: dns64::views(&top, &forwards, faults),
         block_addresses: block_addresses(&top, faults),
         block_except: block_except(&top, faults),
-        forward_special: forward_special(&top, &forwards, faults),
+        local: Arc::new(local),
+        hosts,
         cache: cache(&top, faults),
         udp_size: top
             .read("udp-size", faults, |v| v.number(defaults::UDP_SIZES))
@@ -284,7 +288,7 @@ fn forward_special(
     let example = "\"10.in-addr.arpa\"";
     let domains = top.list("forward-special", "[\"10.in-addr.arpa\"]", faults, |v, faults| {
         let domain = faults.keep(v.text(example, values::domain))?;
-        if !local_zones::concerns(&domain) {
+        if !concerns(&domain) {
             let text = format!(
                 "{domain} is in no special-use zone; name one, like {example}, or \".\" for all \
                  of them"
@@ -454,17 +458,12 @@ fn control(top: &Section<'_, '_>, faults: &mut Faults) -> Option<PathBuf> {
 }
 
 fn socket_path(path: &str) -> Result<PathBuf, String> {
-    if !path.starts_with('/') || path.contains('\0') {
-        return Err(format!(
-            "{path:?} is not an absolute path; write it like {:?}",
-            defaults::CONTROL
-        ));
-    }
+    let absolute = values::absolute_path(path, defaults::CONTROL)?;
     if path.len() > defaults::SOCKET_PATH_MAX {
         let (len, most) = (path.len(), defaults::SOCKET_PATH_MAX);
         return Err(format!(
             "{path:?} has {len} octets, and a socket's path at most {most}; use a shorter one"
         ));
     }
-    Ok(path.into())
+    Ok(absolute)
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::name::NameBuf;
@@ -285,6 +286,16 @@ pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     });
     let range = range.filter(|range| !range.is_empty());
     range.ok_or_else(|| format!("{text:?} is not a range of ports; write it like \"6000-6100\""))
+}
+
+/// Parses the absolute path of a file.
+pub(super) fn absolute_path(path: &str, example: &str) -> Result<PathBuf, String> {
+    match path.starts_with('/') && !path.contains('\0') {
+        true => Ok(path.into()),
+        false => Err(format!(
+            "{path:?} is not an absolute path; write it like {example:?}"
+        )),
+    }
 }
 
 /// Parses one of some words.

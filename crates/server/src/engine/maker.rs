@@ -11,9 +11,10 @@ use dns64_wire::name::NameBuf;
 use super::queries::Query;
 use super::resolve::{Known, Made, Part, Plan, Step};
 use crate::answer::asker::Asker;
+use crate::answer::local::Answered;
 use crate::answer::stored::{Aged, Asked, Kind, Stored, TtlBounds};
 use crate::answer::synthesis::{Verdict, judge};
-use crate::answer::{local_zones, rendered, reply, special};
+use crate::answer::{local, rendered, reply, special};
 use crate::cache::{Cache, Entry, Found, Key, KeyBuf, MESSAGE_MAX as RENDERED_MAX, Policy};
 use crate::cache::{Learnt, Rendered, RenderedKey, TTLS_MAX, seconds};
 use crate::counts::Counts;
@@ -64,7 +65,7 @@ impl Maker {
         self.rendered = self.cache.rendered();
         self.policies = policies(settings, &self.cache);
         let old = std::mem::replace(&mut self.settings, Rc::new(settings.clone()));
-        if (old.any, &old.forward_special) != (settings.any, &settings.forward_special) {
+        if (old.any, &old.local) != (settings.any, &settings.local) {
             // The set of locally answered queries has changed.
             self.cache.forget_rendered();
         }
@@ -178,7 +179,9 @@ impl Maker {
         if asker.rtype == Rtype::ANY && self.settings.any == AnyPolicy::Minimal {
             return Ok(reply::any_minimal(asker, &mut self.frame));
         }
-        if let Some(len) = self.answer_special(asker, view) {
+        if let Some(Answered { len, is_part }) = self.answer_here(asker, view)
+            && (!is_part || self.is_whole(asker, view, len))
+        {
             return Ok(len);
         }
         let dns64 = self.settings.views[view].dns64.as_ref();
@@ -209,30 +212,42 @@ impl Maker {
         policies.any(|policy| policy.set_of(name) == set)
     }
 
-    /// Answers a query for a special-use name, unless it must be forwarded. The response is in the
-    /// frame.
-    fn answer_special(&mut self, asker: &Asker, view: usize) -> Option<usize> {
+    /// Answers a query for a name that the server knows itself. The response is in the frame.
+    fn answer_here(&mut self, asker: &Asker, view: usize) -> Option<Answered> {
         let dns64 = self.settings.views[view].dns64.as_ref();
         if let Some(len) = special::answer(asker, dns64, &mut self.frame) {
             self.counts.ipv4only.tick();
-            return Some(len);
+            let is_part = false;
+            return Some(Answered { len, is_part });
         }
-        let forwarded = &self.settings.forward_special;
-        let domains = self.policies[view].sets();
-        let len = local_zones::answer(asker, dns64, forwarded, domains, &mut self.frame)?;
+        let (local, domains) = (&self.settings.local, self.policies[view].sets());
+        let answered = local::answer(asker, local, dns64, domains, &mut self.frame)?;
         self.counts.local_zones.tick();
-        Some(len)
+        Some(answered)
     }
 
-    /// The response to the current question of a query's part, if aliases or a synthesised address
-    /// lead to a special-use name. Overwrites the frame.
-    fn special_target(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
-        let asker = query.target(part)?;
-        let len = self.answer_special(&asker, query.view)?;
-        let message = Message::parse(&self.frame[..len]).ok()?;
-        let stored = Stored::accept(&message, &TtlBounds::NONE).ok()?;
+    /// Whether a client gets these addresses of the operator as they are, which are in the frame.
+    fn is_whole(&self, asker: &Asker, view: usize, len: usize) -> bool {
+        let dns64 = self.settings.views[view].dns64.as_ref();
+        let is_native = |stored: &Stored| {
+            dns64.is_none_or(|dns64| {
+                !(asker.rtype == Rtype::A && filters_a(dns64, asker))
+                    && judge(asker, dns64, stored) == Verdict::Native
+            })
+        };
+        stored_here(&self.frame[..len])
+            .is_some_and(|stored| stored.open_end().is_none() && is_native(&stored))
+    }
+
+    /// The response to the current question of a query's part, if the server knows its name itself. Overwrites the frame.
+    fn recall_here(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
+        let local = &self.settings.local;
+        if !(query.is_led_on(part) || local.may_have(query.plan.name(&query.asker))) {
+            return None;
+        }
+        let Answered { len, .. } = self.answer_here(&query.target(part), query.view)?;
         Some(Learnt {
-            stored: Arc::new(stored),
+            stored: Arc::new(stored_here(&self.frame[..len])?),
             stored_s: Some(seconds(now)),
             // Its TTLs do not count down: no response with it is cached as rendered.
             until_s: 0,
@@ -284,8 +299,8 @@ impl Maker {
     /// separately or are special-use names. Returns whether it is complete. Overwrites the frame.
     pub(super) fn recall(&mut self, query: &mut Query, part: Part, now: Nanos) -> bool {
         while query.known[part as usize].is_none() {
-            let special = self.special_target(query, part, now);
-            let Some(learnt) = special.or_else(|| self.recall_link(query, part, now)) else {
+            let own = self.recall_here(query, part, now);
+            let Some(learnt) = own.or_else(|| self.recall_link(query, part, now)) else {
                 return false;
             };
             query.learn(part, learnt, &self.policies[query.view], now);
@@ -366,6 +381,12 @@ impl Maker {
             && !query.asker.validates()
             && dns64.is_some_and(|dns64| !excluded(dns64))
     }
+}
+
+/// A response that this server made.
+fn stored_here(message: &[u8]) -> Option<Stored> {
+    let message = Message::parse(message).ok()?;
+    Stored::accept(&message, &TtlBounds::NONE).ok()
 }
 
 /// Whether an A query gets an empty response. A client that validates could not prove it.

@@ -190,15 +190,16 @@ impl Query {
         self.chains[part as usize].is_some()
     }
 
-    /// The current question of a part as a query of a client: for the target of an alias, or for
-    /// the reverse name of the IPv4 address of a synthesised one. `None` if it is the client's own
-    /// question.
-    pub(super) fn target(&self, part: Part) -> Option<Asker> {
-        if !self.follows(part) && !matches!(self.plan, Plan::Reverse(_)) {
-            return None;
-        }
+    /// Whether the current question of a part is not the client's own: it is for the target of an alias, or for the
+    /// reverse name of the IPv4 address of a synthesised one.
+    pub(super) fn is_led_on(&self, part: Part) -> bool {
+        self.follows(part) || matches!(self.plan, Plan::Reverse(_))
+    }
+
+    /// The current question of a part as a query of a client.
+    pub(super) fn target(&self, part: Part) -> Asker {
         let question = self.question(part);
-        Some(Asker {
+        Asker {
             id: 0,
             name: question.name.clone(),
             rtype: question.rtype,
@@ -206,7 +207,7 @@ impl Query {
             flags: Flags::default(),
             edns: None,
             limit: usize::from(u16::MAX),
-        })
+        }
     }
 
     /// Adds the response to the current question of a part. If it ends with an alias, the part is

@@ -3,15 +3,18 @@
 //! - [`Settings`]: all settings;
 //! - [`domains::Domains`]: values by domain;
 //! - [`dns64::Dns64`]: the DNS64 function for one group of clients;
+//! - [`local::Local`]: names that the server answers itself;
 //! - [`nets`]: sets of addresses.
 
 pub mod dns64;
 pub mod domains;
+pub mod local;
 pub mod nets;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
 pub use dns64_transport::xdp::Attachment;
@@ -20,6 +23,7 @@ use dns64_wire::name::NameBuf;
 
 use dns64::Dns64;
 use domains::Domains;
+use local::Local;
 use nets::{ClientPrefixes, NetSet};
 
 /// All settings of one server.
@@ -55,8 +59,10 @@ pub struct Settings {
     pub block_addresses: NetSet,
     /// Domains that may have them.
     pub block_except: Domains<()>,
-    /// Domains of special-use zones that are forwarded instead of being answered locally.
-    pub forward_special: Vec<NameBuf>,
+    /// Names that the server answers itself: special-use zones, and those of the operator.
+    pub local: Arc<Local>,
+    /// Files in the form of `/etc/hosts`, whose names are in `local`.
+    pub hosts: Vec<PathBuf>,
     /// Cache.
     pub cache: CacheSettings,
     /// Maximum UDP payload that is advertised and sent to clients, in octets; 512 to 4096.

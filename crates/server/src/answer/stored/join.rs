@@ -12,7 +12,7 @@ use crate::answer::copy::{Copier, QUESTION_AT};
 
 /// Largest number of aliases that are followed with another query, the default of BIND 9 and
 /// Unbound (`max-query-restarts` of both).
-const FOLLOWED_MAX: usize = 11;
+pub const FOLLOWED_MAX: usize = 11;
 
 impl Stored {
     /// Whether the name at the end of the aliases can be queried: the chain is neither a loop nor

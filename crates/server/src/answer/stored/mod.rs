@@ -28,6 +28,7 @@ use dns64_wire::{ParseError, Truncated};
 
 use super::copy::{self, FIXED_LEN};
 use super::work::step;
+pub use join::FOLLOWED_MAX;
 
 /// TTL of a failure, in seconds. RFC 9520 section 3.2 requires 1 s to 5 minutes and suggests 5 s
 /// initially.

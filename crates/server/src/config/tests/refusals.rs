@@ -4,6 +4,7 @@ mod addresses;
 mod dns64;
 mod driver;
 mod forward;
+mod local;
 mod ports;
 mod server;
 

@@ -126,6 +126,7 @@ fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesErro
 /// replace the file, so these are directories and not files.
 fn readable(source: &Source, settings: &Settings) -> Vec<PathBuf> {
     let mut files = vec![source.path().as_path()];
+    files.extend(settings.hosts.iter().map(PathBuf::as_path));
     if let Source::Mtd64Ng(_) = source {
         files.push(Path::new(mtd64ng::RESOLV_CONF));
     }
