@@ -4,8 +4,8 @@
 //! queries that are not in the cache of rendered responses.
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use dns64_transport::clock::Nanos;
 use dns64_wire::name::NameBuf;
@@ -18,7 +18,7 @@ use crate::settings::CacheSettings;
 /// A response from the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Learnt {
-    pub(crate) stored: Arc<Stored>,
+    pub(crate) stored: Stored,
     /// When it was stored, in seconds on the engine's clock; `None` if it is expired.
     pub(crate) stored_s: Option<u32>,
     /// Time until which the cache returns this response unchanged except for its age, in seconds on
@@ -51,7 +51,7 @@ impl Learnt {
             return self;
         }
         Self {
-            stored: Arc::new(self.stored.denial_of(&key.asked())),
+            stored: self.stored.denial_of(&key.asked()),
             ..self
         }
     }
@@ -60,7 +60,7 @@ impl Learnt {
     /// `until_s`.
     pub(crate) fn remade(&self, stored: Stored, until_s: u32, now_s: u32) -> Self {
         Self {
-            stored: Arc::new(stored),
+            stored,
             stored_s: Some(now_s),
             until_s: self.until_s.min(until_s),
         }
@@ -80,7 +80,7 @@ pub(crate) enum Found {
 }
 
 struct Entry {
-    stored: Arc<Stored>,
+    stored: Stored,
     /// Seconds on the engine's clock. The clocks of two workers differ by up to one loop iteration:
     /// the reader's clock can be behind the writer's.
     stored_s: u32,
@@ -97,9 +97,9 @@ struct Entry {
 struct Weight;
 
 /// Octets of an entry in addition to its response: the slot in the cache's table and index, the
-/// counted pointer, and the overhead of the allocator for two allocations. Verified by measurement:
+/// counts of the allocation and its length, and the overhead of the allocator. Verified by measurement:
 /// a full cache takes about as much resident memory as its limit.
-const ENTRY_BYTES: u64 = 112;
+const ENTRY_BYTES: u64 = 96;
 
 impl quick_cache::Weighter<u64, Entry> for Weight {
     fn weight(&self, _: &u64, entry: &Entry) -> u64 {
@@ -273,7 +273,7 @@ impl Answers {
         &self,
         settings: &CacheSettings,
         key: &Key<'_>,
-        stored: Arc<Stored>,
+        stored: Stored,
         now: Nanos,
     ) -> Learnt {
         let now_s = seconds(now);
@@ -289,7 +289,7 @@ impl Answers {
         &self,
         settings: &CacheSettings,
         key: &Key<'_>,
-        stored: Arc<Stored>,
+        stored: Stored,
         now_s: u32,
     ) -> Learnt {
         // A query that is answered with it costs as much as its octets.
@@ -320,7 +320,7 @@ impl Answers {
         &self,
         settings: &CacheSettings,
         key: &Key<'_>,
-        stored: Arc<Stored>,
+        stored: Stored,
         now_s: u32,
     ) -> Learnt {
         let mut shard = lock(self.shard(key));

@@ -426,7 +426,7 @@ impl Cache {
         &self,
         settings: &CacheSettings,
         key: &Key<'_>,
-        stored: Arc<Stored>,
+        stored: Stored,
         now: Nanos,
     ) -> Learnt {
         self.answers.keep(settings, key, stored, now)

@@ -382,7 +382,7 @@ mod tests {
             rtype,
             class,
         };
-        let failure = Arc::new(Stored::failure(&asked, Rcode::SERVFAIL, None));
+        let failure = Stored::failure(&asked, Rcode::SERVFAIL, None);
         let key = Key::new(&name, name_hash(&name), rtype, class, false, false);
         let cache = &server.stats.cache;
         cache.keep(&settings, &key, failure, 0);

@@ -1,7 +1,5 @@
 //! Sends queries to upstreams, retries them and gives up. `replies` handles the responses.
 
-use std::sync::Arc;
-
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::codes::Rcode;
 use rand::Rng as _;
@@ -423,17 +421,11 @@ impl Engine {
         };
         let question = self.lookups.question(slot);
         let stored = Stored::failure(&question.asked(), rcode, extended_error);
-        self.finish(slot, Arc::new(stored), now, actions);
+        self.finish(slot, stored, now, actions);
     }
 
     /// Ends a lookup of this worker; its response is cached.
-    pub(super) fn finish(
-        &mut self,
-        slot: u32,
-        stored: Arc<Stored>,
-        now: Nanos,
-        actions: &mut Actions,
-    ) {
+    pub(super) fn finish(&mut self, slot: u32, stored: Stored, now: Nanos, actions: &mut Actions) {
         let settings = &self.maker.settings.cache;
         let question = self.lookups.question(slot);
         let learnt = self.maker.cache.keep(settings, &question, stored, now);

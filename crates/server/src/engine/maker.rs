@@ -247,7 +247,7 @@ impl Maker {
         }
         let Answered { len, .. } = self.answer_here(&query.target(part), query.view)?;
         Some(Learnt {
-            stored: Arc::new(stored_here(&self.frame[..len])?),
+            stored: stored_here(&self.frame[..len])?,
             stored_s: Some(seconds(now)),
             // Its TTLs do not count down: no response with it is cached as rendered.
             until_s: 0,

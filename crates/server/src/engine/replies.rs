@@ -1,7 +1,5 @@
 //! Validates the responses of upstreams and handles them.
 
-use std::sync::Arc;
-
 use dns64_transport::clock::Nanos;
 use dns64_wire::codes::{Opcode, Rcode, Rtype};
 use dns64_wire::message::{Message, Section};
@@ -428,7 +426,7 @@ impl Engine {
                 actions.turn(server, lacks.map(Turn::Lacks));
             }
             self.praise(slot, server, now, actions);
-            return self.finish(slot, Arc::new(stored), now, actions);
+            return self.finish(slot, stored, now, actions);
         };
         self.counts.upstream_rcode.tick();
         let shown = shown();

@@ -9,7 +9,7 @@ use dns64_wire::name::NAME_LEN_MAX;
 use super::chain::Chain;
 use super::scrub::Selection;
 use super::survey::{Entry, Survey, is_wanted};
-use super::{FAILURE_TTL_S, Kind, Malformed, QUESTION_AT, Run, Stored, TtlBounds};
+use super::{FAILURE_TTL_S, Head, Kind, Malformed, QUESTION_AT, Run, Stored, TtlBounds};
 use crate::answer::copy::{self, Copier, TTL_BEFORE_DATA};
 use crate::answer::rdata;
 
@@ -132,8 +132,7 @@ impl<'a> Accepted<'_, 'a> {
         let soa_ttl_s = self
             .soa
             .map(|soa| self.ttl_s(&soa.record).min(minimum_s(&soa.record)));
-        Ok(Stored {
-            octets,
+        let head = Head {
             message_len: offset(len)?,
             answer_end: offset(answer_end)?,
             authority_end: offset(authority_end)?,
@@ -152,7 +151,8 @@ impl<'a> Accepted<'_, 'a> {
             extended_error: self.seen.edns.extended_error,
             signed,
             ad: reply.ad(),
-        })
+        };
+        Ok(Stored::new(head, &octets))
     }
 
     /// The TTL of a record in seconds, within the bounds.
@@ -310,7 +310,7 @@ pub(super) fn offset(at: usize) -> Result<u16, Truncated> {
 
 /// A message followed by the offsets of the TTLs of its `count` records, the first of which is at
 /// `at`.
-fn with_ttl_offsets(message: &[u8], mut at: usize, count: usize) -> Box<[u8]> {
+fn with_ttl_offsets(message: &[u8], mut at: usize, count: usize) -> Vec<u8> {
     let mut octets = Vec::with_capacity(message.len() + 2 * count);
     octets.extend_from_slice(message);
     for _ in 0..count {
@@ -318,5 +318,5 @@ fn with_ttl_offsets(message: &[u8], mut at: usize, count: usize) -> Box<[u8]> {
         octets.extend_from_slice(&u16::try_from(ttl_at).unwrap_or_default().to_be_bytes());
         at = end;
     }
-    octets.into()
+    octets
 }

@@ -51,10 +51,7 @@ impl Stored {
             Self::accept(&message, &TtlBounds::NONE).ok()
         });
         match stored {
-            Some(stored) => Self {
-                extended_error: self.extended_error,
-                ..stored
-            },
+            Some(stored) => stored.with_extended_error(self.extended_error()),
             None => Self::failure(asked, Rcode::SERVFAIL, None),
         }
     }
@@ -126,10 +123,7 @@ impl Aged<'_> {
             return self.stored.failed(rcode, extended_error);
         }
         match self.joined(next) {
-            Ok(stored) => Stored {
-                extended_error,
-                ..stored
-            },
+            Ok(stored) => stored.with_extended_error(extended_error),
             Err(_) => self.stored.failed(Rcode::SERVFAIL, extended_error),
         }
     }

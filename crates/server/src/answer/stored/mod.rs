@@ -25,6 +25,7 @@ use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN, Message, Records};
 use dns64_wire::name::{NAME_LEN_MAX, Name, NameBuf};
 use dns64_wire::{ParseError, Truncated};
+use triomphe::ThinArc;
 
 use super::copy::{self, FIXED_LEN};
 use super::work::step;
@@ -116,11 +117,14 @@ impl From<ParseError> for Malformed {
     }
 }
 
-/// The response to a query: a checked response of an upstream, or a failure.
+/// The response to a query: a checked response of an upstream, or a failure. Its octets are the message, then the
+/// offsets of its TTLs in two octets each, in one allocation with the head, which clones share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The message, then the offsets of its TTLs in two octets each.
-    octets: Box<[u8]>,
+pub struct Stored(ThinArc<Head, u8>);
+
+/// What is known of a stored message without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
     message_len: u16,
     /// Ends of the answer section and of the authority section.
     answer_end: u16,
@@ -199,8 +203,7 @@ impl Stored {
             len = message.finish();
         }
         let end = u16::try_from(len).unwrap_or_default();
-        Self {
-            octets: bytes[..len].into(),
+        let head = Head {
             message_len: end,
             answer_end: end,
             authority_end: end,
@@ -213,16 +216,43 @@ impl Stored {
             extended_error,
             signed: false,
             ad: false,
-        }
+        };
+        Self::new(head, &bytes[..len])
     }
 
     /// An empty response in place of one that clients must not get.
     pub fn blocked(asked: &Asked<'_>) -> Self {
-        Self {
+        let empty = Self::failure(asked, Rcode::NOERROR, Some(BLOCKED));
+        let head = Head {
             kind: Kind::NoData,
             ttl_s: BLOCKED_TTL_S,
-            ..Self::failure(asked, Rcode::NOERROR, Some(BLOCKED))
+            ..*empty.head()
+        };
+        Self::new(head, empty.octets())
+    }
+
+    /// The same response with this extended error.
+    fn with_extended_error(self, extended_error: Option<u16>) -> Self {
+        if self.head().extended_error == extended_error {
+            return self;
         }
+        let head = Head {
+            extended_error,
+            ..*self.head()
+        };
+        Self::new(head, self.octets())
+    }
+
+    fn new(head: Head, octets: &[u8]) -> Self {
+        Self(ThinArc::from_header_and_slice(head, octets))
+    }
+
+    fn head(&self) -> &Head {
+        &self.0.header.header
+    }
+
+    fn octets(&self) -> &[u8] {
+        &self.0.slice
     }
 
     /// The response as a message, without OPT and with ID zero.
@@ -235,7 +265,7 @@ impl Stored {
 
     /// The octets of the message.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.octets[..self.message_len.into()]
+        &self.octets()[..self.head().message_len.into()]
     }
 
     /// The name of the question, uncompressed.
@@ -247,12 +277,14 @@ impl Stored {
     /// Whether it says that the name of the question does not exist; not if the name is an alias of one that does not
     /// (RFC 6604 section 3).
     pub(crate) fn denies_name(&self) -> bool {
-        self.kind == Kind::NxDomain && self.aliases == 0
+        self.head().kind == Kind::NxDomain && self.head().aliases == 0
     }
 
     /// Offsets of the TTLs of all its records, in the order of the message.
     pub fn ttl_offsets(&self) -> impl Iterator<Item = usize> {
-        let octets = self.octets[self.message_len.into()..].as_chunks().0;
+        let octets = self.octets()[self.head().message_len.into()..]
+            .as_chunks()
+            .0;
         octets.iter().map(|at| {
             step();
             u16::from_be_bytes(*at).into()
@@ -264,17 +296,17 @@ impl Stored {
     /// the end of the records.
     pub fn write_records(&self, to: &mut Builder<'_>) -> Result<usize, Truncated> {
         let message = self.message();
-        let end = usize::from(self.message_len);
+        let end = usize::from(self.head().message_len);
         if to.records_raw(&message, end, message.arcount()).is_ok() {
             return Ok(end);
         }
-        let end = usize::from(self.authority_end);
+        let end = usize::from(self.head().authority_end);
         to.records_raw(&message, end, 0).map(|()| end)
     }
 
     /// The name at the end of the aliases, or the name of the question if there are none.
     pub fn chain_end(&self) -> Name<'_> {
-        match Name::parse(self.bytes(), usize::from(self.chain_end_at)) {
+        match Name::parse(self.bytes(), usize::from(self.head().chain_end_at)) {
             Ok((name, _)) => name,
             Err(_) => unreachable!("a stored message was written here"),
         }
@@ -283,77 +315,77 @@ impl Stored {
     /// The name at the end of the aliases if the response has neither records for it nor an SOA
     /// record that denies them.
     pub fn open_end(&self) -> Option<Name<'_>> {
-        let is_open = self.kind == Kind::Positive && self.found.count == 0;
+        let is_open = self.head().kind == Kind::Positive && self.head().found.count == 0;
         is_open.then(|| self.chain_end())
     }
 
     /// The records of the answer section that lead to the end of the chain.
     pub fn aliases<'a>(&self, message: &Message<'a>) -> Records<'a> {
         let at = message.question().map_or(HEADER_LEN, |q| q.range().end);
-        message.records_from(at, [self.aliases, 0, 0])
+        message.records_from(at, [self.head().aliases, 0, 0])
     }
 
     /// The records of the authority and the additional section.
     pub fn behind_answer<'a>(&self, message: &Message<'a>) -> Records<'a> {
         let counts = [0, message.nscount(), message.arcount()];
-        message.records_from(self.answer_end.into(), counts)
+        message.records_from(self.head().answer_end.into(), counts)
     }
 
     /// Whether it has records of the queried type, owned by the name of the question, and otherwise no
     /// records but signatures over these. The name is not the root, which no pointer shortens.
     pub fn has_only_found(&self) -> bool {
         const POINTER_LEN: u16 = 2;
-        self.aliases == 0
-            && self.found.owner_len == POINTER_LEN
-            && self.answer_end == self.message_len
+        self.head().aliases == 0
+            && self.head().found.owner_len == POINTER_LEN
+            && self.head().answer_end == self.head().message_len
     }
 
     /// Number of records of the queried type at the end of the chain.
     pub fn found(&self) -> usize {
-        self.found.count.into()
+        self.head().found.count.into()
     }
 
     /// The found addresses and their TTLs, if the question is for A in class IN.
     pub fn a(&self) -> impl Iterator<Item = (u32, Ipv4Addr)> {
-        let found = self.found.fixed(self.bytes());
+        let found = self.head().found.fixed(self.bytes());
         found.map(|(ttl, octets)| (ttl, <[u8; 4]>::into(octets)))
     }
 
     /// The found addresses and their TTLs, if the question is for AAAA in class IN.
     pub fn aaaa(&self) -> impl Iterator<Item = (u32, Ipv6Addr)> {
-        let found = self.found.fixed(self.bytes());
+        let found = self.head().found.fixed(self.bytes());
         found.map(|(ttl, octets)| (ttl, <[u8; 16]>::into(octets)))
     }
 
     /// Octets of the message without its additional section, which a response may omit.
     pub fn required_len(&self) -> usize {
-        self.authority_end.into()
+        self.head().authority_end.into()
     }
 
     /// Octets up to the end of the found addresses, if the question is for A in class IN. A
     /// response with all of them, or with an AAAA record for each, is not shorter.
     pub fn a_end(&self) -> usize {
-        self.found.end::<4>()
+        self.head().found.end::<4>()
     }
 
     /// Octets up to the end of the found addresses, if the question is for AAAA in class IN.
     pub fn aaaa_end(&self) -> usize {
-        self.found.end::<16>()
+        self.head().found.end::<16>()
     }
 
     /// The kind of the response.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.head().kind
     }
 
     /// Whether the response is neither positive nor negative.
     pub fn is_failure(&self) -> bool {
-        matches!(self.kind, Kind::Failure(_))
+        matches!(self.head().kind, Kind::Failure(_))
     }
 
     /// The response code.
     pub fn rcode(&self) -> Rcode {
-        match self.kind {
+        match self.head().kind {
             Kind::Positive | Kind::NoData => Rcode::NOERROR,
             Kind::NxDomain => Rcode::NXDOMAIN,
             Kind::Failure(rcode) => rcode,
@@ -364,33 +396,33 @@ impl Stored {
     /// response also that of its SOA record (RFC 2308 section 5), and 0 without one; of a failure
     /// [`FAILURE_TTL_S`].
     pub fn ttl_s(&self) -> u32 {
-        self.ttl_s
+        self.head().ttl_s
     }
 
     /// The smaller of TTL and MINIMUM of the SOA record in the authority section, in seconds.
     pub fn soa_ttl_s(&self) -> Option<u32> {
-        self.soa_ttl_s
+        self.head().soa_ttl_s
     }
 
     /// Extended error of the response (RFC 8914).
     pub fn extended_error(&self) -> Option<u16> {
-        self.extended_error
+        self.head().extended_error
     }
 
     /// Whether the response has DNSSEC records for the end of the chain: signatures over the found
     /// records, or RRSIG, NSEC or NSEC3 records in the authority section.
     pub fn is_signed(&self) -> bool {
-        self.signed
+        self.head().signed
     }
 
     /// Whether the upstream set AD.
     pub fn ad(&self) -> bool {
-        self.ad
+        self.head().ad
     }
 
     /// Size in memory in octets, without the overhead of the allocator.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.octets.len()
+        size_of::<Head>() + self.octets().len()
     }
 }
 
@@ -435,12 +467,12 @@ impl<'a> Aged<'a> {
 
     /// Extended error of the response: its own, or the one for stale responses.
     pub fn extended_error(&self) -> Option<u16> {
-        let stale = match (self.age, self.stored.kind) {
+        let stale = match (self.age, self.stored.kind()) {
             (Age::Seconds(_), _) => None,
             (Age::Stale, Kind::NxDomain) => Some(STALE_NXDOMAIN),
             (Age::Stale, _) => Some(STALE_ANSWER),
         };
-        stale.or(self.stored.extended_error)
+        stale.or(self.stored.extended_error())
     }
 }
 

@@ -6,11 +6,15 @@ mod negative;
 
 use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message, Question};
+use smallvec::SmallVec;
 
 use super::accept::offset;
 use super::survey::Edns;
-use super::{Kind, QUESTION_AT, Run, Stored, TtlBounds};
+use super::{Head, Kind, QUESTION_AT, Run, Stored, TtlBounds};
 use crate::answer::copy::FIXED_LEN;
+
+/// A message while it is changed: on the stack unless it has many addresses.
+type Octets = SmallVec<[u8; 512]>;
 
 /// Octets of an owner that is a compression pointer.
 const OWNER_LEN: usize = 2;
@@ -36,7 +40,7 @@ impl Stored {
         let len = at + count * record_len;
         let message = reply.bytes().get(..len)?;
         let extended_error = only_opt(reply, len)?.extended_error;
-        let mut octets = Vec::with_capacity(len + 2 * count);
+        let mut octets = Octets::new();
         octets.extend_from_slice(message);
         // ID and number of additional records.
         octets[..2].fill(0);
@@ -59,8 +63,7 @@ impl Stored {
             count: reply.ancount(),
             owner_len: offset(OWNER_LEN).ok()?,
         };
-        Some(Self {
-            octets: octets.into(),
+        let head = Head {
             message_len: end,
             answer_end: end,
             authority_end: end,
@@ -73,7 +76,8 @@ impl Stored {
             extended_error,
             signed: false,
             ad: reply.ad(),
-        })
+        };
+        Some(Self::new(head, &octets))
     }
 }
 

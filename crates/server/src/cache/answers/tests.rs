@@ -16,7 +16,7 @@ impl Cache {
         self.0.find(&self.1, key, now)
     }
 
-    fn keep(&self, key: &Key<'_>, stored: &Arc<Stored>, now: Nanos) -> Age {
+    fn keep(&self, key: &Key<'_>, stored: &Stored, now: Nanos) -> Age {
         let learnt = self.0.keep(&self.1, key, stored.clone(), now);
         learnt.aged(seconds(now)).age
     }
@@ -31,7 +31,7 @@ fn key(name: &str) -> KeyBuf {
     Key::new(&name, name_hash(&name), Rtype::A, Class::IN, false, false).to_buf()
 }
 
-fn answer(name: &str, ttl_s: u32) -> Arc<Stored> {
+fn answer(name: &str, ttl_s: u32) -> Stored {
     let mut bytes = [0; 512];
     let mut message = Builder::new(&mut bytes, 512).unwrap();
     message.header(0, Flags::default().with_qr(true));
@@ -54,16 +54,16 @@ fn answer(name: &str, ttl_s: u32) -> Arc<Stored> {
         max_negative_s: 3600,
     };
     let message = Message::parse(&bytes[..len]).unwrap();
-    Arc::new(Stored::accept(&message, &bounds).unwrap())
+    Stored::accept(&message, &bounds).unwrap()
 }
 
-fn failure(name: &str) -> Arc<Stored> {
+fn failure(name: &str) -> Stored {
     let asked = Asked {
         name: &name.parse().unwrap(),
         rtype: Rtype::A,
         class: Class::IN,
     };
-    Arc::new(Stored::failure(&asked, Rcode::SERVFAIL, None))
+    Stored::failure(&asked, Rcode::SERVFAIL, None)
 }
 
 /// The outcome of a lookup as text: age, "stale", "stale, failed lately" or "-".

@@ -4,9 +4,9 @@ use dns64_wire::codes::{Rcode, Rtype};
 use dns64_wire::message::{HEADER_LEN, Message, Question, TYPE_AND_CLASS_LEN};
 use dns64_wire::name::NAME_LEN_MAX;
 
-use super::{OWNER_LEN, TTL_AT, offset, only_opt};
+use super::{OWNER_LEN, Octets, TTL_AT, offset, only_opt};
 use crate::answer::copy::FIXED_LEN;
-use crate::answer::stored::{Kind, QUESTION_AT, Run, Stored, TtlBounds};
+use crate::answer::stored::{Head, Kind, QUESTION_AT, Run, Stored, TtlBounds};
 
 /// Octets of an SOA record's data after its two names: five numbers, the last of which is MINIMUM
 /// (RFC 1035 section 3.3.13).
@@ -29,7 +29,7 @@ pub(super) fn stored(
     let soa_at = question.range().end;
     let end = soa_end(reply.bytes(), question)?;
     let extended_error = only_opt(reply, end)?.extended_error;
-    let mut octets = Vec::with_capacity(end + 2);
+    let mut octets = Octets::new();
     octets.extend_from_slice(&reply.bytes()[..end]);
     // The stored form has ID zero and no additional records.
     octets[..2].fill(0);
@@ -41,8 +41,7 @@ pub(super) fn stored(
     *ttl = ttl_s.to_be_bytes();
     octets.extend_from_slice(&offset(soa_at + TTL_AT).ok()?.to_be_bytes());
     let end = offset(end).ok()?;
-    Some(Stored {
-        octets: octets.into(),
+    let head = Head {
         message_len: end,
         answer_end: offset(soa_at).ok()?,
         authority_end: end,
@@ -55,7 +54,8 @@ pub(super) fn stored(
         extended_error,
         signed: false,
         ad: reply.ad(),
-    })
+    };
+    Some(Stored::new(head, &octets))
 }
 
 /// End of the SOA record directly after the question, if its owner is a pointer into the question,
