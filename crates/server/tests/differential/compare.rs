@@ -1,7 +1,5 @@
 //! Compares two responses.
 
-use std::fmt;
-
 use dns64_transport::clock::{Nanos, SECOND};
 
 use crate::ask::Answer;
@@ -38,23 +36,6 @@ pub(crate) enum Aspect {
     Soa,
     /// TTL of the SOA record, if both responses have one.
     SoaTtl,
-}
-
-impl fmt::Display for Aspect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Silence => "no answer",
-            Self::Rcode => "response code",
-            Self::Aa => "AA",
-            Self::Ad => "AD",
-            Self::Ra => "RA",
-            Self::Tc => "TC",
-            Self::Records => "records",
-            Self::Ttl => "TTL",
-            Self::Soa => "SOA",
-            Self::SoaTtl => "TTL of the SOA",
-        })
-    }
 }
 
 /// The differences in the order of [`Aspect`]; TTLs if they differ by more than `tolerance_s`.
