@@ -12,14 +12,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The keys of a table as a table of Markdown. The page of the command line has more on those that are flags.
+/// The keys of a table as a table of Markdown. The page of the command line says more about those that are flags: what
+/// each of their values means.
 fn markdown(table: &str) -> String {
     let mut text = "| key | default | values | |\n|---|---|---|---|\n".to_owned();
     for setting in settings::of_table(table) {
         let quoted = |text: &String| format!("`{}`", in_plan(text));
-        let meaning = match setting.flag {
-            Some(_) => setting.summary(),
-            None => setting.meaning(),
+        let names = setting.choices.iter();
+        let names: Vec<_> = names.map(|(name, _)| format!("`{name:?}`")).collect();
+        let (meaning, values) = match setting.flag {
+            Some(_) if !names.is_empty() => (setting.summary(), names.join(", ")),
+            Some(_) => (setting.summary(), setting.values()),
+            None => (setting.meaning(), setting.values()),
         };
         let default: Vec<_> = setting.default.iter().map(quoted).collect();
         let default = match setting.otherwise.as_deref() {
@@ -27,9 +31,8 @@ fn markdown(table: &str) -> String {
             None => default.join(", "),
         };
         text += &format!(
-            "| `{}` | {default} | {} | {meaning} |\n",
+            "| `{}` | {default} | {values} | {meaning} |\n",
             setting.name(),
-            setting.values(),
         );
     }
     text.replace(" |  |", " | |")
