@@ -227,7 +227,7 @@ pub enum Resolution {
     },
     /// In queries per second; 0 counts as 1.
     Absolute {
-        /// Distance.
+        /// Distance in queries per second.
         qps: u64,
     },
 }

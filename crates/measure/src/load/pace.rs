@@ -240,7 +240,7 @@ impl Schedule {
 /// share, so each burst is later than the previous one by that cost, and the later bursts must compensate for it.
 #[derive(Clone, Copy, Debug)]
 pub struct SelfCorrecting {
-    /// N.
+    /// Number of bursts, N in equation (1).
     bursts: u64,
     /// N*T after t_B(0), the first due time of the shard.
     end_ns: Nanos,

@@ -13,7 +13,7 @@ use crate::quantity::ValueError;
 pub enum Prefixes {
     /// Every prefix of a length of RFC 6052.
     Any,
-    /// These.
+    /// The first prefix, and all others.
     Of(Pref64, Vec<Pref64>),
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Shares {
     by_network: HashTable<u32>,
     /// The networks by the complement of their number of slots: the largest first.
     largest: Heap,
-    /// By query.
+    /// Place of each query, by the index of the query.
     places: Vec<Place>,
 }
 

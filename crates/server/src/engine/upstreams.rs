@@ -21,7 +21,7 @@ pub(super) struct Upstreams {
 
 /// Upstreams that are queried for the same names.
 struct Set {
-    /// [`crate::cache::Key::set`].
+    /// Number of the set, as in [`crate::cache::Key::set`].
     number: u16,
     /// Their numbers, as bits, and in the order of the configuration.
     servers: u32,

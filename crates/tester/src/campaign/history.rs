@@ -57,7 +57,7 @@ pub struct History<R> {
     pub names: UsedNames,
     /// The plan of the campaign.
     pub plan: Plan,
-    /// By variant.
+    /// Number of tasks abandoned in a row, by variant.
     abandoned_in_row: BTreeMap<usize, u32>,
 }
 

@@ -93,7 +93,7 @@ pub enum UsageError {
         flag: &'static str,
         /// In the address.
         own: u16,
-        /// In `--port`.
+        /// Port of `--port`.
         port: u16,
     },
     /// Contradictory settings: all faults, with their remedies.

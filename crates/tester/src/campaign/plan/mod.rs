@@ -506,7 +506,7 @@ impl fmt::Display for Cell {
 pub struct QueueCheck {
     /// Lengths of trials.
     pub durations_ns: Vec<Nanos>,
-    /// Timeouts.
+    /// Timeouts of its trials.
     pub timeouts_ns: Vec<Nanos>,
 }
 

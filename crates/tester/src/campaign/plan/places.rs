@@ -132,7 +132,7 @@ impl<'a> Places<'a> {
 pub struct Problem {
     /// Path of the plan.
     pub origin: String,
-    /// From 1.
+    /// Line of the file, counted from 1.
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,

@@ -18,7 +18,7 @@ use crate::quantity::Span;
 pub struct Point {
     /// Index into [`Plan::variants`].
     pub variant: usize,
-    /// Shares.
+    /// Shares of cached names and of names with an AAAA record.
     pub cell: Cell,
     /// Range of the names.
     pub cidr: Cidr,
@@ -38,24 +38,24 @@ pub struct Point {
 pub enum Task {
     /// One search.
     Search {
-        /// Its point.
+        /// Index of its point in the plan.
         point: usize,
-        /// From 1.
+        /// Number of the run, counted from 1.
         run: u32,
     },
     /// The search for the goals of the plan.
     Goals {
-        /// Its point.
+        /// Index of its point in the plan.
         point: usize,
     },
     /// The trials of the overload curve.
     Overload {
-        /// Its point.
+        /// Index of its point in the plan.
         point: usize,
     },
     /// The segments of the soak.
     Soak {
-        /// Its point.
+        /// Index of its point in the plan.
         point: usize,
     },
 }
