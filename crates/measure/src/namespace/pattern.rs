@@ -18,7 +18,7 @@ pub enum Pattern {
     OneName,
     /// The name that was queried this many different names ago: its LRU stack distance.
     StackDistance {
-        /// At least 1.
+        /// Number of names; at least 1.
         names: u64,
     },
     /// One of the last names, with equal probability.
@@ -30,7 +30,7 @@ pub enum Pattern {
     Zipf {
         /// Number of names; at least 1.
         names: u64,
-        /// s in thousandths.
+        /// Exponent s in thousandths.
         exponent_milli: u32,
     },
 }
@@ -103,7 +103,7 @@ impl FromStr for Pattern {
         let refused = |why: &str| ValueError(format!("'{text}' {why}"));
         let form = || {
             refused(
-                "is no pattern of repeated names; write one-name, stack:N, window:N or zipf:N,S \
+                "is not a pattern of repeated names; write one-name, stack:N, window:N or zipf:N,S \
                  with N a number of names, as in stack:1000 or zipf:10000,0.9",
             )
         };
@@ -148,7 +148,7 @@ fn exponent_milli(text: &str) -> Result<u32, ValueError> {
         .ok_or_else(|| {
             let wanted = "write 0 to 5 with at most 3 decimals";
             ValueError(format!(
-                "'{text}' is no exponent of a Zipf pattern; {wanted}"
+                "'{text}' is not the exponent of a Zipf pattern; {wanted}"
             ))
         })
 }
@@ -198,7 +198,7 @@ mod tests {
             "stack:99999999999999999999",
         ] {
             let error = text.parse::<Pattern>().unwrap_err();
-            let expected = format!("'{text}' is no pattern of repeated names; ");
+            let expected = format!("'{text}' is not a pattern of repeated names; ");
             assert!(error.0.starts_with(&expected), "{error}");
         }
         for (text, expected) in [
@@ -208,15 +208,15 @@ mod tests {
             ),
             (
                 "zipf:10,5.001",
-                "'5.001' is no exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
+                "'5.001' is not the exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
             ),
             (
                 "zipf:10,0.1234",
-                "'0.1234' is no exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
+                "'0.1234' is not the exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
             ),
             (
                 "zipf:10,NaN",
-                "'NaN' is no exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
+                "'NaN' is not the exponent of a Zipf pattern; write 0 to 5 with at most 3 decimals",
             ),
         ] {
             assert_eq!(text.parse::<Pattern>().unwrap_err().to_string(), expected);

@@ -133,7 +133,7 @@ impl Path {
         if answered.unasked > 0 {
             notes.push(format!(
                 "{} of {} fresh names were answered without a question to the authority: the DUT had them in \
-                 its cache, and RFC 8219 section 9.2 asks for names that are all different",
+                 its cache, and RFC 8219 section 9.2 requires all names to be different",
                 answered.unasked, answered.names
             ));
         }

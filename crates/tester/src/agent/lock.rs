@@ -96,8 +96,7 @@ fn holder(name: &str) -> io::Result<String> {
 }
 
 const NAME: &str = "dns64bench-agent";
-const UNKNOWN: &str =
-    "a process that does not say who it is: look for it with `ss -xlp src @dns64bench-agent`";
+const UNKNOWN: &str = "an unidentified process: find it with `ss -xlp src @dns64bench-agent`";
 const RETRIES: u32 = 4;
 const PAUSE: Nanos = SECOND / 2;
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
@@ -133,7 +132,10 @@ mod tests {
         let closes = std::thread::spawn(move || drop(silent.accept()));
         let error = HostLock::take_named(&name, "bob", 0).unwrap_err();
         closes.join().unwrap();
-        assert!(error.to_string().contains("does not say who"), "{error}");
+        assert!(
+            error.to_string().contains("an unidentified process"),
+            "{error}"
+        );
     }
 
     #[test]

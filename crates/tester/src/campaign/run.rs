@@ -191,7 +191,8 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     fn task(&mut self, task: Task) -> Result<(), BenchError> {
         let point = self.plan.points[task.point()];
         if self.state.abandoned_in_row(point.variant) >= ABANDONED_IN_ROW_MAX {
-            let reason = format!("given up: the {ABANDONED_IN_ROW_MAX} tasks before had no result");
+            let reason =
+                format!("abandoned: the {ABANDONED_IN_ROW_MAX} tasks before had no result");
             return Err(BenchError::Variant(reason));
         }
         let base_rate_qps = self.base_rate(task)?;

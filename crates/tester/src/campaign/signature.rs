@@ -54,8 +54,7 @@ pub enum SignatureError {
     },
     /// The signature is for other data.
     #[error(
-        "{} is not a signature of this journal, whose seal is {seal}: the journal was changed or went on after \
-         it was signed ({PROGRAM} says: {said}); get the journal that was signed, or have this one signed",
+        "{} is not a signature of this journal, whose seal is {seal}: the journal was changed or continued after it was signed ({PROGRAM} says: {said}); get the journal that was signed, or have this one signed",
         .path.display()
     )]
     OtherJournal {
@@ -68,8 +67,7 @@ pub enum SignatureError {
     },
     /// The signature is valid, but no allowed signer has its key.
     #[error(
-        "the journal was signed with {signer}, which {} does not list for anybody at this time; if you know whose \
-         key it is, add the line `NAME namespaces=\"{NAMESPACE}\" KEY`, see ssh-keygen(1)",
+        "the journal was signed with {signer}, which {} does not list as valid at this time; if you trust the key, add the line `NAME namespaces=\"{NAMESPACE}\" KEY`, see ssh-keygen(1)",
         .allowed.display()
     )]
     UnknownSigner {

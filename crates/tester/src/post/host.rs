@@ -165,7 +165,7 @@ impl Host {
     fn strange(&self) -> LabError {
         let name = &self.name;
         Blame::Machine.error(format!(
-            "host {name} replies to something else; this is a bug"
+            "host {name} sent an unexpected reply; this is a bug"
         ))
     }
 }

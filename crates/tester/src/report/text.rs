@@ -111,12 +111,12 @@ fn trial_verdict(result: &TrialResult) -> String {
             Thousands(*shortfall)
         ),
         Outcome::Invalid(TesterFault::Interrupted) => format!(
-            "INTERRUPTED at {rate} queries/s after {} of {} queries, nothing follows about the DUT",
+            "INTERRUPTED at {rate} queries/s after {} of {} queries, which says nothing about the DUT",
             Thousands(result.queries_sent),
             Thousands(result.queries_due)
         ),
         Outcome::Invalid(fault) => {
-            format!("INVALID at {rate} queries/s, nothing follows about the DUT: {fault}")
+            format!("INVALID at {rate} queries/s, which says nothing about the DUT: {fault}")
         }
     }
 }
@@ -504,7 +504,11 @@ fn classes(answers: &Answers) -> [(&'static str, u64, &'static str); 7] {
     [
         ("valid", answers.valid, "the expected AAAA, in time"),
         ("late", answers.late, "the expected AAAA, after the timeout"),
-        ("wrong", answers.wrong, "another AAAA than the expected one"),
+        (
+            "wrong",
+            answers.wrong,
+            "an AAAA other than the expected one",
+        ),
         ("empty", answers.empty, "NOERROR without an AAAA"),
         ("error", answers.error, "another RCODE, or malformed"),
         ("truncated", answers.truncated, "TC set"),

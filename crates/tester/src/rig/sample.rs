@@ -37,7 +37,7 @@ pub fn check(prober: &Prober, zone: &ZoneFile, names: u64) -> Result<u64, RigErr
                 let (server, name) = (prober.server, prober.name(address));
                 return Err(Blame::Server.error(format!(
                     "{server} answers the {name_of_type} query for {name} with {found}, and the built-in authority with \
-                     {expected}; it has to serve the zone that `dns64bench zone` writes"
+                     {expected}; it must serve the zone that `dns64bench zone` writes"
                 )).into());
             }
         }

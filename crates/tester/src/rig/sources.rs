@@ -58,7 +58,7 @@ fn of_server(local: Sources, server: SocketAddr) -> Result<(), Message> {
         // Such a prefix cannot be local to this host.
         true if local.count() > 1 && local.covers(server) => Err(Message::new(|naming| {
             let (local, server) = named(naming);
-            format!("{local} contains {server}; give a prefix that this host has for itself")
+            format!("{local} contains {server}; give a prefix that only this host uses")
         })),
         true => Ok(()),
     }

@@ -59,7 +59,10 @@ fn out_of_range_values_are_refused_with_the_bound() {
             "-Q 1 -a 198.18.0.0/",
             "an address, or a prefix of addresses",
         ),
-        ("-Q 1 -a 127.0.0.0/24", "give a prefix that this host has"),
+        (
+            "-Q 1 -a 127.0.0.0/24",
+            "give a prefix that only this host uses",
+        ),
         ("-Q 1 -l 100ms", "raise --rate or --duration"),
         ("-Q 1M -l 1ms -t 60s -c 1", "or more"),
         (

@@ -178,7 +178,7 @@ fn is_of_the_tester(reason: &str) -> bool {
     const OURS: [&str; 3] = [
         "the self-test of the Tester failed: ",
         "no search found a rate",
-        "given up: ",
+        "abandoned: ",
     ];
     OURS.iter().any(|start| reason.starts_with(start))
 }

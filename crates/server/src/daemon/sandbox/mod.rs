@@ -79,7 +79,7 @@ fn restrict_calls(with_maps: bool) -> Result<(), seccompiler::Error> {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn restrict_calls(_with_maps: bool) -> Result<(), &'static str> {
-    Err("the system calls of this processor are not known here")
+    Err("this processor architecture is not supported")
 }
 
 /// Reason why files are not restricted.
@@ -89,7 +89,7 @@ enum FilesError {
     #[error(transparent)]
     Refused(#[from] RulesetError),
     /// The kernel lacks Landlock.
-    #[error("the kernel does not have it, or it is turned off")]
+    #[error("the kernel lacks it, or it is disabled")]
     Missing,
 }
 

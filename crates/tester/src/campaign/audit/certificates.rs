@@ -100,7 +100,7 @@ impl Audit<'_> {
         let in_force = self.in_force.as_deref().unwrap_or_default();
         let is = result.certified;
         if self.subject(point).is_authority() {
-            let text = "it is called certified or not, and an authority is measured by the self-test itself";
+            let text = "it says whether it is certified, which trials of an authority do not";
             return is.map(|_| text.to_owned());
         }
         let within = |ceiling: &Option<u64>| ceiling.is_some_and(|to| result.rate_qps <= to);
@@ -109,10 +109,10 @@ impl Audit<'_> {
         }
         let is = match is {
             None => "it does not say whether the Tester was certified at its rate",
-            Some(true) => "the Tester is called certified at its rate",
-            Some(false) => "the Tester is called uncertified at its rate",
+            Some(true) => "it says that the Tester was certified at its rate",
+            Some(false) => "it says that the Tester was not certified at its rate",
         };
-        Some(format!("{is}, and was to {}", rates(in_force)))
+        Some(format!("{is}, and its certificate is {}", rates(in_force)))
     }
 }
 

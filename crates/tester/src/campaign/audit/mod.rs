@@ -45,7 +45,7 @@ pub struct Audited {
 
 /// A line that contradicts itself or earlier lines.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} of the journal contradicts what it holds: {what}")]
+#[error("line {line} of the journal is inconsistent: {what}")]
 pub struct Contradiction {
     /// Number of the line, from 1.
     pub line: u64,
@@ -116,7 +116,7 @@ impl<'a> Audit<'a> {
         }
         let begins = matches!(record, Record::Campaign { .. } | Record::Session { .. });
         if self.at_work.is_none() && !begins {
-            return vec!["no process is at work: there is no session before it".to_owned()];
+            return vec!["no session precedes it".to_owned()];
         }
         if let Some(task) = record
             .task()
@@ -185,7 +185,7 @@ impl<'a> Audit<'a> {
         });
         let of_points: Vec<&Point> = of_points.collect();
         if !is_own {
-            let what = "a self-test of another machine or program, or of before its last start";
+            let what = "a self-test of another machine or program, or from before the machine was restarted";
             return vec![what.to_owned()];
         }
         if test.trials.iter().any(|trial| self.has_other_limits(trial)) {
@@ -196,7 +196,7 @@ impl<'a> Audit<'a> {
             return vec!["a self-test is never paced by the self-correcting timer".to_owned()];
         }
         let Some(&&point) = of_points.first() else {
-            return vec!["a self-test that is for no point of the plan".to_owned()];
+            return vec!["a self-test for no point of the plan".to_owned()];
         };
         let earlier = self.state.self_tests.iter().map(|it| &it.test);
         let alike = earlier.filter(|earlier| earlier.conditions == test.conditions);
@@ -308,7 +308,7 @@ impl<'a> Audit<'a> {
         let mut faults: Vec<String> = self.misplaced(task, number, result).into_iter().collect();
         faults.extend(trials::contradiction(result));
         let too_long = took_ns > trials::COUNT_MAX;
-        faults.extend(too_long.then(|| format!("it took {took_ns} ns, which no trial takes")));
+        faults.extend(too_long.then(|| format!("it took {took_ns} ns, which is impossible")));
         if faults.is_empty() {
             let point = self.point(task);
             let fault = self
@@ -335,7 +335,7 @@ impl<'a> Audit<'a> {
     fn misplaced(&self, task: Task, number: u64, result: &TrialResult) -> Option<String> {
         let under_way = self.state.under_way.as_ref();
         let Some(under_way) = under_way.filter(|under_way| under_way.task == task) else {
-            return Some("its task is not under way".to_owned());
+            return Some("its task is not in progress".to_owned());
         };
         let point = self.point(task);
         if self.died_in == Some(task) {
@@ -353,7 +353,7 @@ impl<'a> Audit<'a> {
         if number != under_way.trials + 1 {
             let due = under_way.trials + 1;
             return Some(format!(
-                "trial {due} is due: trials are missing, or were added"
+                "trial {due} was expected: trials are missing, or were added"
             ));
         }
         let due_qps = self.state.next_rate().map(|rate_qps| rate_qps.max(1));
@@ -394,13 +394,13 @@ impl<'a> Audit<'a> {
         };
         if self.plan.variants[point.variant].pacing != pacing {
             return Some(format!(
-                "its pacing is {pacing}, and the plan asks for the other"
+                "its pacing is {pacing}, which is not that of the plan"
             ));
         }
         let searched = matches!(task, Task::Search { .. });
         let may_stop = is_authority || searched && self.plan.search.stop_early;
         if result.ended_early && !may_stop && result.outcome.is_valid() {
-            return Some("it ended early, which it was not to".to_owned());
+            return Some("it ended early, which it must not".to_owned());
         }
         None
     }
@@ -414,7 +414,7 @@ impl<'a> Audit<'a> {
         let name = self.name(end.task);
         let under_way = self.state.under_way.as_ref();
         let Some(under_way) = under_way.filter(|under_way| under_way.task == end.task) else {
-            return vec![format!("{name} is over and was not under way")];
+            return vec![format!("{name} ended without being in progress")];
         };
         if self.died_in == Some(end.task) {
             return vec![format!(
@@ -431,12 +431,7 @@ impl<'a> Audit<'a> {
                     (end.end.is_some() || end.rate_qps.or(end.failed_qps).is_some())
                         .then(|| "has the end of a search".to_owned())
                 },
-                |due_qps| {
-                    Some(format!(
-                        "is over before its trial at {}",
-                        rate(Some(due_qps))
-                    ))
-                },
+                |due_qps| Some(format!("ended before its trial at {}", rate(Some(due_qps)))),
             ),
         };
         let took = (end.took_ns != under_way.took_ns).then(|| took(end.took_ns, under_way.took_ns));
@@ -467,7 +462,7 @@ impl<'a> Audit<'a> {
 fn end_of_search(search: &Search, end: &TaskEnd) -> Option<String> {
     let Some(due) = search.finished() else {
         let next = rate(search.next_rate());
-        return Some(format!("is over before its trial at {next}"));
+        return Some(format!("ended before its trial at {next}"));
     };
     if end.end.as_ref() != Some(due) {
         return Some(format!(
@@ -478,7 +473,7 @@ fn end_of_search(search: &Search, end: &TaskEnd) -> Option<String> {
     }
     let bracket = search.bracket();
     if end.goals != search.goals() {
-        return Some("has results of goals that its trials do not give".to_owned());
+        return Some("has results of goals that do not follow from its trials".to_owned());
     }
     for (what, is, due) in [
         ("the answer", end.rate_qps, search.answer()),

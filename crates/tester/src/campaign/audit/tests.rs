@@ -70,7 +70,7 @@ fn of_trial(run: u32, number: u64, change: impl FnOnce(&mut TrialResult)) -> Str
     let said = first(|lines| {
         let (line, result) = trial(lines, run, number);
         start = format!(
-            "line {line} of the journal contradicts what it holds: trial {number} of run {run} of \
+            "line {line} of the journal is inconsistent: trial {number} of run {run} of \
              unbound, AAAA 0 %, cached 0 %: "
         );
         change(result);
@@ -242,7 +242,7 @@ fn trial_with_other_pacing_is_found() {
     let old = Some(SelfCorrected::default());
     assert_eq!(
         of_trial(1, 1, |trial| trial.timing.self_correcting = old),
-        "its pacing is self-correcting, and the plan asks for the other"
+        "its pacing is self-correcting, which is not that of the plan"
     );
     let said = first(|lines| self_test(lines).trials[0].timing.self_correcting = old);
     let never = "a self-test is never paced by the self-correcting timer";
@@ -266,7 +266,7 @@ fn disturbance_recorded_as_pass_is_found() {
     };
     assert_eq!(
         of_trial(1, 1, unsent),
-        "1 queries that were due were not sent, and the kernel refused 0"
+        "1 queries that were due were not sent, but the kernel refused 0"
     );
     // A disturbed trial with the verdict of its counts.
     let shortfall = 6_250;
@@ -288,7 +288,7 @@ fn impossible_counts_are_found() {
     );
     assert_eq!(
         of_trial(1, 1, |trial| trial.queries_due = 9_000),
-        "9,000 queries are called due, and rate and duration give 10,000"
+        "9,000 queries were due by its figures; rate and duration give 10,000"
     );
     assert_eq!(
         of_trial(1, 1, |trial| trial.ended_early = true),
@@ -307,7 +307,7 @@ fn impossible_counts_are_found() {
             trial.rtt.max = Some(1_002_000_000);
             trial.rtt_percentiles.pop();
         }),
-        "it has all answers in time, and its longest round-trip time is 1002000000 ns"
+        "it has all answers in time, but its longest round-trip time is 1002000000 ns"
     );
     let counts = |trial: &mut TrialResult| trial.authority.as_mut().unwrap().answered += 1;
     assert_eq!(
@@ -317,7 +317,7 @@ fn impossible_counts_are_found() {
     let shares = |trial: &mut TrialResult| trial.achieved.as_mut().unwrap().amplification = 1.0;
     assert_eq!(
         of_trial(1, 1, shares),
-        "the shares that it achieved are not those of its authority's counts"
+        "its achieved shares do not follow from the counts of its authority"
     );
 }
 
@@ -392,13 +392,13 @@ fn missing_and_added_trials_and_runs_are_found() {
         let at = place(lines, |record| is_trial_of(record, 0, 1, 3));
         lines.remove(at);
     });
-    let due = "trial 4 of run 1 of unbound, AAAA 0 %, cached 0 %: trial 3 is due: trials are missing, or were added";
+    let due = "trial 4 of run 1 of unbound, AAAA 0 %, cached 0 %: trial 3 was expected: trials are missing, or were added";
     assert!(said.ends_with(due), "{said}");
     let said = first(|lines| {
         let at = place(lines, |record| is_trial_of(record, 0, 1, 3));
         lines.insert(at, lines[at].clone());
     });
-    assert!(said.contains("trial 4 is due"), "{said}");
+    assert!(said.contains("trial 4 was expected"), "{said}");
     // A whole run.
     let said = first(|lines| {
         let second = Task::Search { point: 0, run: 2 };
@@ -415,7 +415,7 @@ fn missing_and_added_trials_and_runs_are_found() {
         let at = place(lines, |record| matches!(record, Record::Finished(_)));
         lines.remove(at - 1);
     });
-    assert!(said.contains("is over before its trial at "), "{said}");
+    assert!(said.contains("ended before its trial at "), "{said}");
 }
 
 #[test]
@@ -468,7 +468,7 @@ fn completion_before_the_last_task_is_found() {
         lines.remove(1);
     });
     assert!(
-        said.contains("line 2 of the journal") && said.contains("no session before"),
+        said.contains("line 2 of the journal") && said.contains("no session precedes it"),
         "{said}"
     );
 }

@@ -91,7 +91,7 @@ fn queries_due(result: &TrialResult) -> Option<String> {
     let is = result.queries_due;
     (is != due).then(|| {
         let (is, due) = (Thousands(is), Thousands(due));
-        format!("{is} queries are called due, and rate and duration give {due}")
+        format!("{is} queries were due by its figures; rate and duration give {due}")
     })
 }
 
@@ -101,7 +101,7 @@ pub(super) fn too_short(result: &TrialResult, took_ns: Nanos) -> Option<String> 
     let least_ns = Schedule::new(result.rate_qps, result.duration_ns).due_ns(last);
     let is_whole = result.outcome.is_valid() && !result.ended_early;
     (is_whole && took_ns < least_ns)
-        .then(|| format!("it took {took_ns} ns, and its last query was due after {least_ns} ns"))
+        .then(|| format!("it took {took_ns} ns, but its last query was due after {least_ns} ns"))
 }
 
 fn queries_sent(result: &TrialResult) -> Option<String> {
@@ -139,7 +139,7 @@ fn unsent(result: &TrialResult) -> Option<String> {
     };
     (!fits).then(|| {
         let (refused, unsent) = (Thousands(evidence.not_sent), Thousands(unsent));
-        format!("{unsent} queries that were due were not sent, and the kernel refused {refused}")
+        format!("{unsent} queries that were due were not sent, but the kernel refused {refused}")
     })
 }
 
@@ -147,7 +147,9 @@ fn unsent(result: &TrialResult) -> Option<String> {
 fn early_end(result: &TrialResult) -> Option<String> {
     if result.undecided > 0 && !result.ended_early {
         let open = Thousands(result.undecided);
-        return Some(format!("{open} queries are open, and it went to its end"));
+        return Some(format!(
+            "{open} queries are undecided, but it was not ended early"
+        ));
     }
     let is_failure = result.outcome.shortfall() > 0;
     (result.ended_early && !is_failure && result.outcome.is_valid())
@@ -264,7 +266,7 @@ fn course(result: &TrialResult) -> Option<String> {
     let series = result.series.as_ref()?;
     let sums = [&series.sent, &series.lost].map(|each| each.iter().sum::<u64>());
     let differ = sums != [result.queries_sent, result.unanswered()];
-    differ.then(|| "its course has other queries or losses than its classes".to_owned())
+    differ.then(|| "its series has other queries or losses than its totals".to_owned())
 }
 
 /// The percentiles of a journal differ by more than this.
@@ -275,10 +277,10 @@ fn round_trips(result: &TrialResult) -> Option<String> {
     let answers = &result.answers;
     let answered = answers.answered();
     let Some(max_ns) = result.rtt.max else {
-        return (answered > 0).then(|| "it has answers and no round-trip time".to_owned());
+        return (answered > 0).then(|| "it has answers but no round-trip time".to_owned());
     };
     if answered == 0 {
-        return Some("it has a round-trip time and no answer".to_owned());
+        return Some("it has a round-trip time but no answer".to_owned());
     }
     let (in_time, timeout_ns) = (answers.valid == answered, result.timeout_ns);
     let too_long = in_time && max_ns - max_ns / HISTOGRAM_STEP > timeout_ns;
@@ -289,7 +291,7 @@ fn round_trips(result: &TrialResult) -> Option<String> {
         } else {
             "late answers"
         };
-        format!("it has {count}, and its longest round-trip time is {max_ns} ns")
+        format!("it has {count}, but its longest round-trip time is {max_ns} ns")
     })
 }
 
@@ -311,7 +313,7 @@ fn authorities(result: &TrialResult) -> Option<String> {
         .sum();
     let (told, drops) = (of(|share| share.questions), of(|share| share.drops));
     (told != asked || drops > u128::from(u64::MAX)).then(|| {
-        format!("its authorities got {told} questions each by itself, and {asked} together")
+        format!("its authorities got {told} questions by their own counts, but {asked} together")
     })
 }
 
@@ -336,7 +338,7 @@ fn path(result: &TrialResult) -> Option<String> {
         && path.answered.names <= valid
         && lost.names <= missing
         && ways == u128::from(lost.names);
-    (!fits).then(|| "the ways of its names are of more names than it asked for".to_owned())
+    (!fits).then(|| "its path has more names than it queried".to_owned())
 }
 
 /// Each name is in one class, and its time without the authority is at most the round-trip time.
@@ -394,8 +396,7 @@ fn achieved(result: &TrialResult) -> Option<String> {
             (is, due) => is == due,
         })
     });
-    (!same)
-        .then(|| "the shares that it achieved are not those of its authority's counts".to_owned())
+    (!same).then(|| "its achieved shares do not follow from the counts of its authority".to_owned())
 }
 
 /// Quotients may differ in the last digit after they were written and read back.

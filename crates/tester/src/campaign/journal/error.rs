@@ -41,7 +41,7 @@ pub enum JournalError {
     },
     /// The plan.toml in the directory is not the plan of the new campaign.
     #[error(
-        "{} is another plan than the one to run; choose another directory for the campaign",
+        "{} is a different plan; choose another directory for the campaign",
         .path.display()
     )]
     OtherPlan {

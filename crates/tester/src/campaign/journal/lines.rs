@@ -108,7 +108,7 @@ fn unsealed(before: &str, text: &[u8]) -> Result<String, &'static str> {
 /// Why the record cannot follow `before`.
 fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
     let line: Line = serde_json::from_slice(text)
-        .map_err(|error| format!("holds no record that this program knows: {error}"))?;
+        .map_err(|error| format!("holds an unknown record: {error}"))?;
     let (due, number) = (before.lines.len() as u64, line.number);
     if number != due {
         return Err(format!("has number {number} where {due} is due"));
@@ -127,7 +127,7 @@ fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
         // The first line must be the record of the campaign, and no other line may be.
         other if due == 0 || matches!(other, Record::Campaign { .. }) => {
             let kind: &str = other.into();
-            return Err(format!("is a record '{kind}', which cannot stand there"));
+            return Err(format!("is a record '{kind}', which is not allowed there"));
         }
         _ => {}
     }

@@ -361,7 +361,7 @@ fn the_first_bad_line_is_named() {
     unsealed.extend_from_slice(b"{}\n");
     expect![[r#"
         line 2 of DIR/journal.jsonl, at octet 333, was changed: its octets do not fit its seal; restore the file from a copy, or measure again
-        line 1 of DIR/journal.jsonl, at octet 0, is a record 'complete', which cannot stand there; restore the file from a copy, or measure again
+        line 1 of DIR/journal.jsonl, at octet 0, is a record 'complete', which is not allowed there; restore the file from a copy, or measure again
         line 1 of DIR/journal.jsonl, at octet 0, is missing: the file holds no whole line; restore the file from a copy, or measure again
         line 1 of DIR/journal.jsonl, at octet 0, is missing: the file holds no whole line; restore the file from a copy, or measure again
         line 2 of DIR/journal.jsonl, at octet 333, does not end with a seal; restore the file from a copy, or measure again"#]]

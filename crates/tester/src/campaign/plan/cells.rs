@@ -28,7 +28,7 @@ pub(super) fn cells(draft: &Draft, faults: &mut Faults) -> Vec<Cell> {
     {
         faults.add(
             place,
-            "grid names the shares already; omit it, or aaaa-share and cached-share",
+            "grid already sets the shares; omit it, or aaaa-share and cached-share",
         );
     }
     match draft.patterns.as_slice() {

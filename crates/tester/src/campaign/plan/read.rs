@@ -254,7 +254,7 @@ fn check_size(plan: &Plan, faults: &mut Faults) {
             &Place::of(&["dut"]).item(0),
             format!(
                 "{variants} variants with {cells} cells each, and {queue} of the queue check, are more than \
-                 {POINTS_MAX} points; make several plans of it"
+                 {POINTS_MAX} points; split it into several plans"
             ),
         );
     }

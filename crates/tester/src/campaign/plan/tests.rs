@@ -344,7 +344,7 @@ fn invalid_shares_and_names_are_refused_with_place() {
         ),
         (
             "[cells]\ngrid = \"aaaa\"\ncached-share = 0.5",
-            expect!["3:16: grid names the shares already; omit it, or aaaa-share and cached-share"],
+            expect!["3:16: grid already sets the shares; omit it, or aaaa-share and cached-share"],
         ),
         (
             "[overload]\nfactors = [1, 101]",
@@ -468,7 +468,7 @@ fn plan_too_large_for_a_report_is_refused() {
         "[cells]\ngrid = \"rfc8219\"\n[[dut]]\nprofile = \"bind\"\nsweep = {{ a = [{}] }}",
         values.join(",")
     );
-    expect!["3:1: 500 variants with 31 cells each, and 0 of the queue check, are more than 10000 points; make several plans of it"].assert_eq(&error(&text));
+    expect!["3:1: 500 variants with 31 cells each, and 0 of the queue check, are more than 10000 points; split it into several plans"].assert_eq(&error(&text));
     let twice = text.replace(
         "sweep = {",
         &format!("sweep = {{ b = [{}],", values.join(",")),

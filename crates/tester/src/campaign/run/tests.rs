@@ -363,7 +363,7 @@ fn dut_that_does_not_start_is_abandoned_and_others_are_measured() {
         3
     );
     assert!(
-        reasons[3..].iter().all(|r| r.contains("given up")),
+        reasons[3..].iter().all(|r| r.contains("abandoned: ")),
         "{reasons:?}"
     );
 }

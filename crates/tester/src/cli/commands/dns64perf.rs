@@ -140,7 +140,7 @@ impl Judge {
                 Err(why) => (
                     Some(Prefixes::Any),
                     Some(format!(
-                        "dns64bench: any AAAA record counts as valid, since {why}; --pref64 says which are right"
+                        "dns64bench: any AAAA record counts as valid, since {why}; give the expected prefixes with --pref64"
                     )),
                 ),
             },

@@ -389,8 +389,7 @@ fn changed_profile_at_a_later_start_causes_a_note() {
     };
     assert_eq!(warned(&[]), []);
     assert_eq!(warned(&["aa", "aa"]), [], "it was not known before");
-    let text = "dns64d cores=1: changed during the campaign: profile (SHA-256) was aa, is ab; what follows from it for \
-                the measurement is the same";
+    let text = "dns64d cores=1: changed during the campaign: profile (SHA-256) was aa, is ab; this does not affect the measurement";
     assert_eq!(warned(&["aa", "ab"]), [(Severity::Note, text.to_owned())]);
 }
 

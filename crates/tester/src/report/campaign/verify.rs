@@ -14,7 +14,7 @@ pub enum Difference {
     },
     /// Another version made the report, so its texts may differ.
     #[error(
-        "the report was {made}, and this is {PROGRAM}; make it again, or verify it with that one"
+        "the report was {made}, and this is {PROGRAM}; write it again, or verify it with that version"
     )]
     OtherMaker {
         /// The version in the report.

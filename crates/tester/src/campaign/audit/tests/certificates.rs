@@ -50,7 +50,9 @@ fn trial_with_missing_or_wrong_certification_is_found() {
     );
     let said = of_trial(1, 4, |trial| trial.certified = Some(false));
     assert!(
-        said.starts_with("the Tester is called uncertified at its rate, and was to "),
+        said.starts_with(
+            "it says that the Tester was not certified at its rate, and its certificate is "
+        ),
         "{said}"
     );
     // Above the lowest self-test, and below the highest.
@@ -77,7 +79,7 @@ fn trial_with_missing_or_wrong_certification_is_found() {
         overload.unwrap().certified = forged;
         let found = audit(&plan, &lines).unwrap_err().to_string();
         assert!(
-            found.contains(" certified at its rate, and was to "),
+            found.contains(" certified at its rate, and its certificate is "),
             "{found}"
         );
     }

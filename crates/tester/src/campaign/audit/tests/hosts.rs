@@ -147,7 +147,7 @@ fn shares_of_authorities_match_their_queries() {
         audit(&plan, &lines).unwrap_err().what
     };
     let more = said(|trial| trial.authorities[1].questions += 1);
-    assert!(more.contains("questions each by itself"), "{more}");
+    assert!(more.contains("questions by their own counts"), "{more}");
     let other = said(|trial| trial.authorities[0].host = "gen".to_owned());
     assert!(
         other.ends_with("its authorities are auth, auth2"),

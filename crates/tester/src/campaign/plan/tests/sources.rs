@@ -76,7 +76,7 @@ fn source_addresses_that_cannot_be_are_pointed_at() {
             "[tester]\nlocal = \"2001:2:0:78::/120\"\n[[dut]]\nserver = \"192.0.2.1\"\n[[dut]]\nserver = \"2001:2:0:78::9\"",
             expect![[r#"
                 2:9: local = "2001:2:0:78::/120" and server = "192.0.2.1" are of different IP versions; omit local, or give an address of the server's IP version
-                2:9: local = "2001:2:0:78::/120" contains server = "2001:2:0:78::9"; give a prefix that this host has for itself"#]],
+                2:9: local = "2001:2:0:78::/120" contains server = "2001:2:0:78::9"; give a prefix that only this host uses"#]],
         ),
     ] {
         check(text, &expected);

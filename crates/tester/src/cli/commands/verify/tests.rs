@@ -174,8 +174,7 @@ fn a_forged_journal_with_good_seals_is_refused_with_its_line() {
     report::write(dir.path(), &loaded).unwrap();
     let (code, text) = failure(&dir);
     assert_eq!(code, exit::TESTER);
-    let first =
-        format!("line {number} of the journal contradicts what it holds: run 1 of unbound, ");
+    let first = format!("line {number} of the journal is inconsistent: run 1 of unbound, ");
     assert!(text.starts_with(&first), "{text}");
     assert!(
         text.ends_with(

@@ -296,7 +296,7 @@ fn refused(
     let p = model::p_of_fit(r_squared, cells, fitted);
     if p > P_MAX {
         return Some(format!(
-            "it explains nothing: R² is {r_squared:.4}, which chance reaches as well ({})",
+            "it explains nothing: R² is {r_squared:.4}, which is likely by chance ({})",
             numbers::p(p)
         ));
     }
@@ -304,7 +304,7 @@ fn refused(
     let rounding = most.fold(0.0, f64::max) * ROUNDING;
     let negative = parameters.iter().find(|p| p.value < -rounding)?;
     Some(format!(
-        "{} would be {:.3} {}, and no time is negative",
+        "{} would be {:.3} {}, but times cannot be negative",
         negative.name, negative.value, negative.unit
     ))
 }

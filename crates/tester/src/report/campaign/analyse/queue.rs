@@ -42,7 +42,7 @@ pub(super) fn queue_checks(analysis: &Analysis) -> Vec<QueueCheckResult> {
                  within {medians:.1} %; the calculated rate is the sustainable one"
             ),
             Some(false) => format!(
-                "does not use the timeout up: the medians agree within {medians:.1} %, the \
+                "does not use up the timeout: the medians agree within {medians:.1} %, the \
                  calculated rates within {rates:.1} %; the median is the sustainable rate"
             ),
             None => format!(

@@ -114,7 +114,7 @@ pub(super) fn clauses(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Clause
         "B-2" MAY "Tester as one device or two (section 9.1)" devices;
         "B-3" MUST "IPv6 between client and DNS64 server (section 9.1)" ipv6;
         "B-4" MAY "IPv4 or IPv6 between DNS64 server and authority (section 9.1)" upstream;
-        "B-5" REQUIRED "answers count from the sending of their query, and hold an AAAA (section 9.2)" answers;
+        "B-5" REQUIRED "the timeout starts when a query is sent, and an answer has an AAAA record (section 9.2)" answers;
         "B-6" SHOULD "trials of at least 60 s (section 9.2)" duration;
         "B-7" SHOULD "timeout of at most 1 s (section 9.2)" timeout;
         "B-8" REQUIRED "the fastest rate with as many replies as queries (section 9.2)" fastest;
@@ -199,7 +199,7 @@ fn upstream(f: &Facts<'_>) -> Finding {
 fn answers(f: &Facts<'_>) -> Finding {
     let timeouts_s = f.analysis.points.iter().map(|p| p.timeout_s);
     met(format!(
-        "each answer within {} of its own query, with the very AAAA that is expected",
+        "each answer within {} of its own query, with the expected AAAA record",
         spans(timeouts_s)
     ))
 }

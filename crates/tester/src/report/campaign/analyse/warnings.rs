@@ -100,7 +100,7 @@ fn unfinished(history: &Recorded<'_>, analysis: &Analysis) -> Vec<Warning> {
         if let Some(reason) = &history.abandoned
             && let Some(point) = analysis.points.get(task.point())
         {
-            let text = format!("{task} was given up and has no result: {reason}");
+            let text = format!("{task} was abandoned and has no result: {reason}");
             let about = words::point(analysis, point);
             warnings.push(Severity::Critical.warning(text).about(about));
         }
@@ -142,7 +142,7 @@ fn changed(name: &str, starts: &[VariantFacts]) -> Option<Warning> {
     let changes: Vec<_> = changes.map(|change| change.to_string()).collect();
     (!changes.is_empty()).then(|| {
         let text = format!(
-            "changed during the campaign: {}; what follows from it for the measurement is the same",
+            "changed during the campaign: {}; this does not affect the measurement",
             changes.join("; ")
         );
         Severity::Note.warning(text).about(name)

@@ -31,7 +31,7 @@ pub(super) fn authorities(analysis: &Analysis) -> Table {
         "authorities",
         "Authoritative servers",
         "Authoritative servers by themselves: rates of their self-tests in queries per second; certifies: the \
-         1st percentile / 2.2, the highest rate of a DNS64 server that a Tester with this authority is good for \
+         1st percentile / 2.2, the highest rate of a DNS64 server that a Tester with this authority can measure \
          (RFC 8219 section 9.2.1); CPU: time of its processes for each query at the rates that were found; RSS \
          and PSS: memory once the zone is loaded, summed over its processes; starts: from its launch to the \
          first right answer, later ones in the median. The zone file is written once and cached; that time is \

@@ -35,10 +35,10 @@ pub(super) fn hosts(analysis: &Analysis) -> Table {
     let table = Table::new(
         "hosts",
         "Hosts",
-        "The hosts of the plan over all trials, those of self-tests too. Queries: share that it sends; waited: the largest \
+        "The hosts of the plan over all trials, including those of self-tests. Queries: share that it sends; waited: the largest \
          share of a trial for which threads of its roles could have run and waited for a core; stolen: for which \
-         others had the cores; clock within: how well the controller knew its clock, at the worst; drift: of its clock \
-         from the controller's; latest start: how late it was told to begin a trial.",
+         others had the cores; clock within: the largest error bound of its clock; drift: of its clock \
+         from the controller's; latest start: how late it began a trial.",
     );
     table.with(&columns, &analysis.hosts.rows)
 }
@@ -55,8 +55,8 @@ pub(super) fn shares(analysis: &Analysis) -> Table {
     Table::new(
         "authority_shares",
         "Shares of the authorities",
-        "Questions that each of several authorities got over all trials. In self-tests each Measurer asks one of them; in the \
-         trials of a DUT it is the DUT that divides its questions. Of an authority that is a program the questions are \
+        "Questions that each of several authorities received over all trials. In self-tests each Measurer asks one of them; in the \
+         trials of a DUT the DUT distributes its questions. Of an authority that is a program the questions are \
          datagrams that programs of its host received. Lost there: datagrams at the sockets of the built-in authority.",
     )
     .with(&columns, &analysis.hosts.shares)

@@ -79,7 +79,7 @@ fn sender(analysis: &Analysis) -> Table {
     let table = Table::new(
         "sender",
         "Timing of the sender",
-        "Was the Tester fast enough, and did it keep to its schedule? Trials by their end: invalid ones say nothing about the \
+        "Was the Tester fast enough, and did it keep to its schedule? Trials by outcome: invalid ones say nothing about the \
          DUT and were repeated. Lateness and bins are those of the worst trial that passed or failed: how late queries \
          left, and the largest deviation from the queries due in 10 and 100 ms, with the limits of a valid trial; \
          narrow bins hold few queries.",

@@ -74,12 +74,12 @@ fn a_model_with_a_negative_time_is_refused_by_its_name() {
     assert_eq!(aaaa.refused, None);
     assert_eq!(
         both.refused.as_deref(),
-        Some("TS would be -100.000 us, and no time is negative")
+        Some("TS would be -100.000 us, but times cannot be negative")
     );
     let [aaaa, _] = of_times([250, 300, 350, 50]).map(Option::unwrap);
     assert_eq!(
         aaaa.refused.as_deref(),
-        Some("time that an AAAA saves: TA + TS would be -100.000 us, and no time is negative")
+        Some("time that an AAAA saves: TA + TS would be -100.000 us, but times cannot be negative")
     );
     assert!(
         aaaa.equation.ends_with("+ a * 100.000 us"),
