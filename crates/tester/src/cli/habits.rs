@@ -144,8 +144,9 @@ mod tests {
     #[test]
     fn page_lists_the_habits() {
         let mut page = "# Coming from dnsperf\n\n\
-            `-s`, `-p`, `-Q`, `-l`, `-t`, `-T`, `-c` and `-a` are what they are in dnsperf. `dns64bench trial` sends at one rate, which \
-            does not depend on the answers;\n`dns64bench search` finds the highest rate without loss. Both judge the content of each \
+            *What takes the place of an option of dnsperf, resperf, flamethrower, kxdpgun or dnspyre?* `-s`, `-p`, `-Q`, `-l`, \
+            `-t`, `-T`, `-c` and `-a` are what\nthey are in dnsperf. `dns64bench trial` sends at one rate, which does not \
+            depend on the answers; `dns64bench search` finds the highest rate without\nloss. Both judge the content of each \
             answer, and the timing of the Tester ([FAQ](faq.md)).\n\n\
             | option there | here |\n|---|---|\n"
             .to_owned();
