@@ -440,6 +440,16 @@ fn role_look(machine: &Machine, role: Role, who: &Who) -> RoleSnapshot {
     look
 }
 
+/// CPU time so far of the threads of a process and of all its descendants. That of a thread that is running may be
+/// missing since the last tick.
+pub fn cpu_ns(root: u32) -> Nanos {
+    let machine = Machine::here();
+    let pids = process::tree_on(&machine, root).into_iter();
+    let tasks = pids.flat_map(|pid| tasks(&machine, pid));
+    let times = tasks.filter_map(|(_, folder)| thread_times(&machine, &folder));
+    times.map(|it| it.cpu_ns).sum()
+}
+
 /// Threads of a process and their directories in `/proc`.
 fn tasks(machine: &Machine, pid: u32) -> Vec<(u32, String)> {
     let folder = format!("/proc/{pid}/task");

@@ -157,8 +157,8 @@ impl<'a> RigBench<'a> {
         };
         let mut cases = built_in().map_err(|why| Blame::Request.error(why))?;
         cases.retain(|case| case.level <= highest);
-        let (_, ran) = server.with_suite(&self.interrupted, |suite, restart| {
-            suite.run(&cases, 0, &self.interrupted, restart)
+        let (_, ran) = server.with_suite(&self.interrupted, |suite, dut| {
+            suite.run(&cases, 0, &self.interrupted, dut)
         })?;
         Ok(Some(Conformance::of(&ran)))
     }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dns64_transport::clock::SECOND;
+use dns64_transport::clock::{MonotonicClock, Nanos, SECOND};
 use dns64_wire::pref64::Pref64;
 
+use super::case::Case;
 use super::client::{Back, Client, WAIT_NS};
+use super::lab::Dut;
 use super::play::{self, Played, Unplayed};
 use super::query::Query;
 use super::report::{Attack, Attacks};
@@ -17,12 +19,15 @@ use super::{ELSEWHERE, End, NoVerdict, Ran, Suite, only, read};
 /// Queries for the source ports and IDs of their questions: values of 16 bits collide in eight of the pairs.
 const QUERIES: usize = 1024;
 
+/// Plain queries before each class.
+const WARM_UP: usize = 16;
+
 /// Width of a port and of an ID.
 const BITS_MAX: f64 = 16.0;
 
 impl Suite {
-    /// Attacks the server, by 1,024 queries one after the other and one query of each class. `recover` is called after
-    /// classes that harm.
+    /// Attacks the server, by 1,024 queries one after the other and one query of each class. It recovers after classes
+    /// that harm.
     ///
     /// # Errors
     ///
@@ -31,12 +36,12 @@ impl Suite {
         &self,
         ran: &mut Ran,
         interrupted: &AtomicBool,
-        mut recover: impl FnMut() -> bool,
+        dut: &mut Dut<'_>,
     ) -> Result<(), NoVerdict> {
         if ran.end != End::Complete {
             return Ok(());
         }
-        if !recover() {
+        if !dut.recover() {
             ran.end = End::Gone;
             return Ok(());
         }
@@ -55,15 +60,25 @@ impl Suite {
                 ran.end = End::Interrupted;
                 break;
             }
-            if harmed && !recover() {
+            if harmed && !dut.recover() {
                 ran.end = End::Gone;
                 break;
             }
-            harmed = case.harms;
-            let run = self.next(ran.known.pref64);
-            let played = play::steps(case, &run, &self.runs, &self.client(), WAIT_NS);
-            let played = played.map_err(unplayed)?;
-            let last = played.last().map(|it| cost(it, &case.id, &case.why));
+            let play = |case: &Case| {
+                let run = self.next(ran.known.pref64);
+                let played = play::steps(case, &run, &self.runs, &self.client(), WAIT_NS);
+                played.map_err(unplayed)
+            };
+            // The first is a plain query: after some of them a server needs no new memory.
+            for plain in cases.iter().take(1).cycle().take(WARM_UP) {
+                play(plain)?;
+            }
+            let before_ns = idle_cpu_ns(dut);
+            let played = play(case)?;
+            let after_ns = idle_cpu_ns(dut);
+            harmed = case.harms || dut.ended().is_some();
+            let spent_ns = before_ns.zip(after_ns).map(|(a, b)| b.saturating_sub(a));
+            let last = played.last().map(|it| cost(it, case, spent_ns));
             attacks.classes.extend(last);
         }
         ran.attacks = Some(attacks);
@@ -96,20 +111,27 @@ impl Suite {
     }
 }
 
+/// CPU time of a server that has done its work: of a thread that runs, the kernel tells it late.
+fn idle_cpu_ns(dut: &Dut<'_>) -> Option<Nanos> {
+    MonotonicClock.sleep(SECOND / 10);
+    dut.cpu_ns()
+}
+
 fn unplayed(why: Unplayed) -> NoVerdict {
     NoVerdict::Tester(format!("{why:?}"))
 }
 
 /// What a query has cost.
-pub(super) fn cost(played: &Played, id: &str, why: &str) -> Attack {
+pub(super) fn cost(played: &Played, case: &Case, cpu_ns: Option<Nanos>) -> Attack {
     let query = played.query.octets(played.id).len() as f64;
     let asked: usize = played.asked.iter().map(|it| it.octets.len()).sum();
     Attack {
-        id: id.to_owned(),
-        why: why.to_owned(),
+        id: case.id.clone(),
+        why: case.why.clone(),
         questions: played.asked.len(),
         question_octets: asked as f64 / query,
         response_octets: played.response().map_or(0, <[u8]>::len) as f64 / query,
+        cpu_us: cpu_ns.map(|ns| ns as f64 / 1e3),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server of a profile in a lab, with the suite beside it.
+//! The server: of a profile in a lab, with the suite beside it, or any other.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,60 @@ use crate::rig::servers::HostedServer;
 /// Time limit of a probe while a server starts.
 const PROBE_NS: Nanos = SECOND / 2;
 
-/// The server.
+/// A server that is judged.
+#[derive(Debug)]
+pub struct Dut<'s> {
+    suite: &'s Suite,
+    /// `None` for a server that ran already.
+    started: Option<(HostedServer, Arc<AtomicBool>)>,
+}
+
+impl<'s> Dut<'s> {
+    /// A server that runs already.
+    pub fn running(suite: &'s Suite) -> Self {
+        let started = None;
+        Self { suite, started }
+    }
+
+    /// Restarts a server of a lab, waits for any other. Returns whether it answers as in the beginning.
+    pub(super) fn recover(&mut self) -> bool {
+        match self.started {
+            Some(_) => self.restart(),
+            None => self.suite.recovered(self).is_ok(),
+        }
+    }
+
+    /// Restarts a server of a lab. Returns whether it answers as in the beginning.
+    pub(super) fn restart(&mut self) -> bool {
+        let restarted = |(server, interrupted): &mut (HostedServer, Arc<AtomicBool>)| {
+            let probe = || probe(self.suite, interrupted);
+            server.restart(probe).is_ok()
+        };
+        self.started.as_mut().is_some_and(restarted)
+    }
+
+    /// How its process has ended, if it has, in a lab.
+    pub(super) fn ended(&self) -> Option<String> {
+        let (server, _) = self.started.as_ref()?;
+        server.state().ok()?.ended
+    }
+
+    /// CPU time of its process so far, in a lab.
+    pub(super) fn cpu_ns(&self) -> Option<Nanos> {
+        let (server, _) = self.started.as_ref()?;
+        Some(server.state().ok()?.cpu_ns)
+    }
+}
+
+fn probe(suite: &Suite, interrupted: &AtomicBool) -> Probe {
+    match suite.pref64(PROBE_NS) {
+        _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+        Ok(_) => Probe::Answered,
+        Err(why) => Probe::NotYet(why.to_string()),
+    }
+}
+
+/// The server of a profile.
 #[derive(Clone, Debug)]
 pub struct LabServer {
     /// Its profile.
@@ -42,7 +95,7 @@ pub struct LabServer {
 }
 
 impl LabServer {
-    /// Starts it in a lab and calls `work` with the suite, and with what restarts the server. Returns the name of the server,
+    /// Starts it in a lab and calls `work` with the suite and the server. Returns the name of the server,
     /// with its version, as well.
     ///
     /// # Errors
@@ -51,7 +104,7 @@ impl LabServer {
     pub fn with_suite<T>(
         &self,
         interrupted: &Arc<AtomicBool>,
-        work: impl FnOnce(&Suite, &mut dyn FnMut() -> bool) -> T,
+        work: impl FnOnce(&Suite, &mut Dut<'_>) -> T,
     ) -> Result<(String, T), LabError> {
         let setup = self.setup;
         let _lab = Lab::up(setup, None)?;
@@ -66,20 +119,19 @@ impl LabServer {
         };
         let authority = setup.network(Role::Authority);
         let suite = Suite::open(subject, &authority, upstream.into())?;
-        let probe = || match suite.pref64(PROBE_NS) {
-            _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
-            Ok(_) => Probe::Answered,
-            Err(why) => Probe::NotYet(why.to_string()),
-        };
         let host = Host::here(interrupted);
-        let mut dut = HostedServer::start(host, self.spec(upstream), probe)?;
-        let done = work(&suite, &mut || dut.restart(probe).is_ok());
-        let name = &self.profile.name;
-        let server = match dut.program().version {
-            Some(version) => with_version(name, &version),
-            None => name.clone(),
+        let probe = || probe(&suite, interrupted);
+        let server = HostedServer::start(host, self.spec(upstream), probe)?;
+        let name = match server.program().version {
+            Some(version) => with_version(&self.profile.name, &version),
+            None => self.profile.name.clone(),
         };
-        Ok((server, done))
+        let mut dut = Dut {
+            suite: &suite,
+            started: Some((server, Arc::clone(interrupted))),
+        };
+        let done = work(&suite, &mut dut);
+        Ok((name, done))
     }
 
     fn spec(&self, upstream: (IpAddr, u16)) -> ServerSpec {

@@ -36,8 +36,9 @@ use domain::base::Name;
 use self::authority::{Authority, Runs};
 use self::case::{Case, Need, Run};
 use self::client::{Sockets, WAIT_NS};
+use self::lab::Dut;
 use self::load::Background;
-use self::report::{Attacks, Judged, UnderLoad, Verdict};
+use self::report::{Attacks, Judged, STOPPED, UnderLoad, Verdict};
 use self::round::Round;
 use crate::lab::LabError;
 use crate::machine::network::Network;
@@ -261,20 +262,21 @@ impl Suite {
     ///
     /// # Errors
     ///
-    /// It does not within `WAIT_NS`.
-    pub fn recovered(&self) -> Result<(), NoVerdict> {
+    /// It does not within `WAIT_NS`, or has ended.
+    fn recovered(&self, dut: &Dut<'_>) -> Result<(), NoVerdict> {
         let begin = MonotonicClock.now();
         loop {
             match self.pref64(SECOND) {
                 Ok(_) => return Ok(()),
                 Err(why) if MonotonicClock.now() - begin > WAIT_NS => return Err(why),
+                Err(why) if dut.ended().is_some() => return Err(why),
                 // It may answer at once that its upstream failed.
                 Err(_) => MonotonicClock.sleep(SECOND / 10),
             }
         }
     }
 
-    /// Runs cases. `recover` is called between cases that harm: it restarts the server, or waits for it.
+    /// Runs cases.
     ///
     /// # Errors
     ///
@@ -284,7 +286,7 @@ impl Suite {
         cases: &[Case],
         seed: u64,
         interrupted: &AtomicBool,
-        mut recover: impl FnMut() -> bool,
+        dut: &mut Dut<'_>,
     ) -> Result<Ran, NoVerdict> {
         let pref64 = self.pref64(WAIT_NS)?;
         let elsewhere = self.judge(&only(ELSEWHERE)?, pref64, WAIT_NS);
@@ -294,12 +296,12 @@ impl Suite {
         };
         let round = Round::new(self, cases, known, interrupted);
         let (others, last) = round.order(seed);
-        round.judge_all(others);
+        round.judge_all(others, dut);
         for (number, at) in last.into_iter().enumerate() {
-            if number > 0 && !round.is_over() && !recover() {
-                round.is_gone();
+            if number > 0 && !round.is_over() && !dut.recover() {
+                round.is_gone(STOPPED);
             }
-            round.judge(at);
+            round.judge_alone(at, dut);
         }
         let (cases, end) = round.end();
         Ok(Ran {
@@ -312,7 +314,7 @@ impl Suite {
     }
 
     /// Runs the cases of `ran` again while a load of this rate is sent, without those that harm: a server that avoids the
-    /// authority has another load. `recover` is called before.
+    /// authority has another load. The server recovers before.
     ///
     /// # Errors
     ///
@@ -323,12 +325,12 @@ impl Suite {
         (cases, seed): (&[Case], u64),
         rate_qps: u64,
         interrupted: &AtomicBool,
-        mut recover: impl FnMut() -> bool,
+        dut: &mut Dut<'_>,
     ) -> Result<(), RigError> {
         if ran.end != End::Complete {
             return Ok(());
         }
-        if !recover() {
+        if !dut.recover() {
             ran.end = End::Gone;
             return Ok(());
         }
@@ -336,7 +338,7 @@ impl Suite {
         let load = Background::start(&self.subject, ran.known.pref64, rate_qps)?;
         process::wait_until(WAIT_NS, || load.is_over() || self.runs.take_loaded());
         let round = Round::new(self, cases, ran.known, interrupted).loaded();
-        round.judge_all(round.order(seed).0);
+        round.judge_all(round.order(seed).0, dut);
         let (again, end) = round.end();
         let sent = load.end()?;
         ran.loads.push(UnderLoad::new(sent, &again));

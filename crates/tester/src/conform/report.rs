@@ -12,6 +12,9 @@ use strum::{AsRefStr, EnumString};
 use super::case::{Case, Level};
 use super::{End, NoVerdict, Ran};
 
+/// How a server went down whose process has not ended, or cannot be seen.
+pub(super) const STOPPED: &str = "the server stopped answering";
+
 /// A verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, AsRefStr, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -173,7 +176,7 @@ impl Conformance {
         Self {
             incomplete: match ran.end {
                 End::Complete => None,
-                End::Gone => Some("the server stopped answering".into()),
+                End::Gone => Some(STOPPED.into()),
                 End::Interrupted => Some("interrupted".into()),
             },
             cases: ran.cases.iter().map(case).collect(),
@@ -269,6 +272,8 @@ pub struct Attack {
     pub question_octets: f64,
     /// Octets of the response for each octet of the query; 0 without a response.
     pub response_octets: f64,
+    /// CPU time of the server in microseconds; nothing if its process cannot be seen.
+    pub cpu_us: Option<f64>,
 }
 
 /// The verdicts of a run.

@@ -1,18 +1,22 @@
 //! One round of a suite: each case once, and again if it may have failed by chance.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dns64_transport::clock::{Nanos, SECOND};
 use dns64_transport::random::{self, SplitMix64};
 
-use super::case::Case;
+use super::case::{Case, Level};
 use super::client::WAIT_NS;
-use super::report::{Judged, Verdict};
+use super::lab::Dut;
+use super::report::{Judged, STOPPED, Verdict};
 use super::{End, Known, Suite};
 
 /// Cases that run at once: most of a case is the wait for the server.
 const AT_ONCE: usize = 4;
+
+/// How often a server is started again that ended or stopped answering in a case.
+const RESTARTS_MAX: usize = 32;
 
 /// How often a case is run until it passes: a busy machine may make a server ask twice.
 const RUNS: usize = 2;
@@ -31,7 +35,10 @@ pub(super) struct Round<'s> {
     /// Whether a load is sent.
     loaded: bool,
     interrupted: &'s AtomicBool,
-    gone: AtomicBool,
+    /// How the server went down for good.
+    gone: OnceLock<String>,
+    /// How often the server was started again after a case in which it ended.
+    restarts: AtomicUsize,
     judged: Mutex<Vec<Judged>>,
 }
 
@@ -50,7 +57,8 @@ impl<'s> Round<'s> {
             known,
             loaded: false,
             interrupted,
-            gone: AtomicBool::new(false),
+            gone: OnceLock::new(),
+            restarts: AtomicUsize::new(0),
             judged: Mutex::new(cases.iter().map(open).collect()),
         }
     }
@@ -71,35 +79,120 @@ impl<'s> Round<'s> {
         order.into_iter().partition(|at| !harms(at))
     }
 
-    /// Judges cases, several at a time.
-    pub(super) fn judge_all(&self, cases: Vec<usize>) {
+    /// Judges cases, several at a time. If the server goes down, those that it left without a response are judged again, one
+    /// by one, to find the one that did it.
+    pub(super) fn judge_all(&self, cases: Vec<usize>, dut: &mut Dut<'_>) {
         let queue = Mutex::new(cases.into_iter());
-        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(down) = self.judge_some(&queue, dut) {
+            if self.loaded || !self.restart(dut) {
+                self.is_gone(&down.how);
+                continue;
+            }
+            let again = down.cases.iter();
+            let found = again.filter(|at| self.judge_alone(**at, dut)).count();
+            if found == 0 && !self.is_over() {
+                let fault = format!(
+                    "{} in one of {} cases, and in none of them alone",
+                    down.how,
+                    down.cases.len()
+                );
+                down.cases.iter().for_each(|at| self.fail(*at, &fault));
+            }
+        }
+    }
+
+    /// Judges cases until none is left, or the server is down.
+    fn judge_some(
+        &self,
+        queue: &Mutex<impl Iterator<Item = usize> + Send>,
+        dut: &Dut<'_>,
+    ) -> Option<Down> {
+        let down: Mutex<Option<Down>> = Mutex::default();
+        let next = || match locked(&down).is_some() {
+            true => None,
+            false => locked(queue).next(),
+        };
+        let judge = |at| {
+            let silent = self.judge(at);
+            if let Some(how) = silent.then(|| self.down(dut)).flatten() {
+                let cases = Vec::new();
+                locked(&down)
+                    .get_or_insert(Down { how, cases })
+                    .cases
+                    .push(at);
+            }
+        };
         std::thread::scope(|scope| {
             for _ in 0..AT_ONCE {
-                scope.spawn(|| std::iter::from_fn(next).for_each(|at| self.judge(at)));
+                scope.spawn(|| std::iter::from_fn(next).for_each(judge));
             }
         });
+        down.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Judges a case beside no other. Returns whether the server went down; then the case has failed, as a must: a query ends
+    /// no server.
+    pub(super) fn judge_alone(&self, at: usize, dut: &mut Dut<'_>) -> bool {
+        if self.is_over() {
+            return self.judge(at);
+        }
+        let silent = self.judge(at);
+        let harms = self.cases[at].harms;
+        let down = match dut.ended() {
+            Some(how) => Some(ended(&how)),
+            // After a case that harms, the caller restarts it anyway.
+            None if silent && !harms => self.down(dut),
+            None => None,
+        };
+        let Some(how) = down else {
+            return false;
+        };
+        self.fail(at, &how);
+        if !harms && !self.restart(dut) {
+            self.is_gone(&how);
+        }
+        true
+    }
+
+    /// How the server has gone down, if it has.
+    fn down(&self, dut: &Dut<'_>) -> Option<String> {
+        self.suite.recovered(dut).err()?;
+        let how = dut.ended().map(|how| ended(&how));
+        Some(how.unwrap_or_else(|| STOPPED.into()))
+    }
+
+    /// Starts it again, unless it was too often.
+    fn restart(&self, dut: &mut Dut<'_>) -> bool {
+        self.restarts.fetch_add(1, Ordering::Relaxed) < RESTARTS_MAX
+            && !self.is_over()
+            && dut.restart()
+    }
+
+    fn fail(&self, at: usize, fault: &str) {
+        let judged = &mut locked(&self.judged)[at];
+        judged.verdict = Verdict::Failed;
+        judged.level = Level::Must;
+        judged.faults.insert(0, fault.to_owned());
     }
 
     /// Whether the remaining cases get no verdict.
     pub(super) fn is_over(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed) || self.gone.load(Ordering::Relaxed)
+        self.interrupted.load(Ordering::Relaxed) || self.gone.get().is_some()
     }
 
-    /// The server has stopped answering.
-    pub(super) fn is_gone(&self) {
-        self.gone.store(true, Ordering::Relaxed);
+    /// The server went down for good, in this way.
+    pub(super) fn is_gone(&self, how: &str) {
+        self.gone.get_or_init(|| how.to_owned());
     }
 
-    /// Judges a case.
-    pub(super) fn judge(&self, at: usize) {
+    /// Judges a case. Returns whether there was no response.
+    fn judge(&self, at: usize) -> bool {
         let case = &self.cases[at];
         let needs = case.needs.iter().find(|need| !self.known.has(**need));
         let judged = if self.interrupted.load(Ordering::Relaxed) {
             Judged::unknown(case, "the run was interrupted")
-        } else if self.gone.load(Ordering::Relaxed) {
-            Judged::unknown(case, "the server had stopped answering")
+        } else if let Some(how) = self.gone.get() {
+            Judged::unknown(case, how)
         } else if let Some(need) = needs {
             Judged::unknown(case, &format!("needs {}", need.as_ref()))
         } else if self.loaded {
@@ -107,11 +200,9 @@ impl<'s> Round<'s> {
         } else {
             self.verdict(case)
         };
-        // After a case that harms, the caller decides.
-        if judged.silent && !case.harms && self.suite.recovered().is_err() {
-            self.is_gone();
-        }
-        self.judged.lock().unwrap_or_else(PoisonError::into_inner)[at] = judged;
+        let silent = judged.silent;
+        locked(&self.judged)[at] = judged;
+        silent
     }
 
     /// A failure only if it is repeated. After a case that harms, the server would be another one.
@@ -144,7 +235,7 @@ impl<'s> Round<'s> {
     pub(super) fn end(self) -> (Vec<Judged>, End) {
         let end = match (
             self.interrupted.load(Ordering::Relaxed),
-            self.gone.into_inner(),
+            self.gone.get().is_some(),
         ) {
             (true, _) => End::Interrupted,
             (false, true) => End::Gone,
@@ -153,6 +244,21 @@ impl<'s> Round<'s> {
         let judged = self.judged.into_inner();
         (judged.unwrap_or_else(PoisonError::into_inner), end)
     }
+}
+
+/// The server went down.
+struct Down {
+    how: String,
+    /// The cases that it left without a response.
+    cases: Vec<usize>,
+}
+
+fn ended(how: &str) -> String {
+    format!("the server ended ({how})")
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The last verdict of at most so many, of which all but the last are open.

@@ -64,7 +64,7 @@ fn attack_costs_few_questions() {
         let server = Simulated::new(&simulated::RIGHT, &settings);
         let run = simulated::run("2001:db8::/96", 1);
         let played = play::steps(&case, &run, &server.runs, &server, WAIT_NS).unwrap();
-        let cost = attacks::cost(&played[0], &case.id, &case.why);
+        let cost = attacks::cost(&played[0], &case, None);
         assert!((1..=64).contains(&cost.questions), "{cost:?}");
         assert!(cost.question_octets > 0.5, "{cost:?}");
     }
@@ -118,6 +118,7 @@ fn verdict_that_changes_under_load_and_costs_of_attacks_are_findings() {
             questions: 3,
             question_octets: 2.96,
             response_octets: 0.0,
+            cpu_us: Some(81.4),
         }],
     });
     assert_eq!(
@@ -140,7 +141,7 @@ fn verdict_that_changes_under_load_and_costs_of_attacks_are_findings() {
         policy  0 passed, 0 failed, 0 not known
         must    0 passed, 1 failed, 0 not known at 900 queries/s (890 sent, 99.5 % answered)
         forged responses: one in 2^28.4 has the port and the ID of a question (12.9 and 15.5 bits of entropy in 1024 questions)
-        loop        3 questions to the authority; octets for each octet of the query: 3.0 to the authority, 0.0 to the client (two aliases of each other)
+        loop        3 questions to the authority; octets for each octet of the query: 3.0 to the authority, 0.0 to the client; 81 us of CPU time (two aliases of each other)
     "#]]
     .assert_eq(&report.written(report::Form::Text).unwrap());
     let junit = report.written(report::Form::Junit).unwrap();

@@ -157,6 +157,8 @@ pub struct ServerState {
     pub log_tail: String,
     /// Its use of resources.
     pub resources: Resources,
+    /// CPU time of its threads so far.
+    pub cpu_ns: Nanos,
     /// Datagrams lost by its sockets so far, at full receive buffers.
     pub udp_drops: u64,
 }
@@ -169,6 +171,7 @@ impl ServerState {
             ended: self.ended.or(other.ended),
             log_tail: format!("{}; {}", self.log_tail, other.log_tail),
             resources: self.resources.with(other.resources),
+            cpu_ns: self.cpu_ns + other.cpu_ns,
             udp_drops: self.udp_drops + other.udp_drops,
         }
     }

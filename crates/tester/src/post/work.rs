@@ -16,6 +16,7 @@ use crate::lab::server::{self, Server, ServerSpec};
 use crate::lab::zone;
 use crate::lab::{Blame, LabError};
 use crate::machine::counters::CounterReading;
+use crate::machine::usage::cpu_ns;
 use crate::machine::{Machine, Role};
 use crate::naming::Naming;
 use crate::trial::backend::allow_ports;
@@ -205,6 +206,7 @@ fn state(server: &mut Server) -> ServerState {
         ended: server.exit_status().map(|status| status.to_string()),
         log_tail: server.log_tail(),
         resources: server.resources(),
+        cpu_ns: cpu_ns(server.pid()),
         udp_drops: server.udp_drops(),
     }
 }

@@ -1,5 +1,11 @@
 //! Conformance of installed servers.
 
+use std::fs;
+use std::path::Path;
+
+use dns64bench::campaign::journal;
+use dns64bench::campaign::record::Record;
+use dns64bench::conform::report::Verdict;
 use serde_json::Value;
 
 use crate::machine::{command, left_behind, output, turn};
@@ -51,4 +57,83 @@ fn unbound_fails_the_clause_of_the_ttl() {
     let mut cases = report["cases"].as_array().unwrap().iter();
     assert!(cases.all(|it| it["under_load"].as_array().unwrap().len() == 1));
     assert_eq!(code, Some(1));
+}
+
+#[test]
+#[ignore = "needs root and Python: run by .ci/run net"]
+fn case_that_ends_the_server_fails_and_the_others_are_judged() {
+    let _turn = turn();
+    let mortal = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/conform/mortal.toml");
+    let (report, code) = report(&format!("--dut {mortal} --case rfc6147-5.1.7"));
+    let judged = |verdict| must(&report, verdict).len();
+    let alone = judged("passed") + judged("failed");
+    assert!(alone > 1 && judged("not-known") == 0, "{report}");
+    assert_ne!(code, Some(4));
+
+    let (report, code) = self::report(&format!("--dut {mortal} --case rfc6147-5.1"));
+    let cases = report["cases"].as_array().unwrap();
+    let ended = |it: &&Value| {
+        it["faults"]
+            .to_string()
+            .contains("the server ended (signal: 6")
+    };
+    let ended: Vec<&Value> = cases.iter().filter(ended).collect();
+    let ids: Vec<&str> = ended.iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["rfc6147-5.1-class"], "{report}");
+    assert_eq!(ended[0]["verdict"], "failed");
+    assert!(judged("passed") > 1, "{report}");
+    assert_eq!(must(&report, "not-known"), Vec::<&str>::new());
+    assert_eq!(code, Some(1));
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+/// A search, and the cases before it.
+const PLAN: &str = r#"
+name = "conformance"
+[tester]
+lab = "netns"
+backend = "socket"
+uncertified = true
+[trial]
+duration = "300ms"
+timeout = "200ms"
+[search]
+runs = 1
+resolution = "50%"
+start-rate = "1k"
+max-rate = "2k"
+[conformance]
+level = "must"
+[[dut]]
+profile = "dns64d"
+"#;
+
+#[test]
+#[ignore = "needs root and dns64d: run by .ci/run net"]
+fn campaign_records_the_verdicts_and_its_report_has_them() {
+    let _turn = turn();
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
+    let _absent = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    let (plan, results) = (directory.join("plan.toml"), directory.join("results"));
+    fs::write(&plan, PLAN).unwrap();
+    let run = |arguments: &str| output(command(arguments));
+    let (plan, path) = (plan.to_str().unwrap(), results.to_str().unwrap());
+    let ran = run(&format!("run -q -o {path} {plan}"));
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let lines = journal::read(&results).unwrap().lines;
+    let found = lines.iter().find_map(|line| match &line.record {
+        Record::Variant { conformance, .. } => conformance.clone(),
+        _ => None,
+    });
+    let found = found.unwrap();
+    assert_eq!(found.incomplete, None);
+    assert!(found.musts(Verdict::Passed).count() > 100, "{found:?}");
+    assert!(found.is_met(), "{found:?}");
+    let report = fs::read_to_string(results.join("report/results.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let told = &report["variants"][0]["conformance"];
+    assert_eq!(told, &serde_json::to_value(&found).unwrap());
+    assert_eq!(run(&format!("verify {path}")).status.code(), Some(0));
+    assert_eq!(left_behind(), Vec::<String>::new());
 }

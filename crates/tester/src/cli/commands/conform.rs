@@ -13,7 +13,7 @@ use super::{Failure, exit, interrupt, lab, print, print_raw};
 use crate::PROGRAM;
 use crate::cli::args::ConformArgs;
 use crate::conform::case::Case;
-use crate::conform::lab::LabServer;
+use crate::conform::lab::{Dut, LabServer};
 use crate::conform::load;
 use crate::conform::read::{built_in, parse};
 use crate::conform::report::{Form, Levels, Report};
@@ -56,7 +56,7 @@ pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
                 return Ok(code);
             }
             let server = lab_server(dut, args, kind)?;
-            let run = |suite: &Suite, restart: &mut dyn FnMut() -> bool| course.run(suite, restart);
+            let run = |suite: &Suite, dut: &mut Dut<'_>| course.run(suite, dut);
             let (name, verdicts) = server.with_suite(&course.interrupted, run)?;
             (name, verdicts?)
         }
@@ -70,7 +70,7 @@ pub(super) fn run(args: &ConformArgs) -> Result<u8, Failure> {
                 suffix: suffix(args),
             };
             let suite = Suite::open(subject, &Network::Own, listen)?;
-            let ran = course.run(&suite, || suite.recovered().is_ok())?;
+            let ran = course.run(&suite, &mut Dut::running(&suite))?;
             (Shown(server).to_string(), ran)
         }
         _ => return Err(Failure::new(exit::USAGE, anyhow!("give --dut or --server"))),
@@ -178,15 +178,15 @@ type Verdicts = (Ran, Result<(), RigError>);
 
 impl Course<'_> {
     /// Runs the cases without load, then beside each.
-    fn run(&self, suite: &Suite, mut recover: impl FnMut() -> bool) -> Result<Verdicts, NoVerdict> {
+    fn run(&self, suite: &Suite, dut: &mut Dut<'_>) -> Result<Verdicts, NoVerdict> {
         let (cases, seed, interrupted) = (&*self.cases, self.seed, &*self.interrupted);
-        let mut ran = suite.run(cases, seed, interrupted, &mut recover)?;
+        let mut ran = suite.run(cases, seed, interrupted, dut)?;
         let mut loads = self.loads_qps.iter();
         let loaded = loads.try_for_each(|rate| {
-            suite.run_loaded(&mut ran, (cases, seed), *rate, interrupted, &mut recover)
+            suite.run_loaded(&mut ran, (cases, seed), *rate, interrupted, dut)
         });
         if self.attacks && loaded.is_ok() {
-            suite.attack(&mut ran, interrupted, recover)?;
+            suite.attack(&mut ran, interrupted, dut)?;
         }
         Ok((ran, loaded))
     }
