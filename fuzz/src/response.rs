@@ -16,9 +16,10 @@ use dns64d::answer::asker::{Asker, AskerEdns};
 use dns64d::answer::reverse::{self, Reverse};
 use dns64d::answer::stored::{Age, Aged, STALE_TTL_S, Stored, TtlBounds};
 use dns64d::answer::synthesis::{self, Verdict};
-use dns64d::answer::{local_zones, reply, special};
+use dns64d::answer::{local, reply, special};
 use dns64d::settings::dns64::Dns64;
 use dns64d::settings::domains::Domains;
+use dns64d::settings::local::Local;
 
 /// Octets before the first response.
 const CHOICES_LEN: usize = 4;
@@ -214,10 +215,11 @@ impl Ways<'_> {
             None => {}
         }
         let _own = special::answer(asker, Some(dns64), &mut [0; MESSAGE_MAX]);
-        let _own = local_zones::answer(
+        static ZONES: OnceLock<Local> = OnceLock::new();
+        let _own = local::answer(
             asker,
+            ZONES.get_or_init(|| local::special_use(&[])),
             Some(dns64),
-            &[],
             &Domains::<u8>::default(),
             &mut [0; MESSAGE_MAX],
         );

@@ -50,73 +50,75 @@ pub(super) fn read(
     let Some(section) = top.section("local", &keys::LOCAL, faults) else {
         return (local, Vec::new());
     };
+    let mut owners = records(&section, &mut local, faults);
+    owners.extend(zones(&section, &mut local, faults));
+    for owner in owners {
+        let domains = forwards.iter().flat_map(|forward| &forward.domains);
+        if let Some(text) = forwarded(owner.get_ref(), domains.map(Spanned::get_ref)) {
+            faults.add(owner.span(), text);
+        }
+    }
+    let example = "/etc/dns64d/hosts";
+    let files = section.list("files", "[\"/etc/dns64d/hosts\"]", faults, |v, faults| {
+        faults.keep(v.text("\"/etc/dns64d/hosts\"", |path| {
+            values::absolute_path(path, example)
+        }))
+    });
+    let files = files.unwrap_or_default().into_iter();
+    (local, files.map(Spanned::into_inner).collect())
+}
+
+/// Adds the records, and returns their owners.
+fn records(
+    section: &Section<'_, '_>,
+    local: &mut Local,
+    faults: &mut Faults,
+) -> Vec<Spanned<NameBuf>> {
     let example = "\"router.home 300 A 192.168.1.1\"";
-    let lines = section.list(
-        "records",
-        "[\"router.home A 192.168.1.1\"]",
-        faults,
-        |v, faults| faults.keep(v.text(example, record)),
-    );
+    let list = "[\"router.home A 192.168.1.1\"]";
+    let lines = section.list("records", list, faults, |v, faults| {
+        faults.keep(v.text(example, record))
+    });
     let lines = lines.unwrap_or_default();
     for line in &lines {
         let (name, record) = line.get_ref();
-        match give(&mut local, name, record.clone()) {
+        match give(local, name, record.clone()) {
             Ok(true) => {}
             Ok(false) => faults.add(line.span(), "this record is given twice; remove one"),
             Err(text) => faults.add(line.span(), text),
         }
     }
-    for line in lines
-        .iter()
-        .filter(|line| leads_nowhere(&local, line.get_ref()))
-    {
-        let text = format!(
-            "the alias leads back to itself, or to more than {FOLLOWED_MAX} others; change its target"
-        );
-        faults.add(line.span(), text);
+    for line in &lines {
+        if leads_nowhere(local, line.get_ref()) {
+            let text = format!(
+                "the alias leads back to itself, or to more than {FOLLOWED_MAX} others; change its target"
+            );
+            faults.add(line.span(), text);
+        }
     }
+    let owner = |line: Spanned<Line>| Spanned::new(line.span(), line.into_inner().0);
+    lines.into_iter().map(owner).collect()
+}
+
+/// Adds the zones, and returns them.
+fn zones(
+    section: &Section<'_, '_>,
+    local: &mut Local,
+    faults: &mut Faults,
+) -> Vec<Spanned<NameBuf>> {
     let zones = section.list("zones", "[\"home\"]", faults, |v, faults| {
         faults.keep(v.text("\"home\"", values::domain))
     });
     let zones = zones.unwrap_or_default();
-    for zone in zones
-        .iter()
-        .filter(|zone| zone.get_ref().as_name().is_root())
-    {
-        faults.add(
-            zone.span(),
-            "\".\" would leave nothing to upstreams; name a domain, like \"home\"",
-        );
-    }
-    let owners = lines
-        .iter()
-        .map(|line| Spanned::new(line.span(), &line.get_ref().0));
-    let owners = owners.chain(
-        zones
-            .iter()
-            .map(|zone| Spanned::new(zone.span(), zone.get_ref())),
-    );
-    for owner in owners {
-        let own = owner.get_ref();
-        if let Some(text) = forwarded(
-            own,
-            forwards
-                .iter()
-                .flat_map(|f| f.domains.iter().map(Spanned::get_ref)),
-        ) {
-            faults.add(owner.span(), text);
+    for zone in &zones {
+        if zone.get_ref().as_name().is_root() {
+            let text = "\".\" would leave nothing to upstreams; name a domain, like \"home\"";
+            faults.add(zone.span(), text);
+        } else {
+            local.set_zone(zone.get_ref(), Zone::Closed(TTL_S));
         }
     }
-    for zone in zones {
-        local.set_zone(zone.get_ref(), Zone::Closed(TTL_S));
-    }
-    let files = section.list("files", "[\"/etc/dns64d/hosts\"]", faults, |v, faults| {
-        faults.keep(v.text("\"/etc/dns64d/hosts\"", |path| {
-            values::absolute_path(path, "/etc/dns64d/hosts")
-        }))
-    });
-    let files = files.unwrap_or_default();
-    (local, files.into_iter().map(Spanned::into_inner).collect())
+    zones
 }
 
 /// Reads the files in the form of `/etc/hosts`, and adds their names.

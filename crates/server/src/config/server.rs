@@ -46,21 +46,13 @@ pub(super) fn read(
         af_xdp: af_xdp(&top, faults),
         workers: workers(&top, faults),
         user: top.read("user", faults, |v| v.text("\"dns64d\"", user)),
-        sandbox: top
-            .read("sandbox", faults, |v| {
-                v.text("\"auto\"", |t| values::choice(t, &SANDBOX))
-            })
-            .unwrap_or(defaults::SANDBOX),
+        sandbox: word("sandbox", &SANDBOX, &top, faults).unwrap_or(defaults::SANDBOX),
         allow: top
             .networks("allow", faults)
             .map_or_else(defaults::allow, |nets| {
                 NetSet::new(nets.into_iter().map(Spanned::into_inner).collect())
             }),
-        deny: top
-            .read("deny-action", faults, |v| {
-                v.text("\"refuse\"", |t| values::choice(t, &DENY))
-            })
-            .unwrap_or(defaults::DENY),
+        deny: word("deny-action", &DENY, &top, faults).unwrap_or(defaults::DENY),
         upstreams,
         sets,
         order: upstream.order,
@@ -75,11 +67,7 @@ pub(super) fn read(
         udp_size: top
             .read("udp-size", faults, |v| v.number(defaults::UDP_SIZES))
             .unwrap_or(defaults::UDP_SIZE),
-        any: top
-            .read("any", faults, |v| {
-                v.text("\"minimal\"", |t| values::choice(t, &ANY))
-            })
-            .unwrap_or(defaults::ANY),
+        any: word("any", &ANY, &top, faults).unwrap_or(defaults::ANY),
         client_prefixes: client_prefixes(&top, faults),
         rate_limit: rate_limit(&top, faults),
         tcp: tcp(&top, faults),
@@ -91,6 +79,19 @@ pub(super) fn read(
         metrics: metrics(&top, faults),
         log: log(&top, faults),
     }
+}
+
+/// The value of a key that is one of some words.
+fn word<T: Copy>(
+    key: &'static str,
+    words: &[(&str, T)],
+    section: &Section<'_, '_>,
+    faults: &mut Faults,
+) -> Option<T> {
+    let example = format!("{:?}", words[0].0);
+    section.read(key, faults, |v| {
+        v.text(&example, |t| values::choice(t, words))
+    })
 }
 
 fn listen(top: &Section<'_, '_>, faults: &mut Faults) -> Vec<Spanned<SocketAddr>> {
@@ -162,9 +163,7 @@ fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<Attachm
         });
     }
     let section = value.section(&keys::INTERFACE, faults)?;
-    let mode = section.read("mode", faults, |v| {
-        v.text("\"auto\"", |t| values::choice(t, &XDP_MODES))
-    });
+    let mode = word("mode", &XDP_MODES, &section, faults);
     let force = section.read("force", faults, |v| v.boolean());
     if section.value("interface").is_none() {
         faults.add(
@@ -411,9 +410,7 @@ fn log(top: &Section<'_, '_>, faults: &mut Faults) -> LogSettings {
     let Some(section) = top.section("log", &keys::LOG, faults) else {
         return log;
     };
-    let target = section.read("target", faults, |v| {
-        v.text("\"stderr\"", |t| values::choice(t, &TARGETS))
-    });
+    let target = word("target", &TARGETS, &section, faults);
     let level = section.read("level", faults, |v| {
         v.text("\"info\"", |t| values::choice(t, &LEVELS))
     });
