@@ -144,10 +144,11 @@ mod tests {
     #[test]
     fn page_lists_the_habits() {
         let mut page = "# Coming from dnsperf\n\n\
-            *What takes the place of an option of dnsperf, resperf, flamethrower, kxdpgun or dnspyre?* `-s`, `-p`, `-Q`, `-l`, \
-            `-t`, `-T`, `-c` and `-a` are what\nthey are in dnsperf. `dns64bench trial` sends at one rate, which does not \
-            depend on the answers; `dns64bench search` finds the highest rate without\nloss. Both judge the content of each \
-            answer, and the timing of the Tester ([FAQ](faq.md)).\n\n\
+            *What takes the place of an option of dnsperf, resperf, flamethrower, kxdpgun or dnspyre?* They accept any NOERROR \
+            response, and cannot tell whether\nthe server or the load generator lost a query. `dns64bench trial` sends at one \
+            rate, which does not depend on the answers; `dns64bench search` finds\nthe highest rate without loss. Both judge \
+            the content of each answer, and the timing of the Tester. `-s`, `-p`, `-Q`, `-l`, `-t`, `-T`, `-c` and `-a`\nare \
+            what they are in dnsperf. To test a resolver with real query logs, use dnsperf or DNS Shotgun.\n\n\
             | option there | here |\n|---|---|\n"
             .to_owned();
         for habit in HABITS {
