@@ -4,6 +4,7 @@
 //! - [`summary`]: spread and flags of the runs of one point;
 //! - [`mod@agreement`]: agreement of runs, and their range;
 //! - [`bootstrap`], [`trend`], [`compare`]: intervals, slopes and differences with their tests;
+//! - [`changes`]: change points of a series;
 //! - [`model`]: the papers' models of work, fitted to the cells;
 //! - [`pass`]: the probability that a trial passes, by its rate;
 //! - [`queue`]: whether a DUT stores requests and answers them within the timeout.
@@ -12,6 +13,7 @@
 
 pub mod agreement;
 pub mod bootstrap;
+pub mod changes;
 pub mod compare;
 pub mod model;
 mod normal;

@@ -1,47 +1,50 @@
 //! `dns64bench compare`
 
-use std::io::Write as _;
-
 use super::report::analysed;
 use super::{Failure, exit, print, print_raw};
 use crate::cli::args::CompareArgs;
-use crate::report::campaign::analysis::Analysis;
 use crate::report::campaign::compare::Comparison;
+use crate::report::campaign::compare::changes::Changes;
 use crate::report::json;
 
-/// Prints the comparisons. The exit code says whether any campaign is slower than the first.
+/// Prints what two campaigns differ in, or where the rates of more changed. The exit code says whether one fell.
 pub(super) fn run(args: &CompareArgs) -> Result<u8, Failure> {
-    let others = || std::iter::once(&args.after).chain(&args.more);
-    let all = std::iter::once(&args.before).chain(others());
-    let campaigns = all.map(|dir| analysed(dir));
+    let campaigns = [&args.before, &args.after].into_iter().chain(&args.more);
+    let campaigns = campaigns.map(|dir| analysed(dir));
     let campaigns = campaigns.collect::<Result<Vec<_>, Failure>>()?;
-    let compare = |other: &Analysis| Comparison::of(&campaigns[0], other, args.max_regression);
-    let comparisons: Vec<_> = campaigns[1..].iter().map(compare).collect();
-    for (comparison, dir) in comparisons.iter().zip(others()) {
-        if comparison.rows.is_empty() {
-            let error = anyhow::anyhow!(
-                "{} and {} have no point in common: name, shares, duration and timeout of a point must be equal",
-                args.before.display(),
-                dir.display()
-            );
-            return Err(Failure::new(exit::USAGE, error));
+    let is_slower = if let [before, after] = campaigns.as_slice() {
+        let comparison = Comparison::of(before, after, args.max_regression);
+        refuse_strangers(comparison.rows.len())?;
+        match args.json {
+            true => print_raw(&json::text(&comparison)?)?,
+            false => print(|out| comparison.write(out))?,
         }
-    }
-    match (args.json, comparisons.as_slice()) {
-        (true, [one]) => print_raw(&json::text(one)?)?,
-        (true, several) => print_raw(&json::text(&several)?)?,
-        (false, several) => print(|out| {
-            several.iter().try_for_each(|comparison| {
-                if several.len() > 1 {
-                    let (first, other) = &comparison.names;
-                    writeln!(out, "A: {first}, B: {other}")?;
-                }
-                comparison.write(out)
-            })
-        })?,
-    }
-    Ok(match comparisons.iter().any(Comparison::has_regressions) {
-        true => exit::FAILED,
-        false => exit::PASSED,
+        comparison.has_regressions()
+    } else {
+        let changes = Changes::of(campaigns, args.max_regression);
+        refuse_strangers(changes.points)?;
+        match args.json {
+            true => print_raw(&json::text(&changes)?)?,
+            false => print(|out| changes.write(out))?,
+        }
+        changes.has_regressions()
+    };
+    Ok(if is_slower {
+        exit::FAILED
+    } else {
+        exit::PASSED
     })
+}
+
+/// Refuses campaigns without common points.
+fn refuse_strangers(points: usize) -> Result<(), Failure> {
+    match points {
+        0 => {
+            let error = anyhow::anyhow!(
+                "no point has a rate in two of the campaigns: its name, shares, duration and timeout must be equal"
+            );
+            Err(Failure::new(exit::USAGE, error))
+        }
+        _ => Ok(()),
+    }
 }

@@ -1,4 +1,6 @@
-//! Compares two campaigns: which points are slower in the second, and with what certainty.
+//! Compares two campaigns: which points are slower in the second, and with what certainty. Of more, [`changes`].
+
+pub mod changes;
 
 use std::io::{self, Write};
 
@@ -86,7 +88,8 @@ impl Comparison {
             match second.iter().position(|(other, _)| *other == key) {
                 Some(twin) => {
                     let (_, twin) = second.remove(twin);
-                    rows.push(row(key, point, twin, max_regression_pct));
+                    let (a, b) = (Side::of(point), Side::of(twin));
+                    rows.push(row(key, &a, &b, max_regression_pct));
                 }
                 None => only_first.push(key),
             }
@@ -120,24 +123,8 @@ impl Comparison {
         for warning in &self.warnings {
             writeln!(out, "warning: {warning}")?;
         }
-        let cells: Vec<[String; 5]> = std::iter::once(HEADS.map(str::to_owned))
-            .chain(self.rows.iter().map(shown))
-            .collect();
-        let widths = [0, 1, 2, 3, 4].map(|column| {
-            let widths = cells.iter().map(|row| row[column].chars().count());
-            widths.max().unwrap_or(0)
-        });
-        // The numbers stand below the name of the point: beside it they would not fit on a terminal.
-        let titles = self.rows.iter().map(|row| Some(row.title()));
-        for (title, row) in std::iter::once(None).chain(titles).zip(&cells) {
-            if let Some(title) = title {
-                writeln!(out, "{title}")?;
-            }
-            for (cell, width) in row.iter().zip(widths) {
-                write!(out, "  {cell:>width$}")?;
-            }
-            writeln!(out)?;
-        }
+        let rows: Vec<_> = self.rows.iter().map(|row| (row.title(), row)).collect();
+        table(out, ["A", "B"], &rows)?;
         for (which, points) in [("A", &self.only_first), ("B", &self.only_second)] {
             for point in points {
                 writeln!(out, "only in {which}: {point}")?;
@@ -155,7 +142,27 @@ impl Comparison {
     }
 }
 
-const HEADS: [&str; 5] = ["A", "B", "change", "interval", "p"];
+/// Writes rows, each below its title: beside it they would not fit on a terminal.
+fn table(out: &mut impl Write, sides: [&str; 2], rows: &[(String, &Row)]) -> io::Result<()> {
+    let heads = [sides[0], sides[1], "change", "interval", "p"].map(str::to_owned);
+    let shown = rows.iter().map(|(_, row)| shown(row));
+    let cells: Vec<[String; 5]> = std::iter::once(heads).chain(shown).collect();
+    let widths = [0, 1, 2, 3, 4].map(|column| {
+        let widths = cells.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    });
+    let titles = rows.iter().map(|(title, _)| Some(title));
+    for (title, row) in std::iter::once(None).chain(titles).zip(&cells) {
+        if let Some(title) = title {
+            writeln!(out, "{title}")?;
+        }
+        for (cell, width) in row.iter().zip(widths) {
+            write!(out, "  {cell:>width$}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
 
 impl Row {
     /// The point, and what was found of it.
@@ -182,19 +189,33 @@ fn keyed(analysis: &Analysis) -> Vec<(String, &PointResult)> {
     points.map(|point| (key(point), point)).collect()
 }
 
-fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64) -> Row {
-    let rates = |p: &PointResult| -> Vec<f64> {
-        let rates = p.runs.iter().filter_map(|run| run.rate_qps);
-        rates.map(|rate| rate as f64).collect()
-    };
-    let (rates_a, rates_b) = (rates(a), rates(b));
-    let median = |p: &PointResult| p.summary.as_ref().map(|s| s.median);
-    let medians = (median(a), median(b));
-    let found = compare::compare(&rates_a, &rates_b);
+/// One side of a comparison.
+struct Side {
+    rates: Vec<f64>,
+    median: Option<f64>,
+    lower_bound: bool,
+    is_unstable: bool,
+}
+
+impl Side {
+    fn of(point: &PointResult) -> Self {
+        let rates = point.runs.iter().filter_map(|run| run.rate_qps);
+        Self {
+            rates: rates.map(|rate| rate as f64).collect(),
+            median: point.summary.as_ref().map(|it| it.median),
+            lower_bound: point.lower_bound,
+            is_unstable: point.is_unstable(),
+        }
+    }
+}
+
+fn row(point: String, a: &Side, b: &Side, max_regression_pct: f64) -> Row {
+    let medians = (a.median, b.median);
+    let found = compare::compare(&a.rates, &b.rates);
     let mut row = Row {
         point,
         medians,
-        runs: (rates_a.len(), rates_b.len()),
+        runs: (a.rates.len(), b.rates.len()),
         lower_bounds: (a.lower_bound, b.lower_bound),
         change_pct: medians.0.zip(medians.1).map(|(a, b)| (b - a) / a * 100.0),
         interval_pct: found.as_ref().map(|c| {
@@ -205,10 +226,8 @@ fn row(point: String, a: &PointResult, b: &PointResult, max_regression_pct: f64)
         verdict: Verdict::NotJudged,
         why: String::new(),
     };
-    let unstable = |p: &PointResult| p.is_unstable();
-    let disagree = [("A", a), ("B", b)]
-        .into_iter()
-        .find(|side| unstable(side.1));
+    let mut sides = [("A", a), ("B", b)].into_iter();
+    let disagree = sides.find(|side| side.1.is_unstable);
     (row.verdict, row.why) = match disagree {
         Some((side, _)) => (Verdict::NotJudged, format!("the runs of {side} disagree")),
         None => judge(&row, max_regression_pct),
@@ -292,9 +311,16 @@ fn warnings(a: &Analysis, b: &Analysis) -> Vec<String> {
         let reasons = analysis.not_a_measurement.iter();
         warnings.extend(reasons.map(|reason| format!("{which} is not a measurement: {reason}")));
     }
+    warnings.extend(differences(a, b));
+    warnings
+}
+
+/// What differs between two campaigns besides their rates.
+fn differences(a: &Analysis, b: &Analysis) -> Vec<String> {
+    let mut found = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str| {
         if a != b {
-            warnings.push(format!("{what} not the same: {a} and {b}"));
+            found.push(format!("{what} not the same: {a} and {b}"));
         }
     };
     differ("the Tester", &a.tester, &b.tester);
@@ -321,7 +347,7 @@ fn warnings(a: &Analysis, b: &Analysis) -> Vec<String> {
             }
         }
     }
-    warnings
+    found
 }
 
 #[cfg(test)]
