@@ -350,13 +350,25 @@ pub struct CompareArgs {
     #[arg(value_name = "B")]
     pub after: PathBuf,
 
-    /// Further campaigns, each compared with A
+    /// Further campaigns: where did the rates of all of them change?
     #[arg(value_name = "C")]
     pub more: Vec<PathBuf>,
 
     /// Allowed slowdown of B, in per cent of A
     #[arg(long, value_name = "PCT", default_value_t = 5.0, value_parser = quantity::pct)]
     pub max_regression: f64,
+
+    /// JSON output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `dns64bench audit`
+#[derive(Args, Debug)]
+pub struct AuditArgs {
+    /// Directory of the campaign
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 
     /// JSON output
     #[arg(long)]

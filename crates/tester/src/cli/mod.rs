@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use args::{
-    AuthorityArgs, CompareArgs, ConformArgs, DemoArgs, Dns64PerfArgs, Generated, LabCommand,
-    LearnArgs, MeasureArgs, ProfileCommand, PushArgs, ResumeArgs, RunArgs, SelfTestArgs,
-    TimingArgs, TrialArgs, VerifyArgs, ZoneArgs,
+    AuditArgs, AuthorityArgs, CompareArgs, ConformArgs, DemoArgs, Dns64PerfArgs, Generated,
+    LabCommand, LearnArgs, MeasureArgs, ProfileCommand, PushArgs, ResumeArgs, RunArgs,
+    SelfTestArgs, TimingArgs, TrialArgs, VerifyArgs, ZoneArgs,
 };
 
 /// Measure DNS64 servers by the method of RFC 8219 section 9.
@@ -104,12 +104,25 @@ pub enum Command {
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
 
-    /// Compare two campaigns, point by point
+    /// Compare campaigns, point by point
     ///
     /// Points with the same name, shares, duration and timeout are compared. The exit code is 1 if B is slower than
     /// A by more than --max-regression at any point and the difference is statistically significant.
+    ///
+    /// Of three campaigns or more, in the order in which they began, the changes of the rates are found by minimum
+    /// description length, and at each the campaigns since the change before are compared with those up to the next one. The
+    /// exit code is 1 if one of them is slower.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+
+    /// Audit the rates of a campaign by trials for which no server can be prepared
+    ///
+    /// Each server that the plan starts is asked, at 95 % of its rate for different names, for names that follow from a
+    /// secret seed: in the zone of the campaign, in a secret zone, and for the latter again after their TTL. One trial of
+    /// three has to pass, each answer is checked by its content, and the authority has to be asked for each. The SHA-256 of
+    /// the seed is printed before the trials, the seed after them. The exit code is 1 if a rate does not stand, and 3 if the
+    /// Tester could not tell.
+    Audit(AuditArgs),
 
     /// Serve the zone of the test names
     ///
@@ -258,6 +271,7 @@ Examples:
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   dns64bench compare results/before results/after
+  dns64bench compare --max-regression 2 nightly/1 nightly/2 nightly/3
   dns64bench compare --max-regression 2 --json before after";
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 //! ```text
 //! Trials (runs one trial) -> search (RFC 8219 section 9.2) -> SearchResult
 //!                            goal   (RFC 9971)
+//!                            audit
 //!                         -> selftest (section 9.2.1)      -> SelfTestResult, several -> certificate
 //! ```
 //!
 //! Pure decisions on plain data: no sockets, no clock, no output. To follow the progress, pass an observer, which
 //! receives [`Event`]s.
 
+pub mod audit;
 pub mod certificate;
 pub mod goal;
 pub mod search;

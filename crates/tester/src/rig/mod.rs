@@ -161,6 +161,13 @@ impl Rig {
         self.started().map(|_running| ())
     }
 
+    /// Makes the next trials ask for the names of the first ones again.
+    pub fn ask_again(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.asker.names.start_over();
+        }
+    }
+
     /// Sets the rate up to which the Tester is certified, for the results of the next trials.
     pub fn certify_to(&mut self, certified_rate_qps: Option<u64>) {
         self.certified_rate_qps = certified_rate_qps;

@@ -16,7 +16,7 @@ use dns64_transport::xdp::program::Mode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
+use crate::authority::answer::TTL_DEFAULT_S;
 use crate::authority::behaviour::Behaviour;
 use crate::authority::zone::ZoneConfig;
 use crate::lab::hosts::{Hosts, Site};
@@ -309,6 +309,8 @@ pub struct Load {
     pub begin: Begin,
     /// Zone of the names.
     pub zone: Zone,
+    /// TTL of the records of a built-in authority, and of its negative answers, in seconds.
+    pub ttl_s: u32,
     /// Share of the queries for repeated names.
     pub cached_share: Share,
     /// Pattern of the repeated names.
@@ -353,6 +355,7 @@ impl Default for Load {
             cidr: DEFAULT_NAMESPACE,
             begin: Begin::default(),
             zone: Zone::default(),
+            ttl_s: TTL_DEFAULT_S,
             cached_share: Share::NONE,
             pattern: Pattern::default(),
             form: QueryForm::default(),
@@ -427,8 +430,8 @@ impl Load {
         ZoneConfig {
             zone: self.zone.clone(),
             self_test,
-            ttl_s: TTL_DEFAULT_S,
-            negative_ttl_s: NEGATIVE_TTL_DEFAULT_S,
+            ttl_s: self.ttl_s,
+            negative_ttl_s: self.ttl_s,
         }
     }
 

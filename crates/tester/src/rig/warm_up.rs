@@ -5,7 +5,6 @@ use dns64_transport::clock::{Nanos, SECOND};
 use super::RigError;
 use super::equipment::{Client, PROBE_NS, StartedServer};
 use super::running::{Asker, BURST_QPS, Running, answered};
-use crate::authority::answer::{NEGATIVE_TTL_DEFAULT_S, TTL_DEFAULT_S};
 use crate::load::names::Names;
 use crate::load::query::Types;
 use crate::namespace::AskedName;
@@ -76,11 +75,9 @@ impl<C: Client, S: StartedServer> Running<C, S> {
         Ok(())
     }
 
-    /// Returns until when a server that has just been queried caches the answers: the shorter of their TTLs, because an
-    /// AAAA is also synthesised from a negative answer.
+    /// Returns until when a server that has just been queried caches the answers, negative ones as well.
     pub(super) fn kept_until_ns(&self) -> Nanos {
-        let ttl_s = TTL_DEFAULT_S.min(NEGATIVE_TTL_DEFAULT_S);
-        self.asker.client.now() + u64::from(ttl_s) * SECOND
+        self.asker.client.now() + u64::from(self.load.ttl_s) * SECOND
     }
 }
 

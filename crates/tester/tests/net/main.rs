@@ -16,6 +16,7 @@
 //! - `examples`: each plan of `examples/`, run to its end in a copy that takes seconds (`shortened`);
 //! - `signature`: journals signed with OpenSSH keys;
 //! - `sources`: queries from each address of a prefix, by sockets and over AF_XDP;
+//! - `audit`: audits of servers that are prepared for the measurement;
 //! - `agent`: an agent over OpenSSH;
 //! - `hosts`: campaigns over several hosts, which are namespaces with an sshd each;
 //! - `machine`: the shared lab, and processes in it.
@@ -25,6 +26,7 @@
 #[path = "../support/accounts.rs"]
 mod accounts;
 mod agent;
+mod audit;
 #[path = "../support/busy.rs"]
 mod busy;
 mod campaign;

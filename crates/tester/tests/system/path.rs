@@ -16,6 +16,7 @@ use dns64bench::authority::behaviour::Rules;
 use dns64bench::authority::ledger::{NameLedger, Recorder};
 use dns64bench::authority::zone::ZoneConfig;
 use dns64bench::namespace::{AskedName, parse_label};
+use dns64bench::procedure::audit::{self, Finding};
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::fault::TesterFault;
 use dns64bench::trial::path::{AnsweredNames, LostNames, Path};
@@ -205,6 +206,27 @@ impl Forwarder {
 
 fn address(message: &[u8]) -> Ipv4Addr {
     parse_label(message[13..28].try_into().unwrap()).unwrap()
+}
+
+#[test]
+fn audit_finds_answers_that_were_not_asked_for_and_losses() {
+    let found = |setup: Setup| audit::finding(&[setup.run()]);
+    assert_eq!(found(SETUP), None);
+    for (cached_every, unasked) in [(1, 2000), (4, 500)] {
+        let cheats = Setup {
+            cached_every,
+            ..SETUP
+        };
+        assert_eq!(found(cheats), Some(Finding::Unasked(unasked)));
+    }
+    let slow = Setup {
+        mute_every: 1000,
+        ..SETUP
+    };
+    assert_eq!(found(slow), Some(Finding::Slower));
+    let trials = [slow.run(), SETUP.run()];
+    assert_eq!(audit::finding(&trials), None);
+    assert!(audit::is_open(&trials[..1]) && !audit::is_open(&trials));
 }
 
 /// Returns the counts of this number of names, to be completed by their classes.

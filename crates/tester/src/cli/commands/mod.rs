@@ -1,6 +1,7 @@
 //! The subcommands: from resolved arguments to an exit code.
 
 mod agent;
+mod audit;
 mod authority;
 mod campaign;
 mod compare;
@@ -77,6 +78,7 @@ pub fn run(command: Command) -> Result<u8, Failure> {
         Command::Report { directory } => report::run(&directory),
         Command::Verify(args) => verify::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Authority(args) => authority::run(args),
         Command::Zone(args) => zone::run(args),
         Command::Lab(command) => lab::run(command),
