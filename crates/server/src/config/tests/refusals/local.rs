@@ -30,49 +30,39 @@ records = [
             5 |     "router.home",
               |     ^^^^^^^^^^^^^
 
-            dns64d.toml:6:5: records "router.home 300 IN" has no type; write it like "router.home 300 A 192.168.1.1"
+            dns64d.toml:6:5: records "router.home 4294967296 A 192.168.1.1" has a TTL above 2147483647 s; write it like "router.home 300 A 192.168.1.1"
               |
-            6 |     "router.home 300 IN",
-              |     ^^^^^^^^^^^^^^^^^^^^
-
-            dns64d.toml:7:5: records "router.home 4294967296 A 192.168.1.1" has a TTL above 2147483647 s; write it like "router.home 300 A 192.168.1.1"
-              |
-            7 |     "router.home 4294967296 A 192.168.1.1",
+            6 |     "router.home 4294967296 A 192.168.1.1",
               |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:8:5: records "MX" is not one of A, AAAA, PTR, CNAME and TXT; use one of these
+            dns64d.toml:7:5: records "MX" is not one of A, AAAA, PTR, CNAME and TXT; use one of these
               |
-            8 |     "router.home MX 10 mail.home",
+            7 |     "router.home MX 10 mail.home",
               |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:9:5: records "router.home A 192.168.1" has 192.168.1, which is not an IPv4 address; write it like "router.home 300 A 192.168.1.1"
+            dns64d.toml:8:5: records "router.home A 192.168.1" has 192.168.1, which is not an IPv4 address; write it like "router.home 300 A 192.168.1.1"
               |
-            9 |     "router.home A 192.168.1",
+            8 |     "router.home A 192.168.1",
               |     ^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:10:5: records "router.home A 192.168.1.1 192.168.1.2" does not have the data of one record; write it like "router.home 300 A 192.168.1.1"
-               |
-            10 |     "router.home A 192.168.1.1 192.168.1.2",
-               |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            dns64d.toml:9:5: records "router.home AAAA 192.168.1.1" has 192.168.1.1, which is not an IPv6 address; write it like "router.home 300 A 192.168.1.1"
+              |
+            9 |     "router.home AAAA 192.168.1.1",
+              |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:11:5: records "router.home AAAA 192.168.1.1" has 192.168.1.1, which is not an IPv6 address; write it like "router.home 300 A 192.168.1.1"
+            dns64d.toml:10:5: the alias leads back to itself, or to more than 11 others; change its target
                |
-            11 |     "router.home AAAA 192.168.1.1",
-               |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-
-            dns64d.toml:12:5: the alias leads back to itself, or to more than 11 others; change its target
-               |
-            12 |     "*.home CNAME *.home.",
+            10 |     "*.home CNAME *.home.",
                |     ^^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:13:5: records "." cannot have local records; name a host
+            dns64d.toml:11:5: records "." cannot have local records; name a host
                |
-            13 |     ". A 192.168.1.1",
+            11 |     ". A 192.168.1.1",
                |     ^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:14:5: records "home TXT \"open" has no closing quote; write it like "router.home 300 A 192.168.1.1"
+            dns64d.toml:12:5: records "home TXT \"open" has no closing quote; write it like "router.home 300 A 192.168.1.1"
                |
-            14 |     'home TXT "open',
+            12 |     'home TXT "open',
                |     ^^^^^^^^^^^^^^^^
         "#]],
     );
@@ -146,29 +136,24 @@ servers = ["10.0.0.1"]"#],
             8 |     "b.home CNAME d.home",
               |     ^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:9:5: b.home. has a CNAME record, and so can have no other; remove one of them
+            dns64d.toml:9:5: the alias leads back to itself, or to more than 11 others; change its target
               |
-            9 |     "b.home TXT x",
-              |     ^^^^^^^^^^^^^^
+            9 |     "c.home CNAME b.home",
+              |     ^^^^^^^^^^^^^^^^^^^^^
 
             dns64d.toml:10:5: the alias leads back to itself, or to more than 11 others; change its target
                |
-            10 |     "c.home CNAME b.home",
+            10 |     "*.loop CNAME x.loop",
                |     ^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:11:5: the alias leads back to itself, or to more than 11 others; change its target
+            dns64d.toml:11:5: corp.example. is a domain of [[forward]], too; remove it from one of them
                |
-            11 |     "*.loop CNAME x.loop",
-               |     ^^^^^^^^^^^^^^^^^^^^^
-
-            dns64d.toml:12:5: corp.example. is a domain of [[forward]], too; remove it from one of them
-               |
-            12 |     "corp.example A 192.168.1.1",
+            11 |     "corp.example A 192.168.1.1",
                |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            dns64d.toml:15:18: Corp.example. is a domain of [[forward]], too; remove it from one of them
+            dns64d.toml:14:18: Corp.example. is a domain of [[forward]], too; remove it from one of them
                |
-            15 | zones = ["home", "Corp.example"]
+            14 | zones = ["home", "Corp.example"]
                |                  ^^^^^^^^^^^^^^
         "#]],
     );
