@@ -1,13 +1,19 @@
 //! TCP connections of clients, served by one thread within fixed bounds. The thread sleeps while idle, because it
 //! shares a machine with a measurement.
 
+pub mod tls;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::ServerConfig;
+
+use tls::Session;
 
 /// Timeout of a connection: the client must have sent its request and read the response within this time. RFC 7766
 /// section 6.2.3 suggests "a few seconds"; browsers open connections in advance and leave them idle.
@@ -41,7 +47,7 @@ pub struct ConnectionService {
 
 impl ConnectionService {
     /// Serves clients of `listener` on a thread called `name`, at most `most` at the same time; further clients wait in
-    /// the kernel's queue.
+    /// the kernel's queue. With `tls`, clients may begin with a handshake.
     ///
     /// `begin` is called on the thread. The function that it returns is called with the unconsumed input of a
     /// connection and a buffer for the output.
@@ -53,6 +59,7 @@ impl ConnectionService {
         listener: TcpListener,
         name: &str,
         most: usize,
+        tls: Option<Arc<ServerConfig>>,
         begin: impl FnOnce() -> R + Send + 'static,
     ) -> io::Result<Self>
     where
@@ -63,7 +70,7 @@ impl ConnectionService {
         let (stop, stopped) = UnixStream::pair()?;
         let thread = Builder::new()
             .name(name.into())
-            .spawn(move || serve(&listener, &stopped, most, begin()))?;
+            .spawn(move || serve(&listener, &stopped, most, tls.as_ref(), begin()))?;
         Ok(Self {
             address,
             stop,
@@ -89,6 +96,7 @@ fn serve(
     listener: &TcpListener,
     stop: &UnixStream,
     most: usize,
+    tls: Option<&Arc<ServerConfig>>,
     mut respond: impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Next,
 ) {
     let mut connections: Vec<Connection> = Vec::new();
@@ -97,7 +105,7 @@ fn serve(
         let mut is_ready = ready.iter();
         connections.retain_mut(|connection| {
             let goes_on = match is_ready.next() {
-                Some(true) => connection.step(&mut respond, now),
+                Some(true) => connection.step(tls, &mut respond, now),
                 _ => Ok(true),
             };
             // An error of a connection concerns only its client.
@@ -149,7 +157,10 @@ fn accept(listener: &TcpListener, now: Nanos) -> Option<Connection> {
     match accepted {
         Ok(stream) => Some(Connection {
             stream,
+            session: None,
+            is_new: true,
             input: Vec::new(),
+            answers: Vec::new(),
             output: Vec::new(),
             is_closing: false,
             until: now + PATIENCE_NS,
@@ -166,7 +177,12 @@ fn accept(listener: &TcpListener, now: Nanos) -> Option<Connection> {
 
 struct Connection {
     stream: TcpStream,
+    session: Option<Session>,
+    /// Nothing has been read.
+    is_new: bool,
     input: Vec<u8>,
+    /// Answers that are not in the output yet.
+    answers: Vec<u8>,
     /// Unsent output; nothing is read meanwhile.
     output: Vec<u8>,
     is_closing: bool,
@@ -186,27 +202,29 @@ impl Connection {
     /// Proceeds without blocking, by one read. Returns whether the connection stays open.
     fn step(
         &mut self,
+        tls: Option<&Arc<ServerConfig>>,
         respond: &mut impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Next,
         now: Nanos,
     ) -> io::Result<bool> {
         if self.output.is_empty() {
             let mut piece = [0; PIECE];
             let taken = self.stream.read(&mut piece)?;
-            self.input.extend_from_slice(&piece[..taken]);
             if taken == 0 {
                 return Ok(false);
             }
+            self.take(&piece[..taken], tls)?;
         }
         loop {
             // The responses to all queries that have arrived leave in one call.
             let mut waits = false;
-            while !waits && !self.is_closing && self.output.len() < PIECE {
-                match respond(&mut self.input, &mut self.output) {
+            while !waits && !self.is_closing && self.answers.len() < PIECE {
+                match respond(&mut self.input, &mut self.answers) {
                     Next::Wait => waits = true,
                     Next::Again => self.until = now + PATIENCE_NS,
                     Next::Close => self.is_closing = true,
                 }
             }
+            self.put_answers()?;
             while !self.output.is_empty() {
                 let sent = self.stream.write(&self.output)?;
                 self.output.drain(..sent);
@@ -215,6 +233,31 @@ impl Connection {
                 return Ok(!self.is_closing);
             }
         }
+    }
+
+    /// Appends what these octets hold to the input.
+    fn take(&mut self, octets: &[u8], tls: Option<&Arc<ServerConfig>>) -> io::Result<()> {
+        if let Some(tls) = tls.filter(|_| std::mem::take(&mut self.is_new)) {
+            self.session = Session::of(tls, octets)?;
+        }
+        match &mut self.session {
+            Some(session) => session.open(octets, &mut self.input),
+            None => {
+                self.input.extend_from_slice(octets);
+                Ok(())
+            }
+        }
+    }
+
+    /// Moves the answers to the output.
+    fn put_answers(&mut self) -> io::Result<()> {
+        if let Some(session) = &mut self.session {
+            session.seal(&self.answers, &mut self.output)?;
+            self.answers.clear();
+        } else {
+            self.output.append(&mut self.answers);
+        }
+        Ok(())
     }
 }
 

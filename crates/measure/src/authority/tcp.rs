@@ -1,4 +1,5 @@
-//! The authority over TCP (RFC 7766): for resolvers after a truncated response, people with `dig +tcp`, and self-tests over TCP.
+//! The authority over TCP (RFC 7766) and TLS (RFC 7858): for resolvers after a truncated response, people with `dig +tcp`,
+//! and self-tests over both.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,7 +16,7 @@ use super::counts::AuthorityCounts;
 use super::faulty::ContentFaults;
 use super::ledger::Recorder;
 use super::zone::ZoneConfig;
-use crate::connections::{ConnectionService, Next};
+use crate::connections::{ConnectionService, Next, tls};
 use crate::load::transport::Protocol;
 
 /// Largest number of concurrent connections. A self-test has as many as the trial of a DUT.
@@ -40,8 +41,8 @@ struct Shared {
 }
 
 impl TcpService {
-    /// Listens at `listen` in the network namespace of the calling thread and serves connections, on this core or on any. With
-    /// `rules`, their content faults apply.
+    /// Listens at `listen` in the network namespace of the calling thread and serves connections, on this core or on any: with
+    /// TLS those that begin with a handshake. With `rules`, their content faults apply.
     pub fn open(
         listen: SocketAddr,
         config: ZoneConfig,
@@ -63,7 +64,13 @@ impl TcpService {
                 answer(&mut locked(&of_all), input, output)
             }
         };
-        let service = ConnectionService::start(listener, "tcp", CONNECTIONS_MAX, begin)?;
+        let service = ConnectionService::start(
+            listener,
+            "tcp",
+            CONNECTIONS_MAX,
+            Some(tls::self_signed()?),
+            begin,
+        )?;
         Ok(Self {
             service,
             shared,

@@ -111,54 +111,62 @@ fn self_test_with_it_certifies_the_tester() {
     assert_eq!(answers(last, "valid"), 440, "{json}");
 }
 
-/// Runs a trial over TCP of 40 queries, all of which the authority answers; returns its connections.
-fn over_tcp(flags: &str) -> serde_json::Value {
+/// Runs a trial over connections of 40 queries, all of which the authority answers; returns its connections.
+fn over(transport: &str, flags: &str) -> serde_json::Value {
     let authority = Authority::start("--self-test");
     let subject = server(authority.address);
     let ran = measured(|| {
         run(&format!(
-            "trial {subject} --aaaa-share 1 -Q 200 -l 200ms -t 30s --transport tcp {flags} --json -"
+            "trial {subject} --aaaa-share 1 -Q 200 -l 200ms -t 30s --transport {transport} {flags} --json -"
         ))
     });
     let json = assert_outcome(&ran, "passed");
     assert_eq!(answers(&json, "valid"), 40, "{json}");
-    assert_eq!(json["backend"], "tcp", "{json}");
-    assert_eq!(json["conditions"]["transport"]["protocol"], "tcp", "{json}");
+    assert_eq!(json["backend"], transport, "{json}");
+    let conditions = &json["conditions"];
+    assert_eq!(conditions["transport"]["protocol"], transport, "{json}");
     json["connections"].clone()
 }
 
 #[test]
-fn queries_over_tcp_are_all_answered_and_their_connections_counted() {
-    let connections = over_tcp("-c 3");
-    assert_eq!(connections["established"], 3, "{connections}");
-    assert_eq!(connections["before_trial"], 3, "{connections}");
-    assert_eq!(connections["reset"]["queries"], 0, "{connections}");
-    assert_eq!(connections["closed"]["queries"], 0, "{connections}");
+fn queries_over_connections_are_all_answered_and_their_connections_counted() {
+    for transport in ["tcp", "tls"] {
+        let connections = over(transport, "-c 3");
+        assert_eq!(connections["established"], 3, "{connections}");
+        assert_eq!(connections["before_trial"], 3, "{connections}");
+        for ending in ["reset", "closed", "tls_failed"] {
+            assert_eq!(connections[ending]["queries"], 0, "{connections}");
+        }
+    }
 }
 
 #[test]
 fn each_connection_has_as_many_queries_as_were_asked_for() {
     // Another connection is requested with half of the queries of the one before, and not used up at the end.
-    let connections = over_tcp("-c 1 --queries-per-connection 8");
-    assert_eq!(connections["before_trial"], 1, "{connections}");
-    let established = connections["established"].as_u64().unwrap();
-    assert!((5..=6).contains(&established), "{connections}");
+    for transport in ["tcp", "tls"] {
+        let connections = over(transport, "-c 1 --queries-per-connection 8");
+        assert_eq!(connections["before_trial"], 1, "{connections}");
+        let established = connections["established"].as_u64().unwrap();
+        assert!((5..=6).contains(&established), "{connections}");
+    }
 }
 
 #[test]
-fn self_test_over_tcp_certifies_the_tester_for_tcp() {
-    let authority = Authority::start("--self-test");
-    let subject = server(authority.address);
-    let ran = measured(|| {
-        run(&format!(
-            "selftest {subject} -Q 200 -l 1s -t 60s --transport tcp --json -"
-        ))
-    });
-    assert_certified(&ran, 200);
-    let last = ran.json()["trials"].as_array().unwrap().last().cloned();
-    assert_eq!(last.unwrap()["backend"], "tcp", "{ran:?}");
-    let (_, words) = authority.end();
-    assert!(words.contains("TCP"), "{words}");
+fn self_test_over_connections_certifies_the_tester_for_them() {
+    for transport in ["tcp", "tls"] {
+        let authority = Authority::start("--self-test");
+        let subject = server(authority.address);
+        let ran = measured(|| {
+            run(&format!(
+                "selftest {subject} -Q 200 -l 1s -t 60s --transport {transport} --json -"
+            ))
+        });
+        assert_certified(&ran, 200);
+        let last = ran.json()["trials"].as_array().unwrap().last().cloned();
+        assert_eq!(last.unwrap()["backend"], transport, "{ran:?}");
+        let (_, words) = authority.end();
+        assert!(words.contains("TCP"), "{words}");
+    }
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Live {
             }
         };
         let no_thread = Blame::Machine.because("cannot start the thread of the live page");
-        let service = ConnectionService::start(listener, "live page", VISITORS_MAX, begin);
+        let service = ConnectionService::start(listener, "live page", VISITORS_MAX, None, begin);
         service.map(Self).map_err(no_thread)
     }
 
