@@ -15,6 +15,14 @@ const SLICE_NS: Nanos = SECOND / 10;
 const SLICES_MAX: u64 = 600;
 
 impl TimeSeries {
+    /// Returns the queries sent, and those of them that were lost, in at most `most` slices of the returned length.
+    pub fn thinned(&self, most: usize) -> (Nanos, Vec<[u64; 2]>) {
+        let slices = self.sent.len().div_ceil(most).max(1);
+        let parts = self.sent.chunks(slices).zip(self.lost.chunks(slices));
+        let sums = parts.map(|(sent, lost)| [sent, lost].map(|part| part.iter().sum()));
+        (self.slice_ns * slices as u64, sums.collect())
+    }
+
     /// Returns the course of a trial.
     pub(super) fn of(spec: &TrialSpec, shards: &[&Finished]) -> Self {
         let duration_ns = spec.schedule.duration_ns();

@@ -247,6 +247,18 @@ pub struct PointResult {
     /// Processor time of the authority for each query in these trials: the median.
     #[serde(skip)]
     pub authority_cpu_ns: Option<f64>,
+    /// The failed trial with the lowest rate.
+    #[serde(skip)]
+    pub lost: Option<LostOverTime>,
+}
+
+/// When a trial lost queries.
+#[derive(Clone, Debug)]
+pub struct LostOverTime {
+    /// Rate of the trial.
+    pub rate_qps: u64,
+    /// Seconds since its start, and the share of the queries lost since the moment before, in per cent.
+    pub lost_pct: Vec<(f64, f64)>,
 }
 
 impl PointResult {

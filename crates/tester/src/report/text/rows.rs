@@ -25,17 +25,14 @@ pub(super) fn round_trips(rtt: Rtt) -> Vec<(&'static str, String)> {
 /// Share of the queries that were lost over the time of a trial, as a row of bars.
 pub(super) fn losses_over_time(series: &TimeSeries) -> (String, String) {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let slices = series.lost.len().div_ceil(BARS_MAX).max(1);
-    let bar = |(lost, sent): (&[u64], &[u64])| {
-        let (lost, sent): (u64, u64) = (lost.iter().sum(), sent.iter().sum());
+    let bar = |[sent, lost]: [u64; 2]| {
         let eighths = (lost * 8).div_ceil(sent.max(1));
         BARS[usize::try_from(eighths).unwrap_or(8).min(8)]
     };
-    let parts = series.lost.chunks(slices).zip(series.sent.chunks(slices));
-    let each = Span(series.slice_ns * slices as u64);
+    let (slice_ns, slices) = series.thinned(BARS_MAX);
     (
-        format!("{each} each, full: all"),
-        format!("[{}]", parts.map(bar).collect::<String>()),
+        format!("{} each, full: all", Span(slice_ns)),
+        format!("[{}]", slices.into_iter().map(bar).collect::<String>()),
     )
 }
 

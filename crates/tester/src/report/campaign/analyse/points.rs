@@ -7,7 +7,7 @@ use crate::machine::Role;
 use crate::namespace::{Pattern, Share};
 use crate::procedure::search::{self, SearchEnd};
 use crate::report::campaign::analysis::{
-    Achieved, Division, PathResult, PointResult, RunEnd, RunResult, Step, Stored,
+    Achieved, Division, LostOverTime, PathResult, PointResult, RunEnd, RunResult, Step, Stored,
 };
 use crate::report::campaign::numbers;
 use crate::report::losses;
@@ -115,6 +115,7 @@ fn result(history: &Recorded<'_>, index: usize, point: &Point) -> PointResult {
             .max(),
         dut_cpu_pct: median_of(&found, |trial| trial.machine.cpu_pct(Role::Dut)),
         authority_cpu_ns: median_of(&found, authority_cpu_ns),
+        lost: lost(&trials),
         summary,
         runs,
     }
@@ -147,6 +148,26 @@ fn typical<'a>(found: &[Found<'a>], median: f64) -> Option<&'a TrialResult> {
         .iter()
         .min_by(|a, b| distance(a).total_cmp(&distance(b)));
     nearest.and_then(|(_, passed)| *passed)
+}
+
+/// Most moments at which a figure shows losses.
+const MOMENTS_MAX: usize = 60;
+
+/// When the failed trial with the lowest rate lost queries.
+fn lost(trials: &[&TrialResult]) -> Option<LostOverTime> {
+    let failed = trials
+        .iter()
+        .filter(|it| matches!(it.outcome, Outcome::Failed { .. }));
+    let trial = failed.min_by_key(|trial| trial.rate_qps)?;
+    let series = trial.series.as_ref()?;
+    let (slice_ns, slices) = series.thinned(MOMENTS_MAX);
+    let pct = |[sent, lost]: [u64; 2]| 100.0 * lost as f64 / sent.max(1) as f64;
+    let each = (1..).zip(slices);
+    let each = each.map(|(k, slice)| (numbers::seconds(slice_ns * k), pct(slice)));
+    Some(LostOverTime {
+        rate_qps: trial.rate_qps,
+        lost_pct: each.collect(),
+    })
 }
 
 /// Median of a figure of the trials at the rates that were found.

@@ -1,8 +1,9 @@
 //! Figures of loads above the measured rate, and of long loads below it.
 
-use super::super::analysis::{Analysis, OverloadCurve, SoakResult, SoakRow};
+use super::super::analysis::{Analysis, LostOverTime, OverloadCurve, SoakResult, SoakRow};
 use super::super::numbers;
-use super::{Figure, Series, lines, values};
+use super::lines::places;
+use super::{Figure, Series, by_cell, lines, values};
 use crate::report::chart::Axis;
 
 /// Goodput over the offered rate, by variant.
@@ -33,6 +34,29 @@ fn goodput(analysis: &Analysis, curve: &OverloadCurve) -> Figure {
     let x = Axis::from_zero("offered rate (queries/s)", rates);
     let y = Axis::from_zero("goodput (queries/s)", [top]);
     lines(&title, (x, y), &[series])
+}
+
+/// Losses during the failed trial with the lowest rate, a figure for each cell.
+pub(super) fn losses_over_time(analysis: &Analysis) -> Vec<Figure> {
+    let cells = by_cell(analysis, |point| {
+        Some((point.variant, point.lost.as_ref()?))
+    });
+    let figure = |(cell, found): &(String, Vec<(usize, &LostOverTime)>)| {
+        let series = found.iter().map(|(variant, lost)| {
+            let rate = numbers::Thousands(lost.rate_qps);
+            let name = format!("{} at {rate} queries/s", analysis.name_of(*variant));
+            Series::new(*variant, &name).with(lost.lost_pct.iter().copied())
+        });
+        let series: Vec<_> = series.collect();
+        let x = Axis::from_zero("time since the start (s)", places(&series));
+        let y = Axis::from_zero("queries lost (%)", values(&series));
+        let title = match &series[..] {
+            [only] => format!("{cell}: {}", only.name),
+            _ => cell.clone(),
+        };
+        lines(&title, (x, y), &series)
+    };
+    cells.iter().map(figure).collect()
 }
 
 /// Changes during soaks: a figure for each observed quantity.

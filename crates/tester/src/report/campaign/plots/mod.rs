@@ -61,6 +61,7 @@ pub(super) fn figures(analysis: &Analysis) -> Figures {
         ("heat", heat::maps(analysis)),
         ("distributions", distribution::distributions(analysis)),
         ("losses", places::losses(analysis)),
+        ("losses_over_time", load::losses_over_time(analysis)),
         ("common_loads", latency::common_loads(analysis)),
         ("latency", latency::latency(analysis)),
         ("curves", rates::curves(analysis)),

@@ -30,7 +30,7 @@ use crate::report::campaign::analysis::Analysis;
 use crate::trial::fault::TesterFault;
 use crate::trial::path::{AnsweredNames, AuthorityTimes, LostNames, Path, QuestionCounts};
 use crate::trial::place::{LossFacts, Losses, place};
-use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, Timing, TrialResult};
+use crate::trial::result::{Answers, Outcome, PERCENTILES, Rtt, TimeSeries, Timing, TrialResult};
 
 /// The seal of every sample.
 pub(crate) const SEAL: &str = "5ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea15ea1";
@@ -301,7 +301,7 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         first_wrong: None,
         latency_percentiles: Vec::new(),
         rtt_percentiles,
-        series: None,
+        series: (shortfall > 0).then(|| series(due, shortfall)),
         timing: timing(rate_qps),
         machine: Usage::default(),
         tester_drops: 0,
@@ -323,6 +323,17 @@ fn trial(point: &Point, rate_qps: u64, limit_qps: u64, self_test: bool) -> Trial
         connections: None,
         backend: "udp".to_owned(),
         notes: Vec::new(),
+    }
+}
+
+/// Half of the losses are in each half.
+fn series(sent: u64, lost: u64) -> TimeSeries {
+    TimeSeries {
+        slice_ns: SECOND / 2,
+        sent: vec![sent - sent / 2, sent / 2],
+        lost: vec![lost / 2, lost - lost / 2],
+        latency_ns_p50: vec![None; 2],
+        latency_ns_p99: vec![None; 2],
     }
 }
 
