@@ -12,7 +12,7 @@ use dns64d::answer::asker::{Asker, Transport};
 use dns64d::answer::cookie::Cookies;
 use dns64d::answer::guard::{Admission, Context, PLAIN_UDP_LEN_MAX, Refusal, admit};
 use dns64d::settings::nets::NetSet;
-use dns64d::settings::{AnyPolicy, DenyAction};
+use dns64d::settings::{AnyPolicy, DenyAction, Identity, ShortText};
 
 /// Octets that are read of a message from a client outside the access list.
 const STRANGER_LEN: usize = 512;
@@ -30,6 +30,10 @@ pub(crate) fn check(bytes: &[u8]) {
     };
     let allow = NetSet::new(vec!["192.0.2.0/24".parse().expect("a network")]);
     let cookies = Cookies::new([7; 16]);
+    let identity = Identity {
+        id: ShortText::new("dns1").expect("short"),
+        version: ShortText::NONE,
+    };
     let is_stranger = choices & 1 != 0;
     let context = Context {
         allow: &allow,
@@ -37,6 +41,8 @@ pub(crate) fn check(bytes: &[u8]) {
         udp_size: [512, 1232, 4096][usize::from(choices >> 2 & 3) % 3],
         any: [AnyPolicy::Minimal, AnyPolicy::Forward, AnyPolicy::Refuse]
             [usize::from(choices >> 4 & 3) % 3],
+        identity: &identity,
+        idle_ns: 10_000_000_000,
         cookies: &cookies,
         client: IpAddr::V4(if is_stranger {
             Ipv4Addr::new(198, 51, 100, 1)

@@ -113,8 +113,7 @@ fn asker(stored: &Stored, choices: u8) -> Option<Asker> {
     let edns = (choices & 1 != 0).then_some(AskerEdns {
         udp_size: 1232,
         do_bit: choices & 2 != 0,
-        cookie: None,
-        cookie_valid: false,
+        ..AskerEdns::default()
     });
     let limits = [512, 1232, 4096, MESSAGE_MAX];
     Some(Asker {

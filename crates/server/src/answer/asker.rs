@@ -4,6 +4,8 @@ use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::Flags;
 use dns64_wire::name::NameBuf;
 
+use crate::settings::ShortText;
+
 /// A query that passed the [`guard`](super::guard), without its bytes.
 #[derive(Clone, Debug)]
 pub struct Asker {
@@ -24,7 +26,7 @@ pub struct Asker {
 }
 
 /// The contents of the OPT record of a query, and of the one in its response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskerEdns {
     /// Largest UDP payload that the response announces, in octets.
     pub udp_size: u16,
@@ -36,6 +38,10 @@ pub struct AskerEdns {
     /// Whether the server cookie of the query is valid, which shows that its source address is not
     /// forged.
     pub cookie_valid: bool,
+    /// The name of the server in the response (RFC 5001); empty: none.
+    pub nsid: ShortText,
+    /// The time for which an idle connection is kept, in the response, in tenths of a second (RFC 7828); 0: none.
+    pub keepalive: u16,
 }
 
 impl Asker {

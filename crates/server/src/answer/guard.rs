@@ -15,15 +15,17 @@
 
 use std::net::IpAddr;
 
+use dns64_transport::clock::{Nanos, SECOND};
+use dns64_wire::build::Owner;
 use dns64_wire::codes::{BADCOOKIE, Class, Opcode, Rcode, Rtype};
-use dns64_wire::message::{Header, Message, Opt, Question};
+use dns64_wire::message::{Header, Message, Opt, Question, Section};
 
 use super::asker::{Asker, AskerEdns, Transport};
 use super::cookie::{CookieLength, Cookies, OPTION_COOKIE};
-use super::reply;
+use super::reply::{self, Head, OPTION_NSID, OPTION_TCP_KEEPALIVE};
 use super::special::is_within;
 use crate::settings::nets::NetSet;
-use crate::settings::{AnyPolicy, DenyAction};
+use crate::settings::{AnyPolicy, DenyAction, Identity};
 
 /// Largest UDP payload without EDNS, and the smallest that EDNS can announce (RFC 1035 section
 /// 4.2.1, RFC 6891 section 6.2.3), in octets. A frame of this length holds every response of
@@ -69,6 +71,10 @@ pub struct Context<'a> {
     pub udp_size: u16,
     /// Response to queries for ANY.
     pub any: AnyPolicy,
+    /// What the server says of itself.
+    pub identity: &'a Identity,
+    /// Time for which an idle connection is kept.
+    pub idle_ns: Nanos,
     /// DNS cookies of this server.
     pub cookies: &'a Cookies,
     /// Address of the client.
@@ -94,7 +100,7 @@ pub enum Admission {
     Answer {
         /// Length of the response in octets.
         len: usize,
-        /// Reason of the refusal; `None` if the query only requested a cookie.
+        /// Reason of the refusal; `None` if the query only requested a cookie, or was about the server itself.
         refused: Option<Refusal>,
     },
 }
@@ -153,6 +159,13 @@ pub fn admit(message: &[u8], context: &Context<'_>, frame: &mut [u8]) -> Admissi
     };
     // Built in place: an asker has 300 octets, and a move would copy them.
     let admission = Admission::Asker(query.asker(question, context));
+    if let Admission::Asker(asker) = &admission
+        && asker.class == Class::CH
+        && query.fault.is_none()
+        && let Some(len) = of_server(asker, context.identity, frame)
+    {
+        return Admission::Answer { len, refused: None };
+    }
     if let Admission::Asker(asker) = &admission
         && let Some((len, reason)) = refusal(asker, query.fault, context.any, frame)
     {
@@ -261,6 +274,30 @@ fn refused_class(asker: &Asker) -> Option<Rcode> {
     is_refused.then_some(Rcode::REFUSED)
 }
 
+/// Answers a query for what the server says of itself (RFC 4892); `None` if it says nothing.
+fn of_server(asker: &Asker, identity: &Identity, frame: &mut [u8]) -> Option<usize> {
+    let names: [(&[u8], _); 4] = [
+        (b"\x02id\x06server\0", &identity.id),
+        (b"\x08hostname\x04bind\0", &identity.id),
+        (b"\x07version\x06server\0", &identity.version),
+        (b"\x07version\x04bind\0", &identity.version),
+    ];
+    let is_asked = |(name, _): &(&[u8], _)| asker.name.as_wire().eq_ignore_ascii_case(name);
+    let (_, text) = names.into_iter().find(is_asked)?;
+    let text = text.as_bytes();
+    let len = u8::try_from(text.len())
+        .ok()
+        .filter(|len| *len > 0 && asker.rtype == Rtype::TXT)?;
+    let head = Head {
+        aa: true,
+        ..Head::default()
+    };
+    Some(reply::write(asker, &head, frame, |to| {
+        let (section, owner) = (Section::Answer, Owner::Question);
+        to.record_parts(section, owner, Rtype::TXT, Class::CH, 0, [&[len], text])
+    }))
+}
+
 /// The domains of names that describe a server (RFC 4892 section 2).
 const OF_SERVERS: [&[u8]; 2] = [b"\x04bind\0", b"\x06server\0"];
 
@@ -351,11 +388,21 @@ fn read_edns(opt: &Opt<'_>, context: &Context<'_>) -> (AskerEdns, Option<Fault>)
     let mut edns = AskerEdns {
         udp_size: context.udp_size,
         do_bit: opt.do_bit,
-        cookie: None,
-        cookie_valid: false,
+        ..AskerEdns::default()
     };
     if opt.version > 0 {
         return (edns, Some(Fault::Version));
+    }
+    for option in opt.options() {
+        match option.code {
+            OPTION_NSID => edns.nsid = context.identity.id,
+            // Not over UDP (RFC 7828 section 3.2.2).
+            OPTION_TCP_KEEPALIVE if context.transport == Transport::Tcp => {
+                let tenths = context.idle_ns / (SECOND / 10);
+                edns.keepalive = u16::try_from(tenths).unwrap_or(u16::MAX);
+            }
+            _ => {}
+        }
     }
     // Only the first cookie counts (RFC 7873 section 5.2).
     let cookie = opt.options().find(|option| option.code == OPTION_COOKIE);

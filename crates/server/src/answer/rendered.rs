@@ -21,8 +21,7 @@ pub fn fullest(asker: &Asker, limit: usize) -> Asker {
         edns: Some(AskerEdns {
             udp_size: 0,
             do_bit: asker.do_bit(),
-            cookie: None,
-            cookie_valid: false,
+            ..AskerEdns::default()
         }),
         limit,
         ..asker.clone()
@@ -98,7 +97,7 @@ pub fn complete(
     let [type_high, type_low] = Rtype::OPT.0.to_be_bytes();
     let [size_high, size_low] = edns.udp_size.to_be_bytes();
     let [do_high, do_low] = if edns.do_bit { Opt::DO } else { 0 }.to_be_bytes();
-    // A cookie and an extended error: at most 34 octets.
+    // At most OPTIONS_LEN_MAX.
     let options_octets = u8::try_from(options_len).ok()?;
     opt[..OPT_LEN].copy_from_slice(&[
         0,

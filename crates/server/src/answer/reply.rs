@@ -9,10 +9,17 @@ use super::asker::{Asker, AskerEdns};
 use super::cookie::OPTION_COOKIE;
 use super::stored::{Age, Aged, OPTION_EXTENDED_ERROR, Stored};
 use super::work::step;
+use crate::settings::ShortText;
 
-/// Largest length of the options in a response, in octets: a cookie of 24 octets and an extended
-/// error without text, each after 4 octets of code and length (RFC 6891 section 6.1.2).
-pub(super) const OPTIONS_LEN_MAX: usize = 4 + 24 + 4 + 2;
+/// Largest length of the options in a response, in octets: a cookie of 24 octets, an extended
+/// error without text, the name of the server and a time, each after 4 octets of code and length (RFC 6891 section
+/// 6.1.2).
+pub(super) const OPTIONS_LEN_MAX: usize = 4 + 24 + 4 + 2 + 4 + ShortText::LEN_MAX + 4 + 2;
+
+/// Codes of the options with the name of the server (RFC 5001 section 4) and with the time for which a connection is
+/// kept (RFC 7828 section 3.1).
+pub(super) const OPTION_NSID: u16 = 3;
+pub(super) const OPTION_TCP_KEEPALIVE: u16 = 11;
 
 /// Data of the HINFO record in the minimal response to ANY: CPU "RFC8482" and an empty OS (RFC 8482
 /// section 4.2).
@@ -247,6 +254,17 @@ pub(super) fn write_options(
         options[len..len + octets.len()].copy_from_slice(octets);
         len += octets.len();
     };
+    let nsid = edns.nsid.as_bytes();
+    if let Ok(nsid_len @ 1..) = u8::try_from(nsid.len()) {
+        push(&OPTION_NSID.to_be_bytes());
+        push(&[0, nsid_len]);
+        push(nsid);
+    }
+    if edns.keepalive > 0 {
+        push(&OPTION_TCP_KEEPALIVE.to_be_bytes());
+        push(&[0, 2]);
+        push(&edns.keepalive.to_be_bytes());
+    }
     if let Some(cookie) = &edns.cookie {
         push(&OPTION_COOKIE.to_be_bytes());
         push(&[0, 24]);

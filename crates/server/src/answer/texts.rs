@@ -29,9 +29,7 @@ pub(crate) fn asker(asked: &str, rtype: Rtype) -> Asker {
         flags: Flags(0x0100),
         edns: Some(AskerEdns {
             udp_size: 1232,
-            do_bit: false,
-            cookie: None,
-            cookie_valid: false,
+            ..AskerEdns::default()
         }),
         limit: 1232,
     }

@@ -23,6 +23,8 @@ pub(super) const TOP: Keys = Keys {
         "any",
         "udp-size",
         "queries-max",
+        "server-id",
+        "server-version",
         "client-prefix-ipv4",
         "client-prefix-ipv6",
         "forward-special",

@@ -17,7 +17,7 @@ use super::{Loaded, check, defaults, forward, read_text, values};
 use crate::settings::domains::Domains;
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    LogLevel, LogSettings, SOURCE_PORTS, Selection, ServerSet, Settings, Upstream, View,
+    Identity, LogLevel, LogSettings, SOURCE_PORTS, Selection, ServerSet, Settings, Upstream, View,
 };
 
 /// The file with the system's own resolvers (resolv.conf(5)).
@@ -278,6 +278,7 @@ impl Given {
             cache: defaults::CACHE,
             udp_size: self.udp_size(),
             any: defaults::ANY,
+            identity: Identity::default(),
             client_prefixes: defaults::CLIENT_PREFIXES,
             rate_limit: None,
             tcp: defaults::TCP,

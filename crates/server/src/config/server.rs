@@ -18,8 +18,8 @@ use crate::answer::local::{concerns, special_use};
 use crate::settings::domains::Domains;
 use crate::settings::nets::{ClientPrefixes, NetSet};
 use crate::settings::{
-    AnyPolicy, Attachment, CacheSettings, DenyAction, LogLevel, LogSettings, LogTarget, RateLimit,
-    SOURCE_PORTS, Settings, TcpSettings, XdpMode,
+    AnyPolicy, Attachment, CacheSettings, DenyAction, Identity, LogLevel, LogSettings, LogTarget,
+    RateLimit, SOURCE_PORTS, Settings, ShortText, TcpSettings, XdpMode,
 };
 
 /// Reads a whole document. Invalid values are added to the faults and replaced by their defaults.
@@ -68,6 +68,10 @@ pub(super) fn read(
             .read("udp-size", faults, |v| v.number(defaults::UDP_SIZES))
             .unwrap_or(defaults::UDP_SIZE),
         any: word("any", &ANY, &top, faults).unwrap_or(defaults::ANY),
+        identity: Identity {
+            id: short_text("server-id", &top, faults),
+            version: short_text("server-version", &top, faults),
+        },
         client_prefixes: client_prefixes(&top, faults),
         rate_limit: rate_limit(&top, faults),
         tcp: tcp(&top, faults),
@@ -339,6 +343,17 @@ fn cache(top: &Section<'_, '_>, faults: &mut Faults) -> CacheSettings {
     let prefetch = section.read("prefetch", faults, |v| v.boolean());
     cache.prefetch = prefetch.unwrap_or(cache.prefetch);
     cache
+}
+
+/// What the server says of itself.
+fn short_text(key: &'static str, top: &Section<'_, '_>, faults: &mut Faults) -> ShortText {
+    let read = |text: &str| {
+        let (len, most) = (text.len(), ShortText::LEN_MAX);
+        ShortText::new(text)
+            .ok_or_else(|| format!("{text:?} has {len} octets: must be {most} at most; shorten it"))
+    };
+    let text = top.read(key, faults, |v| v.text("\"dns1.example\"", read));
+    text.unwrap_or_default()
 }
 
 fn client_prefixes(top: &Section<'_, '_>, faults: &mut Faults) -> ClientPrefixes {

@@ -164,20 +164,19 @@ impl Engine {
         now: Nanos,
         actions: &mut Actions,
     ) -> usize {
-        let transport = match client {
-            Client::Udp(_) => Transport::Udp,
-            Client::Tcp { .. } => Transport::Tcp,
+        let (transport, received) = match client {
+            Client::Udp(_) => (Transport::Udp, &self.counts.queries_udp),
+            Client::Tcp { .. } => (Transport::Tcp, &self.counts.queries_tcp),
         };
-        match transport {
-            Transport::Udp => self.counts.queries_udp.tick(),
-            Transport::Tcp => self.counts.queries_tcp.tick(),
-        }
+        received.tick();
         let address = client.address().ip();
         let context = Context {
             allow: &self.maker.settings.allow,
             deny: self.maker.settings.deny,
             udp_size: self.maker.settings.udp_size,
             any: self.maker.settings.any,
+            identity: &self.maker.settings.identity,
+            idle_ns: self.maker.settings.tcp.idle_ns,
             cookies: &self.cookies,
             client: address,
             transport,

@@ -69,6 +69,8 @@ pub struct Settings {
     pub udp_size: u16,
     /// Policy for ANY queries.
     pub any: AnyPolicy,
+    /// What it says of itself.
+    pub identity: Identity,
     /// The networks that count as one client: for the shares of waiting queries, for connections and for the rate limit.
     pub client_prefixes: ClientPrefixes,
     /// Limit on the UDP responses to one client network, if there is one.
@@ -284,6 +286,48 @@ pub struct RateLimit {
     pub slip: u32,
     /// Addresses of clients that are not limited.
     pub exempt: NetSet,
+}
+
+/// What the server says of itself to clients that ask; empty texts: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// NSID (RFC 5001), `id.server` and `hostname.bind` (RFC 4892).
+    pub id: ShortText,
+    /// `version.server` and `version.bind`.
+    pub version: ShortText,
+}
+
+/// A text of up to 31 octets, which is copied with the query that asks for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortText {
+    len: u8,
+    octets: [u8; Self::LEN_MAX],
+}
+
+impl ShortText {
+    /// An empty text.
+    pub const NONE: Self = Self {
+        len: 0,
+        octets: [0; Self::LEN_MAX],
+    };
+
+    /// Length of the longest text in octets.
+    pub const LEN_MAX: usize = 31;
+
+    /// `None`: too long.
+    pub fn new(text: &str) -> Option<Self> {
+        let mut octets = [0; Self::LEN_MAX];
+        octets
+            .get_mut(..text.len())?
+            .copy_from_slice(text.as_bytes());
+        let len = u8::try_from(text.len()).ok()?;
+        Some(Self { len, octets })
+    }
+
+    /// Its octets.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.octets[..self.len.into()]
+    }
 }
 
 /// Connections of clients.

@@ -13,6 +13,7 @@ const OPT_COOKIE: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\x0c\0\x0a\0\x08clientck";
 struct Server {
     allow: NetSet,
     cookies: Cookies,
+    identity: Identity,
 }
 
 impl Server {
@@ -20,6 +21,7 @@ impl Server {
         Self {
             allow: NetSet::new(vec!["192.0.2.0/24".parse().unwrap()]),
             cookies: Cookies::new([7; 16]),
+            identity: Identity::default(),
         }
     }
 
@@ -29,6 +31,8 @@ impl Server {
             deny: DenyAction::Refuse,
             udp_size: 1232,
             any: AnyPolicy::Minimal,
+            identity: &self.identity,
+            idle_ns: 10_000_000_000,
             cookies: &self.cookies,
             client: "192.0.2.1".parse().unwrap(),
             transport: Transport::Udp,
@@ -81,8 +85,7 @@ fn valid_query_becomes_an_asker() {
     let edns = AskerEdns {
         udp_size: 1232,
         do_bit: true,
-        cookie: None,
-        cookie_valid: false,
+        ..AskerEdns::default()
     };
     assert_eq!((asker.edns, asker.limit), (Some(edns), 1232));
     let tcp = Context {

@@ -58,9 +58,8 @@ fn is_asker() -> impl Strategy<Value = Asker> {
                 flags: asker.flags.with_ad(ad),
                 edns: edns.map(|(udp_size, cookie)| AskerEdns {
                     udp_size,
-                    do_bit: false,
                     cookie,
-                    cookie_valid: false,
+                    ..AskerEdns::default()
                 }),
                 limit,
                 ..asker

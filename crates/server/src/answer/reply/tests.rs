@@ -17,6 +17,8 @@ const EDNS: AskerEdns = AskerEdns {
     do_bit: true,
     cookie: Some(*b"client_cserver_cookie_16"),
     cookie_valid: true,
+    nsid: ShortText::NONE,
+    keepalive: 0,
 };
 
 /// `A.Test AAAA` with RD and CD.
@@ -205,9 +207,14 @@ fn oversized_additional_section_is_omitted_without_truncation() {
 #[test]
 fn every_response_without_records_fits_into_512_octets() {
     let mut frame = [0; 512];
+    let edns = AskerEdns {
+        nsid: ShortText::new(&"x".repeat(ShortText::LEN_MAX)).unwrap(),
+        keepalive: 100,
+        ..EDNS
+    };
     let longest = Asker {
         name: "a.".repeat(127).parse().unwrap(),
-        ..asker(Some(EDNS))
+        ..asker(Some(edns))
     };
     let len = error(&longest, Rcode::REFUSED, Some(18), &mut frame);
     assert_eq!(len, 12 + 255 + 4 + 11 + OPTIONS_LEN_MAX);
