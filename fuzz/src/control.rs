@@ -23,11 +23,13 @@ pub(crate) fn check(bytes: &[u8]) {
 
 /// Checks that every name fits, whatever its escapes.
 fn check_len(request: Request) {
-    if let Request::Flush { name: Some(name) } = request
+    if let Request::Flush {
+        name: Some(name), ..
+    } = request
         && let Ok(name) = name.parse::<NameBuf>()
     {
         let name = Some(name.to_string());
-        let line = serde_json::to_string(&Request::Flush { name });
+        let line = serde_json::to_string(&Request::Flush { name, rtype: None });
         let len = line.expect("a request can be written").len() as u64;
         assert!(len < REQUEST_LEN_MAX, "{len} octets");
     }

@@ -4,6 +4,7 @@
 //! - [`Socket`]: the listening socket, and its file;
 //! - [`serve`]: the server side, [`ask`]: the client side.
 
+mod request;
 mod status;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,8 +26,14 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use crate::cache::Place;
+
 #[doc(inline)]
-pub use status::{DriverStatus, ForwardStatus, InterfaceStatus, Status, UpstreamStatus};
+pub use request::Request;
+#[doc(inline)]
+pub use status::{
+    DriverStatus, ForwardStatus, InterfaceStatus, PrefixStatus, Status, UpstreamStatus,
+};
 
 /// Default path of the socket (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
@@ -57,35 +64,6 @@ const ANSWER_TIME: Duration = Duration::from_secs(15);
 /// Pause after the kernel refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A request to the server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
-    /// Report the state.
-    Status,
-    /// Report the counters.
-    Stats,
-    /// Flush the cache.
-    Flush {
-        /// Flush only this name and the names below it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
-    },
-    /// Reload the configuration.
-    Reload,
-}
-
-impl Request {
-    /// Parses a line.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the line is not a request.
-    pub fn parse(line: &str) -> Result<Self, String> {
-        serde_json::from_str(line).map_err(|error| format!("no such request: {error}"))
-    }
-}
-
 /// The server's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
@@ -108,6 +86,14 @@ pub enum Answer {
         notes: Vec<String>,
         /// Keys whose new values take effect only after a restart.
         needs_restart: Vec<String>,
+    },
+    /// Lines `KEY=VALUE ...`.
+    Lines {
+        /// The lines.
+        lines: Vec<String>,
+        /// Where to continue, if there are more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<Place>,
     },
     /// The request was refused.
     Refused {
@@ -137,6 +123,7 @@ impl fmt::Display for Answer {
                     .iter()
                     .try_for_each(|key| writeln!(f, "note: {key} takes effect after a restart"))
             }
+            Self::Lines { lines, .. } => lines.iter().try_for_each(|line| writeln!(f, "{line}")),
             Self::Refused { message } => writeln!(f, "{message}"),
         }
     }
@@ -413,8 +400,13 @@ mod tests {
                 .unwrap();
             let serving = serve(listener, |request, answer| {
                 let said = match request {
-                    Request::Flush { name: None } => Answer::Flushed { entries: 3 },
-                    Request::Flush { name: Some(name) } => refused(name),
+                    Request::Flush {
+                        name: None,
+                        rtype: None,
+                    } => Answer::Flushed { entries: 3 },
+                    Request::Flush {
+                        name: Some(name), ..
+                    } => refused(name),
                     // Sends no answer.
                     _ => return,
                 };
@@ -432,6 +424,7 @@ mod tests {
         let flush = |name: Option<&str>| {
             Ok(Request::Flush {
                 name: name.map(str::to_owned),
+                rtype: None,
             })
         };
         assert_eq!(parse(r#"{"command":"flush"}"#), flush(None));
@@ -441,7 +434,11 @@ mod tests {
         );
         assert!(parse(r#"{"command":"halt"}"#).unwrap_err().contains("halt"));
         assert!(parse(r#"{"command":"flush","nam":"a.b"}"#).is_err());
-        let line = serde_json::to_string(&Request::Flush { name: None }).unwrap();
+        let line = serde_json::to_string(&Request::Flush {
+            name: None,
+            rtype: None,
+        })
+        .unwrap();
         assert_eq!(line, r#"{"command":"flush"}"#);
     }
 
@@ -481,7 +478,7 @@ mod tests {
         assert_eq!(mode & 0o117, 0, "{mode:o}");
         let flush = |name: Option<&str>| {
             let name = name.map(str::to_owned);
-            ask(&path, &Request::Flush { name }).unwrap()
+            ask(&path, &Request::Flush { name, rtype: None }).unwrap()
         };
         assert_eq!(flush(None), Answer::Flushed { entries: 3 });
         let long = "x".repeat(3000);
@@ -506,7 +503,10 @@ mod tests {
         let _file = served(&path);
         let connect = |_| UnixStream::connect(&path).unwrap();
         let silent: Vec<_> = (0..WAITING_MAX).map(connect).collect();
-        let flush = Request::Flush { name: None };
+        let flush = Request::Flush {
+            name: None,
+            rtype: None,
+        };
         let flushed = Answer::Flushed { entries: 3 };
         assert_eq!(ask(&path, &flush).unwrap(), flushed);
         // The oldest connection was closed; the others may still send their requests.

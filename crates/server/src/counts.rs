@@ -228,6 +228,7 @@ counts! {
         servfail_deadline = "reason": "deadline",
         servfail_no_answer = "reason": "no-answer",
         servfail_rcode = "reason": "rcode",
+        servfail_translator = "reason": "translator",
     }
     Counter "responses_truncated" "Responses sent with TC set" { responses_truncated, }
     Counter "synthesised" "Answers with synthesised records, by kind" {
@@ -243,6 +244,7 @@ counts! {
     Counter "not_synthesised" "AAAA queries with neither native nor synthesised records, by reason" {
         not_synthesised_dnssec = "reason": "dnssec",
         not_synthesised_domain = "reason": "domain",
+        not_synthesised_translator = "reason": "translator",
         not_synthesised_no_a = "reason": "no-a",
     }
     Counter "cache_lookups" "Cache lookups, by outcome" {
@@ -387,6 +389,8 @@ pub enum Servfail {
     /// All upstreams answered with an error or with a loop or too long a chain of aliases, now or
     /// within the last 5 s, for which a failure is cached.
     Rcode,
+    /// The translators of all prefixes for the addresses of the name do not answer.
+    Translator,
 }
 
 impl fmt::Display for Servfail {
@@ -396,6 +400,7 @@ impl fmt::Display for Servfail {
             Self::Deadline => "time limit exceeded",
             Self::NoAnswer => "no response from any upstream",
             Self::Rcode => "error response from upstream",
+            Self::Translator => "no translator answers",
         })
     }
 }
@@ -472,6 +477,7 @@ impl Counts {
             Servfail::Deadline => &self.servfail_deadline,
             Servfail::NoAnswer => &self.servfail_no_answer,
             Servfail::Rcode => &self.servfail_rcode,
+            Servfail::Translator => &self.servfail_translator,
         };
         counter.tick();
     }

@@ -114,6 +114,8 @@ struct Upstream {
     logged: AtomicU64,
     /// Bits of the capabilities whose absence is logged.
     lacks: AtomicU64,
+    /// Since when the operator has closed it.
+    closed_since: Moment,
 }
 
 /// The state published by one worker. A concurrent reader may get fields of two updates, a second apart.
@@ -178,6 +180,7 @@ impl Health {
                 .collect(),
             logged: AtomicU64::new(0),
             lacks: AtomicU64::new(0),
+            closed_since: Moment::default(),
         });
         Self {
             upstreams: upstreams.collect(),
@@ -197,6 +200,20 @@ impl Health {
     pub fn states(&self) -> impl Iterator<Item = (SocketAddr, UpstreamState)> {
         let upstreams = self.upstreams.iter();
         upstreams.map(|upstream| (upstream.address, upstream.state()))
+    }
+
+    /// Closes an upstream for all workers since this time, or opens it; returns whether there is one with this address.
+    pub fn close(&self, address: SocketAddr, since: Option<Nanos>) -> bool {
+        let upstream = self.upstreams.iter().find(|u| u.address == address);
+        upstream.inspect(|u| u.closed_since.set(since)).is_some()
+    }
+
+    /// The closed upstreams, as bits by number.
+    pub fn closed(&self) -> u32 {
+        let bits = self.upstreams.iter().enumerate();
+        bits.fold(0, |bits, (number, u)| {
+            bits | u32::from(u.closed_since.get().is_some()) << number
+        })
     }
 
     /// Whether the worker that found an upstream down must log it: no other worker has.
@@ -231,7 +248,15 @@ impl Health {
 impl Upstream {
     fn state(&self) -> UpstreamState {
         let states: Vec<_> = self.workers.iter().map(Published::get).collect();
-        UpstreamState::of_all(&states)
+        let state = UpstreamState::of_all(&states);
+        match self.closed_since.get() {
+            None => state,
+            since => UpstreamState {
+                down_since: since,
+                fault: None,
+                ..state
+            },
+        }
     }
 
     /// Changes the logged state; returns whether no other worker was faster.

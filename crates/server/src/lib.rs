@@ -17,6 +17,7 @@
 //! - [`driver`]: cached responses that an XDP program sends;
 //! - [`worker`]: one thread that runs one engine over its sockets;
 //! - [`gateway`]: the connections of clients and upstreams, on tokio;
+//! - [`nat64`]: whether the translators answer;
 //! - [`stats`], [`metrics`]: the counters of all modules, as text and as a page for Prometheus;
 //! - [`log`]: the log and its destinations;
 //! - [`control`]: the control socket and its protocol;
@@ -40,6 +41,7 @@ pub mod health;
 pub mod log;
 pub mod mailbox;
 pub mod metrics;
+pub mod nat64;
 pub mod settings;
 pub mod stats;
 pub mod worker;

@@ -14,6 +14,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::Registry;
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
 use crate::settings::{LogLevel, LogSettings, LogTarget};
@@ -49,6 +50,22 @@ pub struct LogGuard {
     lines: Option<SyncSender<Line>>,
     /// The other end of the queue until the thread starts.
     unwritten: Option<Receiver<Line>>,
+    /// The lowest level that is logged.
+    pub level: Lowest,
+}
+
+/// The lowest level that is logged.
+#[derive(Clone, Debug, Default)]
+pub struct Lowest(Option<Handle<LevelFilter, Registry>>);
+
+impl Lowest {
+    /// Changes it.
+    pub fn set(&self, new: LogLevel) {
+        if let Some(handle) = &self.0 {
+            // Fails only without a log.
+            let _ = handle.reload(level(new));
+        }
+    }
 }
 
 impl LogGuard {
@@ -95,6 +112,7 @@ pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
             guard = LogGuard {
                 lines: Some(lines.clone()),
                 unwritten: Some(receiver),
+                level: Lowest::default(),
             };
             // The journal adds the time itself (systemd.exec(5), JOURNAL_STREAM).
             let timed = std::env::var_os("JOURNAL_STREAM").is_none();
@@ -116,7 +134,9 @@ pub fn start(settings: &LogSettings) -> Result<LogGuard, LogError> {
                 .boxed()
         }
     };
-    let filtered = layer.with_filter(level(settings.level));
+    let (filter, handle) = reload::Layer::new(level(settings.level));
+    guard.level = Lowest(Some(handle));
+    let filtered = layer.with_filter(filter);
     tracing_subscriber::registry().with(filtered).try_init()?;
     Ok(guard)
 }

@@ -33,6 +33,8 @@ pub enum ToWorker {
     Outcome(Arc<Outcome>),
     /// New settings take effect.
     Reload(InForce),
+    /// List up to this number of questions in flight, a line each.
+    List(usize, SyncSender<Vec<String>>),
     /// Accept no more queries, finish the queries in flight within their time limit, and end.
     Drain,
 }

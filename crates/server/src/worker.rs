@@ -262,6 +262,10 @@ impl<R: Relay> Worker<R> {
                     self.health = health;
                     self.publish();
                 }
+                ToWorker::List(most, lines) => {
+                    // Its reader may have given up.
+                    let _ = lines.try_send(self.engine.in_flight(most, now));
+                }
                 ToWorker::Drain => {
                     self.relay.clients().accept(false);
                     *stage = Stage::Draining(now + DRAIN_NS);
@@ -335,8 +339,9 @@ impl<R: Relay> Worker<R> {
         Ok(())
     }
 
-    /// Publishes its view of the upstreams, and logs those that are up again.
-    fn publish(&self) {
+    /// Publishes its view of the upstreams, logs those that are up again, and closes those of the operator.
+    fn publish(&mut self) {
+        self.engine.close_upstreams(self.health.closed());
         for server in 0..self.engine.settings().upstreams.len() {
             if let Some(state) = self.engine.upstream(server) {
                 self.health.publish(self.index, server, state);
@@ -349,7 +354,7 @@ impl<R: Relay> Worker<R> {
     }
 
     /// Publishes a change of an upstream, and logs it unless another worker has.
-    fn tell(&self, server: usize, turn: Turn) {
+    fn tell(&mut self, server: usize, turn: Turn) {
         self.publish();
         let address = plain(self.engine.settings().upstreams[server].address);
         match turn {

@@ -19,6 +19,14 @@ macro_rules! codes {
 
         impl $name {
             $($(#[$code_doc])* pub const $code: Self = Self($value);)*
+
+            /// The code of a mnemonic in any case, or of the generic form.
+            pub fn named(text: &str) -> Option<Self> {
+                let known = [$((stringify!($code), $value)),*];
+                let known = known.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+                let number = || text.to_ascii_uppercase().strip_prefix($generic)?.parse().ok();
+                known.map(|(_, value)| *value).or_else(number).map(Self)
+            }
         }
 
         impl fmt::Display for $name {

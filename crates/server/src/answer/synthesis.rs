@@ -52,6 +52,8 @@ pub enum Reason {
     Dnssec,
     /// The domain is excluded.
     Domain,
+    /// The translators of all prefixes for the addresses do not answer.
+    Translator,
 }
 
 /// Decides about the response to an AAAA query (RFC 6147 sections 5.1.1 to 5.1.6).
@@ -118,6 +120,27 @@ pub fn is_proven(asker: &Asker, dns64: &Dns64, aaaa: &Stored, a: &Stored) -> boo
         || !is_signed
         || aaaa.ad() && a.ad()
         || dns64.domains.rule(&asker.name.as_name()).action == DomainAction::Force
+}
+
+/// Extended error "Network Error" (RFC 8914 section 4.24).
+const NETWORK_ERROR: u16 = 23;
+
+/// Whether the A records are behind translators that do not answer, all of them.
+pub fn is_cut_off(asker: &Asker, dns64: &Dns64, a: &Stored) -> bool {
+    if dns64.withdrawn.is_empty() || a.kind() != Kind::Positive || a.a_end() > asker.limit {
+        return false;
+    }
+    let rule = dns64.domains.rule(&asker.name.as_name());
+    let addresses = || a.a().map(|(_, ipv4)| ipv4);
+    let is_left = |ipv4| dns64.embed(ipv4, rule).next().is_some();
+    !addresses().any(is_left) && addresses().any(|ipv4| dns64.is_cut_off(ipv4, rule))
+}
+
+/// Writes the response to a query for a name whose translators do not answer. An empty answer would say that the name has
+/// no AAAA records, and be cached for minutes after the translator is back (RFC 2308 section 5); SERVFAIL is not, and lets
+/// clients with several servers ask the next one.
+pub fn cut_off(asker: &Asker, frame: &mut [u8]) -> usize {
+    reply::error(asker, Rcode::SERVFAIL, Some(NETWORK_ERROR), frame)
 }
 
 /// The kinds of AAAA records in a response to an AAAA query.

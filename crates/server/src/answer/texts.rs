@@ -58,6 +58,7 @@ pub(crate) fn dns64() -> Dns64 {
         mark_synthesised: false,
         failure: FailurePolicy::Synthesise,
         filter_a: false,
+        withdrawn: Vec::new(),
     }
 }
 

@@ -8,11 +8,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dns64_transport::clock::Nanos;
+use dns64_wire::codes::Rtype;
 use dns64_wire::name::NameBuf;
+use serde::{Deserialize, Serialize};
 
 use super::{Key, MESSAGE_MAX, lock, seconds};
 use crate::answer::special::is_within;
-use crate::answer::stored::{Aged, Stored};
+use crate::answer::stored::{Aged, Kind, Stored};
 use crate::settings::CacheSettings;
 
 /// A response from the cache.
@@ -32,6 +34,26 @@ impl Learnt {
         match self.stored_s {
             Some(stored_s) => Aged::fresh(&self.stored, now_s.saturating_sub(stored_s)),
             None => Aged::stale(&self.stored),
+        }
+    }
+
+    /// What it is, for people: `fresh rcode=NOERROR age_s=12 ttl_s=288`.
+    pub(crate) fn describe(&self, now_s: u32) -> String {
+        let Self {
+            stored, stored_s, ..
+        } = self;
+        let kind = match stored.kind() {
+            Kind::NoData => " nodata",
+            _ => "",
+        };
+        let rcode = stored.rcode();
+        match stored_s {
+            Some(stored_s) => {
+                let age_s = now_s.saturating_sub(*stored_s);
+                let ttl_s = stored.ttl_s().saturating_sub(age_s);
+                format!("fresh rcode={rcode}{kind} age_s={age_s} ttl_s={ttl_s}")
+            }
+            None => format!("stale rcode={rcode}{kind}"),
         }
     }
 
@@ -65,6 +87,22 @@ impl Learnt {
             until_s: self.until_s.min(until_s),
         }
     }
+}
+
+/// A response in the cache and the rest of its key.
+pub(crate) struct Listed {
+    pub(crate) learnt: Learnt,
+    /// DO and CD of its question.
+    pub(crate) bits: u8,
+    /// The set of upstreams that it was queried from.
+    pub(crate) set: u16,
+}
+
+/// A position in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    shard: usize,
+    index: usize,
 }
 
 /// The outcome of a lookup in the cache.
@@ -374,6 +412,61 @@ impl Answers {
     pub(super) fn is_full(&self, key: &Key<'_>) -> bool {
         let shard = lock(self.shard(key));
         shard.weight() >= shard.capacity() - shard.capacity() / 8
+    }
+
+    /// Removes the responses to questions for a name (lower case, uncompressed) and a type, and those that the name does not
+    /// exist. Returns their number.
+    pub(super) fn flush_question(&self, name: &[u8], rtype: Rtype) -> usize {
+        let flush = |shard: &Mutex<Shard>| {
+            let mut shard = lock(shard);
+            let before = shard.len();
+            shard.retain(|_, entry| {
+                let own = entry.stored.question_name();
+                let is_of_type = entry.stored.denies_name() || entry.stored.rtype() == rtype;
+                !(own.eq_ignore_ascii_case(name) && is_of_type)
+            });
+            before - shard.len()
+        };
+        self.shards.iter().map(flush).sum()
+    }
+
+    /// Up to `most` responses, beginning at a place, and the place of the next ones. Holds one lock, and copies no octets.
+    /// Responses that are stored or removed between two calls can be left out or come twice.
+    pub(super) fn page(
+        &self,
+        settings: &CacheSettings,
+        from: Place,
+        most: usize,
+        now: Nanos,
+    ) -> (Vec<Listed>, Option<Place>) {
+        let now_s = seconds(now);
+        let Some(shard) = self.shards.get(from.shard) else {
+            return (Vec::new(), None);
+        };
+        let shard = lock(shard);
+        let entries = shard.iter().skip(from.index).take(most);
+        let listed: Vec<_> = entries
+            .map(|(_, entry)| Listed {
+                learnt: entry.learnt(settings, now_s),
+                bits: entry.bits,
+                set: entry.set,
+            })
+            .collect();
+        let is_end = from.index + listed.len() >= shard.len();
+        let next = match is_end {
+            true => Place {
+                shard: from.shard + 1,
+                index: 0,
+            },
+            false => Place {
+                index: from.index + listed.len(),
+                ..from
+            },
+        };
+        (
+            listed,
+            Some(next).filter(|next| next.shard < self.shards.len()),
+        )
     }
 
     /// Number of responses.

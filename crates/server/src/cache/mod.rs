@@ -35,7 +35,8 @@ use crate::settings::dns64::Dns64;
 use crate::settings::domains::Domains;
 use crate::settings::{CacheSettings, Settings, View};
 
-use answers::Answers;
+pub use answers::Place;
+use answers::{Answers, Listed};
 pub(crate) use answers::{Found, Learnt};
 use in_flight::InFlight;
 pub use in_flight::Outcome;
@@ -450,6 +451,46 @@ impl Cache {
         // Last: a response that is rendered meanwhile may depend on removed ones.
         self.forget_rendered();
         flushed
+    }
+
+    /// Removes the responses to questions for a name (lower case, uncompressed) and a type, and those that the name does not
+    /// exist; otherwise like [`Cache::flush`].
+    pub fn flush_question(&self, name: &[u8], rtype: Rtype) -> usize {
+        let flushed = self.answers.flush_question(name, rtype);
+        self.forget_rendered();
+        flushed
+    }
+
+    /// A line for each of up to `most` responses, beginning at a place, and the place of the next ones; `set` names a set of
+    /// upstreams.
+    pub fn page(
+        &self,
+        settings: &CacheSettings,
+        from: Place,
+        most: usize,
+        now: Nanos,
+        set: impl Fn(u16) -> String,
+    ) -> (Vec<String>, Option<Place>) {
+        let (listed, next) = self.answers.page(settings, from, most, now);
+        let line = |Listed {
+                        learnt,
+                        bits,
+                        set: number,
+                    }: Listed| {
+            let message = learnt.stored.message();
+            let question = message.question();
+            let asked = question.map(|q| format!("name={} type={}", q.name, q.rtype));
+            let state = learnt.describe(seconds(now));
+            let flags =
+                [(1, " do"), (2, " cd")].map(|(bit, flag)| if bits & bit == 0 { "" } else { flag });
+            let [do_bit, cd] = flags;
+            format!(
+                "{} {state} servers={}{do_bit}{cd}",
+                asked.unwrap_or_default(),
+                set(number)
+            )
+        };
+        (listed.into_iter().map(line).collect(), next)
     }
 
     /// Removes the rendered responses; they are rendered again from the responses of upstreams.

@@ -6,9 +6,10 @@ mod generate;
 mod pages;
 pub mod run;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::control::SOCKET_DEFAULT;
 
@@ -104,10 +105,58 @@ pub enum CtlCommand {
     Flush {
         /// Name to flush, with all names below it [default: everything]
         name: Option<String>,
+
+        /// Type of the answers to flush, for exactly this name
+        #[arg(value_name = "TYPE")]
+        rtype: Option<String>,
+    },
+
+    /// Print what a query would get, and from where
+    Lookup {
+        /// Name to look up
+        name: String,
+
+        /// Type to look up
+        #[arg(value_name = "TYPE", default_value = "AAAA")]
+        rtype: String,
+
+        /// Address of the client [default: ::1]
+        #[arg(long, value_name = "ADDRESS")]
+        client: Option<IpAddr>,
+    },
+
+    /// Print a line for each answer in the cache
+    Dump,
+
+    /// Print the questions that clients wait for, the oldest of each worker first
+    Inflight,
+
+    /// Stop querying an upstream, or query it again
+    Upstream {
+        /// Address of the upstream, with its port if that is not 53
+        address: String,
+
+        /// Whether it is queried
+        state: UpstreamChange,
+    },
+
+    /// Change the level of the log, until a restart
+    LogLevel {
+        /// error, warn, info or debug
+        level: String,
     },
 
     /// Reload the configuration; an invalid file changes nothing
     Reload,
+}
+
+/// A change of an upstream by the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UpstreamChange {
+    /// Query it as usual
+    Up,
+    /// Do not query it
+    Down,
 }
 
 /// `dns64d generate`
@@ -150,7 +199,8 @@ const CTL_EXAMPLES: &str = "\
 Examples:
   dns64d ctl status
   dns64d ctl --json stats
-  dns64d ctl flush example.com";
+  dns64d ctl flush example.com
+  dns64d ctl lookup www.example.com";
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{CheckArgs, Cli, Command, CtlArgs, CtlCommand, GenerateArgs, exit, generate};
+use super::{
+    CheckArgs, Cli, Command, CtlArgs, CtlCommand, GenerateArgs, UpstreamChange, exit, generate,
+};
+use crate::cache::Place;
 use crate::control::{self, Answer, Request};
 use crate::daemon::{self, Source};
 use crate::{config, control::AskError};
@@ -42,7 +45,7 @@ pub fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         }
         Some(Command::Check(args)) => check(args, out),
         Some(Command::Template) => print(out, config::template()),
-        Some(Command::Ctl(args)) => ctl(args, out),
+        Some(Command::Ctl(args)) => ctl(&args, out),
         Some(Command::Generate(GenerateArgs { what })) => {
             let mut text = Vec::new();
             generate::run(&what, &mut text).map_err(|e| Failure::new(exit::ENVIRONMENT, e))?;
@@ -68,14 +71,49 @@ fn check(args: CheckArgs, out: &mut impl Write) -> Result<u8, Failure> {
     print(out, &text)
 }
 
-fn ctl(args: CtlArgs, out: &mut impl Write) -> Result<u8, Failure> {
-    let request = match args.command {
+fn ctl(args: &CtlArgs, out: &mut impl Write) -> Result<u8, Failure> {
+    let request = match args.command.clone() {
         CtlCommand::Status => Request::Status,
         CtlCommand::Stats => Request::Stats,
-        CtlCommand::Flush { name } => Request::Flush { name },
+        CtlCommand::Flush { name, rtype } => Request::Flush { name, rtype },
         CtlCommand::Reload => Request::Reload,
+        CtlCommand::Lookup {
+            name,
+            rtype,
+            client,
+        } => Request::Lookup {
+            name,
+            rtype: Some(rtype),
+            client,
+        },
+        CtlCommand::Dump => Request::Dump {
+            from: Place::default(),
+        },
+        CtlCommand::Inflight => Request::Inflight,
+        CtlCommand::Upstream { address, state } => Request::Upstream {
+            address,
+            up: state == UpstreamChange::Up,
+        },
+        CtlCommand::LogLevel { level } => Request::LogLevel { level },
     };
-    let answer = match control::ask(&args.socket, &request) {
+    let mut part = Some(request);
+    let mut code = exit::DONE;
+    while let Some(request) = part {
+        let answer;
+        (code, answer) = ask(args, &request, out)?;
+        part = match answer {
+            Answer::Lines {
+                next: Some(from), ..
+            } => Some(Request::Dump { from }),
+            _ => None,
+        };
+    }
+    Ok(code)
+}
+
+/// Asks, and prints the answer; returns it with the exit code.
+fn ask(args: &CtlArgs, request: &Request, out: &mut impl Write) -> Result<(u8, Answer), Failure> {
+    let answer = match control::ask(&args.socket, request) {
         Ok(answer) => answer,
         Err(error) => return Err(no_answer(&error, args.json, out)?),
     };
@@ -89,7 +127,7 @@ fn ctl(args: CtlArgs, out: &mut impl Write) -> Result<u8, Failure> {
     } else {
         print(out, &answer.to_string())?;
     }
-    Ok(code)
+    Ok((code, answer))
 }
 
 /// The error of a request without an answer, also written as JSON if requested.

@@ -145,6 +145,7 @@ pub(super) fn dns64() -> Dns64 {
         // RFC 6147 section 5.1.2: any error is treated as if there were no AAAA records.
         failure: FailurePolicy::Synthesise,
         filter_a: false,
+        withdrawn: Vec::new(),
     }
 }
 

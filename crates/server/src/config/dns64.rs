@@ -223,6 +223,7 @@ impl Given {
             mark_synthesised: self.mark_synthesised.unwrap_or(default.mark_synthesised),
             failure: self.failure.unwrap_or(default.failure),
             filter_a: self.filter_a.unwrap_or(default.filter_a),
+            withdrawn: Vec::new(),
         };
         self.enabled.unwrap_or(true).then_some(built)
     }

@@ -34,6 +34,7 @@ pub(super) const TOP: Keys = Keys {
         "forward",
         "local",
         "dns64",
+        "nat64-health",
         "view",
         "cache",
         "tcp",
@@ -142,6 +143,11 @@ pub(super) const VIEW_DNS64: Keys = Keys {
     keys: DNS64.keys,
 };
 
+pub(super) const NAT64_HEALTH: Keys = Keys {
+    table: "[nat64-health]",
+    keys: &["hosts", "failures", "successes"],
+};
+
 pub(super) const CACHE: Keys = Keys {
     table: "[cache]",
     keys: &[
@@ -180,12 +186,13 @@ pub(super) const CONTROL: Keys = Keys {
 };
 
 /// The tables that a misplaced key may be meant for.
-const TABLES: [&Keys; 11] = [
+const TABLES: [&Keys; 12] = [
     &UPSTREAM,
     &FORWARD,
     &LOCAL,
     &DNS64,
     &VIEW,
+    &NAT64_HEALTH,
     &CACHE,
     &TCP,
     &RATE_LIMIT,

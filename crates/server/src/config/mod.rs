@@ -4,7 +4,7 @@
 //! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
 //! - `keys`, `defaults`: all keys, their defaults and the reasons for them;
 //! - `section`, `values`: tables and values with their positions;
-//! - `server`, `upstream`, `forward`, `local`, `dns64`: the meaning of the tables; `check`: settings that exclude each other;
+//! - `server`, `upstream`, `forward`, `local`, `dns64`, `nat64`: the meaning of the tables; `check`: settings that exclude each other;
 //! - [`ConfigError`]: all errors, each with its line, column and remedy.
 
 mod check;
@@ -15,6 +15,7 @@ mod forward;
 mod keys;
 mod local;
 pub mod mtd64ng;
+mod nat64;
 mod section;
 mod server;
 #[cfg(test)]
@@ -29,6 +30,8 @@ use std::path::Path;
 use toml::de::DeTable;
 
 pub use error::{ConfigError, Problem};
+pub(crate) use server::log_level;
+pub(crate) use values::upstream_address;
 
 use crate::settings::{Settings, Upstream};
 use error::Faults;
@@ -139,6 +142,11 @@ pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.log = running.log;
     new.source_ports = running.source_ports;
     new.reserved_ports.clone_from(&running.reserved_ports);
+    let withdrawn = running.prefixes().into_iter();
+    let withdrawn: Vec<_> = withdrawn
+        .filter(|prefix| running.is_withdrawn(*prefix))
+        .collect();
+    new.withdraw(&withdrawn);
 }
 
 /// Settings that are allowed but rarely intended.

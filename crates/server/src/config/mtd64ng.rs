@@ -273,6 +273,7 @@ impl Given {
             }],
             block_addresses: NetSet::default(),
             block_except: Domains::default(),
+            nat64_health: None,
             local: Arc::default(),
             hosts: Vec::new(),
             cache: defaults::CACHE,

@@ -13,7 +13,7 @@ use super::error::{Fault, Faults};
 use super::forward::{self, Forward};
 use super::section::{Section, Value};
 use super::upstream::UpstreamTable;
-use super::{check, dns64, keys, local, values};
+use super::{check, dns64, keys, local, nat64, values};
 use crate::answer::local::{concerns, special_use};
 use crate::settings::domains::Domains;
 use crate::settings::nets::{ClientPrefixes, NetSet};
@@ -37,6 +37,7 @@ pub(super) fn read(
     check::loops(&listen, servers, faults);
     let special = special_use(&forward_special(&top, &forwards, faults));
     let (local, hosts) = local::read(&top, &forwards, special, faults);
+    let views = dns64::views(&top, &forwards, faults);
     let (upstreams, sets) = forward::sets(&upstream, &forwards, faults);
     let plain =
         |spanned: Vec<Spanned<SocketAddr>>| spanned.into_iter().map(Spanned::into_inner).collect();
@@ -58,9 +59,10 @@ pub(super) fn read(
         order: upstream.order,
         avoid_ports: upstream.avoid_ports,
         reserved_ports: Vec::new(),
-        views: dns64::views(&top, &forwards, faults),
         block_addresses: block_addresses(&top, faults),
         block_except: block_except(&top, faults),
+        nat64_health: nat64::read(&top, &views, faults),
+        views,
         local: Arc::new(local),
         hosts,
         cache: cache(&top, faults),
@@ -221,6 +223,11 @@ const LEVELS: [(&str, LogLevel); 4] = [
     ("info", LogLevel::Info),
     ("debug", LogLevel::Debug),
 ];
+
+/// Parses a level of the log.
+pub(crate) fn log_level(text: &str) -> Result<LogLevel, String> {
+    values::choice(text, &LEVELS)
+}
 
 fn workers(top: &Section<'_, '_>, faults: &mut Faults) -> usize {
     let given = top.read("workers", faults, |v| {
@@ -426,9 +433,7 @@ fn log(top: &Section<'_, '_>, faults: &mut Faults) -> LogSettings {
         return log;
     };
     let target = word("target", &TARGETS, &section, faults);
-    let level = section.read("level", faults, |v| {
-        v.text("\"info\"", |t| values::choice(t, &LEVELS))
-    });
+    let level = section.read("level", faults, |v| v.text("\"info\"", log_level));
     let queries = section.read("queries", faults, |v| v.boolean());
     let servfail = section.read("servfail", faults, |v| v.boolean());
     LogSettings {

@@ -315,7 +315,7 @@ pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
 }
 
 /// Parses the address of one server.
-pub(super) fn upstream_address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn upstream_address(text: &str) -> Result<SocketAddr, String> {
     let address = address(text, DNS_PORT)?;
     let ip = address.ip();
     if ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {

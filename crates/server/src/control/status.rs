@@ -30,6 +30,9 @@ pub struct Status {
     /// Domains with upstreams of their own.
     #[serde(default)]
     pub forwards: Vec<ForwardStatus>,
+    /// The prefixes whose translators are probed.
+    #[serde(default)]
+    pub nat64: Vec<PrefixStatus>,
     /// Number of cached responses.
     pub cache_entries: u64,
     /// Memory of the cache in octets.
@@ -44,6 +47,15 @@ pub struct Status {
     pub af_xdp: Vec<InterfaceStatus>,
     /// Active sandbox: `landlock abi N`, `seccomp`, both with a comma, or `off`.
     pub sandbox: String,
+}
+
+/// A prefix whose translator is probed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrefixStatus {
+    /// The prefix.
+    pub prefix: String,
+    /// Whether its translator answers.
+    pub up: bool,
 }
 
 /// The state of the cache in the driver.
@@ -148,7 +160,8 @@ pub struct UpstreamStatus {
     pub address: SocketAddr,
     /// Duration of its outage in seconds; `None`: it is up, or was never queried.
     pub down_s: Option<u64>,
-    /// The reason of the outage: `no-answer`, `refused`, `servfail` and so on, as in the metrics.
+    /// The reason of the outage: `no-answer`, `refused`, `servfail` and so on, as in the metrics; `operator`: closed by
+    /// `ctl upstream`.
     #[serde(default)]
     pub reason: Option<String>,
     /// Smoothed round-trip time in microseconds; `None` until the first response.
@@ -167,9 +180,13 @@ impl UpstreamStatus {
         Self {
             address,
             down_s: down_for.map(|time| time / SECOND),
-            reason: down_for
-                .and(state.fault)
-                .map(|fault| fault.name().to_owned()),
+            // Without a fault, the operator has closed it.
+            reason: down_for.map(|_| {
+                state
+                    .fault
+                    .map_or("operator", |fault| fault.name())
+                    .to_owned()
+            }),
             rtt_us: state.rtt_ns.map(|time| time / 1000),
             loss_ppm: state.loss_ppm,
             failed_ppm: state.failed_ppm,
@@ -208,6 +225,9 @@ impl fmt::Display for Status {
         }
         for forward in &self.forwards {
             writeln!(f, "forward={forward}")?;
+        }
+        for PrefixStatus { prefix, up } in &self.nat64 {
+            writeln!(f, "nat64={prefix} {}", if *up { "up" } else { "down" })?;
         }
         writeln!(f, "cache_entries={}", self.cache_entries)?;
         writeln!(f, "cache_bytes={}", self.cache_bytes)?;
@@ -260,6 +280,15 @@ mod tests {
         statuses.collect()
     }
 
+    fn interface(name: &str, queues: Option<usize>, copying: Option<&str>) -> InterfaceStatus {
+        InterfaceStatus {
+            name: name.into(),
+            mode: "native".into(),
+            queues,
+            copying: copying.map(str::to_owned),
+        }
+    }
+
     #[test]
     fn status_is_readable_by_people_and_programs() {
         let status = Answer::Status(Box::new(Status {
@@ -279,25 +308,19 @@ mod tests {
                 ],
                 domains: vec!["corp.example.".into(), "10.in-addr.arpa.".into()],
             }],
+            nat64: vec![PrefixStatus {
+                prefix: "64:ff9b::/96".into(),
+                up: false,
+            }],
             cache_entries: 5,
             cache_bytes: 4096,
             cache_bytes_max: 1 << 20,
             driver_cache: Some(DriverStatus {
-                interfaces: vec![InterfaceStatus {
-                    name: "eth0".into(),
-                    mode: "native".into(),
-                    queues: None,
-                    copying: None,
-                }],
+                interfaces: vec![interface("eth0", None, None)],
                 entries: 3,
                 idle: None,
             }),
-            af_xdp: vec![InterfaceStatus {
-                name: "eth1".into(),
-                mode: "native".into(),
-                queues: Some(2),
-                copying: Some("zero-copy".into()),
-            }],
+            af_xdp: vec![interface("eth1", Some(2), Some("zero-copy"))],
             sandbox: "landlock abi 4, seccomp".into(),
         }));
         expect![[r#"
@@ -311,6 +334,7 @@ mod tests {
             upstream=192.0.2.53:53 down since_s=12 reason=servfail
             upstream=192.0.2.54:5353 up loss=0.0% failed=0.0%
             forward=corp up=1/2 servers=192.0.2.53:53,192.0.2.54:5353 domains=corp.example.,10.in-addr.arpa.
+            nat64=64:ff9b::/96 down
             cache_entries=5
             cache_bytes=4096
             cache_bytes_max=1048576

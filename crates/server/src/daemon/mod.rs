@@ -4,10 +4,13 @@
 //! - `start`: sockets, privileges, the sandbox and threads, in this order;
 //! - [`privileges`]: changes from root to a user; `directory`: the directory that root creates for that user;
 //! - `sandbox`: the files and system calls that remain allowed;
-//! - `server`: the work of the main thread: reload, flush, stop;
+//! - `server`: the work of the main thread: reload, flush, stop; `inspect`, `lookup`: what
+//!   operators ask for;
 //! - `watchdog`: reports to the service manager whether workers and gateway make progress.
 
 mod directory;
+mod inspect;
+mod lookup;
 pub mod privileges;
 mod relays;
 mod sandbox;
@@ -159,7 +162,9 @@ pub fn run(source: Source) -> Result<(), DaemonError> {
     let life = || {
         let opened = Opened::open(&source, &mut settings)?;
         log.begin()?;
-        opened.start(source, settings, started)?.supervise()
+        opened
+            .start(source, settings, started, log.level.clone())?
+            .supervise()
     };
     // Its state is not used after a panic.
     let ended = catch_unwind(AssertUnwindSafe(life)).unwrap_or_else(|_| {

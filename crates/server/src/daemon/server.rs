@@ -5,21 +5,25 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use dns64_wire::name::NameBuf;
+use dns64_wire::pref64::Pref64;
 use sd_notify::NotifyState;
 use tokio::sync::{oneshot, watch};
 
+use super::inspect::lines;
 use super::sandbox::Sandbox;
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
 use crate::control::{
-    Answer, ForwardStatus, InterfaceStatus, Request, SocketFile, Status, UpstreamStatus, refused,
+    Answer, ForwardStatus, InterfaceStatus, PrefixStatus, Request, SocketFile, Status,
+    UpstreamStatus, refused,
 };
 use crate::driver::Driver;
 use crate::gateway::Mode;
 use crate::health::InForce;
+use crate::log::Lowest;
 use crate::mailbox::{Full, ToWorker, WorkerHandle};
+use crate::settings::Settings;
 use crate::stats::Stats;
 
 /// Time for queries in flight when the server shuts down: all are answered before it ends, and clients retry after the
@@ -40,6 +44,8 @@ pub(super) enum Event {
     Hangup,
     /// Shut the server down.
     Stop,
+    /// The translators of these prefixes do not answer; those of the others do.
+    Translators(Vec<Pref64>),
     /// A request from the control socket.
     Request(Request, oneshot::Sender<Answer>),
     /// A thread has ended, with its result.
@@ -60,6 +66,7 @@ pub(super) struct Server {
     pub begun: Nanos,
     pub sandbox: Sandbox,
     pub watchdog: Option<Watchdog>,
+    pub log_level: Lowest,
     /// Removed with the server.
     pub _control_file: Option<SocketFile>,
 }
@@ -78,6 +85,12 @@ impl Server {
                     let answer = self.answer(request);
                     // The client may have disconnected.
                     let _ = asker.send(answer);
+                }
+                Some(Event::Translators(down)) => {
+                    let mut settings = Settings::clone(&self.in_force.settings);
+                    settings.withdraw(&down);
+                    // It has been logged.
+                    let _ = self.put_in_force(settings);
                 }
                 Some(Event::Stop) | None => {
                     self.stop();
@@ -120,12 +133,27 @@ impl Server {
             Request::Stats => Answer::Stats {
                 figures: self.stats.by_name(&self.in_force.settings.upstreams),
             },
-            Request::Flush { name } => self.flush(name.as_deref()),
+            Request::Flush { name, rtype } => self.flush(name.as_deref(), rtype.as_deref()),
             Request::Reload => self.reload(),
+            Request::Lookup {
+                name,
+                rtype,
+                client,
+            } => self.lookup(&name, rtype.as_deref(), client),
+            Request::Dump { from } => self.dump(from),
+            Request::Inflight => self.in_flight(),
+            Request::Upstream { address, up } => self.close(&address, !up),
+            Request::LogLevel { level } => match config::log_level(&level) {
+                Ok(new) => {
+                    self.log_level.set(new);
+                    lines([format!("log-level={level}")])
+                }
+                Err(wrong) => refused(wrong),
+            },
         }
     }
 
-    fn status(&self) -> Status {
+    pub(super) fn status(&self) -> Status {
         let now = MonotonicClock.now();
         let upstreams = &self.in_force.settings.upstreams;
         let addresses = |servers: &[usize]| servers.iter().map(|i| upstreams[*i].address).collect();
@@ -153,6 +181,7 @@ impl Server {
                     domains: set.domains.iter().map(ToString::to_string).collect(),
                 })
                 .collect(),
+            nat64: self.prefixes(),
             cache_entries: self.stats.cache.entries(),
             cache_bytes: self.stats.cache.bytes(),
             cache_bytes_max: self.in_force.settings.cache.bytes,
@@ -162,18 +191,19 @@ impl Server {
         }
     }
 
-    /// Removes this name and all names below it from the cache, or everything.
-    fn flush(&self, name: Option<&str>) -> Answer {
-        let below = match name.map(str::parse::<NameBuf>).transpose() {
-            Ok(name) => name.map(|name| name.as_wire().to_ascii_lowercase()),
-            Err(error) => {
-                let name = name.unwrap_or_default();
-                return refused(format!("{name:?} is not a domain name: {error}"));
-            }
-        };
-        Answer::Flushed {
-            entries: self.stats.cache.flush(below.as_deref()),
-        }
+    /// The prefixes, if their translators are probed.
+    fn prefixes(&self) -> Vec<PrefixStatus> {
+        let settings = &self.in_force.settings;
+        let probed = settings
+            .nat64_health
+            .iter()
+            .flat_map(|_| settings.prefixes());
+        probed
+            .map(|prefix| PrefixStatus {
+                prefix: prefix.to_string(),
+                up: !settings.is_withdrawn(prefix),
+            })
+            .collect()
     }
 
     /// Reloads the configuration. An invalid one changes nothing.
@@ -200,7 +230,7 @@ impl Server {
             notes,
         } = loaded;
         let needs_restart = config::diff_needing_restart(&self.in_force.settings, &settings);
-        let path = self.source.path().display();
+        let path = self.source.path().display().to_string();
         for note in &notes {
             tracing::info!("{path}: {note}");
         }
@@ -208,6 +238,22 @@ impl Server {
             tracing::warn!("{path}: the new value of {key} takes effect after a restart");
         }
         config::keep_until_restart(&self.in_force.settings, &mut settings);
+        if let Err(message) = self.put_in_force(settings) {
+            return refused(message);
+        }
+        tracing::info!("{path}: configuration reloaded");
+        Answer::Reloaded {
+            notes,
+            needs_restart: needs_restart.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Passes settings to all threads.
+    ///
+    /// # Errors
+    ///
+    /// A worker does not get them, which is logged.
+    fn put_in_force(&mut self, settings: Settings) -> Result<(), &'static str> {
         self.in_force.reload(settings);
         let in_force = &self.in_force;
         self.mode
@@ -219,22 +265,17 @@ impl Server {
         }
         let until = MonotonicClock.now() + WORKER_NS;
         let reached = |worker| deliver(worker, ToWorker::Reload(in_force.clone()), until);
-        if !self
+        if self
             .workers
             .iter()
             .map(reached)
             .fold(true, |all, one| all & one)
         {
-            let message =
-                "the mailbox of a worker is full and it keeps its old settings; reload again";
-            tracing::error!("{message}");
-            return refused(message);
+            return Ok(());
         }
-        tracing::info!("{path}: configuration reloaded");
-        Answer::Reloaded {
-            notes,
-            needs_restart: needs_restart.into_iter().map(str::to_owned).collect(),
-        }
+        let message = "the mailbox of a worker is full and it keeps its old settings; reload again";
+        tracing::error!("{message}");
+        Err(message)
     }
 
     /// Stops all threads, or leaves them to the end of the process.
@@ -268,7 +309,7 @@ impl Server {
                     // The client may have disconnected.
                     let _ = asker.send(refused("the server is shutting down"));
                 }
-                Ok(Event::Hangup | Event::Stop) => {}
+                Ok(Event::Hangup | Event::Stop | Event::Translators(_)) => {}
                 Err(RecvTimeoutError::Timeout) => {
                     tracing::warn!("{running} threads did not finish in time");
                     return;
@@ -293,18 +334,14 @@ fn deliver(worker: &WorkerHandle, message: ToWorker, until: Nanos) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::mpsc::{Sender, channel};
 
-    use dns64_wire::codes::{Class, Rcode, Rtype};
-
     use super::*;
-    use crate::answer::stored::{Asked, Stored};
-    use crate::cache::{Cache, Key, name_hash};
-    use crate::settings::Settings;
+    use crate::cache::Cache;
 
     /// A server without threads, with their event sender and the mailbox of its one worker.
-    fn server() -> (Server, Sender<Event>, Receiver<ToWorker>) {
+    pub(in crate::daemon) fn server() -> (Server, Sender<Event>, Receiver<ToWorker>) {
         let settings = config::parse(config::template(), "template").unwrap();
         let in_force = InForce::new(settings);
         let (worker, mailbox) = WorkerHandle::new(Arc::new(|| {}));
@@ -331,6 +368,7 @@ mod tests {
             begun: MonotonicClock.now(),
             sandbox: Sandbox::OFF,
             watchdog: None,
+            log_level: Lowest::default(),
             _control_file: None,
         };
         (server, sender, mailbox)
@@ -369,27 +407,6 @@ mod tests {
             Ok(refused("the server is shutting down"))
         );
         assert!(mode.borrow().draining);
-    }
-
-    #[test]
-    fn name_is_flushed_regardless_of_case() {
-        let (server, _events, _mailbox) = server();
-        let settings = server.in_force.settings.cache;
-        let name = "www.example.com".parse().unwrap();
-        let (rtype, class) = (Rtype::A, Class::IN);
-        let asked = Asked {
-            name: &name,
-            rtype,
-            class,
-        };
-        let failure = Stored::failure(&asked, Rcode::SERVFAIL, None);
-        let key = Key::new(&name, name_hash(&name), rtype, class, false, false);
-        let cache = &server.stats.cache;
-        cache.keep(&settings, &key, failure, 0);
-        for entries in [1, 0] {
-            let answer = server.flush(Some("Example.COM"));
-            assert_eq!(answer, Answer::Flushed { entries });
-        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::server::{Event, Server};
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, directory, notify, privileges};
 use crate::cache::{Cache, Outlet};
-use crate::control::{self, Socket, SocketFile};
+use crate::control::{self, Socket};
 use crate::counts::Counts;
 use crate::driver::{Driver, Inbox, Keeper};
 use crate::engine::rate_limit::RateLimiter;
@@ -32,8 +32,10 @@ use crate::engine::{Engine, Seeds};
 use crate::gateway::counts::GatewayCounts;
 use crate::gateway::{self, Bound, Mode};
 use crate::health::InForce;
+use crate::log::Lowest;
 use crate::mailbox::{GatewayHandle, GatewayMailbox, ToWorker, WorkerHandle};
 use crate::metrics::{self, Page};
+use crate::nat64;
 use crate::settings::{PORTS_LEFT_MIN, Settings, ports_left};
 use crate::stats::Stats;
 use crate::worker::THREAD;
@@ -118,6 +120,7 @@ impl Opened {
         source: Source,
         settings: Settings,
         begun: Nanos,
+        log_level: Lowest,
     ) -> Result<Server, DaemonError> {
         let in_force = InForce::new(settings);
         let (sender, events) = channel();
@@ -160,7 +163,6 @@ impl Opened {
         };
         spawn_network(network, sender)?;
         ready(&in_force.settings);
-        let control_file: Option<SocketFile> = control_file;
         Ok(Server {
             source,
             in_force,
@@ -173,6 +175,7 @@ impl Opened {
             begun,
             sandbox: self.sandbox,
             watchdog: watchdog(),
+            log_level,
             _control_file: control_file,
         })
     }
@@ -390,6 +393,11 @@ fn spawn_network(network: Network, events: Sender<Event>) -> Result<(), DaemonEr
 
 impl Network {
     async fn serve(self, events: Sender<Event>) -> io::Result<()> {
+        let report = events.clone();
+        spawn_local(nat64::watch(self.mode.clone(), move |down| {
+            // Without a receiver the process ends.
+            let _ = report.send(Event::Translators(down));
+        }));
         if let Some(listener) = self.control {
             spawn_local(control::serve(listener, move |request, answer| {
                 // Without a receiver the process ends, and the request with it.

@@ -120,6 +120,10 @@ impl Lookups {
         &mut self.slots[slot as usize]
     }
 
+    pub(super) fn peek(&self, slot: u32) -> &Lookup {
+        &self.slots[slot as usize]
+    }
+
     /// Sets since when no query waits for a lookup; `None` if one does.
     pub(super) fn set_abandoned(&mut self, slot: u32, since: Option<Nanos>) {
         match since {

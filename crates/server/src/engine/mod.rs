@@ -44,8 +44,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dns64_transport::clock::Nanos;
-use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::{Flags, HEADER_LEN};
+use dns64_wire::name::NameBuf;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -67,7 +68,7 @@ use crate::answer::cookie::Cookies;
 use crate::answer::guard::{self, Admission, Context, Refusal, Silence};
 use crate::answer::reply;
 use crate::answer::synthesis::Reason;
-use crate::cache::{self, Cache, Key, seconds};
+use crate::cache::{self, Cache, Found, Key, seconds};
 use crate::counts::{Counter, Counts, Servfail};
 use crate::health::UpstreamState;
 use crate::settings::Settings;
@@ -405,6 +406,48 @@ impl Engine {
         self.upstreams.state(server)
     }
 
+    /// Upstreams that the operator has closed, as bits by their number in the settings.
+    pub fn close_upstreams(&mut self, closed: u32) {
+        self.upstreams.close(closed);
+    }
+
+    /// What the cache has for a question of a client.
+    pub fn cached(&self, name: &NameBuf, rtype: Rtype, client: IpAddr, now: Nanos) -> String {
+        let view = self.maker.settings.view_of(client);
+        let key = Key::new(name, cache::name_hash(name), rtype, Class::IN, false, false);
+        let key = key.to_set(self.maker.policy(view).set_of(name));
+        match self.maker.find(&key, now) {
+            Found::Fresh(learnt) | Found::Stale(learnt, _) => learnt.describe(seconds(now)),
+            Found::Missing => "absent".to_owned(),
+        }
+    }
+
+    /// A line for each question that clients wait for, the oldest first, up to `most`.
+    pub fn in_flight(&self, most: usize, now: Nanos) -> Vec<String> {
+        let mut waited_for: Vec<_> = self.lookups.waited_for().collect();
+        waited_for.sort_unstable_by_key(|(_, begun)| *begun);
+        waited_for.truncate(most);
+        let line = |(slot, begun): (u32, Nanos)| {
+            let lookup = self.lookups.peek(slot);
+            let question = &lookup.question;
+            let clients = self.waiters(lookup.waiters).count();
+            let asked: u32 = lookup.asked.iter().map(|times| u32::from(*times)).sum();
+            let server = match (lookup.exchanges, self.lookups.is_elsewhere(slot)) {
+                (_, true) => "another-worker".to_owned(),
+                (Some(exchange), _) => {
+                    let server = self.exchanges.get(exchange).server;
+                    self.maker.settings.upstreams[server].address.to_string()
+                }
+                (None, _) => "none".to_owned(),
+            };
+            let (name, rtype, age_ms) = (&question.name, question.rtype, (now - begun) / 1_000_000);
+            format!(
+                "name={name} type={rtype} upstream={server} age_ms={age_ms} sent={asked} clients={clients}"
+            )
+        };
+        waited_for.into_iter().map(line).collect()
+    }
+
     fn count_dropped(&self, reason: Silence) {
         match reason {
             Silence::Short => self.counts.dropped_short.tick(),
@@ -487,6 +530,7 @@ impl Counts {
             Made::Ptr => &self.synthesised_ptr,
             Made::NotFor(Reason::Dnssec) => &self.not_synthesised_dnssec,
             Made::NotFor(Reason::Domain) => &self.not_synthesised_domain,
+            Made::NotFor(Reason::Translator) => &self.not_synthesised_translator,
             Made::NoA => &self.not_synthesised_no_a,
         })
     }

@@ -10,6 +10,7 @@ use super::lookups::Waiter;
 use super::resolve::{Known, Made, Part, Plan};
 use crate::answer::asker::Asker;
 use crate::answer::stored::Kind;
+use crate::answer::synthesis::Reason;
 use crate::cache::{self, Key, Learnt, MESSAGE_MAX as RENDERED_MAX, Policy, seconds};
 
 /// A client's query, from the guard to its response.
@@ -170,12 +171,14 @@ impl Query {
         is_begun && self.generation.is_some() && self.learnt().all(lasts)
     }
 
-    /// Whether all TTLs of its response decrease by one each second. The fixed TTL of synthesised
+    /// Whether its response may be sent again: all TTLs of its response decrease by one each second. The fixed TTL of synthesised
     /// records without SOA does not (RFC 6147 section 5.1.7).
     pub(super) fn counts_down(&self, made: Made) -> bool {
         let first = self.known[Part::First as usize].as_ref();
         match made {
             Made::Aaaa => first.is_some_and(|first| first.stored.soa_ttl_s().is_some()),
+            // A failure, which expires within seconds.
+            Made::NotFor(Reason::Translator) => false,
             Made::Forwarded | Made::Ptr | Made::NotFor(_) | Made::NoA => true,
         }
     }

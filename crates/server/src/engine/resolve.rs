@@ -49,18 +49,19 @@ pub(super) enum Made {
 
 impl Made {
     /// All variants; the position of each is its note.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Forwarded,
         Self::Aaaa,
         Self::Ptr,
         Self::NotFor(Reason::Dnssec),
         Self::NotFor(Reason::Domain),
+        Self::NotFor(Reason::Translator),
         Self::NoA,
     ];
 
     /// A number that encodes it, with the number of responses that the response was built from.
     pub(super) fn note(self, responses: u8) -> u8 {
-        // There are six.
+        // There are seven.
         let place = u8::try_from(self.place()).unwrap_or_default();
         responses << MADE_BITS | place
     }
@@ -172,6 +173,10 @@ fn aaaa(
                     _ => synthesis::filtered(asker, dns64, first, frame),
                 };
                 Step::Answer(len, Made::NotFor(Reason::Dnssec))
+            }
+            Some(a) if synthesis::is_cut_off(asker, dns64, a.stored) => {
+                let len = synthesis::cut_off(asker, frame);
+                Step::Answer(len, Made::NotFor(Reason::Translator))
             }
             Some(a) => {
                 let done = synthesis::synthesise(asker, dns64, first, a, frame);

@@ -15,9 +15,10 @@ impl Servfail {
         // A was queried last, so its failure comes first.
         let known = query.known.iter().rev().flatten();
         let mut failed = known.filter(|part| part.stored.is_failure());
-        match failed.next().and_then(|part| part.stored.extended_error()) {
-            Some(NO_REACHABLE_AUTHORITY) => Self::NoAnswer,
-            _ => Self::Rcode,
+        match failed.next().map(|part| part.stored.extended_error()) {
+            Some(Some(NO_REACHABLE_AUTHORITY)) => Self::NoAnswer,
+            Some(_) => Self::Rcode,
+            None => Self::Translator,
         }
     }
 }

@@ -57,6 +57,8 @@ struct State {
     fault: Option<Fault>,
     /// Time of its last answer of use.
     useful_at: Option<Nanos>,
+    /// The operator has closed it: it is not queried.
+    closed: bool,
 }
 
 /// Weight of one query in the smoothed loss: 1/16, so that one loss among responses is less than a
@@ -119,6 +121,7 @@ impl Upstreams {
             failures: 0,
             fault: None,
             useful_at: None,
+            closed: false,
         });
         Self {
             list: list.collect(),
@@ -164,6 +167,13 @@ impl Upstreams {
         })
     }
 
+    /// Closes these upstreams, bits by number, and opens the others.
+    pub(super) fn close(&mut self, closed: u32) {
+        for (number, state) in self.list.iter_mut().enumerate() {
+            state.closed = closed >> number & 1 == 1;
+        }
+    }
+
     /// Timeout of a query that was sent `repeats` times before: doubled each time (RFC 6298 section
     /// 5.5), up to the limit of the settings.
     pub(super) fn timeout_ns(&self, server: usize, repeats: u8) -> Nanos {
@@ -200,7 +210,7 @@ impl Upstreams {
     pub(super) fn choose(&mut self, set: u16, asked: &Asked, random: &mut StdRng) -> Option<usize> {
         let place = self.place_of(set)?;
         let servers = self.sets[place].servers;
-        let open = |i: &usize| asked[*i] < self.list[*i].upstream.attempts;
+        let open = |i: &usize| asked[*i] < self.list[*i].upstream.attempts && !self.list[*i].closed;
         if servers.is_power_of_two() {
             let only = servers.trailing_zeros() as usize;
             return Some(only).filter(open);
@@ -231,8 +241,12 @@ impl Upstreams {
         if set.servers.is_power_of_two() {
             return None;
         }
-        let due =
-            |i: &usize| self.is_suspect(*i) && self.list[*i].held_until <= now && asked[*i] == 0;
+        let due = |i: &usize| {
+            !self.list[*i].closed
+                && self.is_suspect(*i)
+                && self.list[*i].held_until <= now
+                && asked[*i] == 0
+        };
         let Some(server) = numbers(set.servers).find(due) else {
             return self.explore(set, asked, random);
         };
@@ -249,7 +263,8 @@ impl Upstreams {
         {
             return None;
         }
-        let others = numbers(set.servers).filter(|&i| asked[i] == 0 && !self.is_suspect(i));
+        let others = numbers(set.servers)
+            .filter(|&i| asked[i] == 0 && !self.is_suspect(i) && !self.list[i].closed);
         let others = others.fold(0, |bits, i| bits | 1 << i);
         (others != 0).then(|| any(others, random))
     }

@@ -237,6 +237,16 @@ impl Engine {
         }
     }
 
+    /// The waiters in a list.
+    pub(super) fn waiters(&self, first: Waiter) -> impl Iterator<Item = Waiter> {
+        let is_one = |waiter: &Waiter| *waiter != Waiter::NOBODY;
+        std::iter::successors(Some(first).filter(is_one), move |waiter| {
+            let (query, part) = waiter.parts();
+            let wait = self.queries.get(query as usize)?.waiting[part as usize]?;
+            Some(wait.after).filter(is_one)
+        })
+    }
+
     /// Passes the response of a lookup to all waiting queries; they continue in this iteration or
     /// in the next.
     pub(super) fn tell(&mut self, mut next: Waiter, learnt: &Learnt, now: Nanos) {

@@ -90,6 +90,7 @@ impl Collector for Page {
         let in_force = self.mode.borrow().in_force.clone();
         encode_upstreams(&mut encoder, &in_force.health)?;
         encode_sets(&mut encoder, &in_force)?;
+        encode_prefixes(&mut encoder, &in_force)?;
         encode_faults(&mut encoder, &self.stats, &in_force.settings.upstreams)?;
         let distributions = self.stats.distributions(&in_force.settings.upstreams);
         for family in distributions.chunk_by(|a, b| a.name == b.name) {
@@ -130,6 +131,20 @@ fn encode_sets(encoder: &mut DescriptorEncoder<'_>, in_force: &InForce) -> fmt::
         let labels = [("forward", set.name.as_str())];
         // There are at most 32.
         let up = f64::from(u32::try_from(up).unwrap_or_default());
+        metric.encode_family(&labels)?.encode_gauge(&up)?;
+    }
+    Ok(())
+}
+
+/// Encodes whether each prefix is in use.
+fn encode_prefixes(encoder: &mut DescriptorEncoder<'_>, in_force: &InForce) -> fmt::Result {
+    let name = format!("{PREFIX}nat64_up");
+    let help =
+        "Whether AAAA records are synthesised with the prefix; 0: its translator does not answer";
+    let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+    for prefix in in_force.settings.prefixes() {
+        let up = f64::from(u8::from(!in_force.settings.is_withdrawn(prefix)));
+        let labels = [("prefix", prefix.to_string())];
         metric.encode_family(&labels)?.encode_gauge(&up)?;
     }
     Ok(())
@@ -356,9 +371,10 @@ mod tests {
         // Two queries and one upstream, each with a sum, a count and its buckets.
         let histograms = 3 * (2 + BOUNDS_NS.len() + 1);
         let upstream = 5 + Fault::ALL.len();
+        // Version, start and the one prefix.
         assert_eq!(
             samples - upstream - histograms,
-            2 + page().stats.figures().len()
+            3 + page().stats.figures().len()
         );
     }
 

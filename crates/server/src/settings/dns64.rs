@@ -37,6 +37,8 @@ pub struct Dns64 {
     pub failure: FailurePolicy,
     /// Whether A queries get an empty response.
     pub filter_a: bool,
+    /// Prefixes whose translator does not answer: no addresses are synthesised with them.
+    pub withdrawn: Vec<Pref64>,
 }
 
 /// Response to an AAAA query that the upstreams fail, or do not answer in time.
@@ -51,6 +53,18 @@ pub enum FailurePolicy {
 impl Dns64 {
     /// The addresses that represent `ipv4` under a name with this rule.
     pub fn embed(&self, ipv4: Ipv4Addr, rule: DomainRule) -> impl Iterator<Item = Ipv6Addr> {
+        let prefixes = self.prefixes_for(ipv4, rule);
+        prefixes
+            .filter(move |prefix| !self.withdrawn.contains(prefix))
+            .map(move |prefix| prefix.embed(ipv4))
+    }
+
+    /// Whether addresses would represent `ipv4` if no prefix were withdrawn.
+    pub fn is_cut_off(&self, ipv4: Ipv4Addr, rule: DomainRule) -> bool {
+        self.embed(ipv4, rule).next().is_none() && self.prefixes_for(ipv4, rule).next().is_some()
+    }
+
+    fn prefixes_for(&self, ipv4: Ipv4Addr, rule: DomainRule) -> impl Iterator<Item = Pref64> {
         let range = self.ranges.iter().find(|(net, _)| net.contains(&ipv4));
         let (own, common) = match (range, rule.prefix) {
             (Some((_, prefix)), _) => (*prefix, &[][..]),
@@ -58,11 +72,9 @@ impl Dns64 {
             (None, None) => (None, &self.prefixes[..]),
         };
         let prefixes = own.into_iter().chain(common.iter().copied());
-        prefixes
-            .filter(move |prefix| {
-                *prefix != Pref64::WELL_KNOWN || self.well_known_private || is_global(ipv4)
-            })
-            .map(move |prefix| prefix.embed(ipv4))
+        prefixes.filter(move |prefix| {
+            *prefix != Pref64::WELL_KNOWN || self.well_known_private || is_global(ipv4)
+        })
     }
 
     /// All prefixes in use.
@@ -182,7 +194,8 @@ impl DomainRules {
         rule.map_or(self.default, |(_, rule)| *rule)
     }
 
-    fn prefixes(&self) -> impl Iterator<Item = Pref64> {
+    /// The prefixes of all rules.
+    pub fn prefixes(&self) -> impl Iterator<Item = Pref64> {
         self.rules.values().filter_map(|rule| rule.prefix)
     }
 }
@@ -244,6 +257,7 @@ mod tests {
             mark_synthesised: false,
             failure: FailurePolicy::Synthesise,
             filter_a: false,
+            withdrawn: Vec::new(),
         }
     }
 
@@ -255,6 +269,29 @@ mod tests {
             true => "none".to_owned(),
             false => made.join(" "),
         }
+    }
+
+    #[test]
+    fn withdrawn_prefix_represents_no_address() {
+        let mut dns64 = with_prefix("2001:db8::/96");
+        let rule = rule(DomainAction::Include);
+        let ipv4 = Ipv4Addr::new(192, 0, 2, 1);
+        dns64.withdrawn = vec![pref64("2001:db8::/96")];
+        assert_eq!(embedded(&dns64, "192.0.2.1"), "none");
+        assert!(dns64.is_cut_off(ipv4, rule));
+        dns64.prefixes.push(pref64("2001:db8:2::/96"));
+        assert_eq!(embedded(&dns64, "192.0.2.1"), "2001:db8:2::c000:201");
+        assert!(!dns64.is_cut_off(ipv4, rule));
+        // It still has reverse names.
+        assert_eq!(
+            dns64.extract("2001:db8::c000:201".parse().unwrap()),
+            Some(ipv4)
+        );
+        dns64.ranges = vec![("192.0.2.0/24".parse().unwrap(), None)];
+        assert!(
+            !dns64.is_cut_off(ipv4, rule),
+            "nothing is synthesised anyway"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub mod domains;
 pub mod local;
 pub mod nets;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use dns64_transport::clock::Nanos;
 pub use dns64_transport::xdp::Attachment;
 pub use dns64_transport::xdp::program::Mode as XdpMode;
 use dns64_wire::name::NameBuf;
+use dns64_wire::pref64::Pref64;
 
 use dns64::Dns64;
 use domains::Domains;
@@ -59,6 +60,8 @@ pub struct Settings {
     pub block_addresses: NetSet,
     /// Domains that may have them.
     pub block_except: Domains<()>,
+    /// How the translators are probed; `None`: they are not.
+    pub nat64_health: Option<Nat64Health>,
     /// Names that the server answers itself: special-use zones, and those of the operator.
     pub local: Arc<Local>,
     /// Files in the form of `/etc/hosts`, whose names are in `local`.
@@ -99,6 +102,31 @@ impl Settings {
     pub fn view_of(&self, client: IpAddr) -> usize {
         let found = self.views.iter().position(|v| v.clients.contains(client));
         found.unwrap_or(self.views.len() - 1)
+    }
+
+    /// The prefixes in use, each once.
+    pub fn prefixes(&self) -> Vec<Pref64> {
+        let dns64 = self.views.iter().filter_map(|view| view.dns64.as_ref());
+        let mut prefixes: Vec<_> = Vec::new();
+        for prefix in dns64.flat_map(Dns64::prefixes_in_use) {
+            if !prefixes.contains(&prefix) {
+                prefixes.push(prefix);
+            }
+        }
+        prefixes
+    }
+
+    /// Whether a prefix is withdrawn, because its translator does not answer.
+    pub fn is_withdrawn(&self, prefix: Pref64) -> bool {
+        let mut dns64 = self.views.iter().filter_map(|view| view.dns64.as_ref());
+        dns64.any(|dns64| dns64.withdrawn.contains(&prefix))
+    }
+
+    /// Withdraws these prefixes and no others.
+    pub fn withdraw(&mut self, prefixes: &[Pref64]) {
+        for dns64 in self.views.iter_mut().filter_map(|view| view.dns64.as_mut()) {
+            dns64.withdrawn = prefixes.to_vec();
+        }
     }
 
     /// Whether queries to any upstream have random case.
@@ -286,6 +314,17 @@ pub struct RateLimit {
     pub slip: u32,
     /// Addresses of clients that are not limited.
     pub exempt: NetSet,
+}
+
+/// How the translators are probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nat64Health {
+    /// Hosts that are connected to by each prefix; at least one.
+    pub hosts: Vec<SocketAddrV4>,
+    /// Number of rounds in a row without an answer after which a prefix is withdrawn; at least 1.
+    pub failures: u32,
+    /// Number of rounds in a row with an answer after which it comes back; at least 1.
+    pub successes: u32,
 }
 
 /// What the server says of itself to clients that ask; empty texts: nothing.

@@ -16,6 +16,8 @@
 //! wait 800ms                                             or s
 //! flush [NAME]
 //! count METRIC
+//! withdraw [PREFIX]...                                   the translators of these prefixes do not answer
+//! inflight                                               the questions that clients wait for
 //! ```
 //!
 //! `messages.rs` lists the words. `keep`: the query stays in flight for another response.
@@ -100,6 +102,8 @@ fn perform(stage: &mut Stage, first: &str, below: &[&str]) {
         ["unreachable", which @ ..] => stage.unreachable(stage.find(which)),
         ["wait", span] => stage.wait(nanos(span)),
         ["flush", name @ ..] => stage.flush(name.first().copied()),
+        ["inflight"] => stage.list_waiting(),
+        ["withdraw", prefixes @ ..] => stage.withdraw(prefixes),
         ["count", metric] => stage.count(metric),
         _ => panic!("not understood: {first}"),
     }

@@ -110,6 +110,16 @@ impl Stage {
         self.see();
     }
 
+    /// Reports the prefixes whose translators do not answer.
+    pub(crate) fn withdraw(&mut self, prefixes: &[&str]) {
+        let mut settings = self.engine.settings().clone();
+        let prefixes: Vec<_> = prefixes.iter().map(|p| p.parse().unwrap()).collect();
+        settings.withdraw(&prefixes);
+        let now = self.clock.now();
+        self.engine.reload(&settings, now, &mut self.actions);
+        self.see();
+    }
+
     /// Sends queries of clients, one for each label; `{}` in name and address is the label.
     pub(crate) fn query(&mut self, query: &Query<'_>) {
         self.turn();
@@ -283,6 +293,11 @@ impl Stage {
             write!(line, " {}={}", figure.label.1, figure.value).unwrap();
         }
         self.lines.push(line.replace(" =", " "));
+    }
+
+    pub(crate) fn list_waiting(&mut self) {
+        let lines = self.engine.in_flight(self.clock.now());
+        self.lines.extend(lines);
     }
 
     /// Runs the timers first, like a worker.

@@ -112,6 +112,10 @@ impl Twins {
         self.first.cache.flush(below)
     }
 
+    pub(crate) fn in_flight(&self, now: Nanos) -> Vec<String> {
+        self.first.engine.in_flight(usize::MAX, now)
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         self.first.engine.settings()
     }

@@ -274,6 +274,13 @@ impl Stored {
         &bytes[HEADER_LEN..copy::name_end(bytes, HEADER_LEN)]
     }
 
+    /// The type of the question.
+    pub(crate) fn rtype(&self) -> Rtype {
+        let bytes = self.bytes();
+        let octets = bytes[copy::name_end(bytes, HEADER_LEN)..].first_chunk();
+        octets.map_or(Rtype::ANY, |octets| Rtype(u16::from_be_bytes(*octets)))
+    }
+
     /// Whether it says that the name of the question does not exist; not if the name is an alias of one that does not
     /// (RFC 6604 section 3).
     pub(crate) fn denies_name(&self) -> bool {

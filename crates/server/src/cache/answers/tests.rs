@@ -244,3 +244,52 @@ fn cache_memory_stays_within_its_limit() {
     cache.0.set_bytes(1 << 18);
     assert!(cache.0.bytes() <= 1 << 18);
 }
+
+#[test]
+fn pages_have_each_response_once_in_any_size() {
+    let cache = cache(CacheSettings {
+        bytes: 1 << 20,
+        ..SETTINGS
+    });
+    for host in 0..100 {
+        let name = format!("host{host}.example");
+        cache.keep(&key(&name).as_key(), &answer(&name, 60), 0);
+    }
+    for most in [1, 7, 1000] {
+        let (mut seen, mut from) = (Vec::new(), Some(Place::default()));
+        while let Some(place) = from {
+            let (page, next) = cache.0.page(&cache.1, place, most, 5 * SECOND);
+            assert!(page.len() <= most);
+            seen.extend(
+                page.iter()
+                    .map(|listed| listed.learnt.stored.question_name().to_vec()),
+            );
+            assert!(
+                page.iter()
+                    .all(|listed| listed.learnt.describe(5)
+                        == "fresh rcode=NOERROR age_s=5 ttl_s=55")
+            );
+            from = next;
+        }
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 100, "pages of {most}");
+    }
+    let beyond = Place {
+        shard: 1000,
+        index: 0,
+    };
+    assert!(cache.0.page(&cache.1, beyond, 1, 0).1.is_none());
+}
+
+#[test]
+fn only_responses_to_a_question_are_flushed() {
+    let cache = cache(SETTINGS);
+    for name in ["a.example", "b.a.example"] {
+        cache.keep(&key(name).as_key(), &answer(name, 60), 0);
+    }
+    let name = b"\x01a\x07example\0";
+    assert_eq!(cache.0.flush_question(name, Rtype::AAAA), 0);
+    assert_eq!(cache.0.flush_question(name, Rtype::A), 1);
+    assert_eq!(cache.0.len(), 1);
+}

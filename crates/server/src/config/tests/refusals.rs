@@ -5,6 +5,7 @@ mod dns64;
 mod driver;
 mod forward;
 mod local;
+mod nat64;
 mod ports;
 mod server;
 

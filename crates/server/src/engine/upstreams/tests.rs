@@ -335,3 +335,24 @@ fn each_set_is_chosen_from_by_its_own_policy() {
     asked[1] = u8::MAX;
     assert_eq!(upstreams.choose(7, &asked, &mut random), None);
 }
+
+#[test]
+fn closed_upstream_is_neither_chosen_nor_probed() {
+    for selection in [
+        Selection::RoundRobin,
+        Selection::Failover,
+        Selection::Fastest,
+    ] {
+        let mut pair = upstreams(2, selection);
+        pair.close(1);
+        assert_eq!(order(&mut pair), [1, 1]);
+        assert_eq!(probe(&mut pair, 0), None);
+        pair.close(3);
+        assert!(order(&mut pair).is_empty());
+        pair.close(0);
+        assert_eq!(order(&mut pair).len(), 4);
+    }
+    let mut one = upstreams(1, Selection::Fastest);
+    one.close(1);
+    assert!(order(&mut one).is_empty());
+}
