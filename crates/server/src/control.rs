@@ -317,6 +317,14 @@ pub fn refused(message: impl Into<String>) -> Answer {
     }
 }
 
+/// An answer of lines.
+pub fn lines(lines: impl IntoIterator<Item = String>) -> Answer {
+    Answer::Lines {
+        lines: lines.into_iter().collect(),
+        next: None,
+    }
+}
+
 /// Reason why no answer was received from a server.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {

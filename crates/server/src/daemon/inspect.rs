@@ -12,7 +12,7 @@ use super::lookup;
 use super::server::Server;
 use crate::cache::Place;
 use crate::config;
-use crate::control::{Answer, refused};
+use crate::control::{Answer, lines, refused};
 use crate::mailbox::ToWorker;
 
 /// Lines of one answer: with names of 1 KiB, less than the longest answer.
@@ -111,14 +111,6 @@ impl Server {
         }
         tracing::info!("upstream {address} is {state} by request");
         lines([format!("upstream={address} {state}")])
-    }
-}
-
-/// An answer of lines.
-pub(super) fn lines(lines: impl IntoIterator<Item = String>) -> Answer {
-    Answer::Lines {
-        lines: lines.into_iter().collect(),
-        next: None,
     }
 }
 

@@ -9,14 +9,13 @@ use dns64_wire::pref64::Pref64;
 use sd_notify::NotifyState;
 use tokio::sync::{oneshot, watch};
 
-use super::inspect::lines;
 use super::sandbox::Sandbox;
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, notify};
 use crate::config::{self, Loaded};
 use crate::control::{
     Answer, ForwardStatus, InterfaceStatus, PrefixStatus, Request, SocketFile, Status,
-    UpstreamStatus, refused,
+    UpstreamStatus, lines, refused,
 };
 use crate::driver::Driver;
 use crate::gateway::Mode;
