@@ -19,6 +19,7 @@ use crate::warning::Severity;
 mod authorities;
 mod authority;
 mod hosts;
+mod losses;
 pub(crate) mod sample;
 mod standings;
 mod statement;

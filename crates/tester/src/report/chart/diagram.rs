@@ -10,17 +10,6 @@ pub(in crate::report) struct Diagram {
     svg: String,
 }
 
-/// Style of a box, so that boxes differ by more than their colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::report) enum Look {
-    /// With corners.
-    Square,
-    /// With round ends.
-    Round,
-    /// With round ends and a dashed line.
-    Dashed,
-}
-
 impl Diagram {
     /// An empty diagram.
     pub(in crate::report) fn new(size: Size) -> Self {
@@ -28,11 +17,6 @@ impl Diagram {
             size,
             svg: String::new(),
         }
-    }
-
-    /// Draws a box around a point.
-    pub(in crate::report) fn frame(&mut self, role: Role, look: Look, at: (f64, f64), size: Size) {
-        self.svg += &frame(role, look, at, size);
     }
 
     /// Draws a filled box from its upper left corner.
@@ -76,24 +60,6 @@ impl Diagram {
         path(&mut self.svg, role, stroke, &data);
     }
 
-    /// Draws a horizontal or vertical line with an arrow head at its end.
-    pub(in crate::report) fn arrow(&mut self, role: Role, from: (f64, f64), to: (f64, f64)) {
-        const HEAD: f64 = 14.0;
-        let length = (to.0 - from.0).hypot(to.1 - from.1).max(1.0);
-        let (dx, dy) = ((to.0 - from.0) / length, (to.1 - from.1) / length);
-        let base = (to.0 - HEAD * dx, to.1 - HEAD * dy);
-        self.line(role, Stroke::THICK, from, base);
-        let (left, right) = (
-            (base.0 - HEAD / 2.0 * dy, base.1 + HEAD / 2.0 * dx),
-            (base.0 + HEAD / 2.0 * dy, base.1 - HEAD / 2.0 * dx),
-        );
-        let data = format!(
-            "M{:.0} {:.0}L{:.0} {:.0}L{:.0} {:.0}z",
-            to.0, to.1, left.0, left.1, right.0, right.1
-        );
-        path(&mut self.svg, role, Stroke::Fill, &data);
-    }
-
     /// Draws a word vertically centred at a point: `class` is its role, and its anchor if that is not its beginning.
     pub(in crate::report) fn word(&mut self, class: &str, at: (f64, f64), word: &str) {
         write_text(&mut self.svg, class, at, MIDDLE, word);
@@ -106,22 +72,4 @@ impl Diagram {
             content: self.svg,
         }
     }
-}
-
-pub(super) fn frame(
-    Role(role): Role,
-    look: Look,
-    (x, y): (f64, f64),
-    (width, height): Size,
-) -> String {
-    let (left, top) = (x - width / 2.0, y - height / 2.0);
-    let (radius, dashes) = match look {
-        Look::Square => (0.0, ""),
-        Look::Round => (height / 2.0, ""),
-        Look::Dashed => (height / 2.0, " stroke-dasharray=\"10 10\""),
-    };
-    format!(
-        "<rect class=\"line {role}\" x=\"{left:.0}\" y=\"{top:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         rx=\"{radius:.0}\"{dashes}/>"
-    )
 }

@@ -4,16 +4,13 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use super::diagram::frame;
-use super::{BELOW, Look, MEDIUM, Mark, Role, Size, Stroke, escaped, path, write_text};
+use super::{BELOW, MEDIUM, Mark, Role, Size, Stroke, escaped, path, write_text};
 
 /// Colours on white paper by class: servers have the palette of Okabe and Ito, darker where white paper needs it.
-pub(in crate::report) const COLOURS: [(&str, &str); 12] = [
+pub(in crate::report) const COLOURS: [(&str, &str); 10] = [
     ("ink", "#1b1b1a"),
     ("muted", "#5a5d60"),
     ("grid", "#dedfe0"),
-    ("dut", "#1b1b1a"),
-    ("tester", "#7d858c"),
     ("heat", "#8a7326"),
     ("s1", "#0072b2"),
     ("s2", "#c98600"),
@@ -123,10 +120,6 @@ impl Key {
         Self(content)
     }
 
-    /// A box with an outline.
-    pub(in crate::report) fn frame(role: Role, look: Look) -> Self {
-        Self(frame(role, look, (26.0, 12.0), (44.0, 20.0)))
-    }
 }
 
 /// For pages: a small drawing that is hidden from screen readers.

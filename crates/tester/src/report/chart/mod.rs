@@ -10,7 +10,7 @@ mod drawing;
 use std::fmt::Write as _;
 
 pub(super) use axis::Axis;
-pub(super) use diagram::{Diagram, Look};
+pub(super) use diagram::Diagram;
 pub(super) use drawing::{COLOURS, Drawing, Key, style};
 
 /// Width and height, including the names of the axes.
@@ -33,10 +33,6 @@ impl Role {
     pub(super) const MUTED: Self = Self("muted");
     /// Grid lines.
     pub(super) const GRID: Self = Self("grid");
-    /// Elements of the DUT, in contrast to the Tester.
-    pub(super) const DUT: Self = Self("dut");
-    /// Elements of the Tester.
-    pub(super) const TESTER: Self = Self("tester");
     /// A rate, shown by its darkness.
     pub(super) const HEAT: Self = Self("heat");
 

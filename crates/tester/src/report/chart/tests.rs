@@ -145,32 +145,3 @@ fn a_file_has_its_colours_its_legend_and_its_caption_in_lines() {
     assert!(file.contains(">a &lt;server&gt;</text>"));
     assert!(file.contains(">a caption that</text>"), "{file}");
 }
-
-#[test]
-fn boxes_differ_by_more_than_their_colours() {
-    let drawn = |look| {
-        let mut diagram = Diagram::new((100.0, 100.0));
-        diagram.frame(Role::INK, look, (50.0, 50.0), (40.0, 20.0));
-        diagram.drawing().element("a <box>")
-    };
-    let square = drawn(Look::Square);
-    assert!(
-        square.contains("x=\"30\" y=\"40\" width=\"40\" height=\"20\" rx=\"0\"/>"),
-        "{square}"
-    );
-    assert!(square.contains("aria-label=\"a &lt;box&gt;\""), "{square}");
-    let round = drawn(Look::Round);
-    assert!(round.contains("rx=\"10\""), "{round}");
-    assert!(!round.contains("dasharray") && drawn(Look::Dashed).contains("dasharray"));
-}
-
-#[test]
-fn an_arrow_ends_at_its_point() {
-    let mut diagram = Diagram::new((100.0, 100.0));
-    diagram.arrow(Role::INK, (80.0, 50.0), (20.0, 50.0));
-    let svg = diagram.drawing().element("arrow");
-    assert!(
-        svg.contains("d=\"M80 50L34 50\"") && svg.contains("d=\"M20 50L"),
-        "{svg}"
-    );
-}

@@ -5,7 +5,6 @@ mod heat;
 mod latency;
 mod lines;
 mod load;
-mod places;
 mod rates;
 pub(super) mod standings;
 
@@ -60,7 +59,6 @@ pub(super) fn figures(analysis: &Analysis) -> Figures {
         ("rates", rates::bars(analysis)),
         ("heat", heat::maps(analysis)),
         ("distributions", distribution::distributions(analysis)),
-        ("losses", places::losses(analysis)),
         ("losses_over_time", load::losses_over_time(analysis)),
         ("common_loads", latency::common_loads(analysis)),
         ("latency", latency::latency(analysis)),

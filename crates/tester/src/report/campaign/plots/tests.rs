@@ -1,5 +1,3 @@
-mod evidence;
-
 use super::*;
 use crate::report::campaign::analysis::OverloadRow;
 use crate::report::campaign::tests::sample::{SMALL, analysed};

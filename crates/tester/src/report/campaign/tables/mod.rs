@@ -12,8 +12,8 @@ pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
 
 use super::analysis::{
-    Analysis, Clause, Evidence, GoalRow, Met, ModelResult, OverloadRow, QueueCheckRow, Slope,
-    VariantInfo,
+    Analysis, Clause, Evidence, GoalRow, Lost, LostAt, Met, ModelResult, OverloadRow, PlacesOfLoss,
+    QueueCheckRow, Slope, VariantInfo,
 };
 use super::numbers;
 use super::table::{Cell, Column, Table, columns, rate_if, two};
@@ -32,6 +32,7 @@ pub(super) fn all(analysis: &Analysis) -> Vec<Table> {
         hosts::shares(analysis),
         certified::self_tests(analysis),
         sender(analysis),
+        losses(analysis),
         point::path(analysis),
         models(analysis),
         authorities::authorities(analysis),
@@ -86,6 +87,46 @@ fn sender(analysis: &Analysis) -> Table {
     );
     let rows = analysis.evidence.iter().map(|e| (e.variant, e));
     by_variant(analysis, table, &columns, rows)
+}
+
+/// Where queries were lost, and whose loss it is.
+type LossRow = (&'static str, &'static str, Lost);
+
+fn losses(analysis: &Analysis) -> Table {
+    let columns = columns![row: LossRow;
+        "place", "queries" => row.0;
+        "whose", "whose" => row.1;
+        "valid_trials", "in valid trials" => row.2.valid_trials;
+        "invalid_trials", "in invalid ones" => row.2.invalid_trials;
+    ];
+    let mut table = Table::new(
+        "losses",
+        "Losses",
+        "Where were queries lost? Those of the DUT are what a search looks for; in valid trials the Tester has none.",
+    );
+    let mut rows: Vec<(usize, LossRow)> = Vec::new();
+    for (variant, losses) in known_losses(analysis) {
+        let row = |at: &LostAt| {
+            let whose = if at.place.is_dut() { "DUT" } else { "Tester" };
+            (at.place.words(), whose, at.lost)
+        };
+        let places = losses.places.iter().map(row);
+        let all = places.chain([("lost at an unknown place", "unknown", losses.undecided)]);
+        let some = all.filter(|(_, _, lost)| *lost != Lost::default());
+        rows.extend(some.map(|row| (variant, row)));
+    }
+    let shared = known_losses(analysis).filter(|(_, losses)| losses.shared);
+    table.notes.extend(shared.map(|(variant, _)| {
+        let name = analysis.name_of(variant);
+        format!("{name}: other programs use the counters as well, which are evidence, not proof.")
+    }));
+    let rows = rows.iter().map(|(variant, row)| (*variant, row));
+    by_variant(analysis, table, &columns, rows).grouped()
+}
+
+fn known_losses(analysis: &Analysis) -> impl Iterator<Item = (usize, &PlacesOfLoss)> {
+    let evidence = analysis.evidence.iter();
+    evidence.filter_map(|it| Some((it.variant, it.losses.as_ref()?)))
 }
 
 /// Names and values.
