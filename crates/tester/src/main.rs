@@ -3,15 +3,12 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
-use clap_complete::CompleteEnv;
-use dns64bench::cli::{Cli, commands, completion, exit, habits, refusal};
+use clap::Parser as _;
+use dns64bench::cli::{Cli, commands, exit, habits, refusal};
 use dns64bench::report::terminal;
 
 fn main() -> ExitCode {
     abort_on_panic();
-    let asked = CompleteEnv::with_factory(Cli::command).var(completion::VARIABLE);
-    asked.complete();
     let arguments: Vec<_> = std::env::args_os().collect();
     let json = refusal::json_target(&arguments);
     let cli = match Cli::try_parse() {

@@ -7,11 +7,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand};
-use clap_complete::ArgValueCompleter;
+use clap::{Args, Subcommand, ValueHint};
 use dns64_transport::xdp::program::Mode;
 
-use super::completion;
 use super::flags::Flags;
 use super::values;
 use crate::authority::answer::TTL_DEFAULT_S;
@@ -208,11 +206,11 @@ pub struct Dns64PerfArgs {
 #[derive(Args, Debug)]
 pub struct ConformArgs {
     /// DNS64 server to start in a lab: a built-in profile or a file
-    #[arg(long, value_name = "PROFILE|FILE.toml", required_unless_present = "server", add = ArgValueCompleter::new(completion::duts))]
+    #[arg(long, value_name = "PROFILE|FILE.toml", required_unless_present = "server", value_hint = ValueHint::FilePath)]
     pub dut: Option<String>,
 
     /// Setting of its profile, such as threads=2; may be repeated [default: those of the profile]
-    #[arg(long, value_name = "NAME=VALUE", requires = "dut", value_parser = named, add = ArgValueCompleter::new(completion::settings))]
+    #[arg(long, value_name = "NAME=VALUE", requires = "dut", value_parser = named)]
     pub dut_set: Vec<(String, String)>,
 
     /// DNS64 server that runs already, and forwards the zone of --suffix to the authority
@@ -380,7 +378,7 @@ pub struct AuditArgs {
 pub struct DemoArgs {
     /// DNS64 server to measure: a built-in profile or a file [default: dns64d, or an installed
     /// server]
-    #[arg(long, value_name = "PROFILE|FILE.toml", add = ArgValueCompleter::new(completion::duts))]
+    #[arg(long, value_name = "PROFILE|FILE.toml", value_hint = ValueHint::FilePath)]
     pub dut: Option<String>,
 }
 

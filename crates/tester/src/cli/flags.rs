@@ -2,10 +2,8 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use clap_complete::ArgValueCompleter;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
-use super::completion;
 use crate::campaign::plan::draft::Draft;
 use crate::campaign::plan::settings::{self, Setting};
 
@@ -79,14 +77,8 @@ fn arg(setting: &'static Setting, flag: &'static str) -> Arg {
     if let Some(default) = setting.default.first() {
         arg = arg.default_value(default.as_str());
     }
-    let completer = match flag {
-        "dut" => Some(ArgValueCompleter::new(completion::duts)),
-        "authority" => Some(ArgValueCompleter::new(completion::authorities)),
-        "dut-set" => Some(ArgValueCompleter::new(completion::settings)),
-        _ => None,
-    };
-    if let Some(completer) = completer {
-        arg = arg.add(completer);
+    if ["dut", "authority"].contains(&flag) {
+        arg = arg.value_hint(ValueHint::FilePath);
     }
     arg.value_name(setting.value.as_deref().unwrap_or("VALUE"))
         .allow_negative_numbers(true)

@@ -3,10 +3,8 @@
 use std::io::{self, Write};
 
 use clap::CommandFactory as _;
-use clap_complete::env::Shells;
 
 use super::args::Generated;
-use super::completion::VARIABLE;
 use super::{Cli, EXIT_CODES, pages};
 use crate::campaign::plan;
 
@@ -28,11 +26,10 @@ pub fn run(what: &Generated, out: &mut impl Write) -> io::Result<()> {
             std::fs::write(directory.join(format!("{PLAN}.5")), plan_page())
         }
         Generated::Completions { shell } => {
-            let shells = Shells::builtins();
-            let shell = shells.completer(&shell.to_string());
-            let shell = shell.ok_or_else(|| io::Error::other("no completions for this shell"))?;
-            let name = command.get_name();
-            shell.write_registration(VARIABLE, name, name, name, out)
+            // The generator aborts if it cannot write.
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut command, "dns64bench", &mut text);
+            out.write_all(&text)
         }
         Generated::Markdown => pages::markdown(command, out),
     }

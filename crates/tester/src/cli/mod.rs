@@ -6,7 +6,6 @@
 
 pub mod args;
 pub mod commands;
-pub mod completion;
 pub mod exit;
 pub mod flags;
 pub mod generate;

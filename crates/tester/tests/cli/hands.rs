@@ -1,4 +1,4 @@
-//! Functions for interactive use: profiles, completion, host names, progress, and errors in JSON.
+//! Functions for interactive use: profiles, host names, progress, and errors in JSON.
 
 use std::net::ToSocketAddrs as _;
 use std::process::Command;
@@ -29,34 +29,6 @@ fn profiles_are_listed_and_printed() {
         none.stderr.contains("built-in profiles are dns64d, bind"),
         "{none:?}"
     );
-}
-
-/// Completions that bash offers for the last word of a line.
-fn offered(line: &str) -> Vec<String> {
-    let words: Vec<_> = line.split(' ').collect();
-    let output = Command::new(env!("CARGO_BIN_EXE_dns64bench"))
-        .env("DNS64BENCH_COMPLETE", "bash")
-        .env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string())
-        .env("_CLAP_IFS", "\n")
-        .arg("--")
-        .args(words)
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(str::to_owned).collect()
-}
-
-#[test]
-fn shell_completes_profiles_and_their_settings() {
-    assert_eq!(offered("dns64bench search --dut unb"), ["unbound"]);
-    assert_eq!(offered("dns64bench trial --authority nsd"), ["nsd"]);
-    let settings = offered("dns64bench search --dut dns64d --dut-set ");
-    assert_eq!(
-        settings,
-        ["af_xdp=", "cache_size=", "driver_cache=", "threads="]
-    );
-    assert!(offered("dns64bench profile show b").contains(&"bind".to_owned()));
-    assert!(offered("dns64bench sel").contains(&"selftest".to_owned()));
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! - `input`: input that is refused before anything is sent, and the messages.
 //! - `output`: destinations of JSON and tables, and interrupts; `raw`: the rows of a trial and their plots.
 //! - `hosts`: plans with hosts and inventories, and `doctor --hosts`.
-//! - `hands`: profiles, completion, host names, progress, errors as JSON.
+//! - `hands`: profiles, host names, progress, errors as JSON.
 //! - `targets`: public addresses, which are refused without a flag.
 //! - `names`: names that several processes and rigs use on one server.
 //! - `agent`: the agent of a laboratory as a process; `link`: connections of a controller to it.

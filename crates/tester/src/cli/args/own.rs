@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
-use clap_complete::ArgValueCompleter;
-
-use crate::cli::completion;
+use clap::{Subcommand, ValueHint};
 
 /// `dns64bench profile`
 #[derive(Debug, Subcommand)]
@@ -16,7 +13,7 @@ pub enum ProfileCommand {
     /// Print a profile
     Show {
         /// Built-in profile, or a file
-        #[arg(value_name = "NAME|FILE.toml", add = ArgValueCompleter::new(completion::any_profile))]
+        #[arg(value_name = "NAME|FILE.toml", value_hint = ValueHint::FilePath)]
         name: String,
     },
 }
