@@ -47,6 +47,8 @@ pub enum Blame {
     Server,
     /// The machine: a program, a permission or a resource is missing, its lab is in use, or the Tester itself failed.
     Machine,
+    /// A record: the journal or the report was changed, so nothing follows from it.
+    Record,
 }
 
 impl Blame {

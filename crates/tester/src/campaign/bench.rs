@@ -417,7 +417,7 @@ impl From<RigError> for BenchError {
         match error.blame() {
             None => Self::Interrupted,
             Some(Blame::Machine) => Self::Bench(text),
-            Some(Blame::Request | Blame::Server) => Self::Variant(text),
+            Some(Blame::Request | Blame::Server | Blame::Record) => Self::Variant(text),
         }
     }
 }

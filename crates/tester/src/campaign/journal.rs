@@ -8,7 +8,6 @@
 //!
 //! `docs/journal.md` describes the format.
 
-mod error;
 mod lines;
 mod reading;
 
@@ -21,9 +20,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::record::{FORMAT, Line, Record};
 use crate::hash::sha256_hex;
-use crate::lab::LabKind;
+use crate::lab::{Blame, LabError, LabKind};
 use crate::machine::process;
-pub use error::JournalError;
 pub use reading::{Reading, Torn};
 
 /// Name of the journal in the directory of a campaign.
@@ -68,17 +66,17 @@ impl Journal {
     /// # Errors
     ///
     /// The directory has a campaign or another plan already, or the files cannot be written.
-    pub fn create(dir: &Path, beginning: Beginning) -> Result<(Self, Line), JournalError> {
+    pub fn create(dir: &Path, beginning: Beginning) -> Result<(Self, Line), LabError> {
         fs::create_dir_all(dir).map_err(failed("make directory", dir))?;
         let path = dir.join(JOURNAL_FILE);
-        let exists = || JournalError::Exists {
-            dir: dir.to_owned(),
-        };
         if path.exists() {
-            return Err(exists());
+            return Err(exists(dir));
         }
-        keep_plan(dir, &beginning.plan, |path, _| JournalError::OtherPlan {
-            path,
+        keep_plan(dir, &beginning.plan, |path, _| {
+            Blame::Request.error(format!(
+                "{} is a different plan; choose another directory for the campaign",
+                path.display()
+            ))
         })?;
         let draft = draft_of(&path);
         let file = OpenOptions::new()
@@ -97,7 +95,7 @@ impl Journal {
             overhangs: false,
             pid_path: None,
         };
-        let begun = journal.append(Record::Campaign {
+        let begun = journal.line(Record::Campaign {
             format: FORMAT,
             tester: beginning.tester,
             plan_sha256: sha256_hex(beginning.plan.as_bytes()),
@@ -106,14 +104,10 @@ impl Journal {
             command: beginning.command,
             lab: beginning.lab,
         });
-        let begun = begun.map_err(|error| match error {
-            // There is no campaign to continue yet.
-            JournalError::NotWritten { reason, .. } => failed("write", &path)(reason),
-            other => other,
-        });
+        let begun = journal.write(&begun).map_err(failed("write", &path));
         // Unlike a rename, a link fails if another process was faster.
         let linked = begun.and_then(|line| match fs::hard_link(&draft, &path) {
-            Err(reason) if reason.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
+            Err(reason) if reason.kind() == io::ErrorKind::AlreadyExists => Err(exists(dir)),
             linked => linked.map(|()| line).map_err(failed("write", &path)),
         });
         fs::remove_file(&draft).map_err(failed("remove", &draft))?;
@@ -132,7 +126,7 @@ impl Journal {
     ///
     /// There is no campaign, another process uses it, its plan was changed, or its journal has another format or is
     /// damaged before the last line.
-    pub fn resume(dir: &Path) -> Result<(Self, Vec<Line>, u64), JournalError> {
+    pub fn resume(dir: &Path) -> Result<(Self, Vec<Line>, u64), LabError> {
         let path = dir.join(JOURNAL_FILE);
         let mut file = opened(dir, &path, OpenOptions::new().read(true).append(true))?;
         lock(&file, dir, &path)?;
@@ -142,10 +136,13 @@ impl Journal {
             plan, plan_sha256, ..
         }) = reading.lines.first().map(|line| &line.record)
         {
-            keep_plan(dir, plan, |path, text| JournalError::PlanChanged {
-                path,
-                found: sha256_hex(text),
-                begun: plan_sha256.clone(),
+            keep_plan(dir, plan, |path, text| {
+                Blame::Request.error(format!(
+                    "{} was changed: its SHA-256 is {}, that of the plan of the campaign is {plan_sha256}; remove it, and \
+                     `dns64bench resume` restores it from the journal, or run it in another directory",
+                    path.display(),
+                    sha256_hex(text)
+                ))
             })?;
         }
         if torn_octets > 0 {
@@ -172,21 +169,25 @@ impl Journal {
     /// # Errors
     ///
     /// The disk is full or broken.
-    pub fn append(&mut self, record: Record) -> Result<Line, JournalError> {
-        let kind = (&record).into();
-        let line = Line {
+    pub fn append(&mut self, record: Record) -> Result<Line, LabError> {
+        let line = self.line(record);
+        let kind: &str = (&line.record).into();
+        self.write(&line).map_err(|reason| {
+            Blame::Machine.error(format!(
+                "cannot write line {} ({kind}) of {}: {reason}; this record is lost, all earlier ones are safe: free space \
+                 on the disk and continue with `dns64bench resume`",
+                line.number + 1,
+                self.path.display()
+            ))
+        })
+    }
+
+    fn line(&self, record: Record) -> Line {
+        Line {
             number: self.next,
             at_unix_ms: unix_ms(),
             record,
-        };
-        self.write(&line)
-            .map_err(|reason| JournalError::NotWritten {
-                path: self.path.clone(),
-                line: self.next + 1,
-                kind,
-                reason,
-            })
-            .inspect(|_| self.next += 1)
+        }
     }
 
     fn write(&mut self, line: &Line) -> io::Result<Line> {
@@ -208,6 +209,7 @@ impl Journal {
             return Err(reason);
         }
         self.octets += octets.len() as u64;
+        self.next += 1;
         self.seal = seal;
         Ok(read_back)
     }
@@ -238,8 +240,8 @@ impl Drop for Journal {
 ///
 /// # Errors
 ///
-/// There is no campaign, a line was changed ([`JournalError::BadLine`]), or the format is another one.
-pub fn read(dir: &Path) -> Result<Reading, JournalError> {
+/// There is no campaign, a line was changed ([`Blame::Record`]), or the format is another one.
+pub fn read(dir: &Path) -> Result<Reading, LabError> {
     let path = dir.join(JOURNAL_FILE);
     let mut file = opened(dir, &path, OpenOptions::new().read(true))?;
     parse_file(&mut file, &path)
@@ -251,23 +253,25 @@ pub fn unix_ms() -> u64 {
     u64::try_from(now / 1_000_000).unwrap_or(0)
 }
 
-fn opened(dir: &Path, path: &Path, how: &OpenOptions) -> Result<File, JournalError> {
+fn opened(dir: &Path, path: &Path, how: &OpenOptions) -> Result<File, LabError> {
     how.open(path).map_err(|reason| match reason.kind() {
-        io::ErrorKind::NotFound => JournalError::Missing {
-            dir: dir.to_owned(),
-        },
+        io::ErrorKind::NotFound => Blame::Machine.error(format!(
+            "{} is not the directory of a campaign: it has no journal.jsonl; start a campaign with `dns64bench run`, or \
+             give its directory",
+            dir.display()
+        )),
         _ => failed("open", path)(reason),
     })
 }
 
-fn parse_file(file: &mut File, path: &Path) -> Result<Reading, JournalError> {
+fn parse_file(file: &mut File, path: &Path) -> Result<Reading, LabError> {
     let mut octets = Vec::new();
     file.read_to_end(&mut octets)
         .map_err(failed("read", path))?;
     lines::parse(path, &octets)
 }
 
-fn lock(file: &File, dir: &Path, path: &Path) -> Result<(), JournalError> {
+fn lock(file: &File, dir: &Path, path: &Path) -> Result<(), LabError> {
     let mut locked = Ok(());
     process::wait_until(LOCK_PATIENCE, || {
         locked = flock(file, FlockOperation::NonBlockingLockExclusive);
@@ -275,12 +279,18 @@ fn lock(file: &File, dir: &Path, path: &Path) -> Result<(), JournalError> {
     });
     match locked {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Locked {
-            path: path.to_owned(),
-            pid: fs::read_to_string(dir.join(PID_FILE))
-                .ok()
-                .and_then(|text| text.trim().parse().ok()),
-        }),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let pid = fs::read_to_string(dir.join(PID_FILE)).ok();
+            let pid = pid.and_then(|text| text.trim().parse::<u32>().ok());
+            let by = pid.map_or_else(
+                || "another process".to_owned(),
+                |pid| format!("process {pid}"),
+            );
+            Err(Blame::Machine.error(format!(
+                "{} is in use by {by}; wait for its end, or stop it and continue with `dns64bench resume`",
+                path.display()
+            )))
+        }
         Err(reason) => Err(failed("lock", path)(reason.into())),
     }
 }
@@ -293,12 +303,12 @@ const LOCK_PATIENCE: Nanos = SECOND;
 fn keep_plan(
     dir: &Path,
     plan: &str,
-    another: impl FnOnce(PathBuf, &[u8]) -> JournalError,
-) -> Result<(), JournalError> {
+    another: impl FnOnce(&Path, &[u8]) -> LabError,
+) -> Result<(), LabError> {
     let path = dir.join(PLAN_FILE);
     match fs::read(&path) {
         Ok(text) if text == plan.as_bytes() => return Ok(()),
-        Ok(text) => return Err(another(path, &text)),
+        Ok(text) => return Err(another(&path, &text)),
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => {}
         Err(reason) => return Err(failed("read", &path)(reason)),
     }
@@ -320,15 +330,23 @@ fn draft_of(path: &Path) -> PathBuf {
 }
 
 /// Syncs a directory: a file is durable only after its name is.
-fn sync_directory(dir: &Path) -> Result<(), JournalError> {
+fn sync_directory(dir: &Path) -> Result<(), LabError> {
     File::open(dir)
         .and_then(|file| file.sync_all())
         .map_err(failed("write", dir))
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
-    let path = path.to_owned();
-    move |reason| JournalError::Io { what, path, reason }
+fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> LabError {
+    let cannot = format!("cannot {what} {}", path.display());
+    move |reason| Blame::Machine.error(format!("{cannot}: {reason}"))
+}
+
+/// There is a campaign in a directory already.
+pub(super) fn exists(dir: &Path) -> LabError {
+    Blame::Request.error(format!(
+        "{} holds a campaign already; continue it with `dns64bench resume`, or choose another directory",
+        dir.display()
+    ))
 }
 
 #[cfg(test)]

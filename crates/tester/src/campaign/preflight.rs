@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::estimate::estimate;
-use super::journal::{JOURNAL_FILE, JournalError};
+use super::journal::{self, JOURNAL_FILE};
 use super::plan::tasks::Point;
 use super::plan::{Method, Place, Places, Plan, Problem, Variant};
 use crate::lab::profile::Profile;
@@ -268,8 +268,7 @@ fn names(plan: &Plan, variant: usize, server: SocketAddr, obstacles: &mut Obstac
 /// Checks that the journal can be created, and that there is disk space for the likely number of trials.
 fn journal(plan: &Plan, around: &Surroundings<'_>, obstacles: &mut Obstacles<'_>) {
     if !around.is_resumed && around.directory.join(JOURNAL_FILE).exists() {
-        let dir = around.directory.to_path_buf();
-        let why = JournalError::Exists { dir }.to_string();
+        let why = journal::exists(around.directory).to_string();
         obstacles.add(&Place::of(&["name"]), Blame::Request, &why);
     }
     let trials = estimate(plan).total.trials;

@@ -9,7 +9,7 @@ use dns64_transport::clock::{Clock, Nanos};
 
 use super::estimate::Estimator;
 use super::facts::grave;
-use super::journal::{Journal, JournalError, unix_ms};
+use super::journal::{Journal, unix_ms};
 use super::plan::Plan;
 use super::plan::tasks::{Point, Task, rates, search_spec};
 use super::record::{CertificateConditions, Line, Record, SelfTest, Start, TaskEnd, VariantFacts};
@@ -95,13 +95,6 @@ pub enum BenchError {
     Bench(String),
 }
 
-/// A trial must not run if it cannot be recorded.
-impl From<JournalError> for BenchError {
-    fn from(error: JournalError) -> Self {
-        Self::Bench(error.to_string())
-    }
-}
-
 /// A variant is not tried again after this number of consecutive abandoned tasks: three failures in a row are not a
 /// coincidence.
 const ABANDONED_IN_ROW_MAX: u32 = 3;
@@ -185,7 +178,7 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
                 Ok(()) => {}
             }
         }
-        Ok(self.record(Record::Complete)?)
+        self.record(Record::Complete)
     }
 
     fn task(&mut self, task: Task) -> Result<(), BenchError> {
@@ -428,8 +421,10 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
     }
 
     /// Writes a record and applies it as a resumed process would.
-    fn record(&mut self, record: Record) -> Result<(), JournalError> {
-        let line = self.journal.append(record)?;
+    fn record(&mut self, record: Record) -> Result<(), BenchError> {
+        // A trial must not run if it cannot be recorded.
+        let line = self.journal.append(record);
+        let line = line.map_err(|error| BenchError::Bench(error.to_string()))?;
         self.state.apply(&line);
         self.status.apply(&line);
         let left_ns = self

@@ -25,71 +25,21 @@ const PROGRAM: &str = "ssh-keygen";
 /// Time limit, long enough to type the passphrase of a key.
 const LIMIT: Nanos = 120 * SECOND;
 
-/// Why a journal cannot be signed, or why its signature is not valid.
-#[derive(Debug, thiserror::Error)]
-pub enum SignatureError {
-    /// `ssh-keygen` cannot run, or a file cannot be used.
-    #[error(transparent)]
-    Run(#[from] LabError),
-    /// The key cannot sign.
-    #[error(
-        "cannot sign with {}: {PROGRAM} says: {said}; give an SSH key that can be read, or its public half \
-         if an agent has it",
-        .key.display()
-    )]
-    Key {
-        /// The key.
-        key: PathBuf,
-        /// Reason.
-        said: String,
-    },
-    /// The signature is missing.
-    #[error(
-        "{} is missing: the journal is not signed; sign it with `dns64bench verify --sign KEY DIR`",
-        .path.display()
-    )]
-    Missing {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// The signature is for other data.
-    #[error(
-        "{} is not a signature of this journal, whose seal is {seal}: the journal was changed or continued after it was signed ({PROGRAM} says: {said}); get the journal that was signed, or have this one signed",
-        .path.display()
-    )]
-    OtherJournal {
-        /// The signature.
-        path: PathBuf,
-        /// The last seal of the journal.
-        seal: String,
-        /// Reason.
-        said: String,
-    },
-    /// The signature is valid, but no allowed signer has its key.
-    #[error(
-        "the journal was signed with {signer}, which {} does not list as valid at this time; if you trust the key, add the line `NAME namespaces=\"{NAMESPACE}\" KEY`, see ssh-keygen(1)",
-        .allowed.display()
-    )]
-    UnknownSigner {
-        /// Type and fingerprint of the key.
-        signer: String,
-        /// The allowed signers.
-        allowed: PathBuf,
-    },
-}
-
 /// Signs the journal in `dir`, which ends with `seal`, with an SSH key. Returns the path of the signature, which
 /// replaces an earlier one. `ssh-keygen` prompts for a passphrase on the terminal.
 ///
 /// # Errors
 ///
-/// `ssh-keygen` is missing, or the key cannot be used.
-pub fn sign(dir: &Path, seal: &str, key: &Path) -> Result<PathBuf, SignatureError> {
+/// `ssh-keygen` is missing, or the key cannot be used ([`Blame::Request`]).
+pub fn sign(dir: &Path, seal: &str, key: &Path) -> Result<PathBuf, LabError> {
     let mut command = command("sign")?;
     let made = run_with_input(command.arg("-f").arg(key), seal.as_bytes(), LIMIT)?;
     if !made.status.success() {
-        let (key, said) = (key.to_owned(), said(&made));
-        return Err(SignatureError::Key { key, said });
+        return Err(Blame::Request.error(format!(
+            "cannot sign with {}: {PROGRAM} says: {}; give an SSH key that can be read, or its public half if an agent has it",
+            key.display(),
+            said(&made)
+        )));
     }
     let path = dir.join(SIGNATURE_FILE);
     fs::write(&path, made.stdout).map_err(Blame::Machine.because(cannot("write", &path)))?;
@@ -101,22 +51,26 @@ pub fn sign(dir: &Path, seal: &str, key: &Path) -> Result<PathBuf, SignatureErro
 ///
 /// # Errors
 ///
-/// The signature is missing or for another journal, or no allowed signer has its key.
-pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, SignatureError> {
+/// The signature is missing, for another journal, or of a key that no allowed signer has ([`Blame::Record`]).
+pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, LabError> {
     let path = dir.join(SIGNATURE_FILE);
     if !path.exists() {
-        return Err(SignatureError::Missing { path });
+        return Err(Blame::Machine.error(format!(
+            "{} is missing: the journal is not signed; sign it with `dns64bench verify --sign KEY DIR`",
+            path.display()
+        )));
     }
     fs::metadata(allowed).map_err(Blame::Machine.because(cannot("read", allowed)))?;
     // Validate the signature first: for other data the signer has no meaning.
     let mut novalidate = command("check-novalidate")?;
     let good = run_with_input(novalidate.arg("-s").arg(&path), seal.as_bytes(), LIMIT)?;
     if !good.status.success() {
-        return Err(SignatureError::OtherJournal {
-            path,
-            seal: seal.to_owned(),
-            said: said(&good),
-        });
+        return Err(Blame::Record.error(format!(
+            "{} is not a signature of this journal, whose seal is {seal}: the journal was changed or continued after it was \
+             signed ({PROGRAM} says: {}); get the journal that was signed, or have this one signed",
+            path.display(),
+            said(&good)
+        )));
     }
     let mut whose = command("find-principals")?;
     whose.arg("-s").arg(&path).arg("-f").arg(allowed);
@@ -129,14 +83,16 @@ pub fn check(dir: &Path, seal: &str, allowed: &Path) -> Result<String, Signature
             return Ok(format!("{name} with {}", key_of(&verified)));
         }
     }
-    Err(SignatureError::UnknownSigner {
-        signer: key_of(&good),
-        allowed: allowed.to_owned(),
-    })
+    Err(Blame::Record.error(format!(
+        "the journal was signed with {}, which {} does not list as valid at this time; if you trust the key, add \
+         the line `NAME namespaces=\"{NAMESPACE}\" KEY`, see ssh-keygen(1)",
+        key_of(&good),
+        allowed.display()
+    )))
 }
 
 /// `ssh-keygen -Y WHAT`, with the namespace of journals.
-fn command(what: &str) -> Result<Command, SignatureError> {
+fn command(what: &str) -> Result<Command, LabError> {
     let missing = format!("there is no {PROGRAM}; install the Debian package openssh-client");
     let program = find_program(PROGRAM).ok_or_else(|| Blame::Machine.error(missing))?;
     let mut command = Command::new(program);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::args::{MayLoadArgs, MeasureArgs, OutputArgs};
 use crate::campaign::bench;
 use crate::campaign::plan::{self, Plan, ServerName};
-use crate::lab::LabKind;
+use crate::lab::{Blame, LabError, LabKind};
 use crate::load::transport::Protocol;
 use crate::procedure::selftest::self_test_rate;
 use crate::rig::recommended::Recommended;
@@ -73,58 +73,19 @@ pub enum Needs {
     AuthorityOnly,
 }
 
-/// Why a combination of flags is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UsageError {
-    /// Neither `--server` nor `--dut`.
-    #[error(
-        "no server to measure; give --server ADDR [--port PORT] for a running server, or --dut PROFILE to start one in a lab"
-    )]
-    NoServer,
-    /// Both of them.
-    #[error(
-        "--server and --dut cannot be combined; give --server ADDR for a running server, or --dut PROFILE to start one in a lab"
-    )]
-    TwoServers,
-    /// A port in an address, and another flag for it.
-    #[error("{flag} has the port {own}, and --port is {port}; omit one of them")]
-    TwoPorts {
-        /// The flag with the address.
-        flag: &'static str,
-        /// In the address.
-        own: u16,
-        /// Port of `--port`.
-        port: u16,
-    },
-    /// Contradictory settings: all faults, with their remedies.
-    #[error("{}", .0.join("\n"))]
-    Settings(Vec<String>),
-    /// A host name has no usable address.
-    #[error(
-        "cannot find the address of --server {name}: {why}; check the name, or give the address"
-    )]
-    UnknownHost {
-        /// The host name, as on the command line.
-        name: String,
-        /// Error of the system.
-        why: String,
-    },
-    /// The arguments of dns64perf++ or dns64perf are invalid; the text says which, and what is needed.
-    #[error("{0}")]
-    Dns64Perf(String),
-}
-
 impl MeasureArgs {
     /// Combines the flags.
     ///
     /// # Errors
     ///
     /// Contradictory flags, or a missing server.
-    pub fn resolve(self, needs: Needs) -> Result<Measurement, UsageError> {
+    pub fn resolve(self, needs: Needs) -> Result<Measurement, LabError> {
         let mut draft = *self.settings.0;
         match (&draft.server, draft.has_profile(), needs) {
-            (Some(_), true, _) => return Err(UsageError::TwoServers),
-            (None, false, Needs::Dut) => return Err(UsageError::NoServer),
+            (Some(_), true, _) => {
+                return Err(other_servers("--server and --dut cannot be combined"));
+            }
+            (None, false, Needs::Dut) => return Err(other_servers("no server to measure")),
             _ => {}
         }
         let local = draft.plan.load.local.map(|local| local.address(0));
@@ -133,7 +94,8 @@ impl MeasureArgs {
         let server = named.map(|name| address(name, (draft.port, protocol), local));
         let server = server.transpose()?;
         draft.choose(server, needs == Needs::Dut);
-        let plan = plan::measurement(&draft).map_err(UsageError::Settings)?;
+        let refused = |faults: Vec<String>| Blame::Request.error(faults.join("\n"));
+        let plan = plan::measurement(&draft).map_err(refused)?;
         let mut spec = bench::spec(&plan, &plan.points[0], LabKind::Auto);
         spec.load.stop_early = false;
         Ok(Measurement {
@@ -151,13 +113,11 @@ impl MeasureArgs {
 /// # Errors
 ///
 /// Both give one.
-pub fn one_port(
-    flag: &'static str,
-    own: Option<u16>,
-    port: Option<u16>,
-) -> Result<Option<u16>, UsageError> {
+pub fn one_port(flag: &str, own: Option<u16>, port: Option<u16>) -> Result<Option<u16>, LabError> {
     match (own, port) {
-        (Some(own), Some(port)) => Err(UsageError::TwoPorts { flag, own, port }),
+        (Some(own), Some(port)) => Err(Blame::Request.error(format!(
+            "{flag} has the port {own}, and --port is {port}; omit one of them"
+        ))),
         (own, port) => Ok(own.or(port)),
     }
 }
@@ -166,11 +126,18 @@ fn address(
     name: &ServerName,
     (port, protocol): (Option<u16>, Protocol),
     local: Option<IpAddr>,
-) -> Result<SocketAddr, UsageError> {
+) -> Result<SocketAddr, LabError> {
     let port = one_port("--server", name.port, port)?.unwrap_or(protocol.port());
     let address = name.address(port, local);
-    address.map_err(|why| UsageError::UnknownHost {
-        name: name.to_string(),
-        why: why.to_string(),
+    address.map_err(|why| {
+        Blame::Machine.error(format!(
+            "cannot find the address of --server {name}: {why}; check the name, or give the address"
+        ))
     })
+}
+
+fn other_servers(fault: &str) -> LabError {
+    Blame::Request.error(format!(
+        "{fault}; give --server ADDR [--port PORT] for a running server, or --dut PROFILE to start one in a lab"
+    ))
 }

@@ -8,10 +8,10 @@ use clap_complete::Shell;
 use dns64_transport::Backend;
 
 use super::args::Generated;
-use super::resolve::{Measurement, Needs, UsageError};
+use super::resolve::{Measurement, Needs};
 use super::{Cli, Command, generate};
-use crate::lab::LabKind;
 use crate::lab::topology::Setup;
+use crate::lab::{LabError, LabKind};
 use crate::rig::spec::Subject;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
@@ -19,7 +19,7 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
 }
 
 /// The measurement of a `trial`, `search` or `selftest` command line.
-fn measure(line: &str) -> Result<Measurement, UsageError> {
+fn measure(line: &str) -> Result<Measurement, LabError> {
     let (measure, needs) = match parse(line).unwrap().command {
         Command::Trial(args) => (args.measure, Needs::Dut),
         Command::Search(args) => (args, Needs::Dut),
@@ -246,13 +246,11 @@ fn authority_behaviour_is_refused_in_self_tests_and_for_other_authorities() {
     assert_eq!(behaviour.to_string(), "delay=5ms,loss=0.1%");
     for line in ["selftest", "search --dut bind --authority nsd"] {
         let refused = measure(&format!("dns64bench {line} {faults}")).unwrap_err();
-        let UsageError::Settings(messages) = refused else {
-            panic!("{refused}")
-        };
-        assert_eq!(messages.len(), 1, "{messages:?}");
+        let messages = refused.to_string();
+        let expected = "--authority-behaviour does not apply to";
         assert!(
-            messages[0].starts_with("--authority-behaviour does not apply to"),
-            "{messages:?}"
+            messages.starts_with(expected) && !messages.contains('\n'),
+            "{messages}"
         );
         // `none` is valid for any authority.
         let none = format!("dns64bench {line} --authority-behaviour none");
@@ -264,8 +262,8 @@ fn authority_behaviour_is_refused_in_self_tests_and_for_other_authorities() {
 fn no_server_and_two_servers_are_errors_that_name_both_flags() {
     let none = measure("dns64bench trial -Q 1").unwrap_err();
     let both = measure("dns64bench search -s ::1 --dut bind").unwrap_err();
-    assert_eq!(none, UsageError::NoServer);
-    assert_eq!(both, UsageError::TwoServers);
+    assert!(none.to_string().starts_with("no server"), "{none}");
+    assert!(both.to_string().starts_with("--server and --dut"), "{both}");
     for error in [none, both] {
         let text = error.to_string();
         assert!(

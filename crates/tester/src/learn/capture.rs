@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 
+use super::At;
 use super::trace::{Carrier, Seen, Trace};
-use super::{At, Why};
+use crate::lab::LabError;
 
 /// Largest block of a capture: a packet has at most 256 KiB.
 const BLOCK_MAX: usize = 1 << 20;
@@ -25,15 +26,15 @@ struct Interface {
 }
 
 /// Reads all packets, or as many as a trace has room for.
-pub(super) fn read(input: impl Read + Send, trace: &mut Trace) -> Result<(), Why> {
+pub(super) fn read(input: impl Read + Send, trace: &mut Trace) -> Result<(), LabError> {
     let mut offset = 0;
-    let damaged = |offset, error: PcapError<&[u8]>| Why::Damaged {
-        at: At::Octet(offset),
-        what: match error {
+    let damaged = |offset, error: PcapError<&[u8]>| {
+        let what = match error {
             PcapError::NomError(_, kind) => format!("not a block of a capture ({kind:?})"),
             other => other.to_string(),
-        },
-        remedy: "capture again, or repair it, for example by `editcap`",
+        };
+        let remedy = "capture again, or repair it, for example by `editcap`";
+        super::damaged(At::Octet(offset), what, remedy)
     };
     let mut reader = create_reader(BLOCK_MAX, input).map_err(|error| damaged(0, error))?;
     let mut interfaces = Vec::new();

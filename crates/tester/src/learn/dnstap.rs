@@ -4,7 +4,8 @@ use std::io::{self, BufRead};
 use std::net::IpAddr;
 
 use super::trace::{Carrier, Seen, Trace};
-use super::{At, Why};
+use super::{At, unread};
+use crate::lab::LabError;
 
 /// `Message` of dnstap.proto, with the fields that are read.
 #[derive(Default)]
@@ -34,27 +35,26 @@ const STOP: u32 = 3;
 const FRAME_MAX: u32 = 1 << 18;
 
 /// Reads all frames, or as many as a trace has room for.
-pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), Why> {
+pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), LabError> {
     let mut offset = 0;
     let mut frame = Vec::new();
-    while !trace.is_full() && !input.fill_buf()?.is_empty() {
-        let damaged = |what: String| Why::Damaged {
-            at: At::Octet(offset),
-            what,
-            remedy: "write it again with the server stopped before it is read",
+    while !trace.is_full() && !input.fill_buf().map_err(unread)?.is_empty() {
+        let damaged = |what: &str| {
+            let remedy = "write it again with the server stopped before it is read";
+            super::damaged(At::Octet(offset), what, remedy)
         };
         let mut number = || {
             let mut octets = [0; 4];
             let read = input.read_exact(&mut octets);
             read.map(|()| u32::from_be_bytes(octets))
         };
-        let short = |_: io::Error| damaged("it ends within a frame".to_owned());
+        let short = |_: io::Error| damaged("it ends within a frame");
         let (is_control, length) = match number().map_err(short)? {
             0 => (true, number().map_err(short)?),
             length => (false, length),
         };
         if length > FRAME_MAX {
-            return Err(damaged(format!(
+            return Err(damaged(&format!(
                 "a frame of {length} octets, more than {FRAME_MAX}"
             )));
         }
@@ -66,7 +66,7 @@ pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), Why
             false => {
                 let message = DnsMessage::parse(&frame);
                 count(
-                    &message.ok_or_else(|| damaged("not a dnstap message".to_owned()))?,
+                    &message.ok_or_else(|| damaged("not a dnstap message"))?,
                     trace,
                 );
             }

@@ -5,18 +5,19 @@ use std::io::{BufRead, Read as _};
 use dns64_wire::codes::Rtype;
 
 use super::trace::Trace;
-use super::{At, Why};
+use super::{At, unread};
+use crate::lab::LabError;
 
 /// Longest line: a name in presentation format, and a type.
 const LINE_MAX: usize = 1 << 12;
 
 /// Reads all lines, or as many as a trace has room for; empty ones and those that begin with # or ; are comments.
-pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), Why> {
+pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), LabError> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let mut start = input.by_ref().take(LINE_MAX as u64);
-        if trace.is_full() || start.read_until(b'\n', &mut line)? == 0 {
+        if trace.is_full() || start.read_until(b'\n', &mut line).map_err(unread)? == 0 {
             break;
         }
         let text = std::str::from_utf8(&line)
@@ -38,12 +39,10 @@ pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), Why
     Ok(())
 }
 
-fn damaged(number: u64, what: &str) -> Why {
-    Why::Damaged {
-        at: At::Line(number),
-        what: what.to_owned(),
-        remedy: "give a capture (pcap, pcapng), a dnstap file, or lines such as `example.com AAAA`",
-    }
+fn damaged(number: u64, what: &str) -> LabError {
+    let remedy =
+        "give a capture (pcap, pcapng), a dnstap file, or lines such as `example.com AAAA`";
+    super::damaged(At::Line(number), what, remedy)
 }
 
 /// Parses the mnemonic of a type, or the form TYPE64 (RFC 3597 section 5).

@@ -16,8 +16,9 @@ mod trace;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::lab::{Blame, LabError};
 use crate::namespace::Prefixes;
 
 pub use figures::Figures;
@@ -29,13 +30,10 @@ use trace::Trace;
 /// # Errors
 ///
 /// The file cannot be read, is damaged, or has no query.
-pub fn read(path: &Path, synthesised: Prefixes) -> Result<Figures, LearnError> {
-    let because = |why| LearnError {
-        path: path.to_owned(),
-        why,
-    };
-    let file = File::open(path).map_err(|error| because(Why::Unread(error)))?;
-    learn(BufReader::new(file), synthesised).map_err(because)
+pub fn read(path: &Path, synthesised: Prefixes) -> Result<Figures, LabError> {
+    let file = File::open(path).map_err(unread);
+    let figures = file.and_then(|file| learn(BufReader::new(file), synthesised));
+    figures.map_err(|error| error.blame.error(format!("{}: {error}", path.display())))
 }
 
 /// Reads a trace from any reader.
@@ -43,12 +41,12 @@ pub fn read(path: &Path, synthesised: Prefixes) -> Result<Figures, LearnError> {
 /// # Errors
 ///
 /// As [`read`].
-pub fn learn(input: impl BufRead + Send, synthesised: Prefixes) -> Result<Figures, Why> {
+pub fn learn(input: impl BufRead + Send, synthesised: Prefixes) -> Result<Figures, LabError> {
     count(input, Trace::new(synthesised, trace::ENTRIES_MAX))
 }
 
-fn count(mut input: impl BufRead + Send, mut trace: Trace) -> Result<Figures, Why> {
-    match input.fill_buf()? {
+fn count(mut input: impl BufRead + Send, mut trace: Trace) -> Result<Figures, LabError> {
+    match input.fill_buf().map_err(unread)? {
         [0x0a, 0x0d, 0x0d, 0x0a, ..]
         | [0xa1, 0xb2, 0xc3 | 0x3c, 0xd4 | 0x4d, ..]
         | [0xd4 | 0x4d, 0xc3 | 0x3c, 0xb2, 0xa1, ..] => capture::read(input, &mut trace)?,
@@ -57,59 +55,26 @@ fn count(mut input: impl BufRead + Send, mut trace: Trace) -> Result<Figures, Wh
     }
     let figures = trace.figures();
     match figures.queries {
-        0 => Err(Why::NoQuery {
-            others: figures.others,
-        }),
+        0 => Err(Blame::Request.error(format!(
+            "no DNS query among its packets ({}); capture UDP and TCP of port 53 at the side of the clients",
+            figures.others
+        ))),
         _ => Ok(figures),
     }
 }
 
-/// A trace from which nothing can be learnt.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {why}", path.display())]
-pub struct LearnError {
-    /// The file.
-    path: PathBuf,
-    /// The reason.
-    why: Why,
+fn unread(error: io::Error) -> LabError {
+    Blame::Machine.error(format!("cannot read it: {error}"))
 }
 
-impl LearnError {
-    /// Returns whether the file cannot be read, and is not at fault itself.
-    pub fn is_unread(&self) -> bool {
-        matches!(self.why, Why::Unread(_))
-    }
-}
-
-/// Why nothing can be learnt from a trace.
-#[derive(Debug, thiserror::Error)]
-pub enum Why {
-    /// The file cannot be read.
-    #[error("cannot read it: {0}")]
-    Unread(#[from] io::Error),
-    /// The file has octets that its format does not allow.
-    #[error("damaged at {at}: {what}; {remedy}")]
-    Damaged {
-        /// The place.
-        at: At,
-        /// What is wrong there.
-        what: String,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// The file has no query.
-    #[error(
-        "no DNS query among its packets ({others}); capture UDP and TCP of port 53 at the side of the clients"
-    )]
-    NoQuery {
-        /// Number of packets or messages.
-        others: u64,
-    },
+/// The file has octets that its format does not allow: the place, what is wrong there, and what to do.
+fn damaged(at: At, what: impl fmt::Display, remedy: &str) -> LabError {
+    Blame::Request.error(format!("damaged at {at}: {what}; {remedy}"))
 }
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+enum At {
     /// Offset in octets, from 0.
     Octet(u64),
     /// Line, from 1.

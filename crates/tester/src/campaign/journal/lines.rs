@@ -5,10 +5,10 @@ use std::path::Path;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::error::JournalError;
 use super::reading::{Reading, Torn};
 use crate::campaign::record::{FORMAT, Line, Record};
 use crate::hash::{hex, sha256_hex};
+use crate::lab::{Blame, LabError};
 
 /// A line as in the file, including the line feed, and its seal: the SHA-256 over the seal of the line before (64
 /// hexadecimal digits, nothing before the first line) and the octets of this line up to the comma before its key
@@ -25,7 +25,7 @@ pub(super) fn sealed(before: &str, line: &Line) -> serde_json::Result<(Vec<u8>, 
 }
 
 /// Reads a whole journal. `path` is for messages.
-pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError> {
+pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, LabError> {
     check_format(path, octets)?;
     let mut reading = Reading {
         lines: Vec::new(),
@@ -58,7 +58,7 @@ pub(super) fn parse(path: &Path, octets: &[u8]) -> Result<Reading, JournalError>
     }
     if reading.lines.is_empty() {
         let missing = "is missing: the file holds no whole line";
-        return Err(bad(path, &reading, missing.to_owned()));
+        return Err(bad(path, &reading, missing));
     }
     Ok(reading)
 }
@@ -69,7 +69,7 @@ fn checked(
     before: &Reading,
     text: &[u8],
     at_end: bool,
-) -> Result<Option<(Line, String)>, JournalError> {
+) -> Result<Option<(Line, String)>, LabError> {
     let found = match unsealed(&before.seal, text) {
         Ok(seal) => record(before, text).map(|line| Some((line, seal))),
         // A crash of the machine can leave the end of a line on the disk without its middle, which then reads as zeros.
@@ -77,7 +77,7 @@ fn checked(
         Err(_) if at_end && text.contains(&0) => Ok(None),
         Err(fault) => Err(fault.to_owned()),
     };
-    found.map_err(|fault| bad(path, before, fault))
+    found.map_err(|fault| bad(path, before, &fault))
 }
 
 /// Returns the seal of a line if it is correct.
@@ -135,16 +135,16 @@ fn record(before: &Reading, text: &[u8]) -> Result<Line, String> {
 }
 
 /// Refuses another format than [`FORMAT`] before anything else is read: all the rest may differ.
-fn check_format(path: &Path, octets: &[u8]) -> Result<(), JournalError> {
+fn check_format(path: &Path, octets: &[u8]) -> Result<(), LabError> {
     let text = octets.split(|&octet| octet == b'\n').next();
     let first: Value = serde_json::from_slice(text.unwrap_or_default()).unwrap_or_default();
     let campaign = &first["record"]["campaign"];
     match campaign["format"].as_u64() {
-        Some(format) if format != u64::from(FORMAT) => Err(JournalError::OtherFormat {
-            path: path.to_owned(),
-            format,
-            tester: campaign["tester"].as_str().unwrap_or_default().to_owned(),
-        }),
+        Some(format) if format != u64::from(FORMAT) => Err(Blame::Machine.error(format!(
+            "{} is of format {format}, written by {}; this program reads format {FORMAT}, use that one",
+            path.display(),
+            campaign["tester"].as_str().unwrap_or_default()
+        ))),
         // Without a format it is not a line of a journal: the reader reports it.
         _ => Ok(()),
     }
@@ -157,13 +157,13 @@ fn seal_of(before: &str, body: &[u8]) -> String {
         .finalize())
 }
 
-fn bad(path: &Path, before: &Reading, fault: String) -> JournalError {
-    JournalError::BadLine {
-        path: path.to_owned(),
-        line: before.lines.len() as u64 + 1,
-        offset: before.octets,
-        fault,
-    }
+fn bad(path: &Path, before: &Reading, fault: &str) -> LabError {
+    Blame::Record.error(format!(
+        "line {} of {}, at octet {}, {fault}; restore the file from a copy, or measure again",
+        before.lines.len() + 1,
+        path.display(),
+        before.octets
+    ))
 }
 
 const SEAL_KEY: &[u8] = b",\"seal\":\"";

@@ -150,7 +150,7 @@ fn sealed_all(records: impl IntoIterator<Item = Record>) -> Vec<u8> {
     octets
 }
 
-fn parsed(octets: &[u8]) -> Result<Reading, JournalError> {
+fn parsed(octets: &[u8]) -> Result<Reading, LabError> {
     lines::parse(Path::new("DIR/journal.jsonl"), octets)
 }
 
@@ -212,18 +212,24 @@ fn campaign_does_not_overwrite_another() {
     let (_parent, dir, journal) = fresh();
     drop(journal);
     let error = Journal::create(&dir, beginning()).unwrap_err();
-    assert!(matches!(error, JournalError::Exists { .. }), "{error}");
+    assert!(
+        error.to_string().contains("holds a campaign already"),
+        "{error}"
+    );
     fs::remove_file(dir.join(JOURNAL_FILE)).unwrap();
     fs::write(dir.join(PLAN_FILE), "name = \"mine\"\n").unwrap();
     let error = Journal::create(&dir, beginning()).unwrap_err();
-    assert!(matches!(error, JournalError::OtherPlan { .. }), "{error}");
+    assert!(error.to_string().contains("is a different plan"), "{error}");
     assert!(!dir.join(JOURNAL_FILE).exists());
-    let error = Journal::resume(&dir).unwrap_err();
-    assert!(matches!(error, JournalError::Missing { .. }), "{error}");
-    assert!(matches!(
-        read(&dir.join("none")).unwrap_err(),
-        JournalError::Missing { .. }
-    ));
+    let none = dir.join("none");
+    for error in [Journal::resume(&dir).unwrap_err(), read(&none).unwrap_err()] {
+        assert!(
+            error
+                .to_string()
+                .contains("is not the directory of a campaign"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
@@ -343,8 +349,9 @@ fn lost_moved_and_duplicate_lines_are_found() {
         &[0, 1, 1, 2, 3],
     ] {
         let changed: Vec<u8> = order.iter().flat_map(|&i| lines[i].to_vec()).collect();
-        assert!(
-            matches!(parsed(&changed), Err(JournalError::BadLine { .. })),
+        assert_eq!(
+            parsed(&changed).unwrap_err().blame,
+            Blame::Record,
             "{order:?}"
         );
     }
@@ -404,10 +411,7 @@ fn resealed_impossible_records_are_refused() {
 fn other_format_is_refused_whatever_its_content() {
     let later = br#"{"record":{"campaign":{"format":7,"new":[]}},"mac":"x"}
 "#;
-    assert!(matches!(
-        parsed(later),
-        Err(JournalError::OtherFormat { format: 7, .. })
-    ));
+    assert!(fault(later).contains("is of format 7"));
 }
 
 #[test]
@@ -429,7 +433,12 @@ fn number_without_json_form_is_not_written() {
         took_ns,
         result,
     });
-    assert!(matches!(error, Err(JournalError::NotWritten { .. })));
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("this record is lost")
+    );
     journal.append(Record::Complete).unwrap();
     assert_eq!(read(&dir).unwrap().lines.len(), 2);
 }

@@ -12,7 +12,7 @@ use super::{Failure, exit, interrupt, report};
 use crate::agent::program;
 use crate::campaign::bench::RigBench;
 use crate::campaign::environment;
-use crate::campaign::journal::{Beginning, Journal, JournalError, Reading, unix_ms};
+use crate::campaign::journal::{Beginning, Journal, Reading, unix_ms};
 use crate::campaign::plan::Plan;
 use crate::campaign::plan::tasks::Task;
 use crate::campaign::record::{Environment, Line, Record};
@@ -68,7 +68,7 @@ fn start(
     directory: &Path,
     lab: Option<Result<LabKind, LabError>>,
     (push, watch): (&PushArgs, &WatchArgs),
-    begin: impl FnOnce(Option<LabKind>) -> Result<(), JournalError>,
+    begin: impl FnOnce(Option<LabKind>) -> Result<(), LabError>,
 ) -> Result<u8, Failure> {
     let interrupted = interrupt()?;
     let lab = lab.transpose()?;

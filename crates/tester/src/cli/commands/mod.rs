@@ -23,12 +23,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::resolve::UsageError;
 use super::{Command, exit, generate};
-use crate::campaign::journal::JournalError;
 use crate::campaign::plan::PlanError;
 use crate::lab::{Blame, LabError};
-use crate::learn::LearnError;
 use crate::load::names::NamespaceTooSmall;
 use crate::quantity::ValueError;
 use crate::report::terminal;
@@ -134,31 +131,11 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
     if let Some(error) = error.downcast_ref::<RigError>() {
         return error.blame().map_or(exit::INTERRUPTED, code_of_blame);
     }
-    match error.downcast_ref() {
-        Some(JournalError::BadLine { .. }) => return exit::TESTER,
-        Some(
-            JournalError::Exists { .. }
-            | JournalError::OtherPlan { .. }
-            | JournalError::PlanChanged { .. },
-        ) => return exit::USAGE,
-        _ => {}
-    }
-    if let Some(UsageError::UnknownHost { .. }) = error.downcast_ref() {
-        return exit::ENVIRONMENT;
-    }
-    if let Some(error) = error.downcast_ref::<LearnError>() {
-        return match error.is_unread() {
-            true => exit::ENVIRONMENT,
-            false => exit::USAGE,
-        };
-    }
     if let Some(error) = error.downcast_ref::<LabError>() {
         return code_of_blame(error.blame);
     }
-    let usage = error.is::<UsageError>()
-        || error.is::<PlanError>()
-        || error.is::<NamespaceTooSmall>()
-        || error.is::<ValueError>();
+    let usage =
+        error.is::<PlanError>() || error.is::<NamespaceTooSmall>() || error.is::<ValueError>();
     if usage {
         exit::USAGE
     } else {
@@ -170,6 +147,7 @@ fn code_of_blame(blame: Blame) -> u8 {
     match blame {
         Blame::Request => exit::USAGE,
         Blame::Server | Blame::Machine => exit::ENVIRONMENT,
+        Blame::Record => exit::TESTER,
     }
 }
 
@@ -186,9 +164,8 @@ mod tests {
         assert_eq!(code(unknown().into()), exit::USAGE);
         assert_eq!(Failure::from(unknown()).code, exit::USAGE);
         assert_eq!(code(requires.into()), exit::ENVIRONMENT);
-        let dir = "results".into();
-        let exists = Failure::from(JournalError::Exists { dir });
-        assert_eq!(exists.code, exit::USAGE);
+        let changed = Failure::from(Blame::Record.error("line 3 was changed"));
+        assert_eq!(changed.code, exit::TESTER);
         let full = Failure::from(std::io::Error::other("the disk is full"));
         assert_eq!(full.code, exit::ENVIRONMENT);
     }

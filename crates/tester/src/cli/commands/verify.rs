@@ -11,11 +11,11 @@ use super::{Failure, exit, print};
 use crate::campaign::audit::{Contradiction, audit};
 use crate::campaign::journal::{JOURNAL_FILE, PLAN_FILE};
 use crate::campaign::record::{Line, Record};
-use crate::campaign::signature::{self, SIGNATURE_FILE, SignatureError};
+use crate::campaign::signature::{self, SIGNATURE_FILE};
 use crate::cli::args::VerifyArgs;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::files;
-use crate::report::campaign::verify::{Difference, check, check_no_others};
+use crate::report::campaign::verify::{check, check_no_others};
 use crate::report::numbers::count;
 
 /// Recomputes everything from the trials in the journal, and signs it or checks its signature.
@@ -42,13 +42,9 @@ fn verify(dir: &Path) -> Result<(String, String), Failure> {
         files::files(&analysis, &lines).map_err(|error| Failure::new(exit::TESTER, error))?;
     check(&files, |name| fs::read(folder.join(name)).ok())
         .and_then(|()| check_no_others(&files, below(&folder)))
-        .map_err(|difference| {
-            let code = match difference {
-                Difference::Missing { .. } | Difference::OtherMaker { .. } => exit::ENVIRONMENT,
-                Difference::Content { .. } | Difference::Unknown { .. } => exit::TESTER,
-            };
-            let error = anyhow::Error::new(difference);
-            Failure::new(code, error.context(format!("{}", folder.display())))
+        .map_err(|error| {
+            let text = format!("{}: {error}", folder.display());
+            error.blame.error(text)
         })?;
     let result = format!(
         "verified: {} recounted, {} replayed, {} recomputed, {}, seal {}",
@@ -130,22 +126,12 @@ fn below(folder: &Path) -> Vec<String> {
 /// Makes or checks the signature, and returns its description.
 fn signature(args: &VerifyArgs, seal: &str) -> Result<String, Failure> {
     let dir = &args.directory;
-    let failed = |error: SignatureError| {
-        let code = match error {
-            SignatureError::OtherJournal { .. } | SignatureError::UnknownSigner { .. } => {
-                exit::TESTER
-            }
-            SignatureError::Key { .. } => exit::USAGE,
-            _ => exit::ENVIRONMENT,
-        };
-        Failure::new(code, error)
-    };
     if let Some(key) = &args.sign {
-        let path = signature::sign(dir, seal, key).map_err(failed)?;
+        let path = signature::sign(dir, seal, key)?;
         return Ok(format!("signed: {}", path.display()));
     }
     if let Some(allowed) = &args.check_signature {
-        let signer = signature::check(dir, seal, allowed).map_err(failed)?;
+        let signer = signature::check(dir, seal, allowed)?;
         return Ok(format!("signed by {signer}"));
     }
     Ok(match dir.join(SIGNATURE_FILE).exists() {

@@ -2,41 +2,7 @@
 
 use super::files::{SUMS, maker_line};
 use crate::PROGRAM;
-
-/// A fault of a report on the disk.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Difference {
-    /// A file is missing.
-    #[error("{path} is missing; write the report again with `dns64bench report`")]
-    Missing {
-        /// Its path below the folder of the report.
-        path: String,
-    },
-    /// Another version made the report, so its texts may differ.
-    #[error(
-        "the report was {made}, and this is {PROGRAM}; write it again, or verify it with that version"
-    )]
-    OtherMaker {
-        /// The version in the report.
-        made: String,
-    },
-    /// A file differs from what follows from the journal.
-    #[error(
-        "{path} does not follow from the journal: {what}; do not trust it, and write the report again with `dns64bench report`"
-    )]
-    Content {
-        /// Its path below the folder of the report.
-        path: String,
-        /// The first difference.
-        what: String,
-    },
-    /// There are extra files beside those of the report.
-    #[error("not part of the report: {}; move or delete them", .paths.join(", "))]
-    Unknown {
-        /// Their paths below the folder of the report.
-        paths: Vec<String>,
-    },
-}
+use crate::lab::{Blame, LabError};
 
 /// Compares the files on the disk with those that follow from the journal.
 ///
@@ -46,25 +12,29 @@ pub enum Difference {
 pub fn check(
     expected: &[(String, Vec<u8>)],
     mut read: impl FnMut(&str) -> Option<Vec<u8>>,
-) -> Result<(), Difference> {
-    let missing = |path: &str| Difference::Missing {
-        path: path.to_owned(),
+) -> Result<(), LabError> {
+    let missing = |path: &str| {
+        Blame::Machine.error(format!(
+            "{path} is missing; write the report again with `dns64bench report`"
+        ))
     };
     let sums = read(SUMS).ok_or_else(|| missing(SUMS))?;
     let sums = String::from_utf8_lossy(&sums);
     let made = sums.lines().next().unwrap_or_default();
     if made.starts_with("# made by ") && made != maker_line() {
-        return Err(Difference::OtherMaker {
-            made: made.trim_start_matches("# ").to_owned(),
-        });
+        let made = made.trim_start_matches("# ");
+        return Err(Blame::Machine.error(format!(
+            "the report was {made}, and this is {PROGRAM}; write it again, or verify it with that version"
+        )));
     }
     for (path, octets) in expected {
         let found = read(path).ok_or_else(|| missing(path))?;
         if found != *octets {
-            return Err(Difference::Content {
-                path: path.clone(),
-                what: first_difference(octets, &found),
-            });
+            let what = first_difference(octets, &found);
+            return Err(Blame::Record.error(format!(
+                "{path} does not follow from the journal: {what}; do not trust it, and write the report again with \
+                 `dns64bench report`"
+            )));
         }
     }
     Ok(())
@@ -78,12 +48,15 @@ pub fn check(
 pub fn check_no_others(
     expected: &[(String, Vec<u8>)],
     mut found: Vec<String>,
-) -> Result<(), Difference> {
+) -> Result<(), LabError> {
     found.retain(|path| !expected.iter().any(|(known, _)| known == path));
     found.sort();
     match found.is_empty() {
         true => Ok(()),
-        false => Err(Difference::Unknown { paths: found }),
+        false => Err(Blame::Record.error(format!(
+            "not part of the report: {}; move or delete them",
+            found.join(", ")
+        ))),
     }
 }
 
@@ -132,17 +105,16 @@ mod tests {
                 Some(octets)
             })
         };
-        assert_eq!(with(None), Ok(()));
+        assert!(with(None).is_ok());
         for (name, octets) in &files {
             for place in [0, octets.len() / 2, octets.len() - 1] {
-                let Err(Difference::Content { path, what }) = with(Some((name, place))) else {
-                    panic!("octet {place} of {name}")
-                };
-                assert_eq!(path, *name);
+                let error = with(Some((name, place))).unwrap_err();
+                let what = error.to_string();
                 assert!(
-                    what.contains(" is ") && what.contains("should be"),
+                    what.starts_with(name.as_str()) && what.contains("should be"),
                     "{what}"
                 );
+                assert_eq!(error.blame, Blame::Record);
             }
         }
     }

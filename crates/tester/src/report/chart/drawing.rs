@@ -119,7 +119,6 @@ impl Key {
         path(&mut content, role, mark.0, &mark.at((26.0, 12.0)));
         Self(content)
     }
-
 }
 
 /// For pages: a small drawing that is hidden from screen readers.

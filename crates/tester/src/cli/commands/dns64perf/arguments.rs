@@ -8,8 +8,8 @@ use dns64_transport::clock::{Nanos, SECOND};
 use dns64_wire::name::NameBuf;
 use ipnet::Ipv4Net;
 
-use crate::cli::resolve::UsageError;
 use crate::cli::values::without_port;
+use crate::lab::{Blame, LabError};
 use crate::load::generator::PORT_IDS;
 use crate::namespace::{Cidr, Zone};
 use crate::quantity;
@@ -31,7 +31,7 @@ pub(super) struct Test {
 impl Test {
     /// Parses 8 arguments, 9 with the ports of each thread before the delay, or 7 without threads, as in dns64perf++
     /// 1.0.0 of 2016, which has one thread (Lencse and Bakai 2017, figure 3).
-    pub(super) fn parse(arguments: &[String]) -> Result<Self, UsageError> {
+    pub(super) fn parse(arguments: &[String]) -> Result<Self, LabError> {
         let (first, threads, ports, last) = match arguments {
             [first @ .., delay, timeout] if first.len() == 5 => {
                 (first, None, None, [delay, timeout])
@@ -43,7 +43,7 @@ impl Test {
                 (first, Some(threads), Some(ports), [delay, timeout])
             }
             other => {
-                return Err(UsageError::Dns64Perf(format!(
+                return Err(Blame::Request.error(format!(
                     "{} arguments; dns64perf++ takes 8, 9 with the ports per thread, or 7 as \
                      version 1.0.0: server, port, subnet, number of requests, burst size, [number \
                      of threads, [ports per thread,]] delay between bursts in ns, timeout in s",
@@ -71,7 +71,7 @@ impl Test {
     }
 
     /// Checks that the subnet has a name for each request.
-    fn fits(self) -> Result<Self, UsageError> {
+    fn fits(self) -> Result<Self, LabError> {
         let (requests, subnet) = (self.requests, self.subnet);
         if requests <= subnet.names() {
             return Ok(self);
@@ -81,14 +81,14 @@ impl Test {
             None => "use fewer requests".to_owned(),
         };
         let names = subnet.names();
-        Err(UsageError::Dns64Perf(format!(
+        Err(Blame::Request.error(format!(
             "{requests} requests need as many names and {subnet} has {names}; {remedy}"
         )))
     }
 }
 
 /// Like dns64perf++, takes any address of the range.
-fn subnet(given: &str) -> Result<Cidr, UsageError> {
+fn subnet(given: &str) -> Result<Cidr, LabError> {
     let net: Ipv4Net = parsed("subnet", given, "an IPv4 range such as 10.0.0.0/8")?;
     Ok(net.into())
 }
@@ -112,12 +112,12 @@ pub(super) struct Classic {
 
 impl Classic {
     /// Parses 4 arguments, or 5 with the port (Lencse 2015, section IV.B).
-    pub(super) fn parse(arguments: &[String]) -> Result<Self, UsageError> {
+    pub(super) fn parse(arguments: &[String]) -> Result<Self, LabError> {
         let ([client, threads, time, server], at) = match arguments {
             [client, threads, time, server] => ([client, threads, time, server], 53),
             [client, threads, time, server, at] => ([client, threads, time, server], port(at)?),
             other => {
-                return Err(UsageError::Dns64Perf(format!(
+                return Err(Blame::Request.error(format!(
                     "{} arguments; dns64perf takes 4, or 5 with the port: client number, threads, \
                      timeout in s, server, [port]",
                     other.len()
@@ -137,41 +137,41 @@ impl Classic {
     }
 }
 
-fn server(given: &str, port: u16) -> Result<SocketAddr, UsageError> {
+fn server(given: &str, port: u16) -> Result<SocketAddr, LabError> {
     match without_port(given) {
         Ok(mut address) => {
             address.set_port(port);
             Ok(address)
         }
-        Err(error) => Err(UsageError::Dns64Perf(format!("server: {error}"))),
+        Err(error) => Err(Blame::Request.error(format!("server: {error}"))),
     }
 }
 
-fn port(given: &str) -> Result<u16, UsageError> {
+fn port(given: &str) -> Result<u16, LabError> {
     match given.parse() {
         Ok(port @ 1..) => Ok(port),
         _ => Err(wrong("port", given, "a number from 1 to 65535")),
     }
 }
 
-fn timeout(given: &str) -> Result<Nanos, UsageError> {
+fn timeout(given: &str) -> Result<Nanos, LabError> {
     let seconds = given.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let value = quantity::timeout(given).ok().filter(|_| seconds);
     value.ok_or_else(|| wrong("timeout in s", given, "a number above 0 and up to 60"))
 }
 
-fn whole(what: &str, given: &str, range: RangeInclusive<u64>) -> Result<u64, UsageError> {
+fn whole(what: &str, given: &str, range: RangeInclusive<u64>) -> Result<u64, LabError> {
     let value = given.parse().ok().filter(|value| range.contains(value));
     let (low, high) = range.into_inner();
     value.ok_or_else(|| wrong(what, given, &format!("a number from {low} to {high}")))
 }
 
-fn parsed<T: FromStr>(what: &str, given: &str, wanted: &str) -> Result<T, UsageError> {
+fn parsed<T: FromStr>(what: &str, given: &str, wanted: &str) -> Result<T, LabError> {
     given.parse().map_err(|_| wrong(what, given, wanted))
 }
 
-fn wrong(what: &str, given: &str, wanted: &str) -> UsageError {
-    UsageError::Dns64Perf(format!("{what} is '{given}'; {wanted} is needed"))
+fn wrong(what: &str, given: &str, wanted: &str) -> LabError {
+    Blame::Request.error(format!("{what} is '{given}'; {wanted} is needed"))
 }
 
 /// Converts a number that is bounded far below 2^32.
