@@ -33,8 +33,6 @@ pub struct HostFacts {
     pub clock_source: Option<String>,
     /// Running programs that steer the system clock, such as "chronyd".
     pub time_sync: Vec<String>,
-    /// PTP clocks (IEEE 1588) and the running programs for them, as text.
-    pub ptp: Option<String>,
     /// Load average over 1, 5 and 15 minutes.
     pub load_average: Option<String>,
     /// CPU time of all other processes in [`LOOK_NS`].
@@ -84,7 +82,8 @@ impl HostFacts {
 /// Reads the facts that do not depend on the network namespace.
 fn of_machine(here: &Machine) -> HostFacts {
     let text = |path: &str| here.read(path).unwrap_or_default();
-    let programs = programs(here);
+    let mut programs = programs(here);
+    programs.retain(|program| TIME_SYNC.contains(&program.as_str()));
     HostFacts {
         identity: Welcome::here(),
         cpus: text("/sys/devices/system/cpu/online")
@@ -92,8 +91,7 @@ fn of_machine(here: &Machine) -> HostFacts {
             .unwrap_or_default(),
         governors: here.governors(),
         clock_source: here.clock_source(),
-        time_sync: named(&programs, &TIME_SYNC),
-        ptp: ptp(here, &programs),
+        time_sync: programs,
         load_average: here.load_average(),
         memory_available_bytes: here.memory_room(),
         disk_free_bytes: zone::free(&here.path("/var")),
@@ -114,37 +112,6 @@ fn programs(here: &Machine) -> Vec<String> {
     names
 }
 
-fn named(programs: &[String], wanted: &[&str]) -> Vec<String> {
-    let is_wanted = |name: &&String| wanted.contains(&name.as_str());
-    programs.iter().filter(is_wanted).cloned().collect()
-}
-
-/// Formats the PTP facts: "ptp0 of ens1f0; ptp4l runs".
-fn ptp(here: &Machine, programs: &[String]) -> Option<String> {
-    let mut clocks = here.names("/sys/class/ptp");
-    clocks.sort();
-    let interfaces = here.names("/sys/class/net");
-    let told: Vec<_> = clocks
-        .iter()
-        .map(|clock| {
-            let has = |interface: &&String| {
-                let path = format!("/sys/class/net/{interface}/device/ptp/{clock}");
-                here.path(&path).exists()
-            };
-            let of = interfaces.iter().find(has).cloned();
-            let of = of.or_else(|| here.read(&format!("/sys/class/ptp/{clock}/clock_name")));
-            of.map_or_else(|| clock.clone(), |of| format!("{clock} of {of}"))
-        })
-        .collect();
-    let runs = named(programs, &PTP);
-    let runs = match runs.as_slice() {
-        [] => "neither ptp4l nor phc2sys runs".to_owned(),
-        [one] => format!("{one} runs"),
-        both => format!("{} run", both.join(" and ")),
-    };
-    (!told.is_empty()).then(|| format!("{}; {runs}", told.join(", ")))
-}
-
 /// Time for which traffic and processes are watched: 100 times the resolution of CPU times in Linux.
 pub const LOOK_NS: Nanos = SECOND;
 
@@ -157,9 +124,6 @@ const TIME_SYNC: [&str; 6] = [
     "ntp-daemon",
     "systemd-timesyn",
 ];
-
-/// Programs of linuxptp: ptp4l steers the clock of the interface, phc2sys synchronises the system clock with it.
-const PTP: [&str; 2] = ["ptp4l", "phc2sys"];
 
 #[cfg(test)]
 mod tests;

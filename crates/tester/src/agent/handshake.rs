@@ -12,7 +12,7 @@ use crate::PROGRAM;
 use crate::machine::Machine;
 
 /// Version of this protocol. Peers with different versions understand only [`Hello`] and its answer.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Messages of the controller; `Q` are the requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -186,7 +186,7 @@ mod tests {
         for (call, form) in [
             (
                 hello,
-                json!({"hello": {"version": 8, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
+                json!({"hello": {"version": 9, "tester": "dns64bench 0.1.0", "controller": "root@ctl, PID 7, plan x.toml"}}),
             ),
             (Call::Clock { id: 3 }, json!({"clock": {"id": 3}})),
             (
@@ -210,12 +210,13 @@ mod tests {
     /// Whatever a later version adds, its version number must be readable.
     #[test]
     fn hello_of_a_later_version_is_read() {
-        let later = json!({"hello": {"version": 9, "tester": "t", "controller": "c", "more": [1]}});
+        let later =
+            json!({"hello": {"version": 10, "tester": "t", "controller": "c", "more": [1]}});
         let later = rmp_serde::to_vec_named(&later).unwrap();
         let Call::Hello(hello) = rmp_serde::from_slice(&later).unwrap() else {
             panic!("not a hello");
         };
-        assert_eq!(hello.version, 9);
+        assert_eq!(hello.version, 10);
     }
 
     #[test]

@@ -67,7 +67,6 @@ fn one(host: &HostSpec, facts: &HostFacts) -> Vec<Finding> {
         of_host(clock(facts.clock_source.clone())),
         time_sync(host, facts),
     ];
-    findings.extend(facts.ptp.iter().map(|ptp| about(name, "PTP", ptp, None)));
     if !facts.governors.is_empty() {
         let governors = governors(&facts.governors);
         let remedy = governors.remedy.as_ref();
