@@ -39,59 +39,15 @@ pub struct Prober {
 /// Reason why a probe has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// The Measurer's host does not answer.
+    /// The Measurer's host does not answer, or the server refuses the connection, ends it, or answers from another address.
     #[error(transparent)]
-    Host(#[from] LabError),
+    Lab(#[from] LabError),
     /// A socket cannot be opened, or a call of it failed.
     #[error("{0}")]
     NotSent(String),
-    /// ICMP port unreachable, or a refused connection.
-    #[error("nothing listens at {}{seen}; start the server or correct --server and --port", Shown(*.server))]
-    Refused {
-        /// The host that asked, if it is another one: ", as seen from m2".
-        seen: String,
-        /// The server.
-        server: SocketAddr,
-    },
-    /// No response.
-    #[error(
-        "{}{seen} did not answer a query for {name} within {wait_ms} ms; is it running, does it reach its upstream, or \
-         does it limit our rate?",
-        Shown(*.server)
-    )]
-    Silent {
-        /// As for a refusal.
-        seen: String,
-        /// The server.
-        server: SocketAddr,
-        /// The queried name.
-        name: String,
-        /// Time waited.
-        wait_ms: u64,
-    },
-    /// The server ended the connection, or its TLS handshake, without a response.
-    #[error("{}{seen} {what}; {remedy}", Shown(*.server))]
-    Ended {
-        /// As for a refusal.
-        seen: String,
-        /// The server.
-        server: SocketAddr,
-        /// What it did.
-        what: &'static str,
-        /// The remedy.
-        remedy: &'static str,
-    },
-    /// The response came from another address.
-    #[error(
-        "the query went to {}, but {} answered; give that address, or bind the server to the first one",
-        Shown(*.server), Shown(*.from)
-    )]
-    OtherAddress {
-        /// The server.
-        server: SocketAddr,
-        /// Source of the response.
-        from: SocketAddr,
-    },
+    /// No response: which query got none.
+    #[error("{0}; is it running, does it reach its upstream, or does it limit our rate?")]
+    Silent(String),
     /// An unusable response.
     #[error("{} answered the query for {name} with {what}; {remedy}", Shown(*.server))]
     Useless {
@@ -110,13 +66,9 @@ impl ProbeError {
     /// Returns the part that has to be corrected.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Host(error) => error.blame,
+            Self::Lab(error) => error.blame,
             Self::NotSent(_) => Blame::Machine,
-            Self::Refused { .. }
-            | Self::Silent { .. }
-            | Self::Ended { .. }
-            | Self::OtherAddress { .. }
-            | Self::Useless { .. } => Blame::Server,
+            Self::Silent(_) | Self::Useless { .. } => Blame::Server,
         }
     }
 }
@@ -126,7 +78,7 @@ impl From<ProbeError> for Probe {
     fn from(error: ProbeError) -> Self {
         match error {
             // The host that sends the probe is no longer connected.
-            ProbeError::Host(LabError {
+            ProbeError::Lab(LabError {
                 blame: Blame::Machine,
                 ..
             }) => Self::Abandoned,
@@ -204,35 +156,39 @@ impl Prober {
     }
 
     fn no_answer(&self, address: Ipv4Addr, wait_ns: Nanos, why: NoAnswer) -> ProbeError {
-        let server = self.server;
+        let server = Shown(self.server);
         let seen = match self.host.link() {
             Some(_) => format!(", as seen from {},", self.host.name()),
             None => String::new(),
         };
-        match why {
-            NoAnswer::Unreachable => ProbeError::Refused { seen, server },
-            NoAnswer::Silence => ProbeError::Silent {
-                seen,
-                server,
-                name: self.name(address),
-                wait_ms: wait_ns / 1_000_000,
-            },
-            NoAnswer::WithoutTls => ProbeError::Ended {
-                seen,
-                server,
-                what: "accepted a connection, but no TLS session on it",
-                remedy: "give the port of DNS over TLS, usually 853, or --transport tcp",
-            },
-            NoAnswer::Ended => ProbeError::Ended {
-                seen,
-                server,
-                what: "ended the connection without a response",
-                remedy: "is it a DNS server, does it allow this client, and is --transport right?",
-            },
-            NoAnswer::Foreign(from) => ProbeError::OtherAddress { server, from },
-            NoAnswer::Garbage => self.garbage(address),
-            NoAnswer::Failed(what) => ProbeError::NotSent(what),
-        }
+        let what = match why {
+            NoAnswer::Unreachable => {
+                format!(
+                    "nothing listens at {server}{seen}; start the server or correct --server and --port"
+                )
+            }
+            NoAnswer::Silence => {
+                let (name, wait_ms) = (self.name(address), wait_ns / 1_000_000);
+                return ProbeError::Silent(format!(
+                    "{server}{seen} did not answer a query for {name} within {wait_ms} ms"
+                ));
+            }
+            NoAnswer::WithoutTls => format!(
+                "{server}{seen} accepted a connection, but no TLS session on it; give the port of DNS over TLS, usually 853, \
+                 or --transport tcp"
+            ),
+            NoAnswer::Ended => format!(
+                "{server}{seen} ended the connection without a response; is it a DNS server, does it allow this client, and is \
+                 --transport right?"
+            ),
+            NoAnswer::Foreign(from) => format!(
+                "the query went to {server}, but {} answered; give that address, or bind the server to the first one",
+                Shown(from)
+            ),
+            NoAnswer::Garbage => return self.garbage(address),
+            NoAnswer::Failed(what) => return ProbeError::NotSent(what),
+        };
+        Blame::Server.error(what).into()
     }
 
     /// Returns the AAAA records of a NOERROR response.

@@ -48,7 +48,6 @@ impl RigError {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::net::SocketAddr;
 
     use dns64_transport::socket::OpenError;
 
@@ -56,21 +55,17 @@ mod tests {
 
     /// An error of each kind, with the part that has to be corrected.
     fn all() -> [(RigError, Option<Blame>); 5] {
-        let server = SocketAddr::from(([192, 0, 2, 1], 53));
         let open = OpenError::System {
             call: "socket",
             reason: io::Error::from_raw_os_error(24),
         };
         let probe = ProbeError::NotSent("no socket".to_owned());
-        let refused = ProbeError::Refused {
-            seen: String::new(),
-            server,
-        };
+        let silent = ProbeError::Silent("no answer".to_owned());
         let pattern = Blame::Request.error("more names than there are");
         [
             (LabError::from(open).into(), Some(Blame::Machine)),
             (probe.into(), Some(Blame::Machine)),
-            (refused.into(), Some(Blame::Server)),
+            (silent.into(), Some(Blame::Server)),
             (pattern.into(), Some(Blame::Request)),
             (RigError::Interrupted, None),
         ]

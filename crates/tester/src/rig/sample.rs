@@ -80,7 +80,7 @@ fn reply(prober: &Prober, address: Ipv4Addr, rtype: Rtype) -> Result<Vec<u8>, Pr
     let mut tries = 1;
     loop {
         match prober.reply(address, rtype, WAIT_NS) {
-            Err(ProbeError::Silent { .. }) if tries < TRIES_MAX => tries += 1,
+            Err(ProbeError::Silent(_)) if tries < TRIES_MAX => tries += 1,
             replied => return replied,
         }
     }

@@ -253,7 +253,7 @@ fn lost_host_is_named_in_error() {
     assert!(error.to_string().starts_with("host one: "), "{error}");
     assert!(host.link().unwrap().lost().is_some());
     // Waiting stops for a server that only this host could query.
-    let probe = Probe::from(ProbeError::Host(error));
+    let probe = Probe::from(ProbeError::Lab(error));
     assert_eq!(probe, Probe::Abandoned);
 }
 
