@@ -7,6 +7,7 @@ use dns64_transport::clock::Nanos;
 use serde::Serialize;
 
 use super::Conditions;
+use super::numbers::seconds;
 use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{GoalResult, SearchEnd, SearchResult};
 use crate::procedure::selftest::{
@@ -149,8 +150,4 @@ struct EachSelfTest {
     passed_rate_qps: Option<u64>,
     certified_rate_qps: Option<u64>,
     trials: usize,
-}
-
-fn seconds(span_ns: Nanos) -> f64 {
-    span_ns as f64 / 1e9
 }

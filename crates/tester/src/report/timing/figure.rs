@@ -3,6 +3,7 @@
 
 use super::{Bins, Evenness};
 use crate::report::chart::{self, Axis, Chart, Role, Size, Stroke, escaped};
+use crate::report::numbers::seconds;
 
 /// Size of one panel, in half pixels.
 const PANEL: Size = (1800.0, 600.0);
@@ -69,8 +70,4 @@ fn heights(points: &[(f64, f64)], due: f64) -> (f64, f64) {
     points.iter().fold((low, high), |(low, high), &(_, sent)| {
         (low.min(sent), high.max(sent))
     })
-}
-
-fn seconds(span_ns: u64) -> f64 {
-    span_ns as f64 / 1e9
 }
