@@ -13,8 +13,9 @@ const LABELS_MAX: usize = NAME_LEN_MAX / 2;
 pub struct Local {
     /// Indexed by lower-case name, uncompressed.
     names: HashMap<Box<[u8]>, Node>,
-    /// The last two letters of these names: a bit of a word. They rule out most other names.
-    ends: [u32; 32],
+    /// The last three letters of these names, in pairs with the last one: a bit of a word each. They rule out most other
+    /// names.
+    ends: [[u32; 32]; 2],
 }
 
 /// A name.
@@ -112,8 +113,8 @@ impl Local {
 
     /// Whether it may have the name; `false` for most other names.
     pub fn may_have(&self, name: &NameBuf) -> bool {
-        let (word, bit) = end(name.as_wire());
-        self.ends[word] >> bit & 1 == 1
+        let ([third, second], last) = end(name.as_wire());
+        self.ends[0][second] >> last & 1 == 1 && self.ends[1][third] >> last & 1 == 1
     }
 
     /// What is known of a name; `None` if not even its top-level domain is in the tree.
@@ -156,8 +157,9 @@ impl Local {
 
     fn node(&mut self, name: &NameBuf) -> &mut Node {
         let wire = name.as_wire().to_ascii_lowercase();
-        let (word, bit) = end(&wire);
-        self.ends[word] |= 1 << bit;
+        let ([third, second], last) = end(&wire);
+        self.ends[0][second] |= 1 << last;
+        self.ends[1][third] |= 1 << last;
         let mut above = 1 + usize::from(wire[0]);
         while wire.get(above).is_some_and(|len| *len > 0) {
             self.names.entry(wire[above..].into()).or_default();
@@ -200,11 +202,17 @@ impl Node {
     }
 }
 
-/// Word and bit of the last two letters of a name; without regard to case.
-fn end(wire: &[u8]) -> (usize, u8) {
+/// The words of the two letters before the last one of a name, and the bit of that; without regard to case. If its last
+/// label is shorter, its length is one of them.
+fn end(wire: &[u8]) -> ([usize; 2], u8) {
     match wire {
-        [.., a, b, 0] => (usize::from(a & 31), b & 31),
-        _ => (0, 0),
+        // The octet before the length of a label belongs to another one.
+        [.., 1, last, 0] => ([0, 1], last & 31),
+        [.., third, second, last, 0] => (
+            [third, second].map(|octet| usize::from(octet & 31)),
+            last & 31,
+        ),
+        _ => ([0, 0], 0),
     }
 }
 
@@ -256,6 +264,17 @@ mod tests {
         assert!(local.find(&name("b.lab.home")).unwrap().node.is_some());
         assert!(local.find(&name("other.home")).unwrap().node.is_none());
         assert!(local.find(&name("example.com")).is_none());
+        for top in ["a", "de", "net", "\\001b"] {
+            local.give(&name(top), address(9));
+            for asked in [
+                top.to_owned(),
+                format!("x.{top}"),
+                format!("x.{top}").to_uppercase(),
+            ] {
+                assert!(local.may_have(&name(&asked)), "{asked}");
+            }
+        }
+        assert!(!local.may_have(&name("test")));
     }
 
     #[test]
