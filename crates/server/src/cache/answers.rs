@@ -137,7 +137,7 @@ struct Weight;
 /// Octets of an entry in addition to its response: the slot in the cache's table and index, the
 /// counts of the allocation and its length, and the overhead of the allocator. Verified by measurement:
 /// a full cache takes about as much resident memory as its limit.
-const ENTRY_BYTES: u64 = 96;
+const ENTRY_BYTES: u64 = 112;
 
 impl quick_cache::Weighter<u64, Entry> for Weight {
     fn weight(&self, _: &u64, entry: &Entry) -> u64 {
