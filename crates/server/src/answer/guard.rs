@@ -393,8 +393,11 @@ fn read_edns(opt: &Opt<'_>, context: &Context<'_>) -> (AskerEdns, Option<Fault>)
     if opt.version > 0 {
         return (edns, Some(Fault::Version));
     }
+    let mut cookie = None;
     for option in opt.options() {
         match option.code {
+            // Only the first one counts (RFC 7873 section 5.2).
+            OPTION_COOKIE => cookie = cookie.or(Some(option.value)),
             OPTION_NSID => edns.nsid = context.identity.id,
             // Not over UDP (RFC 7828 section 3.2.2).
             OPTION_TCP_KEEPALIVE if context.transport == Transport::Tcp => {
@@ -404,11 +407,9 @@ fn read_edns(opt: &Opt<'_>, context: &Context<'_>) -> (AskerEdns, Option<Fault>)
             _ => {}
         }
     }
-    // Only the first cookie counts (RFC 7873 section 5.2).
-    let cookie = opt.options().find(|option| option.code == OPTION_COOKIE);
-    let checked = cookie.map(|option| {
+    let checked = cookie.map(|cookie| {
         let cookies = context.cookies;
-        cookies.answer(option.value, context.client, context.now_s)
+        cookies.answer(cookie, context.client, context.now_s)
     });
     let fault = match checked {
         None => None,

@@ -35,6 +35,11 @@ impl Server {
         let cache = &self.stats.cache;
         let entries = match (name, rtype) {
             (Some(name), Some(rtype)) => cache.flush_question(&name, rtype),
+            (None, Some(rtype)) => {
+                return refused(format!(
+                    "type {rtype} has no name: give one, or omit the type"
+                ));
+            }
             (name, _) => cache.flush(name.as_deref()),
         };
         Answer::Flushed { entries }
@@ -150,6 +155,8 @@ mod tests {
         let cache = &server.stats.cache;
         cache.keep(&settings, &key, failure, 0);
         for entries in [1, 0] {
+            let without_name = server.flush(None, Some("A"));
+            assert!(matches!(without_name, Answer::Refused { .. }));
             let answer = server.flush(Some("Example.COM"), None);
             assert_eq!(answer, Answer::Flushed { entries });
         }
