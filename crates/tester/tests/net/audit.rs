@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::busy::until;
 use crate::machine::{command, left_behind, output, turn};
 
 /// A campaign of one server, of which little is asked.
@@ -27,14 +28,17 @@ max-rate = 200
 /// What the parts of an audit have found.
 fn audited(name: &str, dut: &str) -> Vec<Value> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("audit-{name}"));
-    let _absent = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).unwrap();
     let (plan, results) = (directory.join("plan.toml"), directory.join("results"));
-    fs::write(&plan, format!("{PLAN}[[dut]]\nname = \"{name}\"\n{dut}")).unwrap();
-    let (plan, path) = (plan.to_str().unwrap(), results.to_str().unwrap());
-    let ran = output(command(&format!("run -q -o {path} {plan}")));
-    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
-    let audit = output(command(&format!("audit --json {path}")));
+    let (plan_text, path) = (plan.to_str().unwrap(), results.to_str().unwrap());
+    let audit = until("was there a rate to audit", || {
+        let _absent = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(&plan, format!("{PLAN}[[dut]]\nname = \"{name}\"\n{dut}")).unwrap();
+        let ran = output(command(&format!("run -q -o {path} {plan_text}")));
+        assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+        let audit = output(command(&format!("audit --json {path}")));
+        (!audit.stdout.is_empty()).then_some(audit)
+    });
     let said = String::from_utf8_lossy(&audit.stderr).into_owned();
     let found: Value =
         serde_json::from_slice(&audit.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));

@@ -14,7 +14,7 @@ use dns64bench::procedure::search::SearchEnd;
 use serde_json::Value;
 
 use crate::busy::BUSY_MAX;
-use crate::machine::{PROGRAM, in_use, left_behind, turn, with_lab};
+use crate::machine::{PROGRAM, left_behind, turn};
 
 const PLAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/small.toml");
 
@@ -35,62 +35,40 @@ fn lines(directory: &Path) -> usize {
     text.iter().filter(|&&octet| octet == b'\n').count()
 }
 
-/// Processes that work on the campaign one after the other.
-struct Workers<'a> {
-    directory: &'a Path,
-    /// Sessions that they have added to the journal.
-    sessions: usize,
+/// Begins or resumes the campaign in a process of its own, until it ends by itself, or is killed once the journal has grown
+/// by this number of lines.
+fn work(directory: &Path, kill_after: Option<usize>) -> Output {
+    let path = directory.to_str().unwrap();
+    let mut command = Command::new(PROGRAM);
+    match directory.exists() {
+        false => command.args(["run", PLAN, "--output", path]),
+        true => command.args(["resume", path]),
+    };
+    let most = kill_after.map_or(usize::MAX, |more| lines(directory) + more);
+    // The progress output is short and fits into the pipes.
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut ended = false;
+    let limit = kill_after.map_or(6 * BUSY_MAX, |_| BUSY_MAX);
+    let grown = process::wait_until(limit, || {
+        ended = child.try_wait().unwrap().is_some();
+        ended || lines(directory) >= most
+    });
+    assert!(
+        grown,
+        "the machine is too busy for this test: {} lines after {} s",
+        lines(directory),
+        limit / SECOND
+    );
+    if !ended {
+        child.kill().unwrap();
+    }
+    child.wait_with_output().unwrap()
 }
 
-impl Workers<'_> {
-    /// Runs the next process until it ends by itself, or kills it once the journal has grown by this number of lines.
-    fn work(&mut self, kill_after: Option<usize>) -> Output {
-        let attempt = || {
-            let path = self.directory.to_str().unwrap();
-            let mut command = Command::new(PROGRAM);
-            match self.directory.exists() {
-                false => command.args(["run", PLAN, "--output", path]),
-                true => command.args(["resume", path]),
-            };
-            let most = kill_after.map_or(usize::MAX, |more| lines(self.directory) + more);
-            // The progress output is short and fits into the pipes.
-            let child = command
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn();
-            let mut child = child.unwrap();
-            let mut ended = false;
-            let limit = kill_after.map_or(6 * BUSY_MAX, |_| BUSY_MAX);
-            let grown = process::wait_until(limit, || {
-                ended = child.try_wait().unwrap().is_some();
-                ended || lines(self.directory) >= most
-            });
-            assert!(
-                grown,
-                "the machine is too busy for this test: {} lines after {} s",
-                lines(self.directory),
-                limit / SECOND
-            );
-            if !ended {
-                child.kill().unwrap();
-            }
-            let output = child.wait_with_output().unwrap();
-            // A process that finds the lab in use before it begins adds nothing; one that finds it later has added its session.
-            let added = sessions(&read(self.directory)) - self.sessions;
-            assert!(
-                added == 1 || (added == 0 && in_use(&output).is_some()),
-                "{output:?}"
-            );
-            self.sessions += added;
-            output
-        };
-        with_lab(attempt, in_use)
-    }
-
-    fn is_killed_after(&mut self, more: usize) {
-        let output = self.work(Some(more));
-        assert_eq!(output.status.code(), None, "ended by itself: {output:?}");
-    }
+fn is_killed_after(directory: &Path, more: usize) {
+    let output = work(directory, Some(more));
+    assert_eq!(output.status.code(), None, "ended by itself: {output:?}");
 }
 
 fn read(directory: &Path) -> Vec<Line> {
@@ -109,24 +87,20 @@ fn killed_campaign_is_resumed_and_its_report_is_verified() {
     let directory = directory();
     let _absent = fs::remove_dir_all(&directory);
     let path = directory.to_str().unwrap();
-    let mut workers = Workers {
-        directory: &directory,
-        sessions: 0,
-    };
 
-    workers.is_killed_after(25);
+    is_killed_after(&directory, 25);
     let second = run(&["run", PLAN, "--output", path]);
     let said = String::from_utf8_lossy(&second.stderr);
     assert_eq!(second.status.code(), Some(2), "{said}");
     assert!(said.contains("resume"), "{said}");
-    workers.is_killed_after(25);
-    let last = workers.work(None);
+    is_killed_after(&directory, 25);
+    let last = work(&directory, None);
     let said = String::from_utf8_lossy(&last.stderr);
     assert_eq!(last.status.code(), Some(0), "{said}");
     assert_eq!(left_behind(), Vec::<String>::new());
 
     let lines = read(&directory);
-    assert_eq!(sessions(&lines), workers.sessions);
+    assert_eq!(sessions(&lines), 3);
     let abandoned = each_task_is_over_once(&lines);
     the_report_says_what_was_measured(path, &directory, &abandoned);
     one_changed_byte_is_found(path, &directory);

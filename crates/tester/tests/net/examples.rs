@@ -12,7 +12,7 @@ use dns64bench::campaign::plan::Plan;
 use dns64bench::campaign::plan::tasks::{Task, point_name};
 use dns64bench::campaign::record::{Line, Record};
 
-use crate::machine::{command, in_use, left_behind, turn, with_lab};
+use crate::machine::{command, left_behind, output, turn};
 use crate::shortened::{Shortened, shortened};
 
 /// Attempts of a campaign in which a task failed for another reason than the Tester: on a busy machine a server may
@@ -123,16 +123,9 @@ fn runs_to_its_end(path: &Path) -> Result<(), String> {
     program(&format!("verify {directory_text}"))
 }
 
-/// Runs a command of the program, which must succeed. If it finds the lab in use, it waits; a campaign that has started
-/// is then resumed.
+/// Runs a command of the program, which must succeed.
 fn program(arguments: &str) -> Result<(), String> {
-    let directory = arguments.strip_prefix("run --quiet --output ");
-    let directory = directory.and_then(|rest| rest.split(' ').next());
-    let next = || match directory {
-        Some(begun) if Path::new(begun).exists() => command(&format!("resume --quiet {begun}")),
-        _ => command(arguments),
-    };
-    let ended = with_lab(|| next().output().unwrap(), in_use);
+    let ended = output(command(arguments));
     let said = String::from_utf8_lossy(&ended.stderr);
     match ended.status.code() {
         Some(0) if !said.contains("panicked") => Ok(()),

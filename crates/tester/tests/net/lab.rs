@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns64bench::authority::zone::ZoneConfig;
-use dns64bench::lab::LabError;
 use dns64bench::lab::profile::{Profile, ProfileRole, Settings, built_in_names};
 use dns64bench::lab::server::{Probe, ServerSpec};
 use dns64bench::lab::topology::{Lab, PREF64, Setup, down, leftovers};
@@ -22,7 +21,7 @@ use dns64bench::post::host::Host;
 use dns64bench::rig::servers::HostedServer;
 
 use crate::busy::BUSY_MAX;
-use crate::machine::{IN_USE, comm, left_behind, turn, with_lab};
+use crate::machine::{comm, left_behind, turn};
 
 /// Longer than an answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,19 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Time limit of a probe while a server starts.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// Creates a lab, once no other process uses it.
+/// Creates a lab.
 pub(crate) fn up(setup: Setup) -> Lab {
-    with_lab(|| Lab::up(setup, None), in_use).unwrap()
-}
-
-/// Removes the lab, once no other process uses it.
-fn down_after_others() {
-    with_lab(down, in_use).unwrap();
-}
-
-fn in_use<T>(done: &Result<T, LabError>) -> Option<String> {
-    let error = done.as_ref().err()?.to_string();
-    error.starts_with(IN_USE).then_some(error)
+    Lab::up(setup, None).unwrap()
 }
 
 /// Environment variable of a process of this test binary that holds a lab until it is killed.
@@ -152,10 +141,10 @@ fn lab_that_is_kept_up_is_removed_with_its_processes() {
         .args(["-c", "trap '' TERM; while :; do sleep 1; done"])
         .spawn()
         .unwrap();
-    down_after_others();
+    down().unwrap();
     assert_eq!(left_behind(), Vec::<String>::new());
     assert!(stubborn.wait().unwrap().code().is_none());
-    down_after_others();
+    down().unwrap();
 }
 
 /// Not a test by itself: the next test runs and kills it.
@@ -200,7 +189,7 @@ fn lab_is_free_and_cleaned_after_a_crash() {
         "the machine is too busy for this test: no lab for minutes"
     );
     let error = in_use.unwrap_err().to_string();
-    let named = format!("{IN_USE} process {} ", holder.id());
+    let named = format!("the lab is in use by process {} ", holder.id());
     assert!(error.starts_with(&named), "{error}");
     let sleeper = sleeper.unwrap();
     assert!(process::wait_until(BUSY_MAX, || comm(sleeper).is_empty()));

@@ -1,11 +1,10 @@
-//! The program on a shared machine: there is only one lab, so a test that finds it in use waits.
+//! The program on a machine whose only lab is of these tests.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
+use dns64_transport::clock::{Nanos, SECOND};
 use dns64bench::lab::topology::leftovers;
 use dns64bench::machine::{Machine, process};
 use rustix::fs::{FlockOperation, flock};
@@ -18,85 +17,19 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
 
 const MINUTE: Nanos = 60 * SECOND;
 
-/// Longest wait for a lab that another process uses.
-const LAB_MAX: Nanos = 15 * MINUTE;
-
-/// Longest wait for other runs of these tests, all of which may come first.
-const TURN_MAX: Nanos = 60 * MINUTE;
-
 /// Each of these tests holds the lock of this file.
 const TURN: &str = "/run/dns64bench/test.lock";
 
-/// Lock file of the lab; it names the holder.
-const LAB: &str = "/run/dns64bench/lab.lock";
-
-/// Message of a Tester that finds the lab in use.
-pub(crate) const IN_USE: &str = "the lab is in use by";
-
-/// Waits for the turn of this test among those of all processes; the turn ends with the guard.
+/// Waits for the turn of this test, because there is only one lab; the turn ends with the guard.
 pub(crate) fn turn() -> File {
     fs::create_dir_all("/run/dns64bench").unwrap();
-    locked(Path::new(TURN), TURN_MAX)
-}
-
-/// Locks a file; prints its holder while it waits.
-#[expect(clippy::print_stderr, reason = "for a person who waits")]
-fn locked(path: &Path, limit: Nanos) -> File {
-    let mut options = File::options();
-    let mut file = options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .unwrap();
-    let mut told = false;
-    let free = process::wait_until(limit, || {
-        let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if !free && !told {
-            let holder = fs::read_to_string(path).unwrap_or_default();
-            eprintln!("waiting for {}: {}", path.display(), holder.trim());
-            told = true;
-        }
-        free
-    });
-    let holder = fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        free,
-        "{} is held for too long by {holder}: run these tests again when it has ended",
-        path.display()
-    );
-    if path == Path::new(TURN) {
-        file.set_len(0).unwrap();
-        writeln!(file, "process {} (tests)", std::process::id()).unwrap();
-    }
+    let file = File::create(TURN).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
     file
 }
 
-/// Repeats `attempt` while it finds the lab in use; `holder` gets this from the result.
-#[expect(clippy::print_stderr, reason = "for a person who waits")]
-pub(crate) fn with_lab<T>(
-    mut attempt: impl FnMut() -> T,
-    holder: impl Fn(&T) -> Option<String>,
-) -> T {
-    let give_up = MonotonicClock.now() + LAB_MAX;
-    loop {
-        let done = attempt();
-        let Some(holder) = holder(&done) else {
-            return done;
-        };
-        eprintln!("waiting: {holder}");
-        assert!(
-            MonotonicClock.now() < give_up,
-            "{holder}: run these tests again when it has ended"
-        );
-        drop(locked(Path::new(LAB), LAB_MAX));
-    }
-}
-
-/// Namespaces that a lab has left; no other process has a lab meanwhile.
+/// Namespaces that a lab has left.
 pub(crate) fn left_behind() -> Vec<String> {
-    let _nobody_else = locked(Path::new(LAB), LAB_MAX);
     leftovers(&Machine::here())
 }
 
@@ -107,16 +40,9 @@ pub(crate) fn command(arguments: &str) -> Command {
     command
 }
 
-/// Runs a command of the program to its end, once no other process uses the lab.
+/// Runs a command of the program to its end.
 pub(crate) fn output(mut command: Command) -> Output {
-    with_lab(|| command.output().unwrap(), in_use)
-}
-
-/// Message of a program that found the lab in use.
-pub(crate) fn in_use(output: &Output) -> Option<String> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let line = said.lines().find(|line| line.contains(IN_USE))?;
-    (output.status.code() == Some(4)).then(|| line.to_owned())
+    command.output().unwrap()
 }
 
 /// Result of a run of the program.
@@ -170,13 +96,6 @@ impl Underway {
     /// Starts the measurement and waits until a trial of the DUT `server` is in progress: it has received more queries
     /// than any probe sends.
     pub(crate) fn start(server: &str, arguments: &str) -> Self {
-        let begin = || Self::begin(server, arguments);
-        let holder = |begun: &Result<Self, Output>| begun.as_ref().err().and_then(in_use);
-        with_lab(begin, holder)
-            .unwrap_or_else(|output| panic!("no trial of {arguments}: {output:?}"))
-    }
-
-    fn begin(server: &str, arguments: &str) -> Result<Self, Output> {
         let mut command = command(&format!("{arguments} --json -"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut underway = Self {
@@ -194,9 +113,9 @@ impl Underway {
             "the machine is too busy for this test: no trial for minutes"
         );
         if ended {
-            return Err(underway.output());
+            panic!("no trial of {arguments}: {:?}", underway.output());
         }
-        Ok(underway)
+        underway
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -19,7 +19,7 @@
 //! - `audit`: audits of servers that are prepared for the measurement;
 //! - `agent`: an agent over OpenSSH;
 //! - `hosts`: campaigns over several hosts, which are namespaces with an sshd each;
-//! - `machine`: the shared lab, and processes in it.
+//! - `machine`: the lab, and processes in it.
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 

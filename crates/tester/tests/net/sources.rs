@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::accounts::{answers, assert_accounted};
 use crate::busy::until;
-use crate::machine::{PROGRAM, Run, in_use, left_behind, turn, with_lab};
+use crate::machine::{PROGRAM, Run, left_behind, turn};
 
 /// The namespaces of the Tester and of the server, with a veth pair between them; removed when dropped.
 struct Pair([String; 2]);
@@ -330,14 +330,9 @@ fn a_self_test_of_a_lab_is_made_from_each_address() {
 fn campaign(plan: &str, dir: &Path) -> Output {
     let (path, campaign) = (dir.join("sources.toml"), dir.join("campaign"));
     fs::write(&path, plan).unwrap();
-    let attempt = || {
-        // One that has found the lab in use has begun it.
-        let _ = fs::remove_dir_all(&campaign);
-        let mut run = Command::new(PROGRAM);
-        run.arg("run").arg(&path).arg("--output").arg(&campaign);
-        run.output().unwrap()
-    };
-    with_lab(attempt, in_use)
+    let mut run = Command::new(PROGRAM);
+    run.arg("run").arg(&path).arg("--output").arg(&campaign);
+    run.output().unwrap()
 }
 
 /// Short trials that hardly anything disturbs.

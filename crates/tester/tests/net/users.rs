@@ -114,9 +114,10 @@ fn demo_measures_dns64d_and_names_the_limiting_part() {
     assert!(!said.contains("dns64d (dns64d"), "{said}");
     let first = said.lines().next().unwrap_or_default();
     assert!(first.starts_with("DNS64 rate: "), "{said}");
+    let by_the_tester = ["THE TESTER IS THE LIMIT", "THE TESTER WAS DISTURBED"];
     assert_eq!(
         first.contains("at least"),
-        said.contains("THE TESTER IS THE LIMIT"),
+        by_the_tester.iter().any(|why| said.contains(why)),
         "{said}"
     );
     assert_eq!(left_behind(), Vec::<String>::new());
