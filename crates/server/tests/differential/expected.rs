@@ -282,12 +282,11 @@ pub(crate) fn page(world: &World) -> String {
     let mut page = format!(
         "# dns64d beside Unbound and BIND\n\n\
          *Where do responses of dns64d differ from those of Unbound 1.17 and BIND 9.18, and who is right?* The test \
-         `every_difference_is_expected`\n(crates/server/tests/differential) sends the same {} queries about {} names to \
-         all three, with the prefix 64:ff9b::/96 and one validating resolver\nbehind them; none of the three validates. \
-         It compares response code, AA, AD, RA, TC, the records of the answer section and their TTLs to within 5 s,\n\
-         and the SOA record. {} kinds of queries get the same response from all three; the table lists all others, for \
-         every query of their kind.\n\n\
-         To read dialogues with dns64d by dig for each clause of RFC 6147:\n\n    \
+         `every_difference_is_expected`\n(crates/server/tests/differential) sends {} queries about {} names to all \
+         three, with the prefix 64:ff9b::/96 and one validating resolver behind them;\nnone of the three validates. It \
+         compares response code, AA, AD, RA, TC, the answer section, its TTLs to within 5 s, and the SOA record. {} kinds \
+         of\nqueries get the same response from all three; these are all others. `dig_rows` in the same directory prints \
+         dialogues by dig for each clause of RFC 6147:\n\n    \
          cargo test --package dns64d --test differential -- --ignored --nocapture --test-threads 1 dig_rows\n\n\
          | question | dns64d | Unbound | BIND | who is right |\n|---|---|---|---|---|\n",
         world.cases.len(),

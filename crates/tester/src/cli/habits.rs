@@ -145,10 +145,10 @@ mod tests {
     fn page_lists_the_habits() {
         let mut page = "# Coming from dnsperf\n\n\
             *What takes the place of an option of dnsperf, resperf, flamethrower, kxdpgun or dnspyre?* They accept any NOERROR \
-            response, and cannot tell whether\nthe server or the load generator lost a query. `dns64bench trial` sends at one \
-            rate, which does not depend on the answers; `dns64bench search` finds\nthe highest rate without loss. Both judge \
-            the content of each answer, and the timing of the Tester. `-s`, `-p`, `-Q`, `-l`, `-t`, `-T`, `-c` and `-a`\nare \
-            what they are in dnsperf. To test a resolver with real query logs, use dnsperf or DNS Shotgun.\n\n\
+            response, and cannot tell whether\nthe server or the load generator lost a query. dns64bench judges the content of \
+            each answer and the timing of the Tester, at a rate that does not depend\non the answers. `-s`, `-p`, `-Q`, `-l`, \
+            `-t`, `-T`, `-c` and `-a` are what they are in dnsperf. To test a resolver with real query logs, use dnsperf or \
+            DNS\nShotgun.\n\n\
             | option there | here |\n|---|---|\n"
             .to_owned();
         for habit in HABITS {
