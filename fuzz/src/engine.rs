@@ -174,6 +174,7 @@ impl Run {
             Client::Tcp {
                 connection: address.port().into(),
                 address,
+                tls: kind & 2 != 0,
             }
         };
         let settings = self.engine.settings();

@@ -49,7 +49,12 @@ pub(crate) fn check(bytes: &[u8]) {
         } else {
             Ipv4Addr::new(192, 0, 2, 1)
         }),
-        transport: [Transport::Udp, Transport::Tcp][usize::from(choices >> 6 & 1)],
+        transport: [
+            Transport::Udp,
+            Transport::Tcp,
+            Transport::Udp,
+            Transport::Tls,
+        ][usize::from(choices >> 6)],
         now_s: 1_000_000,
     };
     let (admission, answer) = judge(message, &context);
@@ -98,7 +103,7 @@ fn check_asker(asker: &Asker, bytes: &[u8], context: &Context<'_>) {
     assert!(steps <= RECORDS_MAX * NAME_STEPS_MAX, "{steps} steps");
     match context.transport {
         Transport::Udp => assert!((512..=context.udp_size.into()).contains(&asker.limit)),
-        Transport::Tcp => assert_eq!(asker.limit, 65_535),
+        Transport::Tcp | Transport::Tls => assert_eq!(asker.limit, 65_535),
     }
 }
 

@@ -183,6 +183,7 @@ counts! {
     Counter "queries" "Queries received, by transport" {
         queries_udp = "transport": "udp",
         queries_tcp = "transport": "tcp",
+        queries_tls = "transport": "tls",
     }
     Counter "query_types" "Queries accepted, by type" {
         type_a = "type": "A",

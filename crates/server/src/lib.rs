@@ -5,6 +5,7 @@
 //!
 //! Each module uses only those before it in this list:
 //!
+//! - [`tls`]: certificates, and the settings of TLS sessions;
 //! - [`settings`]: the settings of the server, as plain data;
 //! - [`answer`]: from the bytes of a query to the bytes of its response, pure functions;
 //! - [`config`]: settings from files;
@@ -44,4 +45,5 @@ pub mod metrics;
 pub mod nat64;
 pub mod settings;
 pub mod stats;
+pub mod tls;
 pub mod worker;

@@ -19,6 +19,8 @@ pub enum ToWorker {
         connection: u64,
         /// The client.
         client: SocketAddr,
+        /// Whether the connection is encrypted.
+        tls: bool,
         /// The message, without its length prefix.
         message: Vec<u8>,
     },

@@ -237,11 +237,13 @@ impl<R: Relay> Worker<R> {
                 ToWorker::Query {
                     connection,
                     client,
+                    tls,
                     message,
                 } => {
                     let client = Client::Tcp {
                         connection,
                         address: client,
+                        tls,
                     };
                     self.engine
                         .on_query(client, &message, &mut [], now, actions);

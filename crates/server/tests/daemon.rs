@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod support;
+#[path = "support/tls.rs"]
+mod tls;
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{Read, Write};
@@ -53,11 +55,16 @@ fn config_of(server: &Server) -> PathBuf {
 fn answers(server: SocketAddr) -> bool {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    answers_on(&mut stream)
+}
+
+/// Sends a query over a connection; returns whether there was a response without records.
+fn answers_on(stream: &mut (impl Read + Write)) -> bool {
     stream.write_all(&[0, 17]).unwrap();
     stream.write_all(&QUERY).unwrap();
-    let mut head = [0; 5];
-    stream.read_exact(&mut head).unwrap();
-    head[2..4] == QUERY[..2] && head[4] & 0x80 != 0
+    let mut answer = [0; 2 + QUERY.len()];
+    stream.read_exact(&mut answer).unwrap();
+    answer[2..4] == QUERY[..2] && answer[4] & 0x80 != 0
 }
 
 fn stderr(output: &Output) -> String {
@@ -215,6 +222,54 @@ fn invalid_configuration_keeps_the_old_one() {
     assert!(server.notice().contains("READY=1"));
     assert!(answers(server.dns));
     assert_eq!(value(&stdout(&server.ctl(&["status"])), "workers"), "2");
+    server.ends();
+}
+
+#[test]
+fn certificate_is_reloaded_without_a_lost_query() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = tls::issue(folder.path());
+    let with_tls = || {
+        let listen = free_port();
+        let table = tls::table(folder.path(), listen);
+        (format!("{}{table}", settings("")), listen)
+    };
+    // In the sandbox.
+    let (server, listen) = Server::start_with(with_tls, &[], Stdio::inherit);
+    let mut first = tls::connect(&old, listen);
+    assert!(answers_on(&mut first));
+    let mut again = tls::connect(&old, listen);
+    assert!(answers_on(&mut again));
+    let resumed = again.conn.handshake_kind();
+    assert_eq!(resumed, Some(rustls::HandshakeKind::Resumed));
+
+    // A key without its certificate changes nothing.
+    let certificate = fs::read(folder.path().join("certificate.pem")).unwrap();
+    let new = tls::issue(folder.path());
+    let its_own = fs::read(folder.path().join("certificate.pem")).unwrap();
+    fs::write(folder.path().join("certificate.pem"), certificate).unwrap();
+    let reload = server.ctl(&["reload"]);
+    assert_eq!(reload.status.code(), Some(1), "{reload:?}");
+    assert!(
+        stderr(&reload).contains("give the key of the certificate"),
+        "{reload:?}"
+    );
+    assert!(answers_on(&mut tls::connect(&old, listen)));
+
+    fs::write(folder.path().join("certificate.pem"), its_own).unwrap();
+    let reload = server.ctl(&["reload"]);
+    assert_eq!(reload.status.code(), Some(0), "{reload:?}");
+    assert!(answers_on(&mut tls::connect(&new, listen)));
+    assert!(
+        answers_on(&mut first),
+        "a connection of the old certificate ended"
+    );
+    let stats = stdout(&server.ctl(&["stats"]));
+    assert_eq!(value(&stats, "queries.tls"), "5");
+    assert_eq!(value(&stats, "tcp_closed.tls"), "0");
+    for notice in ["RELOADING=1", "READY=1"].repeat(2) {
+        assert!(server.notice().contains(notice));
+    }
     server.ends();
 }
 

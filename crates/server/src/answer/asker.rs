@@ -42,6 +42,8 @@ pub struct AskerEdns {
     pub nsid: ShortText,
     /// The time for which an idle connection is kept, in the response, in tenths of a second (RFC 7828); 0: none.
     pub keepalive: u16,
+    /// Whether the response is padded (RFC 7830).
+    pub padding: bool,
 }
 
 impl Asker {
@@ -69,4 +71,6 @@ pub enum Transport {
     Udp,
     /// TCP.
     Tcp,
+    /// TLS over TCP.
+    Tls,
 }

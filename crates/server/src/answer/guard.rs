@@ -22,7 +22,7 @@ use dns64_wire::message::{Header, Message, Opt, Question, Section};
 
 use super::asker::{Asker, AskerEdns, Transport};
 use super::cookie::{CookieLength, Cookies, OPTION_COOKIE};
-use super::reply::{self, Head, OPTION_NSID, OPTION_TCP_KEEPALIVE};
+use super::reply::{self, Head, OPTION_NSID, OPTION_PADDING, OPTION_TCP_KEEPALIVE};
 use super::special::is_within;
 use crate::settings::nets::NetSet;
 use crate::settings::{AnyPolicy, DenyAction, Identity};
@@ -361,7 +361,7 @@ impl<'a> Query<'a> {
             edns: self.edns,
             limit: match context.transport {
                 Transport::Udp => usize::from(self.udp_limit),
-                Transport::Tcp => TCP_LEN_MAX,
+                Transport::Tcp | Transport::Tls => TCP_LEN_MAX,
             },
         }
     }
@@ -400,10 +400,12 @@ fn read_edns(opt: &Opt<'_>, context: &Context<'_>) -> (AskerEdns, Option<Fault>)
             OPTION_COOKIE => cookie = cookie.or(Some(option.value)),
             OPTION_NSID => edns.nsid = context.identity.id,
             // Not over UDP (RFC 7828 section 3.2.2).
-            OPTION_TCP_KEEPALIVE if context.transport == Transport::Tcp => {
+            OPTION_TCP_KEEPALIVE if context.transport != Transport::Udp => {
                 let tenths = context.idle_ns / (SECOND / 10);
                 edns.keepalive = u16::try_from(tenths).unwrap_or(u16::MAX);
             }
+            // Padding hides nothing without encryption.
+            OPTION_PADDING => edns.padding = context.transport == Transport::Tls,
             _ => {}
         }
     }

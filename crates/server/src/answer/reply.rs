@@ -21,6 +21,12 @@ pub(super) const OPTIONS_LEN_MAX: usize = 4 + 24 + 4 + 2 + 4 + ShortText::LEN_MA
 pub(super) const OPTION_NSID: u16 = 3;
 pub(super) const OPTION_TCP_KEEPALIVE: u16 = 11;
 
+/// Code of the option that pads a message (RFC 7830 section 3).
+pub(super) const OPTION_PADDING: u16 = 12;
+
+/// Lengths of padded responses are multiples of this number of octets (RFC 8467 section 4.1).
+const PADDED_LEN: usize = 468;
+
 /// Data of the HINFO record in the minimal response to ANY: CPU "RFC8482" and an empty OS (RFC 8482
 /// section 4.2).
 const ANY_HINFO: &[u8] = b"\x07RFC8482\0";
@@ -177,6 +183,8 @@ pub fn bare(
         if reply.opt(opt).is_err() {
             return 0;
         }
+        let len = reply.finish();
+        return pad(edns, options_len, len, room, frame);
     }
     reply.finish()
 }
@@ -218,8 +226,9 @@ fn write_extended(
         .with_rcode(head.rcode);
     reply.header(asker.id, flags);
     let mut begun = reply.question(&asker.name, asker.rtype, asker.class);
+    let mut options_len = 0;
     if let Some(edns) = asker.edns {
-        let options_len = write_options(&edns, head.extended_error, &mut options);
+        options_len = write_options(&edns, head.extended_error, &mut options);
         let opt = opt(&edns, ext_rcode, &options[..options_len]);
         begun = begun.and_then(|()| reply.opt(opt));
     }
@@ -229,8 +238,44 @@ fn write_extended(
     if records(&mut reply).is_err() {
         reply.truncate();
     }
-    reply.finish()
+    let len = reply.finish();
+    match &asker.edns {
+        Some(edns) => pad(edns, options_len, len, limit, frame),
+        None => len,
+    }
 }
+
+/// Pads a message that ends with an OPT record with options of this length, if the client requested it and the limit
+/// has room. Returns its length in octets.
+#[inline]
+pub(super) fn pad(
+    edns: &AskerEdns,
+    options_len: usize,
+    len: usize,
+    limit: usize,
+    frame: &mut [u8],
+) -> usize {
+    let bare = len + OPTION_HEAD_LEN;
+    if !edns.padding || bare > limit {
+        return len;
+    }
+    let padded = bare.next_multiple_of(PADDED_LEN).min(limit);
+    let (Ok(padding_len), Ok(rdata_len)) = (
+        u16::try_from(padded - bare),
+        u16::try_from(options_len + padded - len),
+    ) else {
+        return len;
+    };
+    let rdata_len_at = len - options_len - 2;
+    frame[rdata_len_at..][..2].copy_from_slice(&rdata_len.to_be_bytes());
+    frame[len..padded].fill(0);
+    frame[len..][..2].copy_from_slice(&OPTION_PADDING.to_be_bytes());
+    frame[len + 2..][..2].copy_from_slice(&padding_len.to_be_bytes());
+    padded
+}
+
+/// Octets before the value of an option (RFC 6891 section 6.1.2).
+const OPTION_HEAD_LEN: usize = 4;
 
 /// The OPT record of a response.
 fn opt<'o>(edns: &AskerEdns, ext_rcode: u8, options: &'o [u8]) -> Opt<'o> {

@@ -38,6 +38,7 @@ pub(super) const TOP: Keys = Keys {
         "view",
         "cache",
         "tcp",
+        "tls",
         "rate-limit",
         "log",
         "metrics",
@@ -165,6 +166,11 @@ pub(super) const TCP: Keys = Keys {
     keys: &["connections", "connections-per-client", "idle", "pipeline"],
 };
 
+pub(super) const TLS: Keys = Keys {
+    table: "[tls]",
+    keys: &["listen", "certificate", "key"],
+};
+
 pub(super) const RATE_LIMIT: Keys = Keys {
     table: "[rate-limit]",
     keys: &["responses-per-second", "burst", "slip", "exempt"],
@@ -186,7 +192,7 @@ pub(super) const CONTROL: Keys = Keys {
 };
 
 /// The tables that a misplaced key may be meant for.
-const TABLES: [&Keys; 12] = [
+const TABLES: [&Keys; 13] = [
     &UPSTREAM,
     &FORWARD,
     &LOCAL,
@@ -195,6 +201,7 @@ const TABLES: [&Keys; 12] = [
     &NAT64_HEALTH,
     &CACHE,
     &TCP,
+    &TLS,
     &RATE_LIMIT,
     &LOG,
     &METRICS,

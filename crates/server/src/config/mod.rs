@@ -4,7 +4,7 @@
 //! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
 //! - `keys`, `defaults`: all keys, their defaults and the reasons for them;
 //! - `section`, `values`: tables and values with their positions;
-//! - `server`, `upstream`, `forward`, `local`, `dns64`, `nat64`: the meaning of the tables; `check`: settings that exclude each other;
+//! - `server`, `upstream`, `forward`, `local`, `dns64`, `nat64`, `tls`: the meaning of the tables; `check`: settings that exclude each other;
 //! - [`ConfigError`]: all errors, each with its line, column and remedy.
 
 mod check;
@@ -20,11 +20,13 @@ mod section;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod upstream;
 mod values;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::Path;
 
 use toml::de::DeTable;
@@ -56,6 +58,7 @@ pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
     let text = read_text(path, &name)?;
     let mut settings = parse(&text, &name)?;
     local::read_files(&mut settings)?;
+    tls::read_files(&mut settings, &text, &name)?;
     refuse_example(&settings, &text, &name)?;
     let notes = notes(&settings);
     Ok(Loaded { settings, notes })
@@ -68,23 +71,26 @@ fn refuse_example(settings: &Settings, text: &str, name: &str) -> Result<(), Con
         return Ok(());
     }
     let example = defaults::EXAMPLE_UPSTREAM.ip().to_string();
-    let lines = text.split_inclusive('\n').scan(0, |begin, line| {
-        *begin += line.len();
-        Some((*begin - line.len(), line))
-    });
-    let in_use = lines.filter(|(_, line)| !line.trim_start().starts_with('#'));
-    let found = in_use
-        .filter_map(|(begin, line)| Some(begin + line.find(&example)?))
-        .next();
     let mut faults = Faults::default();
-    let at = found.unwrap_or(text.len());
     faults.add(
-        at..at + example.len(),
+        place_of(&example, text),
         format!(
             "{example} is the example address of the template (RFC 5737); replace it with the address of your resolver"
         ),
     );
     faults.check(name, text)
+}
+
+/// The first place of some words of a file that is not in a comment.
+fn place_of(words: &str, text: &str) -> Range<usize> {
+    let lines = text.split_inclusive('\n').scan(0, |begin, line| {
+        *begin += line.len();
+        Some((*begin - line.len(), line))
+    });
+    let mut in_use = lines.filter(|(_, line)| !line.trim_start().starts_with('#'));
+    let found = in_use.find_map(|(begin, line)| Some(begin + line.find(words)?));
+    let at = found.unwrap_or(text.len());
+    at..at + words.len()
 }
 
 /// Parses the text of a TOML file of that name.
@@ -123,6 +129,7 @@ pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
         ("control", old.control != new.control),
         ("metrics", old.metrics != new.metrics),
         ("log", old.log != new.log),
+        ("listen of [tls]", tls::listen(old) != tls::listen(new)),
     ];
     let names = differs.into_iter().filter(|(_, differs)| *differs);
     names.map(|(name, _)| name).collect()
@@ -140,6 +147,7 @@ pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.control.clone_from(&running.control);
     new.metrics = running.metrics;
     new.log = running.log;
+    tls::keep_until_restart(running, new);
     new.source_ports = running.source_ports;
     new.reserved_ports.clone_from(&running.reserved_ports);
     let withdrawn = running.prefixes().into_iter();
@@ -198,18 +206,20 @@ fn syntax(message: &str) -> String {
     format!("not valid TOML: {message}; {remedy}")
 }
 
+/// The octets of a file.
+fn read_octets(path: &Path) -> io::Result<Vec<u8>> {
+    let mut octets = Vec::new();
+    let mut file = File::open(path)?.take(defaults::FILE_MAX + 1);
+    file.read_to_end(&mut octets)?;
+    if octets.len() as u64 > defaults::FILE_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(octets)
+}
+
 /// The text of a file. Invalid UTF-8 is reported at its position.
 fn read_text(path: &Path, name: &str) -> Result<String, ConfigError> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut octets = Vec::new();
-        let mut file = File::open(path)?.take(defaults::FILE_MAX + 1);
-        file.read_to_end(&mut octets)?;
-        if octets.len() as u64 > defaults::FILE_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(octets)
-    };
-    let octets = read().map_err(|reason| ConfigError::unreadable(name, reason))?;
+    let octets = read_octets(path).map_err(|reason| ConfigError::unreadable(name, reason))?;
     let wrong = match String::from_utf8(octets) {
         Ok(text) => return Ok(text),
         Err(wrong) => wrong,

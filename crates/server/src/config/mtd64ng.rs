@@ -283,6 +283,7 @@ impl Given {
             client_prefixes: defaults::CLIENT_PREFIXES,
             rate_limit: None,
             tcp: defaults::TCP,
+            tls: None,
             queries_max: defaults::QUERIES_MAX,
             avoid_ports: Vec::new(),
             reserved_ports: Vec::new(),

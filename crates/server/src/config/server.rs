@@ -13,7 +13,7 @@ use super::error::{Fault, Faults};
 use super::forward::{self, Forward};
 use super::section::{Section, Value};
 use super::upstream::UpstreamTable;
-use super::{check, dns64, keys, local, nat64, values};
+use super::{check, dns64, keys, local, nat64, tls, values};
 use crate::answer::local::{concerns, special_use};
 use crate::settings::domains::Domains;
 use crate::settings::nets::{ClientPrefixes, NetSet};
@@ -35,6 +35,8 @@ pub(super) fn read(
     let servers = upstream.servers.iter();
     let servers = servers.chain(forwards.iter().flat_map(|forward| &forward.servers));
     check::loops(&listen, servers, faults);
+    let tcp = tcp(&top, faults);
+    let tls = tls::read(&top, &listen, &tcp, faults);
     let special = special_use(&forward_special(&top, &forwards, faults));
     let (local, hosts) = local::read(&top, &forwards, special, faults);
     let views = dns64::views(&top, &forwards, faults);
@@ -76,7 +78,8 @@ pub(super) fn read(
         },
         client_prefixes: client_prefixes(&top, faults),
         rate_limit: rate_limit(&top, faults),
-        tcp: tcp(&top, faults),
+        tcp,
+        tls,
         source_ports: SOURCE_PORTS,
         queries_max: top
             .read("queries-max", faults, |v| v.count(defaults::QUERIES))

@@ -40,6 +40,7 @@ pub(super) fn report(
     let client = Client::Tcp {
         connection: 0,
         address,
+        tls: false,
     };
     engine.on_query(client, &query(name, rtype), &mut [], now, &mut actions);
     let mut lines = vec![format!("name={name} type={rtype} client={}", address.ip())];

@@ -22,6 +22,8 @@ pub enum Client {
         connection: u64,
         /// The other end.
         address: SocketAddr,
+        /// Whether it is encrypted.
+        tls: bool,
     },
 }
 

@@ -167,7 +167,8 @@ impl Engine {
     ) -> usize {
         let (transport, received) = match client {
             Client::Udp(_) => (Transport::Udp, &self.counts.queries_udp),
-            Client::Tcp { .. } => (Transport::Tcp, &self.counts.queries_tcp),
+            Client::Tcp { tls: false, .. } => (Transport::Tcp, &self.counts.queries_tcp),
+            Client::Tcp { tls: true, .. } => (Transport::Tls, &self.counts.queries_tls),
         };
         received.tick();
         let address = client.address().ip();

@@ -50,6 +50,7 @@ fn thousands_of_clients_get_one_large_response_over_many_iterations() {
         let client = Client::Tcp {
             connection,
             address: ([192, 0, 2, 1], 1024).into(),
+            tls: false,
         };
         engine.on_query(client, &query, &mut [], 0, &mut actions);
     }
@@ -90,6 +91,7 @@ fn thousands_of_clients_get_one_large_response_over_many_iterations() {
     let again = Client::Tcp {
         connection: 0,
         address: ([192, 0, 2, 1], 1024).into(),
+        tls: false,
     };
     engine.on_query(again, &query, &mut [], 2, &mut actions);
     assert_eq!(engine.counts().waited.snapshot(), waited);

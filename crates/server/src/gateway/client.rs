@@ -6,20 +6,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
 use super::Shared;
 use super::dialogue::{Closed, Dialogue};
+use super::stream::Stream;
 use crate::framed::Framed;
 use crate::mailbox::{ToWorker, WorkerHandle};
 
 /// Interval between two attempts to pass a query to a worker with a full mailbox.
 const HELD: Duration = Duration::from_millis(10);
-
-/// Octets per read.
-const CHUNK_LEN: usize = 16 * 1024;
 
 /// A connection.
 pub(super) struct Client {
@@ -27,6 +23,8 @@ pub(super) struct Client {
     pub number: u64,
     /// Address of the client.
     pub peer: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
     /// Responses, framed. The other end is dropped when the connection is evicted.
     pub answers: mpsc::Receiver<Framed>,
     /// State that all connections share.
@@ -35,14 +33,20 @@ pub(super) struct Client {
 
 impl Client {
     /// Serves the connection until it ends.
-    pub(super) async fn serve(mut self, mut stream: TcpStream) -> Closed {
-        // Responses are sent without delay; a socket that refuses this option still works.
-        let _ = stream.set_nodelay(true);
+    pub(super) async fn serve(self, mut stream: Stream) -> Closed {
+        let reason = self.converse(&mut stream).await;
+        stream.close();
+        match reason {
+            Closed::Client | Closed::Idle if stream.is_handshaking() => Closed::Tls,
+            reason => reason,
+        }
+    }
+
+    async fn converse(mut self, stream: &mut Stream) -> Closed {
         let mut mode = self.shared.mode.clone();
         let limits = mode.borrow().in_force.settings.tcp;
         let mut dialogue = Dialogue::new(limits, MonotonicClock.now());
         let mut sequence = 0;
-        let (reader, writer) = stream.split();
         loop {
             if mode.borrow().draining {
                 dialogue.drain();
@@ -65,11 +69,11 @@ impl Client {
                     }
                     None => return Closed::Full,
                 },
-                ready = reader.readable(), if !held && dialogue.wants_queries() => {
-                    ready.and_then(|()| read(&reader, &mut dialogue))
+                ready = stream.readable(), if !held && dialogue.wants_queries() => {
+                    ready.and_then(|()| read(stream, &mut dialogue))
                 }
-                ready = writer.writable(), if dialogue.unsent().is_some() => {
-                    ready.and_then(|()| write(&writer, &mut dialogue, MonotonicClock.now()))
+                ready = stream.writable(), if stream.wants_write(dialogue.unsent().is_some()) => {
+                    ready.and_then(|()| write(stream, &mut dialogue, MonotonicClock.now()))
                 }
                 // An error means that the gateway ends: then the other branches end this loop.
                 Ok(()) = mode.changed() => Ok(()),
@@ -88,6 +92,7 @@ impl Client {
             let query = ToWorker::Query {
                 connection: self.number << u16::BITS | u64::from(*sequence),
                 client: self.peer,
+                tls: self.tls,
                 message: message.to_vec(),
             };
             let len = message.len();
@@ -108,24 +113,22 @@ impl Client {
     }
 }
 
-fn read(reader: &ReadHalf<'_>, dialogue: &mut Dialogue) -> io::Result<()> {
-    let mut chunk = [0; CHUNK_LEN];
-    match reader.try_read(&mut chunk) {
-        Ok(0) => dialogue.end(),
-        Ok(len) => dialogue.inbox().extend_from_slice(&chunk[..len]),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        Err(error) => return Err(error),
+fn read(stream: &mut Stream, dialogue: &mut Dialogue) -> io::Result<()> {
+    if !stream.read(dialogue.inbox())? {
+        dialogue.end();
     }
     Ok(())
 }
 
-fn write(writer: &WriteHalf<'_>, dialogue: &mut Dialogue, now: Nanos) -> io::Result<()> {
-    while let Some(unsent) = dialogue.unsent() {
-        match writer.try_write(unsent) {
+fn write(stream: &mut Stream, dialogue: &mut Dialogue, now: Nanos) -> io::Result<()> {
+    loop {
+        match stream.write(dialogue.unsent().unwrap_or_default()) {
             Ok(len) => dialogue.sent(len, now),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         }
+        if dialogue.unsent().is_none() {
+            return Ok(());
+        }
     }
-    Ok(())
 }

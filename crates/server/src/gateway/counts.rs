@@ -17,6 +17,7 @@ crate::counts::counts! {
         closed_unread = "reason": "unread",
         closed_unanswered = "reason": "unanswered",
         closed_format = "reason": "format",
+        closed_tls = "reason": "tls",
         closed_full = "reason": "full",
         closed_drain = "reason": "drain",
     }

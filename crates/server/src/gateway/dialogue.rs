@@ -36,6 +36,8 @@ pub enum Closed {
     Unanswered,
     /// The received data is not DNS.
     Format,
+    /// Its TLS handshake failed, or did not end in time.
+    Tls,
     /// It was evicted for another.
     Full,
     /// The server shuts down.

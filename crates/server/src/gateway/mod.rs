@@ -3,6 +3,7 @@
 //! - [`Bound`]: listening sockets, opened before privileges are dropped;
 //! - [`serve`]: passes queries of clients to workers and returns the responses, and queries upstreams;
 //! - `dialogue`: one connection without socket and clock; `client` runs it over its socket;
+//! - `stream`: a socket, in clear text or with TLS;
 //! - `places`: chooses the connections to close if there are too many;
 //! - `upstream`: queries to upstreams;
 //! - [`counts`]: the counters.
@@ -12,6 +13,7 @@ pub mod counts;
 #[doc(hidden)] // For a fuzz target.
 pub mod dialogue;
 pub(crate) mod places;
+mod stream;
 mod upstream;
 
 use std::cell::{Cell, RefCell};
@@ -23,6 +25,7 @@ use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustls::ServerConnection;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -35,6 +38,7 @@ use client::Client;
 use counts::GatewayCounts;
 use dialogue::Closed;
 use places::{Limits, Places, Refused, Standing};
+use stream::Stream;
 use upstream::{Upstreams, Wanted};
 
 /// Size of the length prefix of a message in octets (RFC 1035 section 4.2.2).
@@ -75,6 +79,8 @@ pub fn remedy(reason: &io::Error) -> &'static str {
 #[derive(Debug, Default)]
 pub struct Bound {
     listeners: Vec<TcpListener>,
+    /// Those for TLS.
+    tls: Vec<TcpListener>,
 }
 
 impl Bound {
@@ -87,23 +93,27 @@ impl Bound {
         if settings.tcp.connections_max == 0 {
             return Ok(Self::default());
         }
-        let listeners = settings
-            .listen
-            .iter()
-            .map(|&address| listen(address).map_err(|reason| BindError { address, reason }));
+        let tls = settings.tls.as_ref();
         Ok(Self {
-            listeners: listeners.collect::<Result<_, _>>()?,
+            listeners: listen_at(&settings.listen)?,
+            tls: listen_at(tls.map_or(&[], |tls| &tls.listen))?,
         })
     }
 
-    /// The listening addresses, with the actual ports if port 0 was requested.
+    /// The listening addresses, with the actual ports if port 0 was requested; those for TLS are last.
     ///
     /// # Errors
     ///
     /// An error of the kernel.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.listeners.iter().map(TcpListener::local_addr).collect()
+        let all = self.listeners.iter().chain(&self.tls);
+        all.map(TcpListener::local_addr).collect()
     }
+}
+
+fn listen_at(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, BindError> {
+    let one = |&address| listen(address).map_err(|reason| BindError { address, reason });
+    addresses.iter().map(one).collect()
 }
 
 /// Opens a non-blocking listening socket. For IPv6 it does not accept IPv4.
@@ -177,9 +187,11 @@ pub async fn serve(
             tokio::time::sleep(BEAT).await;
         }
     });
-    for listener in bound.listeners {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::task::spawn_local(accept(Rc::clone(&shared), listener));
+    for (listeners, tls) in [(bound.listeners, false), (bound.tls, true)] {
+        for listener in listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(accept(Rc::clone(&shared), listener, tls));
+        }
     }
     while let Some(message) = mailbox.recv().await {
         shared.take(message);
@@ -191,7 +203,7 @@ pub async fn serve(
 }
 
 /// Accepts connections until the server drains.
-async fn accept(shared: Rc<Shared>, listener: tokio::net::TcpListener) {
+async fn accept(shared: Rc<Shared>, listener: tokio::net::TcpListener, tls: bool) {
     let mut mode = shared.mode.clone();
     loop {
         let accepted = tokio::select! {
@@ -203,7 +215,7 @@ async fn accept(shared: Rc<Shared>, listener: tokio::net::TcpListener) {
             }
         };
         match accepted {
-            Ok((stream, peer)) => shared.open(stream, peer),
+            Ok((stream, peer)) => shared.open(stream, peer, tls),
             Err(_) => {
                 shared.counts.refused_system.tick();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -247,7 +259,7 @@ impl Shared {
     }
 
     /// Adds a new connection, if its client has permission and there is a place or one can be freed.
-    fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+    fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, tls: bool) {
         let settings = Arc::clone(&self.mode.borrow().in_force.settings);
         if !settings.allow.contains(peer.ip()) {
             self.counts.refused_access.tick();
@@ -267,6 +279,11 @@ impl Shared {
             Err(Refused::Network) => return self.counts.refused_client.tick(),
             Err(Refused::Full) => return self.counts.refused_full.tick(),
         }
+        let session = match tls.then(|| session(&settings)) {
+            None => None,
+            Some(Some(session)) => Some(session),
+            Some(None) => return self.counts.refused_system.tick(),
+        };
         self.counts.accepted.tick();
         // Each pending query adds at most one message, so this is never full.
         let (sender, answers) = mpsc::channel(limits.pipeline_max.max(1));
@@ -275,12 +292,13 @@ impl Shared {
         let client = Client {
             number,
             peer,
+            tls,
             answers,
             shared: Rc::clone(self),
         };
         let shared = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let reason = client.serve(stream).await;
+            let reason = client.serve(Stream::new(stream, session)).await;
             shared.close(number, reason);
         });
     }
@@ -311,10 +329,18 @@ impl Shared {
             Closed::Unread => &self.counts.closed_unread,
             Closed::Unanswered => &self.counts.closed_unanswered,
             Closed::Format => &self.counts.closed_format,
+            Closed::Tls => &self.counts.closed_tls,
             Closed::Full => &self.counts.closed_full,
             Closed::Drain => &self.counts.closed_drain,
         }
     }
+}
+
+/// The session of a new connection; `None` if the system has no memory or random numbers for it.
+fn session(settings: &Settings) -> Option<rustls::Connection> {
+    let certificate = settings.tls.as_ref()?.certificate.as_ref()?;
+    let session = ServerConnection::new(Arc::clone(certificate.sessions()));
+    Some(session.ok()?.into())
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ fn settings(tcp: TcpSettings) -> Settings {
 
 struct Rig {
     address: SocketAddr,
+    /// All addresses at which it listens.
+    all: Vec<SocketAddr>,
     counts: Arc<GatewayCounts>,
     mode: watch::Sender<Mode>,
     gateway: GatewayHandle,
@@ -43,9 +45,13 @@ struct Rig {
 
 impl Rig {
     fn new(tcp: TcpSettings) -> Self {
-        let in_force = InForce::new(settings(tcp));
+        Self::with(settings(tcp))
+    }
+
+    fn with(settings: Settings) -> Self {
+        let in_force = InForce::new(settings);
         let bound = Bound::open(&in_force.settings).unwrap();
-        let address = bound.addresses().unwrap()[0];
+        let all = bound.addresses().unwrap();
         let (handle, worker) = WorkerHandle::new(Arc::new(|| {}));
         let (gateway, mailbox) = GatewayHandle::new();
         let (mode, seen) = watch::channel(Mode {
@@ -64,7 +70,8 @@ impl Rig {
             local.block_on(&runtime, serving).unwrap();
         });
         Self {
-            address,
+            address: all[0],
+            all,
             counts,
             mode,
             gateway,
@@ -142,7 +149,7 @@ fn write(stream: &mut TcpStream, message: &[u8]) {
     stream.write_all(&framed(message).unwrap()).unwrap();
 }
 
-fn read(stream: &mut TcpStream) -> Vec<u8> {
+fn read(stream: &mut impl Read) -> Vec<u8> {
     let mut length = [0; 2];
     stream.read_exact(&mut length).unwrap();
     let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
@@ -466,4 +473,5 @@ fn a_port_in_use_is_named_with_a_remedy() {
     assert!(error.ends_with("choose another address"), "{error}");
 }
 
+mod tls;
 mod upstreams;

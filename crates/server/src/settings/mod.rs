@@ -27,6 +27,8 @@ use domains::Domains;
 use local::Local;
 use nets::{ClientPrefixes, NetSet};
 
+use crate::tls::Certificate;
+
 /// All settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -80,6 +82,8 @@ pub struct Settings {
     pub rate_limit: Option<RateLimit>,
     /// Connections of clients.
     pub tcp: TcpSettings,
+    /// Encrypted connections of clients, if there are any.
+    pub tls: Option<TlsSettings>,
     /// Maximum number of pending client queries of one worker.
     pub queries_max: usize,
     /// Local ports from which upstreams are not queried.
@@ -380,6 +384,19 @@ pub struct TcpSettings {
     pub idle_ns: Nanos,
     /// Maximum number of pending queries of one connection.
     pub pipeline_max: usize,
+}
+
+/// Encrypted connections of clients (RFC 7858), within the limits of [`TcpSettings`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// Addresses to listen at; at least one.
+    pub listen: Vec<SocketAddr>,
+    /// File of the certificate and those that lead to its issuer, in PEM form.
+    pub certificate_file: PathBuf,
+    /// File of its key.
+    pub key_file: PathBuf,
+    /// The contents of the files; `None` until they are read.
+    pub certificate: Option<Certificate>,
 }
 
 /// Log destination and verbosity.

@@ -113,6 +113,7 @@ impl Pair {
         let query = ToWorker::Query {
             connection: number.into(),
             client: ([127, 0, 0, 1], 1024).into(),
+            tls: false,
             message: query(number),
         };
         self.workers[worker].1.send(query).unwrap();

@@ -1,6 +1,6 @@
 //! Attacks the built program on loopback: with hostile clients, hostile upstreams and high loads.
 //!
-//! - `queries`: hostile queries over UDP; `streams`: over TCP;
+//! - `queries`: hostile queries over UDP; `streams`: over TCP; `encrypted`: over TLS;
 //! - `replies`: hostile and forged responses;
 //! - `operator`: hostile peers of the metrics page and of the control socket;
 //! - `pressure`: more queries than the tables hold, and silent upstreams;
@@ -13,6 +13,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod classes;
+mod encrypted;
 mod flood;
 mod operator;
 mod overload;
@@ -24,5 +25,7 @@ mod soak;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tls.rs"]
+mod tls;
 mod upstream;
 mod victim;

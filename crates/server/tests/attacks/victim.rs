@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Stdio;
@@ -104,12 +104,12 @@ pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the next message of a connection.
-pub(crate) fn read_message(stream: &mut TcpStream) -> Vec<u8> {
+pub(crate) fn read_message(stream: &mut impl io::Read) -> Vec<u8> {
     try_read_message(stream).unwrap()
 }
 
 /// Reads the next message of a connection that may be closed.
-pub(crate) fn try_read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+pub(crate) fn try_read_message(stream: &mut impl io::Read) -> io::Result<Vec<u8>> {
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
     let mut message = vec![0; u16::from_be_bytes(length).into()];

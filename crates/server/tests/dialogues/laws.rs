@@ -330,7 +330,7 @@ proptest! {
             let name = ["www.example", "WWW.Example", "alias.example", "native.example"][query.name];
             let rtype = ["AAAA", "AAAA", "A", "HTTPS", "PTR"][query.rtype];
             let name = if rtype == "PTR" { MADE } else { name };
-            let bits = ["", "", "+do", "+cd", "+do edns=512", "tcp", "+ad edns=1232", "cookie=last",
+            let bits = ["", "", "+do", "+cd", "+do edns=512", "tcp", "tls opt=12:", "+ad edns=1232", "cookie=last",
                 "edns=4096 +ad +do"][query.bits];
             let from = if query.other_view { "2001:db8:1::1" } else { "2001:db8::1" };
             stage.query(&Query {

@@ -12,6 +12,9 @@ use super::text::{self, Writer};
 /// Code of the EDNS option with an extended error (RFC 8914 section 2).
 const EXTENDED_ERROR: u16 = 15;
 
+/// Code of the EDNS option that pads a message (RFC 7830 section 3).
+const PADDING: u16 = 12;
+
 /// Code of the EDNS option with a cookie (RFC 7873 section 4).
 const COOKIE: u16 = 10;
 
@@ -120,12 +123,13 @@ impl<'w> Words<'w> {
 }
 
 /// Words of a query.
-pub(crate) const QUERY_WORDS: [&str; 18] = [
+pub(crate) const QUERY_WORDS: [&str; 19] = [
     "+do",
     "+cd",
     "+ad",
     "-rd",
     "tcp",
+    "tls",
     "edns",
     "id",
     "version",
@@ -401,6 +405,9 @@ fn of_opt(message: &Message<'_>) -> String {
             }
             (COOKIE, value) if value.starts_with(&CLIENT_COOKIE) => {
                 write!(text, " cookie=8+{}", value.len() - 8).unwrap();
+            }
+            (PADDING, value) if value.iter().all(|octet| *octet == 0) => {
+                write!(text, " padding={}", value.len()).unwrap();
             }
             (code, value) => write!(text, " opt={code}:{value:02x?}").unwrap(),
         }

@@ -136,7 +136,8 @@ impl Stage {
             let address = in_place(query.from).parse().unwrap();
             let port = 10_000 + u16::try_from(label).unwrap();
             let peer = SocketAddr::new(address, port);
-            let tcp = words.has("tcp");
+            let tls = words.has("tls");
+            let tcp = tls || words.has("tcp");
             let has_opt = Message::parse(&message).is_ok_and(|m| matches!(m.opt(), Ok(Some(_))));
             let size = usize::from(words.number("edns").unwrap_or(1232)).max(512);
             let known = Asked {
@@ -159,6 +160,7 @@ impl Stage {
                 Client::Tcp {
                     connection: u64::from(label),
                     address: peer,
+                    tls,
                 }
             } else {
                 Client::Udp(Origin::new(peer))

@@ -94,6 +94,7 @@ impl World {
             let client = Client::Tcp {
                 connection: connection.number,
                 address: address(network, network.into()),
+                tls: false,
             };
             self.query(usize::from(network) % WORKERS, client, network, &query)?;
         }

@@ -19,6 +19,7 @@ const EDNS: AskerEdns = AskerEdns {
     cookie_valid: true,
     nsid: ShortText::NONE,
     keepalive: 0,
+    padding: false,
 };
 
 /// `A.Test AAAA` with RD and CD.
@@ -345,4 +346,34 @@ proptest! {
             prop_assert!(stored.chain_end().wire_len() > 0);
         }
     }
+}
+
+#[test]
+fn padded_response_has_a_multiple_of_468_octets() {
+    let mut frame = [0xff; 2000];
+    let edns = AskerEdns {
+        padding: true,
+        ..EDNS
+    };
+    for (limit, expected) in [(2000, 468), (468, 468), (400, 400)] {
+        let asker = Asker {
+            limit,
+            ..asker(Some(edns))
+        };
+        let len = error(&asker, Rcode::SERVFAIL, None, &mut frame);
+        assert_eq!(len, expected);
+        // The header, the question, and an OPT record of 11 octets with a cookie.
+        let bare = 12 + 12 + 11 + 28;
+        let rdata_len = u16::try_from(expected - bare + 28).unwrap();
+        assert_eq!(frame[bare - 30..][..2], rdata_len.to_be_bytes());
+        let [high, low] = u16::try_from(expected - bare - 4).unwrap().to_be_bytes();
+        assert_eq!(frame[bare..][..4], [0, 12, high, low]);
+        assert!(frame[bare + 4..expected].iter().all(|octet| *octet == 0));
+    }
+    // No room for another option.
+    let asker = Asker {
+        limit: 66,
+        ..asker(Some(edns))
+    };
+    assert_eq!(error(&asker, Rcode::SERVFAIL, None, &mut frame), 63);
 }

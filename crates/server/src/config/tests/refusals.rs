@@ -8,6 +8,7 @@ mod local;
 mod nat64;
 mod ports;
 mod server;
+mod tls;
 
 use expect_test::Expect;
 

@@ -127,6 +127,9 @@ fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesErro
 fn readable(source: &Source, settings: &Settings) -> Vec<PathBuf> {
     let mut files = vec![source.path().as_path()];
     files.extend(settings.hosts.iter().map(PathBuf::as_path));
+    if let Some(tls) = &settings.tls {
+        files.extend([tls.certificate_file.as_path(), &tls.key_file]);
+    }
     if let Source::Mtd64Ng(_) = source {
         files.push(Path::new(mtd64ng::RESOLV_CONF));
     }
