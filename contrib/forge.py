@@ -147,7 +147,8 @@ JOURNALS = {
     # Each kind of record removed, added, repeated, moved.
     "campaign removed": removed("campaign"), "campaign twice": twice("campaign"), "session removed": removed("session"),
     "self-test removed": removed("self_test"), "variant removed": removed("variant"), "start removed": removed("started"),
-    "start twice": twice("started"), "trial removed": removed("trial"), "last trial removed": removed("trial", last=True),
+    "start twice": twice("started"), "rate at low load": changed("started", with_key("search.low_load_qps", add(1)), is_search),
+    "no rate at low load": changed("started", without("search.low_load_qps"), is_search), "trial removed": removed("trial"), "last trial removed": removed("trial", last=True),
     "failed trial removed": removed("trial", outcome("failed")), "invalid trial removed": removed("trial", outcome("invalid")),
     "trial twice": twice("trial"), "failed trial twice": twice("trial", outcome("failed")), "end removed": removed("finished"),
     "end twice": twice("finished"), "complete early": inserted("finished", "complete"), "complete twice": twice("complete"),

@@ -211,8 +211,9 @@ class Plan:
             margin = before[0] // 8 if len(before) == 1 else (max(before) - min(before)) // 2
             margin = max(margin, 2 * resolution_qps(self.resolution, max(before)))
             start = max(min(before) - margin, 1)
-            spec |= {"start_qps": max(start, spec["lowest_qps"]), "first_step_qps": max(before) + margin - start}
-        return spec
+            return spec | {"start_qps": max(start, spec["lowest_qps"]), "first_step_qps": max(before) + margin - start}
+        low_qps, limit = max(spec["start_qps"] // 20, 1, spec["lowest_qps"]), Search(spec).limit
+        return spec if before or low_qps >= min(spec["start_qps"], limit) else spec | {"low_load_qps": low_qps}
 
 
 # Searches, self-tests, statistics
@@ -225,7 +226,8 @@ def resolution_qps(resolution, passed):
 
 class Search:
     def __init__(self, spec):
-        self.spec, self.passed, self.failed, self.invalid, self.end = spec, None, None, 0, None
+        self.spec, self.passed, self.failed, self.invalid, self.end, self.is_suspect = spec, None, None, 0, None, False
+        self.low_qps = spec.get("low_load_qps")
         self.wanted = min((spec[key] for key in ("max_qps", "fixed_range_qps") if spec[key] is not None), default=2**64)
         self.tester = 10**9 if spec["ceiling_qps"] is None else spec["ceiling_qps"]
         self.limit = max(1, min(self.wanted, self.tester))
@@ -240,6 +242,8 @@ class Search:
             low, high = passed or 0, self.limit if failed is None else failed
             return min(max(low + max(high - low, 0) // 2, lowest, 1), self.limit)
         if passed is None and failed is None:
+            return self.start if self.low_qps is None else self.low_qps
+        if failed is None and passed < self.start:
             return self.start
         if failed is None:
             return min(2 * passed if step is None else passed + max(passed - self.start, 0) + max(step, 1), self.limit)
@@ -255,10 +259,13 @@ class Search:
             self.invalid += 1
             return
         self.invalid = 0
+        if outcome != "passed" and rate == self.low_qps and not self.is_suspect:
+            self.is_suspect = True
+            return
         self.passed, self.failed = (rate, self.failed) if outcome == "passed" else (self.passed, rate)
         is_fixed, resolution = self.spec["fixed_range_qps"] is not None, resolution_qps(self.spec["resolution"], self.passed or 0)
         if self.passed is None:
-            if self.failed <= max(self.spec["lowest_qps"], resolution if is_fixed else 0):
+            if self.failed <= max(self.low_qps or self.spec["lowest_qps"], resolution if is_fixed else 0):
                 self.end = {"ended": "nothing_passes"}
         elif self.failed is None:
             if self.limit - self.passed <= (resolution if is_fixed else 0):

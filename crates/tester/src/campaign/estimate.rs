@@ -288,7 +288,11 @@ fn simulated<'s>(
     for spec in specs {
         let asked_qps = spec.max_qps.or(spec.fixed_range_qps);
         let highest_qps = highest_qps.min(asked_qps.unwrap_or(HIGHEST_RATE_QPS));
-        let first_qps = Search::new(spec.clone()).next_rate().unwrap_or(0);
+        let first = SearchSpec {
+            low_load_qps: None,
+            ..spec.clone()
+        };
+        let first_qps = Search::new(first).next_rate().unwrap_or(0);
         let likely = first_qps / LIKELY_WITHIN..=first_qps.saturating_mul(LIKELY_WITHIN);
         for limit_qps in limits(highest_qps) {
             let trials = trials(spec, limit_qps, tries);
@@ -404,9 +408,9 @@ mod tests {
     fn galloping_is_estimated_as_a_range() {
         let plan = plan("[search]\nruns = 2\nmax-rate = \"80k\"\n");
         let (searches, cost) = row(&plan, Phase::Search);
-        // First run: at most 5 of galloping and 10 of bisection, where 10k to 80k all pass, since a bracket of few
-        // queries takes few bisections. Second run: the most if the limit is far above the earlier results.
-        assert_eq!((searches, cost.trials), (2, 13 + 10));
+        // First run: at low load and at 10k, and at most 13 of bisection between them. Second run: the most if the limit is far above
+        // the earlier results.
+        assert_eq!((searches, cost.trials), (2, 14 + 10));
         assert_eq!(cost.most_ns, (15 + 26) * 61_200_000_000 + 750_000_000);
         // Of 60 s, a trial sends for 37.5 s on average.
         assert_eq!(cost.time_ns, cost.trials * 38_200_000_000 + 750_000_000);

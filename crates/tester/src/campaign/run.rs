@@ -19,6 +19,7 @@ use crate::conform::report::Conformance;
 use crate::load::pace::Schedule;
 use crate::procedure::Event;
 use crate::procedure::certificate::{Certificate, DISTURBED_MAX};
+use crate::procedure::search::SearchSpec;
 use crate::procedure::selftest::{Meaning, SelfTestResult, why_uncertified};
 use crate::trial::result::{Outcome, TrialResult};
 
@@ -188,6 +189,11 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
                 format!("abandoned: the {ABANDONED_IN_ROW_MAX} tasks before had no result");
             return Err(BenchError::Variant(reason));
         }
+        if task.run().is_some() && self.state.lost_at_low_load(task.point()) {
+            return Err(BenchError::Variant(
+                "the DUT lost at low load in an earlier run".to_owned(),
+            ));
+        }
         let base_rate_qps = self.base_rate(task)?;
         let assignment = self.assignment(task, point, base_rate_qps);
         let conformance = match self.state.conformance.get(point.variant) {
@@ -202,13 +208,16 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
             Some(_) | None => None,
         };
         self.status.certified_qps = certified;
+        let search = task.is_search().then(|| {
+            let before = self.state.rates_qps(task.point());
+            search_spec(self.plan, task, certified, &before)
+        });
+        if let Some(why) = search.as_ref().and_then(SearchSpec::unfit) {
+            return Err(BenchError::Variant(why));
+        }
         self.start(point, certified, conformance)?;
         let under_way = self.state.under_way.as_ref();
         if !under_way.is_some_and(|under_way| under_way.goes_on(certified)) {
-            let search = task.is_search().then(|| {
-                let before = self.state.rates_qps(task.point());
-                search_spec(self.plan, task, certified, &before)
-            });
             self.record(Record::Started {
                 task,
                 search,

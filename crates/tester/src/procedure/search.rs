@@ -19,7 +19,7 @@ use crate::trial::fault::TesterFault;
 use crate::trial::result::{Outcome, TrialResult};
 pub use goals::GoalResult;
 use goals::Loads;
-pub use spec::{Bracket, INVALID_REPEATS, SearchEnd, SearchSpec};
+pub use spec::{Bracket, INVALID_REPEATS, SearchEnd, SearchSpec, low_load_qps};
 
 /// Runs `search` to its end.
 ///
@@ -111,6 +111,8 @@ pub struct Search {
     /// What goals are judged by.
     loads: Loads,
     invalid_in_row: u32,
+    /// Whether a trial at low load has failed.
+    lost_at_low_load: bool,
     end: Option<SearchEnd>,
 }
 
@@ -123,6 +125,7 @@ impl Search {
             failed_qps: None,
             loads: Loads::default(),
             invalid_in_row: 0,
+            lost_at_low_load: false,
             end: None,
         }
     }
@@ -173,8 +176,11 @@ impl Search {
                 self.loads.end(&self.spec)
             }
             None => {
+                let is_low_load = self.spec.low_load_qps == Some(rate_qps);
                 match outcome {
                     Outcome::Passed => self.passed_qps = Some(rate_qps),
+                    // Once may be chance.
+                    _ if is_low_load && !self.lost_at_low_load => self.lost_at_low_load = true,
                     _ => self.failed_qps = Some(rate_qps),
                 }
                 self.spec.settled(&self.bracket())

@@ -66,10 +66,15 @@ fn file_gets_the_object_and_standard_output_the_table() {
 #[test]
 fn interrupt_ends_with_130_and_what_was_measured_until_then() {
     let _turn = turn();
-    for (command, json) in [("trial", true), ("search", true), ("trial", false)] {
+    // A search begins at 5 % of its rate.
+    for (command, json) in [
+        ("trial -Q 200", true),
+        ("search -Q 4k", true),
+        ("trial -Q 200", false),
+    ] {
         let dut = Dut::start(LOCALHOST, Conduct::Good);
         let mut line = format!(
-            "{command} {} -Q 200 -l 60s --pref64 64:ff9b::/96",
+            "{command} {} -l 60s --pref64 64:ff9b::/96",
             server(dut.address)
         );
         if json {
@@ -85,7 +90,7 @@ fn interrupt_ends_with_130_and_what_was_measured_until_then() {
             let told = ran.json();
             assert_eq!(told["fault"], "interrupted", "{ran:?}");
             let trial = match command {
-                "trial" => &told,
+                "trial -Q 200" => &told,
                 _ => &told["trials"][0],
             };
             assert_eq!(trial["interrupted"], true, "{ran:?}");

@@ -160,11 +160,11 @@ fn result_above_every_passed_rate_is_found() {
 #[test]
 fn verdict_that_contradicts_its_counts_is_found() {
     assert_eq!(
-        of_trial(1, 4, |trial| trial.outcome = Outcome::Passed),
+        of_trial(1, 5, |trial| trial.outcome = Outcome::Passed),
         "it is called passed, and by its figures it is failed by 30,000"
     );
     assert_eq!(
-        of_trial(1, 4, |trial| trial.outcome =
+        of_trial(1, 5, |trial| trial.outcome =
             Outcome::Failed { shortfall: 1 }),
         "it is called failed by 1, and by its figures it is failed by 30,000"
     );
@@ -182,14 +182,14 @@ fn verdict_that_contradicts_its_counts_is_found() {
             }
         }
     });
-    let fourth = "trial 4 of run 1 of unbound, AAAA 0 %, cached 0 %: it is called passed, and by its figures";
+    let fourth = "trial 5 of run 1 of unbound, AAAA 0 %, cached 0 %: it is called passed, and by its figures";
     assert!(all_at_once.contains(fourth), "{all_at_once}");
 }
 
 #[test]
 fn failure_recorded_as_disturbance_is_found() {
     let is_invalid = |fault: TesterFault| {
-        let said = of_trial(1, 4, |trial| {
+        let said = of_trial(1, 5, |trial| {
             trial.outcome = Outcome::Invalid(fault.clone())
         });
         let what = fault.what();
@@ -206,11 +206,11 @@ fn failure_recorded_as_disturbance_is_found() {
     is_invalid(TesterFault::Link { error });
     // Even with its figures it is not the expected next trial.
     let said = first(|lines| {
-        let (_, result) = trial(lines, 1, 4);
+        let (_, result) = trial(lines, 1, 5);
         result.timing.lateness_ns_max = 30_000_000;
         result.outcome = judge(result);
     });
-    let next = "trial 5 of run 1 of unbound, AAAA 0 %, cached 0 %: it is at 6,000 queries/s, and 8,000 \
+    let next = "trial 6 of run 1 of unbound, AAAA 0 %, cached 0 %: it is at 6,000 queries/s, and 8,000 \
                 queries/s is due";
     assert!(said.ends_with(next), "{said}");
 }
@@ -218,7 +218,7 @@ fn failure_recorded_as_disturbance_is_found() {
 #[test]
 fn trial_without_a_figure_of_its_verdict_is_found() {
     assert_eq!(
-        of_trial(1, 4, |trial| trial.timing.rate_error = None),
+        of_trial(1, 5, |trial| trial.timing.rate_error = None),
         "it has no rate_error, which each trial of this program has"
     );
 }
@@ -257,7 +257,7 @@ fn disturbance_recorded_as_pass_is_found() {
          10.0 ms)"
     );
     assert_eq!(
-        of_trial(1, 4, |trial| trial.tester_drops = 30_000),
+        of_trial(1, 5, |trial| trial.tester_drops = 30_000),
         "the evidence of its losses lacks some of its counts"
     );
     let unsent = |trial: &mut TrialResult| {
@@ -279,31 +279,31 @@ fn disturbance_recorded_as_pass_is_found() {
 #[test]
 fn impossible_counts_are_found() {
     assert_eq!(
-        of_trial(1, 1, |trial| trial.answers.valid = 10_001),
+        of_trial(1, 2, |trial| trial.answers.valid = 10_001),
         "10001 queries by verdict, and 10,000 were sent"
     );
     assert_eq!(
-        of_trial(1, 1, |trial| trial.answers.late = u64::MAX),
+        of_trial(1, 2, |trial| trial.answers.late = u64::MAX),
         "its late is more than any trial has"
     );
     assert_eq!(
-        of_trial(1, 1, |trial| trial.queries_due = 9_000),
+        of_trial(1, 2, |trial| trial.queries_due = 9_000),
         "9,000 queries were due by its figures; rate and duration give 10,000"
     );
     assert_eq!(
-        of_trial(1, 1, |trial| trial.ended_early = true),
+        of_trial(1, 2, |trial| trial.ended_early = true),
         "it ended early without a failure"
     );
     assert_eq!(
-        of_trial(1, 1, |trial| trial.rtt.p99 = Some(1)),
+        of_trial(1, 2, |trial| trial.rtt.p99 = Some(1)),
         "the percentiles of its round-trip times do not rise"
     );
     assert_eq!(
-        of_trial(1, 1, |trial| trial.rtt_percentiles.swap(0, 1)),
+        of_trial(1, 2, |trial| trial.rtt_percentiles.swap(0, 1)),
         "the percentiles of its round-trip times do not rise"
     );
     assert_eq!(
-        of_trial(1, 1, |trial| {
+        of_trial(1, 2, |trial| {
             trial.rtt.max = Some(1_002_000_000);
             trial.rtt_percentiles.pop();
         }),
@@ -311,12 +311,12 @@ fn impossible_counts_are_found() {
     );
     let counts = |trial: &mut TrialResult| trial.authority.as_mut().unwrap().answered += 1;
     assert_eq!(
-        of_trial(1, 1, counts),
+        of_trial(1, 2, counts),
         "its authority answered 20001 of 20000 queries"
     );
     let shares = |trial: &mut TrialResult| trial.achieved.as_mut().unwrap().amplification = 1.0;
     assert_eq!(
-        of_trial(1, 1, shares),
+        of_trial(1, 2, shares),
         "its achieved shares do not follow from the counts of its authority"
     );
 }

@@ -197,11 +197,15 @@ pub fn search_spec(
             reuse,
         } => {
             let known = reuse.then(|| search::reuse(before, resolution)).flatten();
-            SearchSpec {
+            let spec = SearchSpec {
                 start_qps: known.map_or(start_qps, |(start_qps, _)| start_qps.max(spec.lowest_qps)),
                 first_step_qps: known.map(|(_, step_qps)| step_qps),
                 max_qps,
                 ..spec
+            };
+            match before {
+                [] => spec.from_low_load(),
+                _ => spec,
             }
         }
     }

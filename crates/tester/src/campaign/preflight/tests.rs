@@ -178,7 +178,7 @@ fn journal_needs_disk_space_and_a_new_directory() {
         &root,
         &small,
         &expect![[r#"
-            DIR/plan.toml:3:7: 203 likely trials need 10 GiB in results for the queries of its trials, and 1024 MiB are available there; make room, or choose another directory with --output
+            DIR/plan.toml:3:7: 204 likely trials need 10 GiB in results for the queries of its trials, and 1024 MiB are available there; make room, or choose another directory with --output
             3 | raw = "csv"
               |       ^^^^^"#]],
     );

@@ -56,6 +56,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
         let mut spec = SearchSpec::from_start(START_QPS);
         spec.resolution = RESOLUTION;
         spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
+        let mut spec = spec.from_low_load();
         let mut code = exit::PASSED;
         let mut found = Vec::new();
         for number in 1..=SEARCHES {
@@ -67,6 +68,7 @@ pub(super) fn run(args: DemoArgs) -> Result<u8, Failure> {
             // The next search starts at the result of this one with small steps, and confirms its result with a passing and a
             // failing trial of its own.
             spec.start_qps = result.rate_qps.unwrap_or(START_QPS);
+            spec.low_load_qps = None;
             spec.first_step_qps = result.rate_qps.map(|qps| (qps / 10).max(1));
             // A lower bound is the normal result of a demo on a small machine, not a failure.
             if !matches!(result.end, SearchEnd::LimitedByTester { .. }) {

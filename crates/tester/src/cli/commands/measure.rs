@@ -121,7 +121,7 @@ pub(super) fn search(args: MeasureArgs) -> Result<u8, Failure> {
         let wanted = Highest::coarse(spec.max_qps);
         let certificate = session.certify(&rig, Aim::Highest(wanted))?;
         spec.ceiling_qps = certificate.map(|certificate| certificate.rate_qps);
-        let result = session.search(&mut rig, spec, "search")?;
+        let result = session.search(&mut rig, spec.from_low_load(), "search")?;
         let conditions = session.conditions(&rig, certificate, Some(1));
         session.write(
             &json::search(&result, &conditions),
@@ -243,6 +243,9 @@ impl Measuring {
         spec: SearchSpec,
         step: &str,
     ) -> Result<SearchResult, Failure> {
+        if let Some(why) = spec.unfit() {
+            return Err(Failure::new(exit::TESTER, anyhow::anyhow!(why)));
+        }
         rig.certify_to(spec.ceiling_qps);
         self.shown(step, self.length(), |observer| {
             search::run(Search::new(spec), rig, observer)

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::goal::Goal;
-use crate::quantity::{HIGHEST_RATE_QPS, Resolution};
+use crate::quantity::{HIGHEST_RATE_QPS, Resolution, Thousands};
 use crate::trial::fault::TesterFault;
 
 /// Parameters of a search.
@@ -28,6 +28,10 @@ pub struct SearchSpec {
     /// Bisects the range from 0 to this rate instead of galloping (Lencse and Bakai 2017, figure 3). The ends are
     /// assumed, not measured; `start_qps` and `first_step_qps` have no effect.
     pub fixed_range_qps: Option<u64>,
+    /// Rate of a trial before the others, at low load: a DUT that fails it twice in a row is not measured. Below `start_qps`; no effect
+    /// with a fixed range or goals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low_load_qps: Option<u64>,
     /// Searches for the bounds of these goals instead (RFC 9971); `resolution` and `fixed_range_qps` have no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
@@ -45,8 +49,34 @@ impl SearchSpec {
             invalid_repeats: INVALID_REPEATS,
             first_step_qps: None,
             fixed_range_qps: None,
+            low_load_qps: None,
             goals: Vec::new(),
         }
+    }
+
+    /// Begins at low load, if its rates leave room for that: what loses there is not fit to be measured (Lungaroni et al. 2024).
+    #[must_use]
+    pub fn from_low_load(self) -> Self {
+        let rate_qps = low_load_qps(self.start_qps).max(self.lowest_qps);
+        let is_strict = self.fixed_range_qps.is_none() && self.goals.is_empty();
+        Self {
+            low_load_qps: (is_strict && rate_qps < self.start_qps()).then_some(rate_qps),
+            ..self
+        }
+    }
+
+    /// Returns why the Tester is not fit for this search: its self-tests lose where the search would have its trial at low load.
+    pub fn unfit(&self) -> Option<String> {
+        let low_qps = low_load_qps(self.start_qps);
+        let certified_qps = self
+            .ceiling_qps
+            .filter(|&ceiling_qps| ceiling_qps < low_qps)?;
+        Some(format!(
+            "the Tester loses at low load: its self-tests certify {} queries/s, which is below 5 % of the first rate, {}; run \
+             `dns64bench doctor`, or lower the start rate",
+            Thousands(certified_qps),
+            Thousands(self.start_qps),
+        ))
     }
 
     /// Returns the highest rate of its trials.
@@ -82,7 +112,8 @@ impl SearchSpec {
             return middle.max(self.lowest_qps).clamp(1, limit);
         }
         match (bracket.passed_qps, bracket.failed_qps) {
-            (None, None) => self.start_qps(),
+            (None, None) => self.low_load_qps.unwrap_or_else(|| self.start_qps()),
+            (Some(passed), None) if passed < self.start_qps() => self.start_qps(),
             (Some(passed), None) => self.above(passed).min(limit),
             (None, Some(failed)) => self.below(failed).max(self.lowest_qps),
             (Some(passed), Some(failed)) => passed + (failed - passed) / 2,
@@ -127,10 +158,12 @@ impl SearchSpec {
                 let left = self.limit_qps().saturating_sub(passed);
                 (left <= self.assumed_within(bracket)).then(|| self.limited(passed))
             }
-            (None, Some(failed)) if failed <= self.lowest_qps.max(self.assumed_within(bracket)) => {
-                Some(SearchEnd::NothingPasses)
+            (None, Some(failed)) => {
+                let lowest = self.low_load_qps.unwrap_or(self.lowest_qps);
+                let is_lowest = failed <= lowest.max(self.assumed_within(bracket));
+                is_lowest.then_some(SearchEnd::NothingPasses)
             }
-            (None, Some(_) | None) => None,
+            (None, None) => None,
         }
     }
 
@@ -176,6 +209,11 @@ impl Bracket {
     }
 }
 
+/// Returns the rate of a trial at low load: 5 % of a first estimate of the rate.
+pub fn low_load_qps(estimate_qps: u64) -> u64 {
+    (estimate_qps / 20).max(1)
+}
+
 /// Number of repeats after an invalid trial: stalls of a virtual machine are some seconds apart, so four disturbed
 /// trials in a row are not chance.
 pub const INVALID_REPEATS: u32 = 3;
@@ -198,8 +236,8 @@ pub enum SearchEnd {
         #[serde(rename = "limit_qps")]
         rate_qps: u64,
     },
-    /// The DUT failed even at the lowest rate: 1 query per second, or 1 query per trial; with a fixed range, the lowest
-    /// rate of the bisection.
+    /// The DUT failed even at the lowest rate: twice at low load; 1 query per second, or 1 query per trial; with a fixed range, the
+    /// lowest rate of the bisection.
     NothingPasses,
     /// One rate was invalid too often in a row, or the user interrupted the search: it was aborted there. A rate that passed before is a lower bound.
     TesterFault {

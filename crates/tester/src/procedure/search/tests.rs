@@ -1,5 +1,6 @@
 mod goals;
 mod interrupted;
+mod low_load;
 
 use proptest::prelude::*;
 

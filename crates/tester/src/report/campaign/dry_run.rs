@@ -208,9 +208,9 @@ mod tests {
 
                                 tasks   trials         time      at most
               self-tests            2       26   1 min 46 s   8 min 15 s
-              searches             12       96   6 min 16 s  25 min 21 s
+              searches             12      100   6 min 31 s  24 min 32 s
               overload curves       2        4         26 s         26 s
-              in all               16      126   8 min 28 s   34 min 3 s
+              in all               16      130   8 min 44 s  33 min 13 s
 
             The time assumes a first rate within a factor of 16 of the result; "at most" is for the DUTs with the most trials,
             all of full length. Repetitions of invalid trials are extra.

@@ -43,12 +43,12 @@ fn missing_self_test_after_tester_limit_is_found() {
 
 #[test]
 fn trial_with_missing_or_wrong_certification_is_found() {
-    let said = of_trial(1, 4, |trial| trial.certified = None);
+    let said = of_trial(1, 5, |trial| trial.certified = None);
     assert!(
         said.starts_with("it does not say whether the Tester was certified"),
         "{said}"
     );
-    let said = of_trial(1, 4, |trial| trial.certified = Some(false));
+    let said = of_trial(1, 5, |trial| trial.certified = Some(false));
     assert!(
         said.starts_with(
             "it says that the Tester was not certified at its rate, and its certificate is "
@@ -93,7 +93,7 @@ fn unnecessary_restart_of_search_is_found() {
             lines,
             |record| matches!(record, Record::Started { task, .. } if *task == search),
         );
-        let fails = place(lines, |record| is_trial_of(record, 0, 1, 4));
+        let fails = place(lines, |record| is_trial_of(record, 0, 1, 5));
         lines.insert(fails + 1, lines[start].clone());
     });
     assert!(said.contains(" begins before "), "{said}");

@@ -21,7 +21,7 @@ fn service_rate_above_offered_rate_is_found() {
         stores_queries,
         sustainable_qps: u64::from(tenths_qps / 10),
     };
-    let of = |service: Service| of_trial(1, 4, |trial| trial.service = Some(service));
+    let of = |service: Service| of_trial(1, 5, |trial| trial.service = Some(service));
     let too_much = "the DUT served 50000 queries/s, and 8,000 queries/s were offered to it";
     assert_eq!(of(service(By::Delay, 6e8, 500_000, true)), too_much);
     // At this rate of growth it serves 5,000.
@@ -39,7 +39,7 @@ fn service_rate_above_offered_rate_is_found() {
         service(By::Drain, 0.0, 40_005, false),
     ] {
         let (plan, mut lines) = honest();
-        trial(&mut lines, 1, 4).1.service = Some(good);
+        trial(&mut lines, 1, 5).1.service = Some(good);
         assert!(audit(&plan, &lines).is_ok());
     }
 }
@@ -51,7 +51,7 @@ fn contradictory_distributions_and_path_counts_are_found() {
     let said = of_trial(1, 1, |trial| trial.rtt_percentiles[1].1 += 1);
     assert_eq!(said, "its round-trip times have two values at 100 per cent");
     let way = |change: fn(&mut crate::trial::path::Path)| {
-        of_trial(1, 4, |trial| change(trial.path.as_mut().unwrap()))
+        of_trial(1, 5, |trial| change(trial.path.as_mut().unwrap()))
     };
     // The criterion B-10 uses these figures.
     assert_eq!(
@@ -75,14 +75,14 @@ fn contradictory_distributions_and_path_counts_are_found() {
 #[test]
 fn names_outside_the_plan_are_found() {
     let dealt = |change: fn(&mut crate::load::names::NameRange)| {
-        of_trial(1, 1, |trial| change(trial.names.as_mut().unwrap()))
+        of_trial(1, 2, |trial| change(trial.names.as_mut().unwrap()))
     };
     assert_eq!(
         dealt(|names| names.fresh = 1),
-        "it has 1 names from 0 on of 10.0.0.0/8, and by the plan 10000 of 10.0.0.0/8"
+        "it has 1 names from 500 on of 10.0.0.0/8, and by the plan 10000 of 10.0.0.0/8"
     );
     let range: Cidr = "11.0.0.0/8".parse().unwrap();
-    let said = of_trial(1, 1, |trial| {
+    let said = of_trial(1, 2, |trial| {
         trial.names.as_mut().unwrap().namespace = range
     });
     assert!(said.contains(" of 11.0.0.0/8, and by the plan "), "{said}");
@@ -105,26 +105,26 @@ fn failure_explained_by_losses_outside_the_dut_is_found() {
         high: Some(high),
     };
     assert_eq!(
-        of_trial(1, 4, |trial| located(trial, vec![lost(30_000)])),
+        of_trial(1, 5, |trial| located(trial, vec![lost(30_000)])),
         "it is called failed by 30,000, and by its figures it is invalid (the Measurer's link client lost 10000 packets \
          (tbf drops))"
     );
     // The DUT lost more than the link can explain.
     let (plan, mut lines) = honest();
-    located(trial(&mut lines, 1, 4).1, vec![lost(29_999)]);
+    located(trial(&mut lines, 1, 5).1, vec![lost(29_999)]);
     assert!(audit(&plan, &lines).is_ok());
     assert_eq!(
-        of_trial(1, 4, |trial| trial.losses.queries = 9),
+        of_trial(1, 5, |trial| trial.losses.queries = 9),
         "its losses are 9 queries at 30000 places, and 30,000 have no valid answer"
     );
     assert_eq!(
-        of_trial(1, 4, |trial| {
+        of_trial(1, 5, |trial| {
             trial.losses.evidence.found.push(lost(29_999));
         }),
         "the places of its losses do not follow from their evidence"
     );
     assert_eq!(
-        of_trial(1, 4, |trial| trial.timing.clock_step_ns = 20_000),
+        of_trial(1, 5, |trial| trial.timing.clock_step_ns = 20_000),
         "it is called failed by 30,000, and by its figures it is invalid (the real-time clock was stepped by 20000 ns \
          during the trial)"
     );
@@ -135,7 +135,7 @@ fn failure_explained_by_losses_outside_the_dut_is_found() {
         };
     };
     assert_eq!(
-        of_trial(1, 4, limits),
+        of_trial(1, 5, limits),
         "its limits are not those of the plan"
     );
 }
@@ -171,7 +171,7 @@ fn paths_of(value: &Value, at: String, found: &mut Vec<String>) {
 
 /// A failed trial with every figure that a trial can have.
 fn rich(lines: &mut [Line]) -> (usize, TrialResult) {
-    let (number, trial) = trial(lines, 1, 4);
+    let (number, trial) = trial(lines, 1, 5);
     let source = Source {
         host: Role::Dut.into(),
         link: Some("upstream".to_owned()),

@@ -241,7 +241,7 @@ fn impossible_clocks_and_roles_are_found() {
 fn no_number_of_a_host_causes_a_panic() {
     let (plan, mut lines) = on_hosts();
     let at = place(&lines, |record| is_trial_of(record, 0, 1, 4));
-    trial(&mut lines, 1, 4).1.machine = usage_of("authority", Some("auth"));
+    trial(&mut lines, 1, 5).1.machine = usage_of("authority", Some("auth"));
     lines.truncate(at + 1);
     each_number_of(&plan, &lines, at);
 }

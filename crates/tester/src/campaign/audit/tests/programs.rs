@@ -250,7 +250,7 @@ fn missing_figure_is_found() {
     ];
     for (key, leave) in keys {
         let expected = format!("it has no {key}, which each trial of this program has");
-        assert_eq!(of_trial(1, 4, leave), expected);
+        assert_eq!(of_trial(1, 5, leave), expected);
     }
     for (key, leave) in &keys[..3] {
         let said = first(|lines| leave(&mut self_test(lines).trials[0]));

@@ -40,8 +40,8 @@ fn search_above_a_lower_certificate_restarts_below_it() {
     let lines = resumed(3_000);
     assert_eq!(ceilings(&lines, 0)[..2], [Some(50_000), Some(3_000)]);
     assert_eq!(rates(&lines, 0), [Some(3_000); 4]);
-    let expected = [(1, 1_000), (2, 2_000), (3, 4_000), (4, 8_000)];
-    let again = [(1, 1_000), (2, 2_000), (3, 3_000)];
+    let expected = [(1, 50), (2, 1_000), (3, 2_000), (4, 4_000)];
+    let again = [(1, 50), (2, 1_000), (3, 2_000), (4, 3_000)];
     assert_eq!(first_search(&lines), [&expected[..], &again].concat());
 }
 
