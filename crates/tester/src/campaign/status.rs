@@ -372,6 +372,7 @@ fn remark(end: &SearchEnd) -> Option<String> {
         SearchEnd::LimitedByTester { .. } => "at least: the Tester is not certified for more",
         SearchEnd::LimitedByRequest { .. } => "at least: it passed at the max-rate of the plan",
         SearchEnd::NothingPasses => "fails at every rate",
+        SearchEnd::TooWide { .. } => "the interval is too wide",
         SearchEnd::TesterFault { fault } => return Some(format!("disturbed: {fault}")),
     };
     Some(remark.to_owned())

@@ -36,7 +36,7 @@ pub fn of_search(end: &SearchEnd) -> u8 {
     match end {
         SearchEnd::Found | SearchEnd::LimitedByRequest { .. } => PASSED,
         SearchEnd::NothingPasses => FAILED,
-        SearchEnd::LimitedByTester { .. } => TESTER,
+        SearchEnd::LimitedByTester { .. } | SearchEnd::TooWide { .. } => TESTER,
         SearchEnd::TesterFault { fault } => of_fault(fault),
     }
 }

@@ -15,6 +15,9 @@ use crate::quantity::{self, Resolution, ValueError, written};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, SerializeDisplay, DeserializeFromStr)]
 #[schemars(with = "String")]
 pub struct Goal {
+    /// Whether its result is a 95 % interval of the rate at which the exceed ratio of the trials are high-loss trials, instead of the
+    /// bounds of RFC 9971. The duration sum is then that of all trials, and the width that of the interval.
+    pub is_interval: bool,
     /// Goal loss ratio: a trial that lost more is a high-loss trial. Below 1.
     pub loss: Share,
     /// Goal exceed ratio: share of the time of the trials that may be in high-loss trials. Below 1.
@@ -49,12 +52,17 @@ pub struct Tried {
     pub lost: u64,
 }
 
-/// Goals by name: RFC 9971 sections 4.10.2 and 4.10.3, and the two of FD.io CSIT (non-drop and partial drop rate).
-const PRESETS: [(&str, &str); 4] = [
+/// Goals by name: RFC 9971 sections 4.10.2 and 4.10.3, the two of FD.io CSIT (non-drop and partial drop rate), and one of an interval, for a
+/// third of the trials of 20 strict runs.
+const PRESETS: [(&str, &str); 5] = [
     ("rfc2544", "loss=0%,exceed=0%,trial=60s,sum=60s,width=0.1%"),
     ("tst009", "loss=0%,exceed=50%,trial=60s,sum=120s,width=0.1%"),
     ("ndr", "loss=0%,exceed=50%,trial=1s,sum=20s,width=0.5%"),
     ("pdr", "loss=0.5%,exceed=50%,trial=1s,sum=20s,width=0.5%"),
+    (
+        "interval",
+        "interval,loss=0%,exceed=50%,trial=1s,sum=72s,width=2%",
+    ),
 ];
 
 /// The search without goals.
@@ -128,7 +136,8 @@ impl Goal {
         trial.duration_ns < self.trial_ns
     }
 
-    fn is_high_loss(&self, trial: &Tried) -> bool {
+    /// Whether a trial lost more than the goal tolerates.
+    pub(super) fn is_high_loss(&self, trial: &Tried) -> bool {
         let lost = u128::from(trial.lost) * u128::from(MILLION);
         lost > u128::from(self.loss.below(MILLION)) * u128::from(trial.queries)
     }
@@ -136,7 +145,8 @@ impl Goal {
 
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "loss={},exceed={}", self.loss, self.exceed)?;
+        let kind = if self.is_interval { "interval," } else { "" };
+        write!(f, "{kind}loss={},exceed={}", self.loss, self.exceed)?;
         if self.initial_ns != self.trial_ns {
             write!(f, ",initial={}", written(self.initial_ns))?;
         }
@@ -159,7 +169,11 @@ impl FromStr for Goal {
         }
         let (mut loss, mut exceed, mut initial_ns) = (None, None, None);
         let (mut trial_ns, mut sum_ns, mut width) = (None, None, None);
-        for attribute in text.split(',') {
+        let (is_interval, attributes) = match text.strip_prefix("interval,") {
+            Some(attributes) => (true, attributes),
+            None => (false, text),
+        };
+        for attribute in attributes.split(',') {
             let (key, value) = attribute.split_once('=').ok_or_else(form)?;
             let twice = match key {
                 "loss" => loss.replace(ratio(key, value)?).is_some(),
@@ -184,6 +198,7 @@ impl FromStr for Goal {
         let millionths = WIDTH.max(loss.below(MILLION));
         let millionths = u32::try_from(millionths).unwrap_or(u32::MAX);
         let goal = Self {
+            is_interval,
             loss,
             exceed,
             initial_ns: initial_ns.unwrap_or(trial_ns),
@@ -207,6 +222,11 @@ impl Goal {
             format!(
                 "sum={sum} is shorter than trial={trial}: no rate would have a whole trial; give {trial} or more"
             )
+        } else if self.is_interval
+            && (self.exceed.below(MILLION) != MILLION / 2 || self.initial_ns < self.trial_ns)
+        {
+            "an interval is that of the rate at which half of the trials are high-loss trials of one length; give exceed=50% and omit initial"
+                .to_owned()
         } else if self.sum_ns > most_ns {
             let most = written(most_ns);
             format!(

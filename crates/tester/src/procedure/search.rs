@@ -9,9 +9,11 @@
 
 mod goals;
 mod spec;
+mod stairs;
 
 use dns64_transport::clock::Nanos;
 
+use super::goal::Tried;
 use super::{Event, Trials, observed};
 use crate::load::pace::Schedule;
 pub use crate::quantity::{HIGHEST_RATE_QPS, Resolution};
@@ -20,6 +22,7 @@ use crate::trial::result::{Outcome, TrialResult};
 pub use goals::GoalResult;
 use goals::Loads;
 pub use spec::{Bracket, INVALID_REPEATS, SearchEnd, SearchSpec, low_load_qps};
+use stairs::Stairs;
 
 /// Runs `search` to its end.
 ///
@@ -110,6 +113,8 @@ pub struct Search {
     failed_qps: Option<u64>,
     /// What goals are judged by.
     loads: Loads,
+    /// The search for the interval, if that is the first goal.
+    stairs: Option<Stairs>,
     invalid_in_row: u32,
     /// Whether a trial at low load has failed.
     lost_at_low_load: bool,
@@ -120,6 +125,7 @@ impl Search {
     /// Creates a search without trials. Rates below 1 query per second count as 1.
     pub fn new(spec: SearchSpec) -> Self {
         Self {
+            stairs: Stairs::new(&spec),
             spec,
             passed_qps: None,
             failed_qps: None,
@@ -144,7 +150,8 @@ impl Search {
         if self.spec.goals.is_empty() {
             return Some((self.spec.rate(&self.bracket()), None));
         }
-        let (rate_qps, duration_ns) = self.loads.next(&self.spec)?;
+        let climbed = self.stairs.as_ref().and_then(Stairs::next);
+        let (rate_qps, duration_ns) = climbed.or_else(|| self.loads.next(&self.spec))?;
         Some((rate_qps, Some(duration_ns)))
     }
 
@@ -171,9 +178,17 @@ impl Search {
         self.invalid_in_row = 0;
         self.end = match duration_ns {
             Some(duration_ns) => {
-                let schedule = Schedule::new(rate_qps, duration_ns);
-                self.loads.add(&schedule, outcome.shortfall());
-                self.loads.end(&self.spec)
+                let queries = Schedule::new(rate_qps, duration_ns).queries().max(1);
+                let trial = Tried {
+                    duration_ns,
+                    queries,
+                    lost: outcome.shortfall().min(queries),
+                };
+                if let Some(stairs) = &mut self.stairs {
+                    stairs.observe(&trial);
+                }
+                self.loads.add(rate_qps, trial);
+                self.end_of_goals()
             }
             None => {
                 let is_low_load = self.spec.low_load_qps == Some(rate_qps);
@@ -209,7 +224,19 @@ impl Search {
 
     /// Returns the results of the goals so far, in their order.
     pub fn goals(&self) -> Vec<GoalResult> {
-        self.loads.results(&self.spec)
+        let interval = self.stairs.as_ref().map(Stairs::result);
+        let others = self.loads.results(&self.spec);
+        interval.into_iter().chain(others).collect()
+    }
+
+    /// Returns how the search for goals ended: as that of the first without a regular result; `None` if a goal needs another trial.
+    fn end_of_goals(&self) -> Option<SearchEnd> {
+        if self.next().is_some() {
+            return None;
+        }
+        let ends = self.goals().into_iter().filter_map(|goal| goal.end);
+        let irregular = ends.into_iter().find(|end| *end != SearchEnd::Found);
+        Some(irregular.unwrap_or(SearchEnd::Found))
     }
 
     /// Whether a rate passed, or is a lower bound of a goal.

@@ -185,6 +185,7 @@ fn search_verdict(result: &SearchResult) -> String {
         },
         SearchEnd::TesterFault { fault } => {
             let why = match result.trials.last() {
+        SearchEnd::TooWide { .. } => "THE INTERVAL IS TOO WIDE".to_owned(),
                 Some(last) if last.outcome.fault().is_some() => {
                     format!(
                         "every trial at {} was invalid: {fault}",

@@ -163,13 +163,20 @@ fn method(draft: &Draft, faults: &mut Faults) -> Method {
     }
 }
 
-/// Refuses more goals than a search may have.
+/// Refuses more goals than a search may have, and an interval after others.
 fn check_goals(draft: &Draft, plan: &Plan, faults: &mut Faults) {
-    let number = plan.search.goals.len();
+    let (number, name) = (plan.search.goals.len(), draft.name("search.goals"));
+    let mut refuse = |message| faults.add(&Place::of(&["search", "goals"]), message);
     if number > GOALS_MAX {
-        let name = draft.name("search.goals");
-        let message = format!("{number} of {name} are more than {GOALS_MAX}; omit some of them");
-        faults.add(&Place::of(&["search", "goals"]), message);
+        refuse(format!(
+            "{number} of {name} are more than {GOALS_MAX}; omit some of them"
+        ));
+    }
+    let mut others = plan.search.goals.iter().skip(1);
+    if let Some(goal) = others.find(|goal| goal.is_interval) {
+        refuse(format!(
+            "{goal} is not the first of {name}; put it before the others, and omit a second interval"
+        ));
     }
 }
 

@@ -334,6 +334,8 @@ mod tests {
         assert!(!refused("\"ndr\", \"pdr\""));
         assert!(refused("\"rfc2544\""), "longer than the certified trials");
         assert!(refused("\"ndr\", \"ndr\""));
+        assert!(!refused("\"interval\", \"ndr\""));
+        assert!(refused("\"ndr\", \"interval\""));
         let goals = |number: u32| {
             let goal = |loss| format!("\"loss={loss}%,exceed=0%,trial=1s,sum=1s\"");
             (0..number).map(goal).collect::<Vec<_>>().join(",")

@@ -205,6 +205,8 @@ fn contradictory_goal_is_refused() {
         "loss=0%,exceed=0%,trial=0s,sum=1s",
         "loss=0%,exceed=0%,trial=1s,sum=1s,width=0%",
         "loss=-1%,exceed=0%,trial=1s,sum=1s",
+        "interval,loss=0%,exceed=20%,trial=1s,sum=60s",
+        "interval,loss=0%,exceed=50%,trial=1s,sum=60s,initial=500ms",
     ] {
         assert!(text.parse::<Goal>().is_err(), "{text}");
     }

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::super::goal::{Bound, Goal, Tried};
 use super::spec::{Bracket, SearchEnd, SearchSpec};
-use crate::load::pace::Schedule;
 
 /// Result of a goal (RFC 9971 section 4.8). It is regular if its end is [`SearchEnd::Found`].
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -21,11 +20,11 @@ pub struct GoalResult {
     /// How the search for it ended; nothing if it was cut off before.
     #[serde(flatten)]
     pub end: Option<SearchEnd>,
-    /// Relevant lower bound: the highest rate below the relevant upper bound that achieves the goal.
+    /// Relevant lower bound, or lower end of the interval: the highest rate below the relevant upper bound that achieves the goal.
     pub lower_qps: Option<u64>,
-    /// Relevant upper bound: the lowest rate that misses the goal.
+    /// Relevant upper bound, or upper end of the interval: the lowest rate that misses the goal.
     pub upper_qps: Option<u64>,
-    /// Conditional throughput at the relevant lower bound, rounded down.
+    /// Conditional throughput at the relevant lower bound, rounded down, or the rate in the interval.
     pub throughput_qps: Option<u64>,
 }
 
@@ -34,20 +33,16 @@ pub struct GoalResult {
 pub(super) struct Loads(BTreeMap<u64, Vec<Tried>>);
 
 impl Loads {
-    /// Adds a trial with this number of queries without a valid answer in time.
-    pub(super) fn add(&mut self, schedule: &Schedule, lost: u64) {
-        let queries = schedule.queries().max(1);
-        self.0.entry(schedule.rate_qps()).or_default().push(Tried {
-            duration_ns: schedule.duration_ns(),
-            queries,
-            lost: lost.min(queries),
-        });
+    /// Adds a trial at this rate.
+    pub(super) fn add(&mut self, rate_qps: u64, trial: Tried) {
+        self.0.entry(rate_qps).or_default().push(trial);
     }
 
     /// Returns rate and duration of the next trial; `None` if every goal has its result.
     pub(super) fn next(&self, spec: &SearchSpec) -> Option<(u64, Nanos)> {
         let mut near_qps = None;
-        spec.goals.iter().flat_map(stages).find_map(|goal| {
+        let goals = spec.goals.iter().filter(|goal| !goal.is_interval);
+        goals.flat_map(stages).find_map(|goal| {
             let spec = focused(spec, &goal, near_qps);
             let bracket = self.bracket(&spec, &goal);
             near_qps = bracket.passed_qps.or(bracket.failed_qps).or(near_qps);
@@ -56,17 +51,7 @@ impl Loads {
         })
     }
 
-    /// Returns how the search ended: as that of the first goal without a regular result; `None` if a goal needs another trial.
-    pub(super) fn end(&self, spec: &SearchSpec) -> Option<SearchEnd> {
-        if self.next(spec).is_some() {
-            return None;
-        }
-        let ends = self.results(spec).into_iter().filter_map(|goal| goal.end);
-        let irregular = ends.into_iter().find(|end| *end != SearchEnd::Found);
-        Some(irregular.unwrap_or(SearchEnd::Found))
-    }
-
-    /// Returns the results of the goals so far.
+    /// Returns the results of the goals so far, without that of an interval.
     pub(super) fn results(&self, spec: &SearchSpec) -> Vec<GoalResult> {
         let result = |goal: &Goal| {
             let spec = focused(spec, goal, None);
@@ -83,7 +68,8 @@ impl Loads {
                 throughput_qps: bracket.passed_qps.and_then(throughput_qps),
             }
         };
-        spec.goals.iter().map(result).collect()
+        let goals = spec.goals.iter().filter(|goal| !goal.is_interval);
+        goals.map(result).collect()
     }
 
     /// Returns the relevant bounds of a goal (RFC 9971 sections 4.8.1 and 4.8.2).
@@ -110,7 +96,7 @@ fn stages(goal: &Goal) -> impl Iterator<Item = Goal> {
 }
 
 /// The search for one goal, from near the result of the goal before.
-fn focused(spec: &SearchSpec, goal: &Goal, near_qps: Option<u64>) -> SearchSpec {
+pub(super) fn focused(spec: &SearchSpec, goal: &Goal, near_qps: Option<u64>) -> SearchSpec {
     let step_qps = near_qps.map(|near_qps| goal.width.qps(near_qps));
     SearchSpec {
         start_qps: near_qps.unwrap_or(spec.start_qps),

@@ -239,6 +239,11 @@ pub enum SearchEnd {
     /// The DUT failed even at the lowest rate: twice at low load; 1 query per second, or 1 query per trial; with a fixed range, the
     /// lowest rate of the bisection.
     NothingPasses,
+    /// The trials that an interval goal allows have not made its interval narrow enough.
+    TooWide {
+        /// About how many trials would; nothing if no number is known to.
+        trials: Option<u64>,
+    },
     /// One rate was invalid too often in a row, or the user interrupted the search: it was aborted there. A rate that passed before is a lower bound.
     TesterFault {
         /// The fault of the last trial.
@@ -263,7 +268,7 @@ impl SearchEnd {
             Self::LimitedByTester { .. }
             | Self::LimitedByRequest { .. }
             | Self::TesterFault { .. } => true,
-            Self::Found | Self::NothingPasses => false,
+            Self::Found | Self::NothingPasses | Self::TooWide { .. } => false,
         }
     }
 }

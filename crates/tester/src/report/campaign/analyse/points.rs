@@ -262,6 +262,8 @@ fn ended(task: Option<&Search<'_>>) -> (RunEnd, Option<String>) {
         Some(SearchEnd::Found) => (RunEnd::Found, None),
         Some(SearchEnd::LimitedByTester { .. }) => (RunEnd::LimitedByTester, None),
         Some(SearchEnd::LimitedByRequest { .. }) => (RunEnd::LimitedByRequest, None),
+        // Only of goals, which are no runs.
+        Some(SearchEnd::TooWide { .. }) => (RunEnd::Unfinished, None),
         Some(SearchEnd::NothingPasses) => (
             RunEnd::NothingPasses,
             Some("the DUT fails even at the lowest rate".to_owned()),
