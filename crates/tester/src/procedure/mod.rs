@@ -3,7 +3,7 @@
 //! ```text
 //! Trials (runs one trial) -> search (RFC 8219 section 9.2) -> SearchResult
 //!                            goal   (RFC 9971)
-//!                            audit
+//!                            audit, capacity
 //!                         -> selftest (section 9.2.1)      -> SelfTestResult, several -> certificate
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! receives [`Event`]s.
 
 pub mod audit;
+pub mod capacity;
 pub mod certificate;
 pub mod goal;
 pub mod search;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Conditions;
 use super::numbers::seconds;
+use crate::procedure::capacity::Capacity;
 use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{GoalResult, SearchEnd, SearchResult};
 use crate::procedure::selftest::{
@@ -42,6 +43,7 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> impl Serialize 
         certified: conditions.certifies(judged_qps),
         certified_rate_qps: conditions.certified_rate_qps,
         calculated_qps: super::calculated_qps(result),
+        capacity: Capacity::of(result),
         service: super::passed(result).and_then(|trial| trial.service),
         trials: &result.trials,
     };
@@ -122,6 +124,9 @@ struct Search<'a> {
     certified_rate_qps: Option<u64>,
     /// Sustainable rate of a DUT that stores queries until their timeout: Lencse et al. 2017, equation (1).
     calculated_qps: Option<f64>,
+    /// Queries that the DUT holds open, behind an authority that delays its answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity: Option<Capacity>,
     /// Service of the trial at the measured rate.
     service: Option<Service>,
     trials: &'a [TrialResult],

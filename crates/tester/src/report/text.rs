@@ -1,6 +1,7 @@
 //! Results for a terminal: the verdict first, then the conditions, then the evidence. Each section is a title with
 //! rows; each row is a label with a text.
 
+mod capacity;
 mod goals;
 mod rows;
 
@@ -11,6 +12,7 @@ use super::{
     Conditions, Span, Thousands, calculated_qps, judged_qps, losses, passed, stored, sustained,
 };
 use crate::authority::counts::FaultCounts;
+use crate::procedure::capacity::Capacity;
 use crate::procedure::certificate::SelfTests;
 use crate::procedure::search::{SearchEnd, SearchResult};
 use crate::procedure::selftest::{
@@ -64,9 +66,12 @@ pub fn self_test(result: &SelfTests, timeout_ns: Nanos, conditions: &Conditions)
 /// The table of a search.
 pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     let watermarks = conditions.watermarks(judged_qps(result));
-    let fastest = passed(result);
+    let (fastest, held) = (passed(result), Capacity::of(result));
     let verdict = match result.goals.as_slice() {
-        [] => search_verdict(result) + &fastest.map_or_else(String::new, sustained),
+        [] => {
+            let holds = held.map_or_else(String::new, |it| capacity::holds(&it));
+            search_verdict(result) + &holds + &fastest.map_or_else(String::new, sustained)
+        }
         goals => goals::verdict(goals, &result.end),
     };
     let mut page = Page::begin(&verdict, &watermarks, conditions);
@@ -88,6 +93,9 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
     goals::sections(&mut page, &result.goals);
     let rows = rates.chain(policy);
     page.section("Result", rows.chain([certified_row(conditions)]));
+    if let Some(held) = held {
+        page.section("Capacity (after RFC 9693)", capacity::rows(&held));
+    }
     page.achieved(
         fastest.and_then(|trial| trial.achieved.as_ref()),
         conditions,
@@ -177,6 +185,7 @@ fn search_verdict(result: &SearchResult) -> String {
                 }
             )
         }
+        SearchEnd::TooWide { .. } => "THE INTERVAL IS TOO WIDE".to_owned(),
         SearchEnd::TesterFault {
             fault: TesterFault::Interrupted,
         } => match result.rate_qps {
@@ -185,7 +194,6 @@ fn search_verdict(result: &SearchResult) -> String {
         },
         SearchEnd::TesterFault { fault } => {
             let why = match result.trials.last() {
-        SearchEnd::TooWide { .. } => "THE INTERVAL IS TOO WIDE".to_owned(),
                 Some(last) if last.outcome.fault().is_some() => {
                     format!(
                         "every trial at {} was invalid: {fault}",

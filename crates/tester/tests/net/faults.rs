@@ -126,3 +126,21 @@ fn lab_down_after_a_crash_leaves_nothing() {
     assert_eq!(left_behind(), Vec::<String>::new());
     assert_eq!(workdirs(tester), Vec::<String>::new());
 }
+
+#[test]
+#[ignore = "needs root and the DUT programs: run by .ci/run net"]
+fn open_queries_are_at_least_those_at_the_authority() {
+    let _turn = turn();
+    let run = until("did a rate pass behind a slow authority", || {
+        let run = Run::of(
+            "search --lab netns --dut unbound --uncertified --authority-behaviour delay=100ms -Q 200 --max-rate 400 -l 1s -t 3s",
+        );
+        assert_found_by_trials(&run.json, run.code);
+        (!run.json["rate_qps"].is_null()).then_some(run)
+    });
+    let number = |key: &str| run.json["capacity"][key].as_u64().unwrap();
+    // Each query waits for two answers of the authority.
+    let (open, rate_qps) = (number("open"), run.json["rate_qps"].as_u64().unwrap());
+    assert!(open >= rate_qps / 5, "{:#}", run.json);
+    assert!(number("open_at_authority") > 0 && run.json["trials"].as_array().unwrap().len() > 1);
+}

@@ -103,7 +103,9 @@ pub(super) fn search(args: MeasureArgs) -> Result<u8, Failure> {
     let mut measurement = args.resolve(Needs::Dut)?;
     let wanted = &measurement.plan.search;
     let load = &mut measurement.spec.load;
-    load.stop_early = wanted.goals.is_empty();
+    // What becomes of queries beyond the capacity is known only at the end of a trial.
+    let lab = measurement.spec.subject.lab();
+    load.stop_early = wanted.goals.is_empty() && lab.is_none_or(|lab| lab.behaviour.is_none());
     if let Some(longest_ns) = wanted.goals.iter().map(|goal| goal.trial_ns).max() {
         load.duration_ns = longest_ns;
     }
