@@ -142,8 +142,17 @@ def raw(kind, old, new):
 add = lambda number: lambda value: value + number
 found = lambda record: (record["end"] or {}).get("ended") == "found"
 is_search = lambda record: record["search"] is not None
+of_goals = lambda record: "goals" in record["task"]
 
 JOURNALS = {
+    # Results of goals, and what they follow from.
+    "goal's lower bound": changed("finished", with_key("goals.0.lower_qps", add(1)), of_goals),
+    "goal's upper bound": changed("finished", with_key("goals.0.upper_qps", add(1)), of_goals),
+    "goal's throughput": changed("finished", with_key("goals.0.throughput_qps", add(1)), of_goals),
+    "goal's end": changed("finished", with_key("goals.0.ended", "nothing_passes"), of_goals),
+    "goal without a result": changed("finished", lambda record: record["goals"].pop(), of_goals),
+    "another goal": changed("started", with_key("search.goals.0", lambda text: text.replace("loss=0", "loss=1")), of_goals),
+    "goal's trial removed": removed("trial", of_goals), "goal's trial of another length": changed("trial", with_key("result.duration_s", 9.0), of_goals),
     # Each kind of record removed, added, repeated, moved.
     "campaign removed": removed("campaign"), "campaign twice": twice("campaign"), "session removed": removed("session"),
     "self-test removed": removed("self_test"), "variant removed": removed("variant"), "start removed": removed("started"),

@@ -9,6 +9,7 @@ Exit code: 0 everything follows, 1 something does not, 2 it cannot be read.
 
 import argparse
 import base64
+import copy
 import hashlib
 import itertools
 import json
@@ -111,6 +112,13 @@ RATES, SHARES, FACTORS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6}, {"": 10**6
 SPEC = {"start_qps": 1, "ceiling_qps": None, "max_qps": None, "invalid_repeats": 3, "first_step_qps": None, "fixed_range_qps": None}
 
 
+# Goals by name.
+GOALS = {
+    "rfc2544": "loss=0%,exceed=0%,trial=60s,sum=60s,width=0.1%", "tst009": "loss=0%,exceed=50%,trial=60s,sum=120s,width=0.1%",
+    "ndr": "loss=0%,exceed=50%,trial=1s,sum=20s,width=0.5%", "pdr": "loss=0.5%,exceed=50%,trial=1s,sum=20s,width=0.5%",
+}
+
+
 def number(units, value):
     """A number with a unit, exactly."""
     digits = str(value).rstrip("abcdefghijklmnopqrstuvwxyzKM%")
@@ -137,7 +145,7 @@ class Plan:
 
     def __init__(self, plan):
         trial, search, self.tester, self.hosts = (plan.get(name, {}) for name in ("trial", "search", "tester", "hosts"))
-        strange = set(search) - set("start-rate max-rate resolution restart runs method reuse stop-early settle order".split())
+        strange = set(search) - set("start-rate max-rate resolution restart runs method reuse stop-early settle order goals".split())
         if strange:
             raise Unreadable(f"the plan has search.{min(strange)}, which this program does not know")
         self.limits = {
@@ -146,13 +154,11 @@ class Plan:
             "max_stolen_pct": float(str(trial.get("max-stolen", 1)).rstrip("%")),
         }
         self.self_tests, self.runs, self.reuse = int(self.tester.get("self-tests", 3)), int(search.get("runs", 20)), search.get("reuse", True)
-        self.is_fixed = search.get("method") == "fixed-range"
+        self.is_fixed, self.goals = search.get("method") == "fixed-range", [Goal(text) for text in listed(search.get("goals", []))]
         self.stop_early = search.get("stop-early", not self.is_fixed)
         self.max_qps = number(RATES, search["max-rate"]) if "max-rate" in search else None
         self.start_qps = number(RATES, search.get("start-rate", min(10_000, self.max_qps or 10_000)))
-        text = str(search.get("resolution", "0.1%"))
-        is_share = text.endswith("%")
-        self.resolution = {"relative": {"millionths": number(SHARES, text)}} if is_share else {"absolute": {"qps": number(RATES, text)}}
+        self.resolution = resolution(str(search.get("resolution", "0.1%")))
         spans = number(TIMES, trial.get("duration", "60s")), number(TIMES, trial.get("timeout", "1s"))
         rows = [(cell, spans) for cell in self.cells(plan.get("cells", {}))]
         if "queue-check" in plan:
@@ -170,7 +176,8 @@ class Plan:
         points, runs = range(len(self.points)), range(1, self.runs + 1)
         tasks = [(p, r) for p in points for r in runs] if search.get("order") == "sequential" else [(p, r) for r in runs for p in points]
         firsts = [k * len(self.points) // len(variants) for k, variant in enumerate(variants) if not variant["is_authority"]]
-        self.tasks = [("search", *task) for task in tasks] + [(kind, p, 0) for kind in ("overload", "soak") if kind in plan for p in firsts]
+        usual = [p for p in points for it in [self.points[p]] if (it.duration_ns, it.timeout_ns) == spans and not it.variant["is_authority"]]
+        self.tasks = [("search", *task) for task in tasks] + [("goals", p, 0) for p in usual if self.goals] + [(kind, p, 0) for kind in ("overload", "soak") if kind in plan for p in firsts]
 
     def variants_of(self, dut):
         swept = [values for _, values in sorted(dut.get("sweep", {}).items())]
@@ -202,8 +209,11 @@ class Plan:
             return [max(1, base_qps * milli // 1000) for milli in self.factors_milli]
         return [max(1, base_qps * self.soak[0] // 10**6)] * self.soak[1]
 
-    def search(self, point, ceiling_qps, before):
-        spec = SPEC | {"resolution": self.resolution, "ceiling_qps": ceiling_qps, "lowest_qps": -(-SECOND // point.duration_ns)}
+    def search(self, point, ceiling_qps, before, goals=()):
+        shortest_ns = min((goal.initial_ns for goal in goals), default=point.duration_ns)
+        spec = SPEC | {"resolution": self.resolution, "ceiling_qps": ceiling_qps, "lowest_qps": -(-SECOND // shortest_ns)}
+        if self.is_fixed and goals:
+            return spec | {"start_qps": self.max_qps // 2, "max_qps": self.max_qps}
         if self.is_fixed:
             return spec | {"fixed_range_qps": self.max_qps}
         spec |= {"start_qps": self.start_qps, "max_qps": self.max_qps}
@@ -213,10 +223,14 @@ class Plan:
             start = max(min(before) - margin, 1)
             return spec | {"start_qps": max(start, spec["lowest_qps"]), "first_step_qps": max(before) + margin - start}
         low_qps, limit = max(spec["start_qps"] // 20, 1, spec["lowest_qps"]), Search(spec).limit
-        return spec if before or low_qps >= min(spec["start_qps"], limit) else spec | {"low_load_qps": low_qps}
+        return spec if before or goals or low_qps >= min(spec["start_qps"], limit) else spec | {"low_load_qps": low_qps}
 
 
 # Searches, self-tests, statistics
+
+
+def resolution(text):
+    return {"relative": {"millionths": number(SHARES, text)}} if text.endswith("%") else {"absolute": {"qps": number(RATES, text)}}
 
 
 def resolution_qps(resolution, passed):
@@ -251,18 +265,25 @@ class Search:
             return max(failed // 2, 0 if step is None else failed - max(self.start - failed, 0) - max(step, 1), lowest)
         return passed + (failed - passed) // 2
 
-    def observe(self, outcome, fault):
-        rate = self.rate()
+    def is_repeated(self, outcome, fault):
+        """Whether a trial was invalid, which may be the last."""
         if outcome == "invalid":
             is_over = self.invalid == self.spec["invalid_repeats"] or fault == "interrupted"
             self.end = {"ended": "tester_fault", "fault": fault} if is_over else None
-            self.invalid += 1
+        self.invalid = self.invalid + 1 if outcome == "invalid" else 0
+        return outcome == "invalid"
+
+    def observe(self, outcome, fault, _=None):
+        rate = self.rate()
+        if self.is_repeated(outcome, fault):
             return
-        self.invalid = 0
         if outcome != "passed" and rate == self.low_qps and not self.is_suspect:
             self.is_suspect = True
             return
         self.passed, self.failed = (rate, self.failed) if outcome == "passed" else (self.passed, rate)
+        self.settle()
+
+    def settle(self):
         is_fixed, resolution = self.spec["fixed_range_qps"] is not None, resolution_qps(self.spec["resolution"], self.passed or 0)
         if self.passed is None:
             if self.failed <= max(self.low_qps or self.spec["lowest_qps"], resolution if is_fixed else 0):
@@ -273,6 +294,93 @@ class Search:
                 self.end = {"ended": f"limited_by_{by}", "limit_qps": self.passed}
         elif self.failed - self.passed <= resolution:
             self.end = {"ended": "found"}
+
+
+class Goal:
+    def __init__(self, text):
+        if text.startswith("interval"):
+            raise Unreadable(f"the goal {text}, whose interval this program does not compute")
+        keys = dict(part.split("=") for part in GOALS.get(text, text).split(","))
+        self.loss, self.exceed = (number(SHARES, keys[key]) for key in ("loss", "exceed"))
+        self.trial_ns, self.sum_ns = (number(TIMES, keys[key]) for key in ("trial", "sum"))
+        self.initial_ns = number(TIMES, keys.get("initial", keys["trial"]))
+        self.width = resolution(keys["width"]) if "width" in keys else {"relative": {"millionths": max(5000, self.loss)}}
+        self.known = self.loss, self.exceed, self.initial_ns, self.trial_ns, self.sum_ns, self.width
+
+    def stages(self):
+        coarse = copy.copy(self)
+        coarse.trial_ns = coarse.sum_ns = self.initial_ns
+        return [coarse, self] if self.initial_ns < self.trial_ns else [self]
+
+    def bound(self, trials):
+        """Whether a rate achieves the goal, whatever its further trials say; None if they decide."""
+        subceed, sums = 10**6 - self.exceed, {(short, high): 0 for short in (False, True) for high in (False, True)}
+        for duration_ns, queries, lost in trials:
+            sums[duration_ns < self.trial_ns, lost * 10**6 > self.loss * queries] += duration_ns
+        excess = max(0, sums[True, True] * subceed - sums[True, False] * self.exceed)
+        high, low = sums[False, True] * subceed + excess, sums[False, False] * subceed
+        whole = max(high + low, self.sum_ns * subceed)
+        if high * 10**6 > whole * self.exceed:
+            return False
+        return True if (whole - low) * 10**6 <= whole * self.exceed else None
+
+    def throughput(self, rate_qps, trials):
+        full = sorted((trial for trial in trials if trial[0] >= self.trial_ns), key=lambda trial: Fraction(trial[2], trial[1]))
+        left = max(sum(trial[0] for trial in full), self.sum_ns) * (10**6 - self.exceed)
+        for duration_ns, queries, lost in full:
+            left -= duration_ns * 10**6
+            if left <= 0:
+                return rate_qps * (queries - lost) // queries
+        return 0
+
+
+class Goals(Search):
+    """A search for goals (RFC 9971)."""
+    def __init__(self, spec):
+        super().__init__(spec)
+        self.goals, self.loads = [Goal(text) for text in spec["goals"]], {}
+
+    def focused(self, goal, near_qps=None):
+        """The strict search whose bounds are those of a goal."""
+        spec = self.spec | {"resolution": goal.width, "start_qps": near_qps or self.spec["start_qps"], "fixed_range_qps": None}
+        search = Search(spec | ({"first_step_qps": resolution_qps(goal.width, near_qps)} if near_qps else {}))
+        bounds = [(rate, bound) for rate, trials in sorted(self.loads.items()) for bound in [goal.bound(trials)] if bound is not None]
+        search.failed = min((rate for rate, bound in bounds if not bound), default=None)
+        search.passed = max((rate for rate, bound in bounds if bound and (search.failed is None or rate < search.failed)), default=None)
+        if search.passed or search.failed:
+            search.settle()
+        return search
+
+    def next(self):
+        """Rate and length of the next trial."""
+        near_qps = None
+        for goal in (stage for goal in self.goals for stage in goal.stages()) if not self.end else ():
+            search = self.focused(goal, near_qps)
+            near_qps = search.passed or search.failed or near_qps
+            if not search.end:
+                start = max(search.start, search.spec["lowest_qps"])
+                is_ahead = search.passed is None and search.failed is not None and start < search.failed
+                return (start if is_ahead or search.failed is None and (search.passed or 0) < start else search.rate()), goal.trial_ns
+        return None, None
+
+    def rate(self):
+        return self.next()[0]
+
+    def observe(self, outcome, fault, trial):
+        rate, length_ns = self.next()
+        if not self.is_repeated(outcome, fault):
+            self.loads.setdefault(rate, []).append((length_ns, trial["queries_due"], trial["shortfall"]))
+            if self.rate() is None:
+                ends = [result["ended"] for result in self.results()]
+                self.end = next((self.focused(goal).end for goal, end in zip(self.goals, ends) if end != "found"), {"ended": "found"})
+
+    def results(self):
+        found = []
+        for text, goal in zip(self.spec["goals"], self.goals):
+            search = self.focused(goal)
+            throughput = goal.throughput(search.passed, self.loads[search.passed]) if search.passed else None
+            found.append({"goal": text, "lower_qps": search.passed, "upper_qps": search.failed, "throughput_qps": throughput, **(search.end or {})})
+        return found
 
 
 def kind_of(fault):
@@ -532,7 +640,7 @@ def recount(trial):
 class Task:
     def __init__(self, before, spec, base_qps):
         self.trials, self.earlier, self.disturbed = [], before.earlier + before.trials if before else [], before.disturbed if before else 0
-        self.search, self.base_qps, self.steps, self.invalid, self.took_ns = spec and Search(spec), base_qps, 0, 0, 0
+        self.search, self.base_qps, self.steps, self.invalid, self.took_ns = spec and (Goals if spec.get("goals") else Search)(spec), base_qps, 0, 0, 0
         self.end, self.is_abandoned = None, False
 
     def is_open(self, attempts):
@@ -596,7 +704,7 @@ class Campaign:
 
     def started(self, begun):
         task, known, point = self.named(begun)
-        spec, is_search = begun["search"], task[0] == "search"
+        spec, is_search = begun["search"], task[0] in ("search", "goals")
         rates = [end["rate_qps"] for end in self.ends(point.number) if end["rate_qps"] is not None]
         if self.under_way:
             is_again = self.in_force is None and not known.goes_on(spec and spec["ceiling_qps"])
@@ -606,7 +714,10 @@ class Campaign:
         ceilings = self.ceilings(point)
         if is_search:
             need(spec["ceiling_qps"] in ceilings, "started.search.ceiling_qps", spec["ceiling_qps"], f"one of {ceilings}")
-            same_keys("started.search.", spec, self.plan.search(point, spec["ceiling_qps"], rates))
+            goals = self.plan.goals if task[0] == "goals" else []
+            same("started.search.goals", [Goal(text).known for text in spec.get("goals", [])], [goal.known for goal in goals])
+            due = self.plan.search(point, spec["ceiling_qps"], rates, goals)
+            same_keys("started.search.", {"low_load_qps": None} | spec, {"low_load_qps": None} | due)
         same("started.base_rate_qps", begun["base_rate_qps"], None if is_search or not rates else int(median(rates)))
         self.tasks[task] = Task(known, spec, begun["base_rate_qps"])
         self.under_way, self.in_force = task, [spec["ceiling_qps"]] if is_search else ceilings
@@ -631,19 +742,20 @@ class Campaign:
         is_whole = trial["outcome"] != "invalid" and not trial["ended_early"]
         least_ns = (trial["queries_due"] - 1) * SECOND // trial["rate_qps"] if is_whole else 0
         need(record["took_ns"] >= least_ns, "trial.took_ns", record["took_ns"], f"at least {least_ns}")
-        self.planned(trial, point, point.duration_ns, point.result_timeout_ns)
+        length_ns = known.search.next()[1] if task[0] == "goals" else point.duration_ns
+        self.planned(trial, point, length_ns, point.result_timeout_ns)
         may_stop = variant["is_authority"] or task[0] == "search" and self.plan.stop_early
         need(may_stop or not trial["ended_early"] or trial["outcome"] == "invalid", "result.ended_early", True, False)
         same("result.timing.self_correcting", trial["timing"]["self_correcting"] is not None, variant["pacing"] == "self-correcting")
         marks = [None if variant["is_authority"] else ceiling is not None and trial["rate_qps"] <= ceiling for ceiling in self.in_force]
         need(trial.get("certified") in marks, "result.certified", trial.get("certified"), f"one of {marks}")
-        self.died_in = task if trial["dut_exit"] is not None and task[0] == "search" else None
+        self.died_in = task if trial["dut_exit"] is not None and known.search else None
         known.trials.append(record)
         known.took_ns += record["took_ns"]
         is_repeated = trial["outcome"] == "invalid" and task[0] == "overload" and known.invalid < 3
         known.steps, known.invalid = (known.steps, known.invalid + 1) if is_repeated else (known.steps + 1, 0)
         if known.search:
-            known.search.observe(trial["outcome"], trial["fault"])
+            known.search.observe(trial["outcome"], trial["fault"], trial)
 
     def finished(self, end):
         task, known, _ = self.named(end)
@@ -653,6 +765,7 @@ class Campaign:
         search, is_disturbed = known.search, bool(known.search) and known.search.end["ended"] == "tester_fault"
         same_keys("finished.", end, {"end": search and search.end, "rate_qps": None if is_disturbed or not search else search.passed,
                                      "failed_qps": search and search.failed, "took_ns": known.took_ns})
+        same("finished.goals", end.get("goals", []), search.results() if task[0] == "goals" else [])
         known.end, known.disturbed, self.under_way = end, known.disturbed + is_disturbed, None
 
     def abandoned(self, record):

@@ -12,7 +12,16 @@ resolution = "10%"
 "#;
 
 /// The rest of these plans, with their names.
-const PLANS: [(&str, &str); 6] = [
+const PLANS: [(&str, &str); 7] = [
+    (
+        "goals",
+        r#"
+start-rate = "1k"
+goals = ["ndr", "loss=2%,exceed=50%,initial=1s,trial=4s,sum=8s"]
+[[dut]]
+profile = "unbound"
+"#,
+    ),
     (
         "load",
         r#"
