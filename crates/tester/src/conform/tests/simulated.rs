@@ -214,6 +214,7 @@ impl Client for Simulated<'_> {
             true => Asking::Tcp {
                 connection: world.number.into(),
                 address,
+                tls: false,
             },
             false => Asking::Udp(Origin::new(address)),
         };
