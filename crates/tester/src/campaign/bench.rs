@@ -135,7 +135,11 @@ impl<'a> RigBench<'a> {
     }
 
     /// Tests a server that this plan starts in a lab.
-    fn conformance(&mut self, point: &Point) -> Result<Option<Conformance>, RigError> {
+    fn conformance(
+        &mut self,
+        point: &Point,
+        begins: &mut dyn FnMut(),
+    ) -> Result<Option<Conformance>, RigError> {
         let spec = spec(self.plan, point, self.lab);
         let (Some(lab), Some(highest)) = (spec.subject.lab(), self.plan.conformance) else {
             return Ok(None);
@@ -143,6 +147,7 @@ impl<'a> RigBench<'a> {
         let Some(dut) = lab.dut.as_ref().filter(|_| lab.at.is_none()) else {
             return Ok(None);
         };
+        begins();
         // Only one lab can exist at a time.
         self.open = None;
         let given = spec.load.pref64.as_ref().and_then(Prefixes::first);
@@ -189,8 +194,12 @@ impl Bench for RigBench<'_> {
         })
     }
 
-    fn conform(&mut self, point: &Point) -> Result<Option<Conformance>, BenchError> {
-        let done = self.conformance(point);
+    fn conform(
+        &mut self,
+        point: &Point,
+        begins: &mut dyn FnMut(),
+    ) -> Result<Option<Conformance>, BenchError> {
+        let done = self.conformance(point, begins);
         match self.interrupted.load(Ordering::Relaxed) {
             true => Err(BenchError::Interrupted),
             false => Ok(done?),

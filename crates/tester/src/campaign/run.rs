@@ -33,8 +33,12 @@ pub trait Bench {
     ) -> Result<Option<CertificateConditions>, BenchError>;
 
     /// Tests the conformance of the server of a point. `None` if the plan does not want it, or the server is not started in a
-    /// lab on this machine.
-    fn conform(&mut self, _point: &Point) -> Result<Option<Conformance>, BenchError> {
+    /// lab on this machine. Calls `begins` before a test, which takes minutes.
+    fn conform(
+        &mut self,
+        _point: &Point,
+        _begins: &mut dyn FnMut(),
+    ) -> Result<Option<Conformance>, BenchError> {
         Ok(None)
     }
 
@@ -198,7 +202,14 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
         let assignment = self.assignment(task, point, base_rate_qps);
         let conformance = match self.state.conformance.get(point.variant) {
             Some(Some(_)) => None,
-            _ => self.bench.conform(&point)?,
+            _ => {
+                let (status, watch) = (&mut self.status, &mut *self.watch);
+                let name = &self.plan.variants[point.variant].name;
+                self.bench.conform(&point, &mut || {
+                    status.message = Some(format!("testing the conformance of {name}"));
+                    watch(status);
+                })?
+            }
         };
         let conditions = self.bench.prepare(&assignment)?;
         let certified = match conditions {

@@ -126,7 +126,12 @@ impl Bench for Servers {
         }))
     }
 
-    fn conform(&mut self, _point: &Point) -> Result<Option<Conformance>, BenchError> {
+    fn conform(
+        &mut self,
+        _point: &Point,
+        begins: &mut dyn FnMut(),
+    ) -> Result<Option<Conformance>, BenchError> {
+        begins();
         Ok(Some(Conformance::default()))
     }
 

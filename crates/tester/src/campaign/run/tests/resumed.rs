@@ -108,7 +108,13 @@ fn interrupted_campaign_can_be_resumed() {
 
 #[test]
 fn conformance_of_each_variant_is_tested_once() {
-    let (_, lines) = whole(Servers::steady());
+    let directory = tempfile::tempdir().unwrap();
+    let mut told = Vec::new();
+    let told_of = |status: &Status| told.extend(status.message.clone());
+    watched(begin(directory.path()), Servers::steady(), &mut { told_of }).unwrap();
+    told.retain(|message| message.starts_with("testing the conformance of "));
+    assert_eq!(told.len(), 2, "{told:?}");
+    let lines = journal::read(directory.path()).unwrap().lines;
     let tested = lines.iter().filter_map(|line| match &line.record {
         Record::Variant {
             variant,
