@@ -286,7 +286,7 @@ class Search:
     def settle(self):
         is_fixed, resolution = self.spec["fixed_range_qps"] is not None, resolution_qps(self.spec["resolution"], self.passed or 0)
         if self.passed is None:
-            if self.failed <= max(self.low_qps or self.spec["lowest_qps"], resolution if is_fixed else 0):
+            if self.failed <= max(self.spec["lowest_qps"], resolution if is_fixed else 0):
                 self.end = {"ended": "nothing_passes"}
         elif self.failed is None:
             if self.limit - self.passed <= (resolution if is_fixed else 0):

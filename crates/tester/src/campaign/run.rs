@@ -193,11 +193,6 @@ impl<'a, B: Bench, C: Clock> Campaign<'a, B, C> {
                 format!("abandoned: the {ABANDONED_IN_ROW_MAX} tasks before had no result");
             return Err(BenchError::Variant(reason));
         }
-        if task.run().is_some() && self.state.lost_at_low_load(task.point()) {
-            return Err(BenchError::Variant(
-                "the DUT lost at low load in an earlier run".to_owned(),
-            ));
-        }
         let base_rate_qps = self.base_rate(task)?;
         let assignment = self.assignment(task, point, base_rate_qps);
         let conformance = match self.state.conformance.get(point.variant) {

@@ -4,7 +4,7 @@ use dns64_transport::clock::Nanos;
 
 use super::history::{Forgotten, History, SelfTestHistory};
 use super::plan::tasks::Task;
-use super::record::{CertificateConditions, TaskEnd};
+use super::record::CertificateConditions;
 use crate::procedure::certificate::counted;
 use crate::procedure::search::SearchEnd;
 use crate::procedure::selftest::Meaning;
@@ -76,20 +76,6 @@ impl<R> History<R> {
         let runs = self.tasks.range(search(0)..=search(u32::MAX));
         runs.filter_map(|(_, run)| run.finished.as_ref()?.rate_qps)
             .collect()
-    }
-
-    /// Whether a run of a point ended at low load: others would, too.
-    pub fn lost_at_low_load(&self, point: usize) -> bool {
-        let search = |run| Task::Search { point, run };
-        let mut runs = self.tasks.range(search(0)..=search(u32::MAX));
-        runs.any(|(_, run)| {
-            let low_qps = run.search.as_ref().and_then(|spec| spec.low_load_qps);
-            let ended = run.finished.as_ref();
-            let lost = |end: &TaskEnd| {
-                end.end == Some(SearchEnd::NothingPasses) && end.failed_qps == low_qps
-            };
-            low_qps.is_some() && ended.is_some_and(lost)
-        })
     }
 
     /// Their median, rounded down: overload and soak are relative to it.

@@ -178,7 +178,7 @@ fn search_verdict(result: &SearchResult) -> String {
         SearchEnd::NothingPasses => {
             let lowest_qps = result.failed_qps.unwrap_or(1);
             format!(
-                "NOTHING PASSES: the DUT fails even at {}; check with `trial -Q {lowest_qps}`, or lower the start rate",
+                "NOTHING PASSES: the DUT fails even at {}; check with `trial -Q {lowest_qps}`",
                 match lowest_qps {
                     1 => "1 query/s".to_owned(),
                     more => format!("{} queries/s", Thousands(more)),

@@ -28,8 +28,8 @@ pub struct SearchSpec {
     /// Bisects the range from 0 to this rate instead of galloping (Lencse and Bakai 2017, figure 3). The ends are
     /// assumed, not measured; `start_qps` and `first_step_qps` have no effect.
     pub fixed_range_qps: Option<u64>,
-    /// Rate of a trial before the others, at low load: a DUT that fails it twice in a row is not measured. Below `start_qps`; no effect
-    /// with a fixed range or goals.
+    /// Rate of a trial before the others, at low load; its first failure counts for nothing, because it may be chance. Below `start_qps`;
+    /// no effect with a fixed range or goals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_load_qps: Option<u64>,
     /// Searches for the bounds of these goals instead (RFC 9971); `resolution` and `fixed_range_qps` have no effect.
@@ -159,8 +159,7 @@ impl SearchSpec {
                 (left <= self.assumed_within(bracket)).then(|| self.limited(passed))
             }
             (None, Some(failed)) => {
-                let lowest = self.low_load_qps.unwrap_or(self.lowest_qps);
-                let is_lowest = failed <= lowest.max(self.assumed_within(bracket));
+                let is_lowest = failed <= self.lowest_qps.max(self.assumed_within(bracket));
                 is_lowest.then_some(SearchEnd::NothingPasses)
             }
             (None, None) => None,

@@ -5,12 +5,14 @@ fn spec() -> SearchSpec {
 }
 
 #[test]
-fn loss_at_low_load_ends_the_search_before_the_first_rate() {
-    // A DUT that loses a query now and then passes no trial of some thousand queries.
+fn loss_at_low_load_leads_to_lower_rates() {
+    // A DUT that loses a query now and then passes no trial of some hundred queries; a slow one is measured.
     let result = found(spec(), |_| Outcome::Failed { shortfall: 1 });
-    assert_eq!(asked(&result), [500, 500]);
+    assert_eq!(asked(&result)[..4], [500, 500, 250, 125]);
     assert_eq!(result.end, SearchEnd::NothingPasses);
-    assert_eq!(result.failed_qps, Some(500));
+    assert_eq!(result.failed_qps, Some(1));
+    let result = found(spec(), |rate| threshold(300, rate));
+    assert_eq!((result.rate_qps, result.end), (Some(300), SearchEnd::Found));
     // What the Tester disturbed says nothing about the DUT.
     let result = found(spec(), |_| Outcome::Invalid(stall()));
     assert_eq!(asked(&result), [500; 4]);
