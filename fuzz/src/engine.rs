@@ -218,7 +218,7 @@ impl Run {
         let (exchange, message) = (*exchange, input.response_to(question));
         self.model.heard(&message);
         let message = if input.octet() & 3 == 0 {
-            Err(ConnectionFailed)
+            Err(ConnectionFailed::Unanswered)
         } else {
             Ok(message.as_slice())
         };
@@ -245,6 +245,7 @@ impl Run {
                     server,
                     exchange,
                     message,
+                    ..
                 } => {
                     let message = self.actions.message(message);
                     self.model.sent_connection(*server, *exchange, message);

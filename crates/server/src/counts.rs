@@ -260,6 +260,7 @@ counts! {
     Counter "upstream_queries" "Questions sent to upstreams, by transport" {
         upstream_udp = "transport": "udp",
         upstream_tcp = "transport": "tcp",
+        upstream_tls = "transport": "tls",
     }
     Counter "upstream_answers" "Answers accepted from upstreams" { upstream_answers, }
     Counter "upstream_failures" "Questions that an upstream failed, by reason" {
@@ -411,8 +412,10 @@ impl fmt::Display for Servfail {
 pub enum Fault {
     /// No response in time, or an ICMP error.
     NoAnswer,
-    /// No response over TCP.
+    /// No response over TCP or TLS.
     Connection,
+    /// No TLS session: it has none, or is not authenticated.
+    Tls,
     /// REFUSED.
     Refused,
     /// SERVFAIL.
@@ -429,9 +432,10 @@ pub enum Fault {
 
 impl Fault {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NoAnswer,
         Self::Connection,
+        Self::Tls,
         Self::Refused,
         Self::Servfail,
         Self::Formerr,
@@ -445,6 +449,7 @@ impl Fault {
         match self {
             Self::NoAnswer => "no-answer",
             Self::Connection => "connection",
+            Self::Tls => "tls",
             Self::Refused => "refused",
             Self::Servfail => "servfail",
             Self::Formerr => "formerr",
@@ -459,7 +464,8 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoAnswer => "no response, or ICMP errors",
-            Self::Connection => "no response over TCP for most names",
+            Self::Connection => "no response over TCP or TLS for most names",
+            Self::Tls => "no TLS session for most names",
             Self::Refused => "REFUSED to most names",
             Self::Servfail => "SERVFAIL to most names",
             Self::Formerr => "FORMERR to most names",

@@ -82,6 +82,8 @@ pub enum Capability {
     Cookies,
     /// It copies the case of names.
     Case,
+    /// TLS.
+    Tls,
 }
 
 impl fmt::Display for Capability {
@@ -90,6 +92,7 @@ impl fmt::Display for Capability {
             Self::Edns => "EDNS",
             Self::Cookies => "cookies",
             Self::Case => "random case",
+            Self::Tls => "TLS",
         })
     }
 }

@@ -41,9 +41,14 @@ pub enum ToWorker {
     Drain,
 }
 
-/// A connection to an upstream could not be established in time.
+/// A query over a connection to an upstream has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionFailed;
+pub enum ConnectionFailed {
+    /// No response in time, or no connection.
+    Unanswered,
+    /// No TLS session with the upstream.
+    Tls,
+}
 
 /// A message from a worker to the gateway, which owns the connections.
 #[derive(Debug)]
@@ -63,6 +68,8 @@ pub enum ToGateway {
         exchange: u64,
         /// The upstream.
         server: SocketAddr,
+        /// Whether the connection must be encrypted.
+        tls: bool,
         /// Timeout in nanoseconds.
         timeout_ns: u64,
         /// The message, without its length prefix.

@@ -165,7 +165,7 @@ mod tests {
         stats.workers[1].upstream_fault(1, Fault::Refused).add(3);
         let upstreams = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| Upstream {
             address: address.parse().unwrap(),
-            ..settings.upstreams[0]
+            ..settings.upstreams[0].clone()
         });
         let by_name = stats.by_name(&upstreams);
         assert_eq!(by_name["queries.udp"], 9);

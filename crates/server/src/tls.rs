@@ -1,4 +1,9 @@
 //! TLS (RFC 7858): certificates, and the settings of sessions.
+//!
+//! - [`Certificate`]: for sessions with clients;
+//! - [`client`]: sessions with upstreams.
+
+pub mod client;
 
 use std::fmt;
 use std::sync::Arc;

@@ -179,7 +179,7 @@ impl<R: Relay> Worker<R> {
         }
         self.engine.on_timer(now, actions);
         for exchange in self.unsent.drain(..) {
-            let failed = Err(ConnectionFailed);
+            let failed = Err(ConnectionFailed::Unanswered);
             self.engine.on_connection(exchange, failed, now, actions);
         }
         let more = self.open_mail(now, stage, actions)?;
@@ -316,10 +316,11 @@ impl<R: Relay> Worker<R> {
                 Action::AskConnection {
                     server,
                     exchange,
+                    tls,
                     message,
                 } => {
                     let message = actions.message(message).to_vec();
-                    self.ask_connection(*server, *exchange, message);
+                    self.ask_connection(*server, *exchange, *tls, message);
                 }
                 Action::ClosePort { server, port } => {
                     self.relay.upstreams().close(*server, *port)?;
@@ -378,12 +379,16 @@ impl<R: Relay> Worker<R> {
         }
     }
 
-    fn ask_connection(&mut self, server: usize, exchange: u64, message: Vec<u8>) {
+    fn ask_connection(&mut self, server: usize, exchange: u64, tls: bool, message: Vec<u8>) {
         let upstream = &self.engine.settings().upstreams[server];
         let ask = ToGateway::Ask {
             worker: self.index,
             exchange,
-            server: upstream.address,
+            server: match tls {
+                true => upstream.tls_address(),
+                false => upstream.address,
+            },
+            tls,
             // One timeout for the handshake, one for the response.
             timeout_ns: 2 * upstream.timeout_ns,
             message,

@@ -10,7 +10,7 @@ use dns64_wire::message::{Flags, HEADER_LEN, Header, OPT_LEN, Opt, Options, TYPE
 
 use super::asker::{Asker, AskerEdns};
 use super::copy;
-use super::reply::{OPTIONS_LEN_MAX, pad, write_options};
+use super::reply::{OPTIONS_LEN_MAX, pad_for, write_options};
 use super::stored::OPTION_EXTENDED_ERROR;
 
 /// A query for the same question that permits the longest response: EDNS, AD, and up to `limit`
@@ -115,7 +115,7 @@ pub fn complete(
     opt[OPT_LEN..].copy_from_slice(&options[..options_len]);
     let additionals = u16::from_be_bytes([frame[10], frame[11]]).checked_add(1)?;
     frame[10..HEADER_LEN].copy_from_slice(&additionals.to_be_bytes());
-    Some(pad(edns, options_len, end, limit, frame))
+    Some(pad_for(edns, options_len, end, limit, frame))
 }
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ pub fn bare(
             return 0;
         }
         let len = reply.finish();
-        return pad(edns, options_len, len, room, frame);
+        return pad_for(edns, options_len, len, room, frame);
     }
     reply.finish()
 }
@@ -240,26 +240,40 @@ fn write_extended(
     }
     let len = reply.finish();
     match &asker.edns {
-        Some(edns) => pad(edns, options_len, len, limit, frame),
+        Some(edns) => pad_for(edns, options_len, len, limit, frame),
         None => len,
     }
 }
 
-/// Pads a message that ends with an OPT record with options of this length, if the client requested it and the limit
-/// has room. Returns its length in octets.
+/// Pads a response if its client requested it, like [`pad`].
 #[inline]
-pub(super) fn pad(
+pub(super) fn pad_for(
     edns: &AskerEdns,
     options_len: usize,
     len: usize,
     limit: usize,
     frame: &mut [u8],
 ) -> usize {
+    match edns.padding {
+        true => pad(PADDED_LEN, options_len, len, limit, frame),
+        false => len,
+    }
+}
+
+/// Pads a message that ends with an OPT record with options of this length, to a multiple of `block` octets or up to
+/// the limit. Returns its length in octets.
+pub(crate) fn pad(
+    block: usize,
+    options_len: usize,
+    len: usize,
+    limit: usize,
+    frame: &mut [u8],
+) -> usize {
     let bare = len + OPTION_HEAD_LEN;
-    if !edns.padding || bare > limit {
+    if bare > limit {
         return len;
     }
-    let padded = bare.next_multiple_of(PADDED_LEN).min(limit);
+    let padded = bare.next_multiple_of(block).min(limit);
     let (Ok(padding_len), Ok(rdata_len)) = (
         u16::try_from(padded - bare),
         u16::try_from(options_len + padded - len),

@@ -26,9 +26,6 @@ pub(super) fn listen(port: u16) -> Vec<SocketAddr> {
 
 pub(super) const LISTEN_PORT: u16 = DNS_PORT;
 
-/// The port of DNS over TLS (RFC 7858 section 3.1).
-pub(super) const TLS_PORT: u16 = 853;
-
 /// The upstream of the template: an address for documentation (RFC 5737).
 pub(super) const EXAMPLE_UPSTREAM: SocketAddr =
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), DNS_PORT);

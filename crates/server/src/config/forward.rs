@@ -95,7 +95,7 @@ pub(super) fn sets(
             let own = server.get_ref();
             let known = all.iter().position(|other| other.address == own.address);
             let Some(number) = known else {
-                all.push(*own);
+                all.push(own.clone());
                 if all.len() == UPSTREAMS_MAX + 1 {
                     let text = format!(
                         "more than {UPSTREAMS_MAX} servers are given; remove this and the following"

@@ -88,6 +88,7 @@ pub(super) const SERVER: Keys = Keys {
     table: "an entry of servers",
     keys: &[
         "address",
+        "tls",
         "timeout",
         "attempts",
         "edns",
@@ -95,6 +96,11 @@ pub(super) const SERVER: Keys = Keys {
         "randomise-case",
         "tcp",
     ],
+};
+
+pub(super) const SERVER_TLS: Keys = Keys {
+    table: "tls of a server",
+    keys: &["name", "roots", "pins"],
 };
 
 pub(super) const INTERFACE: Keys = Keys {
@@ -211,7 +217,7 @@ const TABLES: [&Keys; 13] = [
 /// All tables, including those of list entries.
 #[cfg(test)]
 pub(super) fn tables() -> impl Iterator<Item = &'static Keys> {
-    let entries: [&Keys; 5] = [&TOP, &INTERFACE, &SERVER, &MAP, &DOMAIN_PREFIX];
+    let entries: [&Keys; 6] = [&TOP, &INTERFACE, &SERVER, &SERVER_TLS, &MAP, &DOMAIN_PREFIX];
     TABLES.into_iter().chain(entries)
 }
 

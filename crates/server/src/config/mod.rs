@@ -59,6 +59,7 @@ pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
     let mut settings = parse(&text, &name)?;
     local::read_files(&mut settings)?;
     tls::read_files(&mut settings, &text, &name)?;
+    tls::read_roots(&mut settings, &text, &name)?;
     refuse_example(&settings, &text, &name)?;
     let notes = notes(&settings);
     Ok(Loaded { settings, notes })

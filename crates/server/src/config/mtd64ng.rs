@@ -218,6 +218,7 @@ impl Given {
                 timeout_ns: self.timeout_ns.unwrap_or(defaults::TIMEOUT_NS),
                 attempts: self.resends.map_or(defaults::ATTEMPTS, |n| n + 1),
                 features: defaults::FEATURES,
+                tls: None,
             };
             Spanned::new(address.span(), upstream)
         };

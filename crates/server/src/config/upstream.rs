@@ -8,8 +8,10 @@ use toml::Spanned;
 
 use super::error::Faults;
 use super::section::{Section, Value};
-use super::{check, defaults, keys, values};
-use crate::settings::{Features, LookupOrder, PORTS_LEFT_MIN, Selection, Upstream, ports_left};
+use super::{check, defaults, keys, tls, values};
+use crate::settings::{
+    Features, LookupOrder, PORTS_LEFT_MIN, Selection, Upstream, UpstreamTls, ports_left,
+};
 
 /// The values in `[upstream]`.
 pub(super) struct UpstreamTable {
@@ -122,9 +124,10 @@ impl Manner {
         }
     }
 
-    fn upstream(self, address: SocketAddr) -> Upstream {
+    fn upstream(self, address: SocketAddr, tls: Option<UpstreamTls>) -> Upstream {
         Upstream {
             address,
+            tls,
             timeout_ns: self.timeout_ns,
             attempts: self.attempts,
             features: self.features,
@@ -135,12 +138,16 @@ impl Manner {
 /// A server as a text, or as a table with keys of its own.
 fn server(value: Value<'_, '_>, others: Manner, faults: &mut Faults) -> Option<Upstream> {
     let example = "\"192.0.2.53\" or { address = \"192.0.2.53\", timeout = \"500ms\" }";
-    let read_address = |v: Value<'_, '_>| v.text(example, values::upstream_address);
     if !value.is_table() {
-        return Some(others.upstream(faults.keep(read_address(value))?));
+        let address = faults.keep(value.text(example, values::upstream_address))?;
+        return Some(others.upstream(address, None));
     }
     let section = value.section(&keys::SERVER, faults)?;
     let manner = Manner::read(&section, others, faults);
+    let tls = tls::of_upstream(&section, faults);
+    let authentication = tls.as_ref().map(|tls| &tls.authentication);
+    let read_address =
+        |v: Value<'_, '_>| v.text(example, |text| tls::upstream_address(text, authentication));
     if section.value("address").is_none() {
         faults.add(
             section.span(),
@@ -148,7 +155,7 @@ fn server(value: Value<'_, '_>, others: Manner, faults: &mut Faults) -> Option<U
         );
     }
     let address = section.read("address", faults, read_address)?;
-    Some(manner.upstream(address))
+    Some(manner.upstream(address, tls))
 }
 
 fn avoid_ports(section: &Section<'_, '_>, faults: &mut Faults) -> Vec<RangeInclusive<u16>> {

@@ -316,7 +316,12 @@ pub(super) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Stri
 
 /// Parses the address of one server.
 pub(crate) fn upstream_address(text: &str) -> Result<SocketAddr, String> {
-    let address = address(text, DNS_PORT)?;
+    server_address(text, DNS_PORT)
+}
+
+/// Parses the address of one server, with a port or for this one.
+pub(super) fn server_address(text: &str, default_port: u16) -> Result<SocketAddr, String> {
+    let address = address(text, default_port)?;
     let ip = address.ip();
     if ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
         return Err(format!(

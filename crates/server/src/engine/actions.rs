@@ -58,12 +58,14 @@ pub enum Action {
         /// The message.
         message: Range<usize>,
     },
-    /// Send a query over TCP.
+    /// Send a query over TCP or TLS.
     AskConnection {
         /// Number of the upstream.
         server: usize,
         /// Identifies the response.
         exchange: u64,
+        /// Whether the connection must be encrypted.
+        tls: bool,
         /// The message.
         message: Range<usize>,
     },
@@ -147,11 +149,18 @@ impl Actions {
         });
     }
 
-    pub(super) fn ask_connection(&mut self, server: usize, exchange: u64, message: &[u8]) {
+    pub(super) fn ask_connection(
+        &mut self,
+        server: usize,
+        exchange: u64,
+        tls: bool,
+        message: &[u8],
+    ) {
         let message = self.keep(message);
         self.list.push(Action::AskConnection {
             server,
             exchange,
+            tls,
             message,
         });
     }

@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 
 use super::habits::{COOKIE_MAX, Form, Habits, Shown};
 use crate::answer::cookie::OPTION_COOKIE;
+use crate::answer::reply::pad;
 use crate::cache::{self, Key};
 
 /// Largest UDP response that upstreams may send, which is not fragmented (DNS flag day 2020).
@@ -19,11 +20,15 @@ const UDP_SIZE: u16 = 1232;
 /// Octets before the value of an EDNS option (RFC 6891 section 6.1.2).
 const OPTION_HEAD: usize = 4;
 
-/// Octets of the longest query: header, name, type and class, OPT with a cookie.
-pub(super) const QUESTION_MAX: usize =
-    HEADER_LEN + NAME_LEN_MAX + TYPE_AND_CLASS_LEN + OPT_LEN + OPTION_HEAD + COOKIE_MAX;
+/// Lengths of padded queries are multiples of this number of octets (RFC 8467 section 4.1).
+const PADDED_LEN: usize = 128;
 
-/// Writes a query with its name in the case that is sent; returns its length.
+/// Octets of the longest query: header, name, type and class, OPT with a cookie and padding.
+pub(super) const QUESTION_MAX: usize =
+    (HEADER_LEN + NAME_LEN_MAX + TYPE_AND_CLASS_LEN + OPT_LEN + 2 * OPTION_HEAD + COOKIE_MAX)
+        .next_multiple_of(PADDED_LEN);
+
+/// Writes a query with its name in the case that is sent, padded if it has EDNS and is to be; returns its length.
 ///
 /// AD does not depend on the client: it is always set, so that one response serves clients with and
 /// without it (RFC 6840 section 5.7). No EDNS option of a client is forwarded: options are between
@@ -34,6 +39,7 @@ pub(super) fn write(
     form: Form,
     habits: &Habits,
     id: u16,
+    padded: bool,
     frame: &mut [u8; QUESTION_MAX],
 ) -> usize {
     let Ok(mut builder) = Builder::new(frame, QUESTION_MAX) else {
@@ -63,10 +69,14 @@ pub(super) fn write(
             true => builder.opt(opt),
             false => Ok(()),
         });
-    match written {
+    let len = match written {
         Ok(()) => builder.finish(),
         // The frame has room for every query.
-        Err(_) => 0,
+        Err(_) => return 0,
+    };
+    match padded && form.edns {
+        true => pad(PADDED_LEN, option_len, len, QUESTION_MAX, frame),
+        false => len,
     }
 }
 

@@ -201,12 +201,13 @@ impl Engine {
         now: Nanos,
         actions: &mut Actions,
     ) {
-        if self.lookups.get(slot).connections_only {
+        let uses_tls = self.upstreams.habits(server).uses_tls(now);
+        if uses_tls || self.lookups.get(slot).connections_only {
             return self.ask_connection(slot, server, form, now, actions);
         }
         let port = self.ports.take(server, &mut self.random, now, actions);
         let id = self.unused_id(server, port);
-        let len = self.write(slot, server, form, id);
+        let len = self.write(slot, server, form, id, false);
         let lookup = self.lookups.get(slot);
         let repeats = lookup.asked[server];
         lookup.asked[server] = repeats.saturating_add(1);
@@ -227,7 +228,7 @@ impl Engine {
         }
     }
 
-    /// Sends a query over TCP, if the upstream may be queried so. It gets no further query for this lookup.
+    /// Sends a query over TLS or TCP, if the upstream may be queried so. It gets no further query for this lookup.
     pub(super) fn ask_connection(
         &mut self,
         slot: u32,
@@ -237,7 +238,9 @@ impl Engine {
         actions: &mut Actions,
     ) {
         self.exhaust(slot, server);
-        if !self.upstreams.habits(server).tcp() {
+        let habits = self.upstreams.habits(server);
+        let tls = habits.uses_tls(now);
+        if !(tls || habits.tcp()) {
             self.lookups
                 .get(slot)
                 .failed
@@ -246,23 +249,27 @@ impl Engine {
         }
         let [high, low, ..] = self.random.next_u32().to_be_bytes();
         let id = u16::from_be_bytes([high, low]);
-        let len = self.write(slot, server, form, id);
-        let exchange = self.open(slot, server, Way::Connection, id, form, 1, now);
-        self.counts.upstream_tcp.tick();
+        let len = self.write(slot, server, form, id, tls);
+        let (way, asked) = match tls {
+            true => (Way::Tls, &self.counts.upstream_tls),
+            false => (Way::Connection, &self.counts.upstream_tcp),
+        };
+        asked.tick();
+        let exchange = self.open(slot, server, way, id, form, 1, now);
         let number = self.exchanges.number(exchange);
-        actions.ask_connection(server, number, &self.question[..len]);
+        actions.ask_connection(server, number, tls, &self.question[..len]);
     }
 
-    /// Writes the query of a lookup into the engine's `question`; returns its length.
-    fn write(&mut self, slot: u32, server: usize, form: Form, id: u16) -> usize {
+    /// Writes the query of a lookup into the engine's `question`, padded if it is encrypted; returns its length.
+    fn write(&mut self, slot: u32, server: usize, form: Form, id: u16, tls: bool) -> usize {
         let frame = &mut self.question;
         let in_lower_case = self.maker.settings.randomises_case() && !form.exact_case;
         let (question, habits) = (self.lookups.question(slot), self.upstreams.habits(server));
         if in_lower_case {
             let name = ask::lower_case(question.name);
-            return ask::write(&question, &name, form, habits, id, frame);
+            return ask::write(&question, &name, form, habits, id, tls, frame);
         }
-        ask::write(&question, question.name, form, habits, id, frame)
+        ask::write(&question, question.name, form, habits, id, tls, frame)
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that an exchange is")]
@@ -302,7 +309,7 @@ impl Engine {
         let wait = self.upstreams.timeout_ns(exchange.server, exchange.repeats);
         match exchange.way {
             Way::Port(_) => wait,
-            Way::Connection => wait.max(CONNECTION_NS),
+            Way::Connection | Way::Tls => wait.max(CONNECTION_NS),
         }
     }
 
@@ -322,7 +329,7 @@ impl Engine {
             let due = self.exchanges.get(slot).sent_at + self.wait_of(slot);
             let exchange = self.exchanges.get_mut(slot);
             let (lookup, server, until) = (exchange.lookup, exchange.server, exchange.until);
-            let (is_datagram, refused) = (exchange.way != Way::Connection, exchange.refused);
+            let (is_usual, refused) = (exchange.way != Way::Connection, exchange.refused);
             if now < until && now < due {
                 // Late responses have increased the timeout of the upstream meanwhile.
                 self.exchanges.timers.set(slot, due.min(until));
@@ -331,7 +338,7 @@ impl Engine {
             if !std::mem::replace(&mut exchange.late, true) && !refused {
                 self.counts.upstream_timeout.tick();
                 self.counts.upstream_fault(server, Fault::NoAnswer).tick();
-                if is_datagram {
+                if is_usual {
                     self.upstreams.late(server);
                     let turn = self.upstreams.timed_out(server, exchange.sent_at, now);
                     actions.turn(server, turn);
@@ -460,7 +467,7 @@ impl Engine {
     }
 
     /// Detaches the exchanges of a lookup that ends, with an answer or not. They stay open, if there is room, because late
-    /// responses show the state of the upstreams. TCP exchanges are closed.
+    /// responses show the state of the upstreams. Those of connections are closed.
     fn orphan(&mut self, slot: u32, answered: bool) {
         let room = EXCHANGES_PER_LOOKUP * self.lookups_max();
         let has_room = self.exchanges.len() <= room;
@@ -468,7 +475,7 @@ impl Engine {
         while let Some(exchange) = next {
             let found = self.exchanges.get_mut(exchange);
             next = found.before;
-            if has_room && found.way != Way::Connection {
+            if has_room && matches!(found.way, Way::Port(_)) {
                 found.lookup = None;
                 found.outdone = answered;
             } else {

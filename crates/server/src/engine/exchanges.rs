@@ -47,6 +47,8 @@ pub(super) enum Way {
     Port(usize),
     /// TCP.
     Connection,
+    /// TLS, as all queries to this upstream.
+    Tls,
 }
 
 /// The table of open exchanges.
@@ -132,7 +134,7 @@ impl Exchanges {
                 let other = &slots[*slot as usize];
                 match other.way {
                     Way::Port(port) => hash_of(other, port),
-                    Way::Connection => 0,
+                    Way::Connection | Way::Tls => 0,
                 }
             });
             let older = self.newest_at(opening.server, port).replace(slot);

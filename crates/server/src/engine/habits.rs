@@ -71,6 +71,16 @@ pub(super) struct Habits {
     no_edns: Absence,
     no_cookies: Absence,
     no_case: Absence,
+    tls: Option<Tls>,
+}
+
+/// How an upstream is queried over TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tls {
+    /// Always.
+    Strict,
+    /// From this time on; before it, it had none.
+    Opportunistic(Nanos),
 }
 
 /// The evidence that a capability is missing.
@@ -145,6 +155,14 @@ impl Habits {
             no_edns: Absence::default(),
             no_cookies: Absence::default(),
             no_case: Absence::default(),
+            tls: upstream.tls.as_ref().map(|tls| {
+                let is_strict = tls.authentication.is_strict();
+                if is_strict {
+                    Tls::Strict
+                } else {
+                    Tls::Opportunistic(0)
+                }
+            }),
         }
     }
 
@@ -202,6 +220,24 @@ impl Habits {
     /// Whether it may be queried over TCP.
     pub(super) fn tcp(&self) -> bool {
         self.features.tcp
+    }
+
+    /// Whether it is queried over TLS.
+    pub(super) fn uses_tls(&self, now: Nanos) -> bool {
+        match self.tls {
+            None => false,
+            Some(Tls::Strict) => true,
+            Some(Tls::Opportunistic(from)) => now >= from,
+        }
+    }
+
+    /// It has no TLS session. Returns whether it is queried in clear text from now on, for a while.
+    pub(super) fn lost_tls(&mut self, now: Nanos) -> bool {
+        let may_fall_back = matches!(self.tls, Some(Tls::Opportunistic(_)));
+        if may_fall_back {
+            self.tls = Some(Tls::Opportunistic(now + MEMORY_NS));
+        }
+        may_fall_back
     }
 
     /// Writes the value of its cookie option; returns the length.
@@ -308,6 +344,7 @@ mod tests {
                 randomise_case: true,
                 tcp: true,
             },
+            tls: None,
         }
     }
 

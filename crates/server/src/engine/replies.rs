@@ -13,7 +13,7 @@ use super::lookups::OtherCase;
 use crate::answer::stored::{Kind, Malformed, Stored, TtlBounds};
 use crate::cache::{self, Key};
 use crate::counts::Fault;
-use crate::health::Turn;
+use crate::health::{Capability, Turn};
 use crate::mailbox::ConnectionFailed;
 
 /// Number of UDP responses with a wrong ID or a wrong question, at the right port from the right
@@ -255,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// Handles the outcome of a query over TCP.
+    /// Handles the outcome of a query over TCP or TLS.
     pub fn on_connection(
         &mut self,
         exchange: u64,
@@ -268,7 +268,9 @@ impl Engine {
         };
         let exchange = self.exchanges.get(slot);
         let (server, form, id) = (exchange.server, exchange.form, exchange.id);
-        let Some(lookup) = exchange.lookup.filter(|_| exchange.way == Way::Connection) else {
+        let rtt_ns = (exchange.way == Way::Tls).then(|| now.saturating_sub(exchange.sent_at));
+        let is_datagram = matches!(exchange.way, Way::Port(_));
+        let Some(lookup) = exchange.lookup.filter(|_| !is_datagram) else {
             return;
         };
         self.close(slot);
@@ -285,13 +287,23 @@ impl Engine {
         let other_case = other_case.map(|other_case| other_case.fingerprint);
         let Some((reply, stored)) = accepted else {
             self.counts.upstream_connection.tick();
-            self.fault(lookup, server, Fault::Connection, now, actions);
+            let fault = match message {
+                Err(ConnectionFailed::Tls) => Fault::Tls,
+                Err(ConnectionFailed::Unanswered) | Ok(_) => Fault::Connection,
+            };
+            if fault == Fault::Tls && self.upstreams.habits(server).lost_tls(now) {
+                self.counts.upstream_fault(server, fault).tick();
+                actions.turn(server, Some(Turn::Lacks(Capability::Tls)));
+                self.lookups.get(lookup).asked[server] = 0;
+                return self.ask_as(lookup, server, form, now, actions);
+            }
+            self.fault(lookup, server, fault, now, actions);
             if other_case.is_some() {
                 return self.ask_in_lower_case(lookup, server, form, now, actions);
             }
             return self.ask_next(lookup, now, actions);
         };
-        self.heard(server, None, now, actions);
+        self.heard(server, rtt_ns, now, actions);
         let seen = form.cookie.then(|| EdnsSeen::of(&reply));
         if let Some(seen) = &seen {
             // It cannot be forged; without a cookie it is evidence like any other response.
@@ -357,7 +369,7 @@ impl Engine {
         lookup.connections_only = true;
         self.counts.upstream_guessed.tick();
         let open = self.exchanges.of(lookup.exchanges);
-        let datagrams = open.filter(|(_, exchange)| exchange.way != Way::Connection);
+        let datagrams = open.filter(|(_, exchange)| matches!(exchange.way, Way::Port(_)));
         for exchange in datagrams.map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.close(exchange);
         }

@@ -104,10 +104,10 @@ impl Upstreams {
         sets: impl IntoIterator<Item = (u16, &'a ServerSet)>,
         secret: [u8; 16],
     ) -> Self {
-        let list = upstreams.iter().map(|&upstream| State {
-            upstream,
+        let list = upstreams.iter().map(|upstream| State {
+            upstream: upstream.clone(),
             rtt: Rtt::default(),
-            habits: Habits::new(secret, &upstream),
+            habits: Habits::new(secret, upstream),
             heard_at: None,
             timeouts: 0,
             silent_since: 0,

@@ -26,6 +26,7 @@ crate::counts::counts! {
     Counter "upstream_connections" "Connections to upstreams, by event" {
         upstream_opened = "event": "opened",
         upstream_wrong_id = "event": "wrong-id",
+        upstream_tls_failed = "event": "tls-failed",
     }
     Counter "upstream_exchanges" "Questions asked over connections, by outcome" {
         upstream_answered = "outcome": "answered",

@@ -235,6 +235,7 @@ impl Shared {
                 worker,
                 exchange,
                 server,
+                tls,
                 timeout_ns,
                 message,
             } => upstream::ask(
@@ -243,6 +244,7 @@ impl Shared {
                     worker,
                     exchange,
                     server,
+                    tls,
                     timeout_ns,
                     message,
                 },

@@ -48,6 +48,30 @@ impl Stream {
         }
     }
 
+    /// Waits until the TLS handshake has ended.
+    ///
+    /// # Errors
+    ///
+    /// It failed.
+    pub(super) async fn establish(&mut self) -> io::Result<()> {
+        let mut early = Vec::new();
+        while self.is_handshaking() {
+            if self.wants_write(false) {
+                self.writable().await?;
+                unless_blocked(self.write(&[]))?;
+            } else {
+                self.readable().await?;
+                if !self.read(&mut early)? {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        }
+        match early.is_empty() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
     /// Waits until [`Stream::read`] may have data.
     pub(super) async fn readable(&self) -> io::Result<()> {
         self.socket.readable().await

@@ -115,6 +115,7 @@ impl Rig {
             worker: 0,
             exchange,
             server,
+            tls: false,
             timeout_ns,
             message: message(7, 30),
         }));
@@ -474,4 +475,5 @@ fn a_port_in_use_is_named_with_a_remedy() {
 }
 
 mod tls;
+mod upstream_tls;
 mod upstreams;

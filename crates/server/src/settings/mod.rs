@@ -28,6 +28,7 @@ use local::Local;
 use nets::{ClientPrefixes, NetSet};
 
 use crate::tls::Certificate;
+use crate::tls::client::{Authentication, Sessions};
 
 /// All settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,9 +196,9 @@ const PORTS_PER_UPSTREAM_MAX: usize = 4096;
 pub const VIEWS_MAX: usize = 255;
 
 /// An upstream resolver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Its address and port.
+    /// Its address and port; with [`Authentication::Opportunistic`] that of clear text.
     pub address: SocketAddr,
     /// Timeout for one of its responses.
     pub timeout_ns: Nanos,
@@ -205,7 +206,46 @@ pub struct Upstream {
     pub attempts: u8,
     /// What it is queried with.
     pub features: Features,
+    /// How it is queried over TLS, if it is.
+    pub tls: Option<UpstreamTls>,
 }
+
+impl Upstream {
+    /// Its address for TLS.
+    pub fn tls_address(&self) -> SocketAddr {
+        match &self.tls {
+            Some(tls) if tls.authentication.is_strict() => self.address,
+            _ => {
+                let mut address = self.address;
+                address.set_port(TLS_PORT);
+                address
+            }
+        }
+    }
+}
+
+/// The port of DNS over TLS (RFC 7858 section 3.1).
+pub const TLS_PORT: u16 = 853;
+
+/// The TLS of an upstream.
+#[derive(Clone, Debug)]
+pub struct UpstreamTls {
+    /// Who is believed to be this upstream.
+    pub authentication: Authentication,
+    /// File of the authorities that are trusted, in PEM form; `None`: those of the system.
+    pub roots: Option<PathBuf>,
+    /// Its sessions; `None` until the authorities are read.
+    pub sessions: Option<Sessions>,
+}
+
+/// Sessions do not count: a reload begins others.
+impl PartialEq for UpstreamTls {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.authentication, &self.roots) == (&other.authentication, &other.roots)
+    }
+}
+
+impl Eq for UpstreamTls {}
 
 /// What an upstream is queried with. Without evidence to the contrary, an upstream supports all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -443,7 +483,7 @@ mod tests {
     #[test]
     fn source_ports_are_divided_among_workers_and_upstreams_within_bounds() {
         let mut settings = crate::config::parse(crate::config::template(), "template").unwrap();
-        let upstream = settings.upstreams[0];
+        let upstream = settings.upstreams[0].clone();
         for (workers, upstreams, source_ports, expected) in [
             (1, 1, SOURCE_PORTS, 4096),
             (2, 8, SOURCE_PORTS, 1024),
@@ -454,7 +494,7 @@ mod tests {
             (4, 16, 10, 1),
         ] {
             settings.workers = workers;
-            settings.upstreams = vec![upstream; upstreams];
+            settings.upstreams = vec![upstream.clone(); upstreams];
             settings.source_ports = source_ports;
             assert_eq!(
                 settings.ports_per_upstream(),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use dns64_transport::clock::SECOND;
 use dns64_wire::codes::{Rcode, Rtype};
+use dns64d::mailbox::ConnectionFailed;
 use proptest::prelude::*;
 
 use super::messages::{REPLY_WORDS, Words};
@@ -26,7 +27,7 @@ fn upstream_ports_and_ids_are_spread() {
         }
         let port = |asked: &InFlight| match asked.way {
             Way::Port(port) => port,
-            Way::Connection(_) => panic!("unexpected TCP query"),
+            Way::Connection(_) | Way::Tls(_) => panic!("unexpected connection"),
         };
         let asked: HashSet<usize> = stage.in_flight().iter().map(port).collect();
         // A random port without queries in flight is not always found.
@@ -123,7 +124,7 @@ fn reply(stage: &mut Stage, which: usize, kind: usize, lie: usize) {
         return;
     };
     if kind == 8 && matches!(way, Way::Connection(_)) {
-        return stage.close(which);
+        return stage.close(which, ConnectionFailed::Unanswered);
     }
     let name = question.name.to_string();
     let record = |text: String| ("answer".to_owned(), text);

@@ -447,6 +447,11 @@ pub(crate) fn of_question(message: &[u8]) -> (Question, String) {
         line.push_str(" +cd");
     }
     for option in opt.iter().flat_map(|opt| opt.options()) {
+        if option.code == PADDING {
+            assert!(message.len().is_multiple_of(128) && option.value.iter().all(|o| *o == 0));
+            line.push_str(" padded");
+            continue;
+        }
         assert_eq!(option.code, COOKIE);
         if let Some(server) = option.value.get(8..).filter(|server| !server.is_empty()) {
             write!(line, " cookie={}", str::from_utf8(server).unwrap()).unwrap();

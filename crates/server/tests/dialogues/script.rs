@@ -12,6 +12,7 @@
 //! reply [NAME TYPE] [from SERVER]: RCODE [words]         to the latest query in flight
 //!   answer NAME TTL TYPE DATA                            authority and additional likewise
 //! closed [NAME TYPE] [from SERVER]                       a failed connection
+//! no-tls [NAME TYPE] [from SERVER]                       no TLS session
 //! unreachable [NAME TYPE] [from SERVER]                  an ICMP port unreachable error
 //! wait 800ms                                             or s
 //! flush [NAME]
@@ -23,6 +24,7 @@
 //! `messages.rs` lists the words. `keep`: the query stays in flight for another response.
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64d::mailbox::ConnectionFailed;
 
 use super::messages::{REPLY_WORDS, Words};
 use super::stage::{Query, Stage};
@@ -98,7 +100,8 @@ fn perform(stage: &mut Stage, first: &str, below: &[&str]) {
             let records: Vec<_> = below.iter().map(|line| record(line)).collect();
             stage.reply(stage.find(which), rcode, &words, &records);
         }
-        ["closed", which @ ..] => stage.close(stage.find(which)),
+        ["closed", which @ ..] => stage.close(stage.find(which), ConnectionFailed::Unanswered),
+        ["no-tls", which @ ..] => stage.close(stage.find(which), ConnectionFailed::Tls),
         ["unreachable", which @ ..] => stage.unreachable(stage.find(which)),
         ["wait", span] => stage.wait(nanos(span)),
         ["flush", name @ ..] => stage.flush(name.first().copied()),

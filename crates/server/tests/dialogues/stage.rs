@@ -69,6 +69,7 @@ pub(crate) struct InFlight {
 pub(crate) enum Way {
     Port(usize),
     Connection(u64),
+    Tls(u64),
 }
 
 /// A query in a line of a script.
@@ -200,7 +201,7 @@ impl Stage {
                 let port = if words.has("port") { other } else { port };
                 self.engine.on_reply(server, port, &message, now, actions);
             }
-            Way::Connection(exchange) => {
+            Way::Connection(exchange) | Way::Tls(exchange) => {
                 self.engine
                     .on_connection(exchange, Ok(&message), now, actions);
             }
@@ -225,15 +226,15 @@ impl Stage {
     }
 
     /// Reports a failed connection.
-    pub(crate) fn close(&mut self, index: usize) {
+    pub(crate) fn close(&mut self, index: usize, failed: ConnectionFailed) {
         self.turn();
         let asked = self.in_flight.remove(index);
-        let Way::Connection(exchange) = asked.way else {
+        let (Way::Connection(exchange) | Way::Tls(exchange)) = asked.way else {
             panic!("{} was not queried over TCP", asked.question);
         };
         let now = self.clock.now();
         self.engine
-            .on_connection(exchange, Err(ConnectionFailed), now, &mut self.actions);
+            .on_connection(exchange, Err(failed), now, &mut self.actions);
         self.see();
     }
 
@@ -359,9 +360,13 @@ impl Stage {
                 Action::AskConnection {
                     server,
                     exchange,
+                    tls,
                     message,
                 } => {
-                    let way = Way::Connection(*exchange);
+                    let way = match tls {
+                        true => Way::Tls(*exchange),
+                        false => Way::Connection(*exchange),
+                    };
                     self.see_question(*server, way, actions.message(message));
                 }
                 Action::Servfail { client, why, .. } => {
@@ -390,6 +395,7 @@ impl Stage {
         let over = match way {
             Way::Port(_) => "",
             Way::Connection(_) => " tcp",
+            Way::Tls(_) => " tls",
         };
         self.lines.push(format!("ask {server}{over}: {text}"));
         self.in_flight.push(InFlight {

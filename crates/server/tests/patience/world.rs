@@ -307,6 +307,7 @@ impl World {
                     server,
                     exchange,
                     message,
+                    ..
                 } => {
                     let event = Event::Connection {
                         exchange: *exchange,

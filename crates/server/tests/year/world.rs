@@ -306,7 +306,7 @@ impl World {
                 engine.on_unreachable(server, port, now, actions);
             }
             (Way::Connection { exchange }, message) => {
-                let message = message.as_deref().ok_or(ConnectionFailed);
+                let message = message.as_deref().ok_or(ConnectionFailed::Unanswered);
                 engine.on_connection(exchange, message, now, actions);
             }
         })?;
@@ -326,6 +326,7 @@ impl World {
                 server,
                 exchange,
                 message,
+                ..
             } => {
                 self.note("questions over connections");
                 let question = actions.message(message);

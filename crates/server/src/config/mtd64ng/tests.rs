@@ -44,6 +44,7 @@ fn all_nine_keys_keep_their_meaning() {
         timeout_ns: 2_500_000_000,
         attempts: 3,
         features: defaults::FEATURES,
+        tls: None,
     };
     assert_eq!(
         settings.upstreams,

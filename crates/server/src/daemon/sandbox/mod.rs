@@ -18,6 +18,7 @@ use landlock::{
 use super::Source;
 use crate::config::mtd64ng;
 use crate::settings::{LogTarget, Settings};
+use crate::tls::client::Authentication;
 
 /// The active parts of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,16 +131,35 @@ fn readable(source: &Source, settings: &Settings) -> Vec<PathBuf> {
     if let Some(tls) = &settings.tls {
         files.extend([tls.certificate_file.as_path(), &tls.key_file]);
     }
+    let upstreams = settings.upstreams.iter();
+    let named = || {
+        upstreams
+            .clone()
+            .filter_map(|it| it.tls.as_ref())
+            .filter(|tls| matches!(tls.authentication, Authentication::Name(_)))
+    };
+    files.extend(named().filter_map(|tls| tls.roots.as_deref()));
     if let Source::Mtd64Ng(_) = source {
         files.push(Path::new(mtd64ng::RESOLV_CONF));
     }
     let mut readable: Vec<PathBuf> = files.into_iter().flat_map(directories).collect();
+    if named().any(|tls| tls.roots.is_none()) {
+        readable.extend(AUTHORITIES.map(PathBuf::from));
+    }
     if settings.log.target == LogTarget::Syslog {
         // syslog(3) writes local time.
         readable.push("/etc/localtime".into());
     }
     readable
 }
+
+/// Where systems have their list of authorities.
+const AUTHORITIES: [&str; 4] = [
+    "/etc/ssl",
+    "/etc/pki",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+];
 
 /// The directory of a file and, if the file is a symbolic link, that of its target.
 fn directories(file: &Path) -> impl Iterator<Item = PathBuf> {

@@ -18,6 +18,7 @@ fn upstreams(count: u8, selection: Selection) -> Upstreams {
                 randomise_case: false,
                 tcp: true,
             },
+            tls: None,
         })
         .collect();
     let all = ServerSet {
@@ -303,7 +304,7 @@ fn each_set_is_chosen_from_by_its_own_policy() {
     let list: Vec<Upstream> = upstreams(4, Selection::Random)
         .list
         .iter()
-        .map(|state| state.upstream)
+        .map(|state| state.upstream.clone())
         .collect();
     let set = |servers: &[usize], selection| ServerSet {
         name: String::new(),

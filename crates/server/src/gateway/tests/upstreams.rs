@@ -52,7 +52,7 @@ fn invalid_responses_are_failures() {
     });
     for (exchange, server) in [(1, wrong_id), (2, short), (3, cut)] {
         rig.ask(exchange, server, 15 * SECOND);
-        assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed)));
+        assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed::Unanswered)));
     }
     assert_eq!(rig.counts.upstream_failed.get(), 3);
     // Each query is retried once over a new connection.
@@ -67,10 +67,10 @@ fn refusing_and_hanging_upstreams_fail_within_the_timeout() {
     let refuses = gone.local_addr().unwrap();
     drop(gone);
     rig.ask(1, refuses, 15 * SECOND);
-    assert_eq!(rig.answer(), (1, Err(ConnectionFailed)));
+    assert_eq!(rig.answer(), (1, Err(ConnectionFailed::Unanswered)));
     let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
     rig.ask(2, hangs.local_addr().unwrap(), SECOND / 10);
-    assert_eq!(rig.answer(), (2, Err(ConnectionFailed)));
+    assert_eq!(rig.answer(), (2, Err(ConnectionFailed::Unanswered)));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn queries_above_the_limit_fail_immediately() {
     for exchange in 0..=bound {
         rig.ask(exchange, server, 20 * SECOND);
     }
-    assert_eq!(rig.answer(), (bound, Err(ConnectionFailed)));
+    assert_eq!(rig.answer(), (bound, Err(ConnectionFailed::Unanswered)));
     assert_eq!(rig.counts.upstream_full.get(), 1);
     // Another upstream has its own queue.
     let other = upstream(|mut stream| {
@@ -166,6 +166,7 @@ fn ask_many(rig: &Rig, server: SocketAddr, questions: u16) {
             worker: 0,
             exchange,
             server,
+            tls: false,
             timeout_ns: 60 * SECOND,
             message: question(exchange),
         }));
@@ -235,7 +236,7 @@ fn silent_upstream_fails_within_the_timeout_and_delays_no_other() {
     ask_many(&rig, echo(Temper::Pipelining), 300);
     assert_eq!(rig.counts.upstream_failed.get(), 0);
     rig.ask(2000, silent, SECOND / 10);
-    assert_eq!(rig.answer(), (2000, Err(ConnectionFailed)));
+    assert_eq!(rig.answer(), (2000, Err(ConnectionFailed::Unanswered)));
 }
 
 #[test]
@@ -277,6 +278,7 @@ fn late_response_is_dropped_and_its_connection_continues() {
             worker: 0,
             exchange,
             server,
+            tls: false,
             timeout_ns,
             message: question(exchange),
         }));
@@ -287,7 +289,10 @@ fn late_response_is_dropped_and_its_connection_continues() {
     let mut first = [rig.answer(), rig.answer()];
     // If the machine stalls, the second response may be as late as the timeout of the first.
     first.sort_by_key(|(exchange, _)| *exchange);
-    assert_eq!(first, [(1, Err(ConnectionFailed)), (2, Ok(question(2)))]);
+    assert_eq!(
+        first,
+        [(1, Err(ConnectionFailed::Unanswered)), (2, Ok(question(2)))]
+    );
     ask(3, 15 * SECOND);
     assert_eq!(rig.answer(), (3, Ok(question(3))));
     assert_eq!(rig.counts.upstream_opened.get(), 1);
@@ -322,7 +327,7 @@ fn queries_keep_their_deadlines_during_a_connection_attempt() {
     rig.ask(1, server, 600 * SECOND);
     for exchange in 2..5 {
         rig.ask(exchange, server, SECOND / 10);
-        assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed)));
+        assert_eq!(rig.answer(), (exchange, Err(ConnectionFailed::Unanswered)));
     }
     assert_eq!(rig.counts.upstream_opened.get(), 0);
     let other = echo(Temper::Pipelining);

@@ -10,11 +10,12 @@ mod pipe;
 pub(super) mod queue;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
@@ -22,8 +23,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::Shared;
+use super::stream::Stream;
 use crate::framed::framed;
 use crate::mailbox::{ConnectionFailed, Full, ToWorker};
+use crate::settings::Upstream;
 use pipe::{Broken, HEADER_LEN, Pipe};
 use queue::{Ask, Queue};
 
@@ -40,13 +43,16 @@ const UNDELIVERED_NS: Nanos = 5 * SECOND;
 /// Maximum number of octets of responses that wait for space in a mailbox: 256 of maximum length.
 const UNDELIVERED_MAX: usize = 16 << 20;
 
-/// Octets per read.
-const CHUNK_LEN: usize = 16 * 1024;
+/// Maximum time to establish a TLS session: a lost segment is sent again once (RFC 6298 section 2), and time is left for
+/// questions in clear text or to others before clients give up.
+const SESSION: Duration = Duration::from_secs(2);
 
 /// The upstreams that are being queried.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
-    servers: RefCell<HashMap<SocketAddr, Rc<Server>>>,
+    servers: RefCell<HashMap<(SocketAddr, bool), Rc<Server>>>,
+    /// Those whose last TLS session failed, which is logged.
+    failed: RefCell<HashSet<SocketAddr>>,
     /// Number of octets of responses that wait for space in a mailbox.
     undelivered: Cell<usize>,
 }
@@ -55,6 +61,10 @@ pub(super) struct Upstreams {
 #[derive(Debug)]
 struct Server {
     address: SocketAddr,
+    /// Whether its connections are encrypted.
+    tls: bool,
+    /// Whether one has been established.
+    opened: Cell<bool>,
     queue: RefCell<Queue>,
     /// Notifies connections of a waiting query.
     asked: Notify,
@@ -65,6 +75,7 @@ pub(super) struct Wanted {
     pub worker: usize,
     pub exchange: u64,
     pub server: SocketAddr,
+    pub tls: bool,
     pub timeout_ns: u64,
     pub message: Vec<u8>,
 }
@@ -73,12 +84,12 @@ type Answer = Result<Vec<u8>, ConnectionFailed>;
 
 /// Sends a query, and delivers its outcome.
 pub(super) fn ask(shared: &Rc<Shared>, wanted: Wanted) {
-    let server = shared.upstreams.server(wanted.server);
+    let server = shared.upstreams.server(wanted.server, wanted.tls);
     let place = server.queue.borrow().place();
     let framed = framed(&wanted.message).filter(|_| wanted.message.len() >= HEADER_LEN);
     let (Some(place), Some(framed)) = (place, framed) else {
         shared.counts.upstream_full.tick();
-        let full = Err(ConnectionFailed);
+        let full = Err(ConnectionFailed::Unanswered);
         if send(shared, wanted.worker, wanted.exchange, full).is_some() {
             shared.counts.upstream_undelivered.tick();
         }
@@ -105,11 +116,13 @@ fn find_connections(shared: &Rc<Shared>, server: &Rc<Server>) {
 }
 
 impl Upstreams {
-    fn server(&self, address: SocketAddr) -> Rc<Server> {
+    fn server(&self, address: SocketAddr, tls: bool) -> Rc<Server> {
         let mut servers = self.servers.borrow_mut();
-        let server = servers.entry(address).or_insert_with(|| {
+        let server = servers.entry((address, tls)).or_insert_with(|| {
             Rc::new(Server {
                 address,
+                tls,
+                opened: Cell::new(false),
                 queue: RefCell::new(Queue::new()),
                 asked: Notify::new(),
             })
@@ -118,19 +131,34 @@ impl Upstreams {
     }
 }
 
+impl Server {
+    /// Why queries fail that were not answered.
+    fn reason(&self) -> ConnectionFailed {
+        match self.tls && !self.opened.get() {
+            true => ConnectionFailed::Tls,
+            false => ConnectionFailed::Unanswered,
+        }
+    }
+}
+
 /// Opens one connection after another, until no query waits.
 async fn serve(shared: Rc<Shared>, server: Rc<Server>) {
     while let Some(deadline) = next_deadline(&shared, &server) {
         match connect(&shared, &server, deadline).await {
-            Some(Ok(stream)) => {
+            Some(Ok(mut stream)) => {
                 shared.counts.upstream_opened.tick();
-                // Queries are sent without delay; a socket that refuses this option still works.
-                let _ = stream.set_nodelay(true);
+                server.opened.set(true);
                 let mut pipe = Pipe::default();
-                let broken = converse(&shared, &server, &stream, &mut pipe).await;
+                let broken = converse(&shared, &server, &mut stream, &mut pipe).await;
+                stream.close();
                 give_back(&shared, &server, pipe, broken);
             }
-            Some(Err(_)) => break,
+            Some(Err(error)) => {
+                if server.tls {
+                    tell(&shared, server.address, Some(&error));
+                }
+                break;
+            }
             // Waiting queries cause another attempt.
             None => {}
         }
@@ -138,19 +166,58 @@ async fn serve(shared: Rc<Shared>, server: Rc<Server>) {
     if server.queue.borrow_mut().close() {
         // Without this connection, nothing sends the remaining queries.
         let failed = server.queue.borrow_mut().fail_all();
-        failed.into_iter().for_each(|ask| fail(&shared, ask));
+        failed
+            .into_iter()
+            .for_each(|ask| fail(&shared, &server, ask));
         let mut servers = shared.upstreams.servers.borrow_mut();
-        servers.remove(&server.address);
+        servers.remove(&(server.address, server.tls));
+    }
+}
+
+/// Opens a connection, with a TLS session.
+async fn open(shared: &Shared, server: &Server) -> io::Result<Stream> {
+    if !server.tls {
+        let socket = TcpStream::connect(server.address).await?;
+        return Ok(Stream::new(socket, None));
+    }
+    let established = async {
+        let settings = Arc::clone(&shared.mode.borrow().in_force.settings);
+        let here = |upstream: &&Upstream| upstream.tls_address() == server.address;
+        let all = settings.upstreams.iter().filter(here);
+        let all = all.filter_map(|upstream| upstream.tls.as_ref());
+        // Two servers may differ in the port of clear text only.
+        let strictest = all.max_by_key(|tls| tls.authentication.is_strict());
+        let sessions = strictest.and_then(|tls| tls.sessions.as_ref());
+        let sessions = sessions.ok_or(io::ErrorKind::NotFound)?;
+        let session = sessions
+            .begin(server.address.ip())
+            .map_err(io::Error::other)?;
+        let socket = TcpStream::connect(server.address).await?;
+        let mut stream = Stream::new(socket, Some(session));
+        stream.establish().await?;
+        Ok::<_, io::Error>(stream)
+    };
+    let stream = tokio::time::timeout(SESSION, established).await??;
+    tell(shared, server.address, None);
+    Ok(stream)
+}
+
+/// Counts and logs that an upstream has no TLS session any more, and notes that it has one.
+fn tell(shared: &Shared, address: SocketAddr, error: Option<&io::Error>) {
+    let mut failed = shared.upstreams.failed.borrow_mut();
+    let Some(error) = error else {
+        failed.remove(&address);
+        return;
+    };
+    shared.counts.upstream_tls_failed.tick();
+    if failed.insert(address) {
+        tracing::warn!("no TLS session with upstream {address}: {error}");
     }
 }
 
 /// Connects before `limit`, unless no query waits any more.
-async fn connect(
-    shared: &Rc<Shared>,
-    server: &Server,
-    limit: Nanos,
-) -> Option<io::Result<TcpStream>> {
-    let mut attempt = pin!(TcpStream::connect(server.address));
+async fn connect(shared: &Rc<Shared>, server: &Server, limit: Nanos) -> Option<io::Result<Stream>> {
+    let mut attempt = pin!(open(shared, server));
     while MonotonicClock.now() < limit {
         let deadline = next_deadline(shared, server)?.min(limit);
         tokio::select! {
@@ -169,7 +236,7 @@ fn next_deadline(shared: &Rc<Shared>, server: &Server) -> Option<Nanos> {
     loop {
         let expired = server.queue.borrow_mut().expired(now);
         match expired {
-            Some(ask) => fail(shared, ask),
+            Some(ask) => fail(shared, server, ask),
             None => return server.queue.borrow().deadline(),
         }
     }
@@ -179,7 +246,7 @@ fn next_deadline(shared: &Rc<Shared>, server: &Server) -> Option<Nanos> {
 async fn converse(
     shared: &Rc<Shared>,
     server: &Rc<Server>,
-    stream: &TcpStream,
+    stream: &mut Stream,
     pipe: &mut Pipe,
 ) -> Result<(), Broken> {
     let mut idle_since = MonotonicClock.now();
@@ -187,7 +254,7 @@ async fn converse(
     loop {
         let now = MonotonicClock.now();
         while let Some(ask) = pipe.expired(now)? {
-            fail(shared, ask);
+            fail(shared, server, ask);
         }
         if pipe.has_stalled(now) {
             return Err(Broken::Stalled);
@@ -210,7 +277,7 @@ async fn converse(
         let deadline = deadlines.into_iter().flatten().min().unwrap_or(now);
         let moved = tokio::select! {
             ready = stream.readable() => ready.and_then(|()| read(stream, pipe)),
-            ready = stream.writable(), if !pipe.unsent().is_empty() => {
+            ready = stream.writable(), if stream.wants_write(!pipe.unsent().is_empty()) => {
                 ready.map(|()| write(stream, pipe))
             }
             () = server.asked.notified() => Ok(()),
@@ -261,25 +328,19 @@ fn give_back(shared: &Rc<Shared>, server: &Rc<Server>, pipe: Pipe, ended: Result
     let again = asked - fruitless.len();
     shared.counts.upstream_retried.add(again as u64);
     failed.extend(fruitless);
-    failed.into_iter().for_each(|ask| fail(shared, ask));
+    failed.into_iter().for_each(|ask| fail(shared, server, ask));
     find_connections(shared, server);
 }
 
-fn read(stream: &TcpStream, pipe: &mut Pipe) -> io::Result<()> {
-    let mut chunk = [0; CHUNK_LEN];
-    match stream.try_read(&mut chunk) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(len) => {
-            pipe.inbox().extend_from_slice(&chunk[..len]);
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(error) => Err(error),
+fn read(stream: &mut Stream, pipe: &mut Pipe) -> io::Result<()> {
+    match stream.read(pipe.inbox())? {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
-fn write(stream: &TcpStream, pipe: &mut Pipe) {
-    match stream.try_write(pipe.unsent()) {
+fn write(stream: &mut Stream, pipe: &mut Pipe) {
+    match stream.write(pipe.unsent()) {
         Ok(len) => pipe.sent(len),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         // Responses may have arrived before the peer closed. Reading detects the end.
@@ -291,9 +352,9 @@ fn until(deadline: Nanos, now: Nanos) -> Duration {
     Duration::from_nanos(deadline.saturating_sub(now))
 }
 
-fn fail(shared: &Rc<Shared>, ask: Ask) {
+fn fail(shared: &Rc<Shared>, server: &Server, ask: Ask) {
     shared.counts.upstream_failed.tick();
-    deliver(shared, ask, Err(ConnectionFailed));
+    deliver(shared, ask, Err(server.reason()));
 }
 
 /// Passes a response to the worker that sent the query. If the worker's mailbox is full, delivery

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use expect_test::expect;
+use expect_test::{Expect, expect};
 
 use super::super::{load, read};
-use super::refused_beside_upstream;
+use super::{refused, refused_beside_upstream};
 use crate::tls::tests::issue;
 
 #[test]
@@ -131,4 +131,120 @@ fn certificate_is_reloaded_and_addresses_are_kept() {
     let mut without = read("");
     crate::config::keep_until_restart(&running, &mut without);
     assert_eq!(without, running);
+}
+
+/// The errors for servers with these keys after `address`.
+fn servers_refused(keys: &[&str], expected: Expect) {
+    let whole = |keys: &&str| format!("[upstream]\nservers = [{{ address = {keys} }}]\n");
+    let texts: Vec<String> = keys.iter().map(whole).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    refused(&texts, expected);
+}
+
+#[test]
+fn encrypted_upstreams_are_refused_with_a_remedy() {
+    servers_refused(
+        &[
+            "\"192.0.2.1\", tls = true",
+            "\"192.0.2.1\", tls = \"strict\"",
+            "\"192.0.2.1\", tls = {}",
+            "\"192.0.2.1\", tls = { name = \"dns example\" }",
+            "\"192.0.2.1\", tls = { pins = [] }",
+        ],
+        expect![[r#"
+            dns64d.toml:2:43: tls is true or false where a text is expected; write it like "opportunistic" or { name = "dns.example" }
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = true }]
+              |                                           ^^^^
+            ---
+            dns64d.toml:2:43: tls "strict" is unknown; write it like "opportunistic" or { name = "dns.example" }
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = "strict" }]
+              |                                           ^^^^^^^^
+            ---
+            dns64d.toml:2:43: tls says neither whose certificate it has nor which key; add name or pins
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = {} }]
+              |                                           ^^
+            ---
+            dns64d.toml:2:52: name "dns example" is not the name of a host; write it like "dns.example", or use pins
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = { name = "dns example" } }]
+              |                                                    ^^^^^^^^^^^^^
+            ---
+            dns64d.toml:2:52: pins is empty; write at least one, like ["sha256/HASH="]
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = { pins = [] } }]
+              |                                                    ^^
+        "#]],
+    );
+}
+
+#[test]
+fn pins_and_ports_of_encrypted_upstreams_are_refused_with_a_remedy() {
+    servers_refused(
+        &[
+            "\"192.0.2.1\", tls = { pins = [\"sha256/YWJj\", \"AAAA\"] }",
+            "\"192.0.2.1\", tls = { name = \"dns.example\", pins = [\"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"] }",
+            "\"192.0.2.1\", tls = { roots = \"/r.pem\", pins = [\"sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"] }",
+            "\"192.0.2.1:53\", tls = { name = \"dns.example\" }",
+            "\"192.0.2.1:853\", tls = \"opportunistic\"",
+        ],
+        expect![[r#"
+            dns64d.toml:2:53: pins "sha256/YWJj" is not a SHA-256 digest in base64; write it like ["sha256/HASH="], with 44 characters for HASH=
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = { pins = ["sha256/YWJj", "AAAA"] } }]
+              |                                                     ^^^^^^^^^^^^^
+
+            dns64d.toml:2:68: pins "AAAA" is not a SHA-256 digest in base64; write it like ["sha256/HASH="], with 44 characters for HASH=
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = { pins = ["sha256/YWJj", "AAAA"] } }]
+              |                                                                    ^^^^^^
+            ---
+            dns64d.toml:2:74: pins has no effect beside name; remove one of them
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = { name = "dns.example", pins = ["sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="] } }]
+              |                                                                          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:2:53: roots has no effect beside pins; remove it
+              |
+            2 | servers = [{ address = "192.0.2.1", tls = { roots = "/r.pem", pins = ["sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="] } }]
+              |                                                     ^^^^^^^^
+            ---
+            dns64d.toml:2:24: address "192.0.2.1:53" has port 53, which is not for TLS (RFC 7858 section 3.1); omit it for 853
+              |
+            2 | servers = [{ address = "192.0.2.1:53", tls = { name = "dns.example" } }]
+              |                        ^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:2:24: address "192.0.2.1:853" has the port of TLS, and in clear text the server is queried there, too; omit the port
+              |
+            2 | servers = [{ address = "192.0.2.1:853", tls = "opportunistic" }]
+              |                        ^^^^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
+fn encrypted_upstream_has_port_853_and_needs_authorities() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("roots.pem"), issue().chain).unwrap();
+    fs::write(path("empty.pem"), "").unwrap();
+    let with = |roots: &str| {
+        let text = format!(
+            "upstream.servers = [{{ address = \"192.0.2.1\", tls = {{ name = \"dns.example\", roots = {:?} }} }}]\n",
+            path(roots)
+        );
+        fs::write(path("dns64d.toml"), text).unwrap();
+        load(&path("dns64d.toml"))
+    };
+    let upstream = with("roots.pem").unwrap().settings.upstreams.remove(0);
+    assert_eq!(upstream.address.port(), 853);
+    assert!(upstream.tls.unwrap().sessions.is_some());
+    let refusal = with("empty.pem").unwrap_err().to_string();
+    assert!(
+        refusal.contains("has no certificate in PEM form; give that of an authority"),
+        "{refusal}"
+    );
+    assert!(refusal.contains("dns64d.toml:1:"), "{refusal}");
 }
