@@ -232,7 +232,12 @@ impl Ways<'_> {
             return;
         }
         assert!(len <= self.asker.limit, "{len} > {}", self.asker.limit);
-        assert!(frame[len..].iter().all(|octet| *octet == 0xee));
+        // A response that is written a second time may have been longer at first.
+        assert!(
+            frame[self.asker.limit.min(MESSAGE_MAX)..]
+                .iter()
+                .all(|octet| *octet == 0xee)
+        );
         let message = Message::parse(&frame[..len]).expect("an answer parses");
         assert!(message.qr() && message.id() == self.asker.id);
         assert!(ad.is_none_or(|ad| message.ad() == ad));
