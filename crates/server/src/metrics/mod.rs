@@ -332,6 +332,7 @@ mod tests {
             # TYPE dns64d_queries counter
             dns64d_queries_total{transport="udp"} 5
             dns64d_queries_total{transport="tcp"} 0
+            dns64d_queries_total{transport="tls"} 0
             # HELP dns64d_upstream_queries Questions sent to upstreams, by transport
             # TYPE dns64d_upstream_queries counter
             dns64d_upstream_queries_total{transport="udp"} 0
@@ -349,6 +350,7 @@ mod tests {
             dns64d_tcp_closed_total{reason="unread"} 0
             dns64d_tcp_closed_total{reason="unanswered"} 0
             dns64d_tcp_closed_total{reason="format"} 0
+            dns64d_tcp_closed_total{reason="tls"} 0
             dns64d_tcp_closed_total{reason="full"} 0
             dns64d_tcp_closed_total{reason="drain"} 0
             dns64d_query_duration_seconds_sum{outcome="cached"} 0.0
