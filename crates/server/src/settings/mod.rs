@@ -11,10 +11,11 @@ pub mod domains;
 pub mod local;
 pub mod nets;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64_transport::clock::Nanos;
 pub use dns64_transport::xdp::Attachment;
@@ -380,36 +381,36 @@ pub struct Identity {
     pub version: ShortText,
 }
 
-/// A text of up to 31 octets, which is copied with the query that asks for it.
+/// A text of up to 31 octets. It is copied with each query, so the copies share its octets, which stay until the process ends: few
+/// texts are ever configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShortText {
-    len: u8,
-    octets: [u8; Self::LEN_MAX],
-}
+pub struct ShortText(&'static str);
 
 impl ShortText {
     /// An empty text.
-    pub const NONE: Self = Self {
-        len: 0,
-        octets: [0; Self::LEN_MAX],
-    };
+    pub const NONE: Self = Self("");
 
     /// Length of the longest text in octets.
     pub const LEN_MAX: usize = 31;
 
     /// `None`: too long.
     pub fn new(text: &str) -> Option<Self> {
-        let mut octets = [0; Self::LEN_MAX];
-        octets
-            .get_mut(..text.len())?
-            .copy_from_slice(text.as_bytes());
-        let len = u8::try_from(text.len()).ok()?;
-        Some(Self { len, octets })
+        static KNOWN: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+        if text.len() > Self::LEN_MAX {
+            return None;
+        }
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = known.get(text).copied().unwrap_or_else(|| {
+            let shared: &'static str = text.to_owned().leak();
+            known.insert(shared);
+            shared
+        });
+        Some(Self(shared))
     }
 
     /// Its octets.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.octets[..self.len.into()]
+        self.0.as_bytes()
     }
 }
 
