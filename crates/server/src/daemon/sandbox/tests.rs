@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
-use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
 
@@ -34,10 +33,7 @@ fn restricted_thread_creates_threads_and_sockets_but_no_processes() {
         || restrict_calls(false).unwrap(),
         || {
             assert_eq!(errno(Command::new("/bin/false").spawn()), denied);
-            assert_eq!(
-                errno(Err::<(), _>(Command::new("/bin/false").exec())),
-                denied
-            );
+            assert_eq!(exec(), denied);
             assert_eq!(thread::spawn(|| 5).join().unwrap(), 5);
             let socket = std::net::UdpSocket::bind("[::1]:0").unwrap();
             socket.connect(socket.local_addr().unwrap()).unwrap();
@@ -77,6 +73,14 @@ fn restricted_thread_reads_files_and_changes_none() {
 
 /// The calls that attackers need next, and the reason for each.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+/// Tries to become another program; returns the error. That of `Command` would leave SIGPIPE deadly for the tests beside it.
+fn exec() -> Option<i32> {
+    let program = c"/bin/false";
+    nix::unistd::execv(program, &[program])
+        .err()
+        .map(|error| error as i32)
+}
+
 #[test]
 fn no_dangerous_call_is_on_the_list() {
     let dangerous = [
@@ -174,8 +178,7 @@ fn only_the_configuration_files_are_accessible() {
             }
             fs::remove_file(path("run/file")).unwrap();
             assert_eq!(errno(fs::write(path("run/file"), "")), denied);
-            let exec = Command::new("/bin/false").exec();
-            assert_eq!(exec.raw_os_error(), denied);
+            assert_eq!(exec(), denied);
         },
     );
 }
