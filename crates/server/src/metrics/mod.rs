@@ -337,6 +337,7 @@ mod tests {
             # TYPE dns64d_upstream_queries counter
             dns64d_upstream_queries_total{transport="udp"} 0
             dns64d_upstream_queries_total{transport="tcp"} 0
+            dns64d_upstream_queries_total{transport="tls"} 0
             # HELP dns64d_cache_bytes Memory of the answers in the cache, in octets
             # TYPE dns64d_cache_bytes gauge
             dns64d_cache_bytes 0
@@ -418,6 +419,7 @@ mod tests {
             # TYPE dns64d_upstream_faults counter
             dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="no-answer"} 0
             dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="connection"} 0
+            dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="tls"} 0
             dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="refused"} 3
             dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="servfail"} 0
             dns64d_upstream_faults_total{upstream="192.0.2.53:53",reason="formerr"} 0
