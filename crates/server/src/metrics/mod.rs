@@ -303,6 +303,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "it is the page")]
     fn page_contains_all_figures_with_labels() {
         let text = page().text();
         let chosen = [

@@ -48,7 +48,8 @@ impl Pair {
         ));
         for (end, [v6, v4]) in pair.0.iter().zip([TESTER, SERVER]) {
             ip(&format!("-n {end} link set wire up"));
-            ip(&format!("-n {end} address add {v6}/64 dev wire"));
+            // Without waiting for the carrier, which the kernel notices late on a busy machine.
+            ip(&format!("-n {end} address add {v6}/64 dev wire nodad"));
             ip(&format!("-n {end} address add {v4}/24 dev wire"));
         }
         pair
@@ -168,7 +169,7 @@ fn link_local(backend: &str) {
     let _turn = turn();
     let pair = Pair::new(&format!("ll-{backend}"));
     for (end, address) in pair.0.iter().zip(["fe80::1", "fe80::53"]) {
-        ip(&format!("-n {end} address add {address}/64 dev wire"));
+        ip(&format!("-n {end} address add {address}/64 dev wire nodad"));
     }
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("trial.json");
