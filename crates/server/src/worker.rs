@@ -401,9 +401,10 @@ impl<R: Relay> Worker<R> {
 
 /// Sets the upstreams of a relay to those of these settings, without open ports.
 pub fn set_servers(relay: &mut impl UpstreamSide, settings: &Settings) {
-    let addresses: Vec<_> = settings.upstreams.iter().map(|u| u.address).collect();
+    let servers = settings.upstreams.iter();
+    let servers: Vec<_> = servers.map(|u| (u.address, u.outgoing.clone())).collect();
     let avoided = [&settings.avoid_ports[..], &settings.reserved_ports].concat();
-    relay.set_servers(&addresses, settings.ports_per_upstream(), &avoided);
+    relay.set_servers(&servers, settings.ports_per_upstream(), &avoided);
 }
 
 /// Copies a message to the start of a frame; returns its length. A message that does not fit has length 0: the relay

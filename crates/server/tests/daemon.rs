@@ -467,3 +467,29 @@ fn unknown_user_is_reported_with_a_remedy() {
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     assert!(stderr(&output).contains("useradd --system"), "{output:?}");
 }
+
+#[test]
+fn upstream_is_queried_from_the_sources_that_the_host_has() {
+    let (udp, tcp) = support::bind();
+    udp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sources = ["127.0.0.5", "192.0.2.77", "127.0.0.6"];
+    let settings = format!(
+        "[upstream]\nservers = [\"{}\"]\nsource = {sources:?}\ninterface = \"lo\"\n",
+        udp.local_addr().unwrap()
+    );
+    let server = Server::start(&settings, Stdio::inherit);
+    let status = stdout(&server.ctl(&["status"]));
+    assert_eq!(value(&status, "missing"), "192.0.2.77");
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(&QUERY, server.dns).unwrap();
+    let mut message = [0; 512];
+    let (len, from) = udp.recv_from(&mut message).unwrap();
+    let is_source = |from: SocketAddr| sources.contains(&from.ip().to_string().as_str());
+    assert!(is_source(from), "{from}");
+    // Truncated: the same over TCP.
+    message[2] |= 0x82;
+    udp.send_to(&message[..len], from).unwrap();
+    let (_, from) = tcp.accept().unwrap();
+    assert!(is_source(from), "{from}");
+    server.ends();
+}

@@ -2,6 +2,7 @@
 //! [`crate::memory`] on the simulated network.
 
 mod clients;
+mod outgoing;
 pub(crate) mod pool;
 pub mod udp;
 mod upstreams;
@@ -14,6 +15,7 @@ use crate::clock::Nanos;
 use crate::{Counters, LinkError, LocalAddr};
 
 pub use clients::UdpClients;
+pub use outgoing::{Missing, Outgoing};
 pub use upstreams::UdpUpstreams;
 
 /// The origin of a query, to which its response is sent, however much later. Plain data.
@@ -134,7 +136,7 @@ pub trait UpstreamSide {
     /// `avoided` are not opened.
     fn set_servers(
         &mut self,
-        servers: &[SocketAddr],
+        servers: &[(SocketAddr, Outgoing)],
         ports: usize,
         avoided: &[RangeInclusive<u16>],
     );

@@ -32,7 +32,7 @@ pub use segmentation::Segmentation;
 pub(crate) use segmentation::gather;
 use segmentation::stamp;
 pub(crate) use source::bind_freely;
-pub use source::check as check_sources;
+pub use source::{check as check_sources, freely};
 
 /// Kernel sockets of a client or of a server.
 pub struct UdpLink {

@@ -488,14 +488,24 @@ pub(crate) fn set_option(
     name: c_int,
     value: c_int,
 ) -> io::Result<()> {
+    set_octets(socket, level, name, &value.to_ne_bytes())
+}
+
+/// Sets an option that is not a number.
+pub(crate) fn set_octets(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &[u8],
+) -> io::Result<()> {
     // SAFETY: the value outlives the call and its length is given.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
             name,
-            ptr::from_ref(&value).cast::<c_void>(),
-            length(size_of::<c_int>()),
+            value.as_ptr().cast::<c_void>(),
+            length(value.len()),
         )
     };
     if result == 0 {

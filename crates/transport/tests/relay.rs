@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::relay::Outgoing;
 use dns64_transport::relay::udp::UdpRelay;
 use dns64_transport::{Arrival, ClientSide, Counters, Origin, Relay, UpstreamSide};
 
@@ -21,7 +22,7 @@ const SILENCE_NS: Nanos = SECOND / 20;
 
 fn relay(listen: &[&str]) -> UdpRelay {
     let listen: Vec<SocketAddr> = listen.iter().map(|a| a.parse().unwrap()).collect();
-    UdpRelay::open(&listen, &[]).unwrap()
+    UdpRelay::open(&listen, false).unwrap()
 }
 
 fn copy(payload: &[u8]) -> impl FnOnce(&mut [u8]) -> usize {
@@ -40,7 +41,17 @@ fn ask(relay: &mut UdpRelay, server: usize, port: usize, payload: &[u8]) {
 }
 
 fn set_servers(relay: &mut UdpRelay, servers: &[SocketAddr]) {
-    relay.upstreams().set_servers(servers, PORTS, &[]);
+    set_servers_from(relay, servers, &[]);
+}
+
+/// Sets servers that are queried from these source addresses.
+fn set_servers_from(relay: &mut UdpRelay, servers: &[SocketAddr], sources: &[&str]) {
+    let outgoing = Outgoing {
+        sources: sources.iter().map(|ip| ip.parse().unwrap()).collect(),
+        ..Outgoing::default()
+    };
+    let servers: Vec<_> = servers.iter().map(|&at| (at, outgoing.clone())).collect();
+    relay.upstreams().set_servers(&servers, PORTS, &[]);
 }
 
 fn flush(relay: &mut UdpRelay) {
@@ -170,7 +181,7 @@ fn relays_share_an_address_and_both_families_share_a_port() {
     let shared = local_addr(&mut first, 0);
     let any_v4 = local_addr(&mut first, 1);
     let any_v6 = SocketAddr::new("::".parse().unwrap(), any_v4.port());
-    let second = UdpRelay::open(&[shared, any_v4, any_v6], &[]).unwrap();
+    let second = UdpRelay::open(&[shared, any_v4, any_v6], false).unwrap();
     let mut relays = [first, second];
     let clients: Vec<UdpSocket> = (0..64).map(|_| peer("127.0.0.1:0")).collect();
     for client in &clients {
@@ -258,7 +269,7 @@ fn avoided_ports_are_not_opened() {
     let server = peer("127.0.0.1:0");
     let mut relay = relay(&[]);
     let avoided = [1024..=20_000, 30_000..=59_999];
-    let servers = [server.local_addr().unwrap()];
+    let servers = [(server.local_addr().unwrap(), Outgoing::default())];
     relay.upstreams().set_servers(&servers, PORTS, &avoided);
     let opened = ports(&mut relay, &server);
     let is_avoided = |port| avoided.iter().any(|range| range.contains(&port));
@@ -316,14 +327,19 @@ fn datagram_from_another_address_is_never_passed_on() {
 }
 
 #[test]
-fn queries_use_the_source_address_of_the_servers_family() {
-    let sources = ["::1".parse().unwrap(), "127.0.0.5".parse().unwrap()];
-    let mut relay = UdpRelay::open(&[], &sources).unwrap();
+fn queries_use_the_source_addresses_of_the_servers_family_in_turn() {
+    // No interface has the third address: its ports have another one.
+    let sources = ["::1", "127.0.0.5", "192.0.2.77", "127.0.0.6"];
+    let mut relay = relay(&[]);
     let server = peer("127.0.0.1:0");
-    set_servers(&mut relay, &[server.local_addr().unwrap()]);
-    ask(&mut relay, 0, 0, b"?");
-    flush(&mut relay);
-    assert_eq!(read(&server).1.ip(), sources[1]);
+    set_servers_from(&mut relay, &[server.local_addr().unwrap()], &sources);
+    let asked = [0, 1, 2, 3].map(|port| {
+        ask(&mut relay, 0, port, b"?");
+        flush(&mut relay);
+        read(&server).1.ip().to_string()
+    });
+    let expected = ["127.0.0.5", "127.0.0.6", "127.0.0.6", "127.0.0.5"];
+    assert_eq!(asked, expected);
 }
 
 #[test]
@@ -428,8 +444,9 @@ fn server_without_a_route_loses_only_its_own_queries() {
     let server = peer("127.0.0.1:0");
     let address = server.local_addr().unwrap();
     // A packet with a loopback source address can only reach this host.
-    let mut relay = UdpRelay::open(&[], &["127.0.0.1".parse().unwrap()]).unwrap();
-    set_servers(&mut relay, &["192.0.2.99:53".parse().unwrap(), address]);
+    let mut relay = relay(&[]);
+    let servers = ["192.0.2.99:53".parse().unwrap(), address];
+    set_servers_from(&mut relay, &servers, &["127.0.0.1"]);
     for port in 0..3 {
         ask(&mut relay, 0, port, b"lost");
         ask(&mut relay, 1, port, b"?");
@@ -520,4 +537,11 @@ fn unsendable_frames_are_counted() {
     assert_eq!(read(&client).0, b"r");
     assert_eq!(relay.clients().counters().unwrap().send_drops, 3);
     assert_eq!(relay.upstreams().counters().unwrap().send_drops, 3);
+}
+
+#[test]
+fn relay_listens_at_an_address_that_no_interface_has_if_it_may() {
+    let listen = ["192.0.2.77:0", "[2001:db8::77]:0"].map(|at| at.parse().unwrap());
+    assert!(UdpRelay::open(&listen, false).is_err());
+    assert!(UdpRelay::open(&listen, true).is_ok());
 }

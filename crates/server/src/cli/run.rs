@@ -63,6 +63,7 @@ fn check(args: CheckArgs, out: &mut impl Write) -> Result<u8, Failure> {
     };
     let loaded = source
         .load()
+        .and_then(|loaded| source.check_host(&loaded.settings).map(|()| loaded))
         .map_err(|e| Failure::new(exit::of_config(&e), e))?;
     let notes = loaded.notes.iter().map(|note| format!("note: {note}\n"));
     let text: String = std::iter::once(format!("{name}: valid\n"))

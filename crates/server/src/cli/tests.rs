@@ -161,3 +161,27 @@ fn the_page_of_the_command_line_is_what_the_program_prints() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-dns64d.md");
     expect_test::expect_file![page].assert_eq(&text);
 }
+
+#[test]
+fn source_that_this_host_lacks_is_a_fault_at_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dns64d.toml");
+    let check = |source: &str, more: &str| {
+        let upstream = "servers = ['192.0.2.1']  # \"192.0.2.77\"";
+        let text = format!("{more}\n[upstream]\nsource = ['127.0.0.9', {source}]\n{upstream}\n");
+        std::fs::write(&path, text).unwrap();
+        dns64d(&["check", path.to_str().unwrap()]).map_err(|failure| failure.error.to_string())
+    };
+    let error = check("\"192.0.2.77\"", "").unwrap_err();
+    assert!(
+        error.contains("dns64d.toml:3:25: no interface of this host has 192.0.2.77; "),
+        "{error}"
+    );
+    let error = check("'2001:DB8:0::77'", "").unwrap_err();
+    assert!(
+        error.contains("dns64d.toml:3:25: no interface of this host has 2001:db8::77; "),
+        "{error}"
+    );
+    assert!(check("'192.0.2.77'", "free-bind = true").is_ok());
+    assert!(check("'127.0.0.8'", "").is_ok());
+}

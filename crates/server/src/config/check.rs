@@ -47,6 +47,35 @@ pub(super) fn loops<'a>(
     }
 }
 
+/// Checks that servers with one address for TLS, and so with the same sessions, have the same sources and interface.
+pub(super) fn sessions<'a>(
+    servers: impl IntoIterator<Item = &'a Spanned<Upstream>>,
+    faults: &mut Faults,
+) {
+    let mut known: Vec<&Upstream> = Vec::new();
+    for server in servers {
+        let own = server.get_ref();
+        let differs = |other: &&Upstream| {
+            other.address != own.address
+                && other.tls_address() == own.tls_address()
+                && other.outgoing != own.outgoing
+        };
+        if own.tls.is_none() {
+            continue;
+        }
+        if let Some(other) = known.iter().copied().find(differs) {
+            let text = format!(
+                "{} has the sessions of {}, at {}, but another source or interface; write the same ones in both",
+                own.address,
+                other.address,
+                own.tls_address()
+            );
+            faults.add(server.span(), text);
+        }
+        known.push(own);
+    }
+}
+
 /// Whether a query to one address reaches a socket at the other, according to the addresses alone:
 /// of the addresses of this machine, only loopback is known here.
 fn reaches(asked: SocketAddr, own: SocketAddr) -> bool {

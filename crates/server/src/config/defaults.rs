@@ -24,6 +24,9 @@ pub(super) fn listen(port: u16) -> Vec<SocketAddr> {
     ]
 }
 
+/// An address that no interface has is more likely a mistake.
+pub(super) const FREE_BIND: bool = false;
+
 pub(super) const LISTEN_PORT: u16 = DNS_PORT;
 
 /// The upstream of the template: an address for documentation (RFC 5737).

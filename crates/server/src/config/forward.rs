@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::error::Faults;
 use super::section::{Section, Value};
 use super::upstream::{self, Manner, UpstreamTable};
-use super::{keys, values};
+use super::{check, keys, values};
 use crate::settings::domains::Domains;
 use crate::settings::{FORWARDS_MAX, Selection, ServerSet, UPSTREAMS_MAX, Upstream};
 
@@ -59,12 +59,12 @@ fn forward(value: Value<'_, '_>, others: &UpstreamTable, faults: &mut Faults) ->
     let domains = domains.unwrap_or_default();
     let own = section.read("name", faults, |v| v.text("\"corp\"", label));
     let first = domains.first().map(|domain| domain.get_ref().to_string());
-    let manner = Manner::read(&section, others.manner, faults);
+    let manner = Manner::read(&section, &others.manner, faults);
     let selection = upstream::selection(&section, faults);
     Some(Forward {
         name: own.or(first).unwrap_or_default(),
         domains,
-        servers: upstream::servers(&section, manner, faults),
+        servers: upstream::servers(&section, &manner, faults),
         selection: selection.unwrap_or(others.selection),
     })
 }
@@ -89,6 +89,8 @@ pub(super) fn sets(
     forwards: &[Forward],
     faults: &mut Faults,
 ) -> (Vec<Upstream>, Vec<ServerSet>) {
+    let given = forwards.iter().flat_map(|forward| &forward.servers);
+    check::sessions(table.servers.iter().chain(given), faults);
     let mut all: Vec<Upstream> = Vec::new();
     let mut numbers = |servers: &[Spanned<Upstream>]| {
         let number = |server: &Spanned<Upstream>| {

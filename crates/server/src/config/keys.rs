@@ -13,6 +13,7 @@ pub(super) const TOP: Keys = Keys {
     table: "the top level",
     keys: &[
         "listen",
+        "free-bind",
         "driver-cache",
         "af-xdp",
         "workers",
@@ -57,6 +58,8 @@ pub(super) const UPSTREAM: Keys = Keys {
         "cookies",
         "randomise-case",
         "tcp",
+        "source",
+        "interface",
         "avoid-ports",
         "order",
         "delay",
@@ -76,6 +79,8 @@ pub(super) const FORWARD: Keys = Keys {
         "cookies",
         "randomise-case",
         "tcp",
+        "source",
+        "interface",
     ],
 };
 
@@ -95,6 +100,8 @@ pub(super) const SERVER: Keys = Keys {
         "cookies",
         "randomise-case",
         "tcp",
+        "source",
+        "interface",
     ],
 };
 

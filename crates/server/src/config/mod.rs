@@ -29,6 +29,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
+use dns64_transport::relay::Missing;
 use toml::de::DeTable;
 
 pub use error::{ConfigError, Problem};
@@ -71,27 +72,62 @@ fn refuse_example(settings: &Settings, text: &str, name: &str) -> Result<(), Con
     if !settings.upstreams.iter().any(is_asked) {
         return Ok(());
     }
-    let example = defaults::EXAMPLE_UPSTREAM.ip().to_string();
+    let example = defaults::EXAMPLE_UPSTREAM;
     let mut faults = Faults::default();
     faults.add(
-        place_of(&example, text),
+        place(text, |value| upstream_address(value) == Ok(example)),
         format!(
-            "{example} is the example address of the template (RFC 5737); replace it with the address of your resolver"
+            "{} is the example address of the template (RFC 5737); replace it with the address of your resolver",
+            example.ip()
         ),
     );
     faults.check(name, text)
 }
 
-/// The first place of some words of a file that is not in a comment.
-fn place_of(words: &str, text: &str) -> Range<usize> {
+/// The position of the first quoted text that is meant, outside lines of comments.
+fn place(text: &str, is_meant: impl Fn(&str) -> bool) -> Range<usize> {
     let lines = text.split_inclusive('\n').scan(0, |begin, line| {
         *begin += line.len();
         Some((*begin - line.len(), line))
     });
-    let mut in_use = lines.filter(|(_, line)| !line.trim_start().starts_with('#'));
-    let found = in_use.find_map(|(begin, line)| Some(begin + line.find(words)?));
-    let at = found.unwrap_or(text.len());
-    at..at + words.len()
+    let in_use = lines.filter(|(_, line)| !line.trim_start().starts_with('#'));
+    let words = in_use.flat_map(|(begin, line)| {
+        line.split(['"', '\'']).scan(begin, |at, word| {
+            *at += word.len() + 1;
+            Some((*at - word.len() - 1, word))
+        })
+    });
+    let mut meant = words.filter(|(_, word)| is_meant(word));
+    let found = meant.next().map(|(at, word)| at..at + word.len());
+    found.unwrap_or(text.len()..text.len())
+}
+
+/// Checks what only the host knows: that it has the source addresses and interfaces of a TOML file.
+///
+/// # Errors
+///
+/// The file cannot be read; what this host lacks.
+pub fn check_host(path: &Path, settings: &Settings) -> Result<(), ConfigError> {
+    let name = path.display().to_string();
+    let text = read_text(path, &name)?;
+    let mut faults = Faults::default();
+    for missing in settings.missing() {
+        let (lacks, span) = match &missing {
+            Missing::Source(source) => (
+                "no interface of this host has",
+                place(&text, |value| value.parse() == Ok(*source)),
+            ),
+            Missing::Interface(interface) => (
+                "this host has no interface",
+                place(&text, |value| value == interface),
+            ),
+        };
+        let text = format!(
+            "{lacks} {missing}; `ip address` lists those it has, and free-bind = true allows other addresses"
+        );
+        faults.add(span, text);
+    }
+    faults.check(&name, &text)
 }
 
 /// Parses the text of a TOML file of that name.
@@ -121,7 +157,10 @@ pub fn template() -> &'static str {
 /// The keys that differ and need a restart: sockets, threads, the user and the log are set up only at the start.
 pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let differs = [
-        ("listen", old.listen != new.listen),
+        (
+            "listen",
+            (&old.listen, old.free_bind) != (&new.listen, new.free_bind),
+        ),
         ("driver-cache", old.driver_cache != new.driver_cache),
         ("af-xdp", old.af_xdp != new.af_xdp),
         ("workers", old.workers != new.workers),
@@ -140,6 +179,7 @@ pub fn diff_needing_restart(old: &Settings, new: &Settings) -> Vec<&'static str>
 /// the next reload is compared with them, and each worker keeps its share.
 pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.listen.clone_from(&running.listen);
+    new.free_bind = running.free_bind;
     new.driver_cache.clone_from(&running.driver_cache);
     new.af_xdp.clone_from(&running.af_xdp);
     new.workers = running.workers;

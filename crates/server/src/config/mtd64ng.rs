@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::relay::Outgoing;
 use dns64_wire::pref64::Pref64;
 use ipnet::Ipv6Net;
 use toml::Spanned;
@@ -219,6 +220,7 @@ impl Given {
                 attempts: self.resends.map_or(defaults::ATTEMPTS, |n| n + 1),
                 features: defaults::FEATURES,
                 tls: None,
+                outgoing: Outgoing::default(),
             };
             Spanned::new(address.span(), upstream)
         };
@@ -259,6 +261,7 @@ impl Given {
             listen,
             workers: self.workers(),
             user: None,
+            free_bind: defaults::FREE_BIND,
             driver_cache: Vec::new(),
             af_xdp: Vec::new(),
             sandbox: defaults::SANDBOX,

@@ -45,6 +45,7 @@ pub(super) fn read(
         |spanned: Vec<Spanned<SocketAddr>>| spanned.into_iter().map(Spanned::into_inner).collect();
     Settings {
         listen: plain(listen),
+        free_bind: upstream.manner.outgoing.free_bind,
         driver_cache: interfaces("driver-cache", &top, faults),
         af_xdp: af_xdp(&top, faults),
         workers: workers(&top, faults),
@@ -163,7 +164,7 @@ fn interfaces(key: &'static str, top: &Section<'_, '_>, faults: &mut Faults) -> 
 /// An interface as a text, or as a table with its own mode.
 fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<Attachment> {
     let example = "\"eth0\" or { interface = \"eth0\", mode = \"generic\" }";
-    let name = |v: Value<'_, '_>| v.text(example, interface);
+    let name = |v: Value<'_, '_>| v.text(example, values::interface);
     if !value.is_table() {
         return Some(Attachment {
             interface: faults.keep(name(value))?,
@@ -185,17 +186,6 @@ fn driver_interface(value: Value<'_, '_>, faults: &mut Faults) -> Option<Attachm
         mode: mode.unwrap_or(XdpMode::Auto),
         force: force.unwrap_or(false),
     })
-}
-
-/// Checks the name of an interface by the rules of the kernel (`dev_valid_name`).
-fn interface(name: &str) -> Result<String, String> {
-    let is_bad = |c: char| c.is_whitespace() || c == '/' || c == ':' || c == '\0';
-    if name.is_empty() || name.len() > 15 || [".", ".."].contains(&name) || name.contains(is_bad) {
-        return Err(format!(
-            "{name:?} is not the name of an interface; `ip link` lists those of this host"
-        ));
-    }
-    Ok(name.to_owned())
 }
 
 const XDP_MODES: [(&str, XdpMode); 3] = [

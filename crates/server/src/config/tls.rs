@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::error::{ConfigError, Fault, Faults};
 use super::section::{Section, Value};
 use super::values::DNS_PORT;
-use super::{check, defaults, keys, place_of, read_octets, values};
+use super::{check, defaults, keys, place, read_octets, values};
 use crate::settings::{Settings, TLS_PORT, TcpSettings, TlsSettings, UpstreamTls};
 use crate::tls::client::{Authentication, Pin, Sessions};
 use crate::tls::{Certificate, CertificateError};
@@ -95,7 +95,10 @@ pub(super) fn read_files(
     let mut faults = Faults::default();
     let mut fault = |path: &Path, wrong: String| {
         let path = path.display().to_string();
-        faults.add(place_of(&path, text), format!("{path} {wrong}"));
+        faults.add(
+            place(text, |value| value == path),
+            format!("{path} {wrong}"),
+        );
     };
     let mut read = |path: &Path| {
         let octets = read_octets(path);
@@ -267,7 +270,7 @@ pub(super) fn read_roots(
         let sessions = roots.and_then(|roots| Sessions::new(&tls.authentication, roots));
         match sessions {
             Ok(sessions) => tls.sessions = Some(sessions),
-            Err(wrong) => faults.add(place_of(&at, text), format!("{at}: {wrong}")),
+            Err(wrong) => faults.add(place(text, |value| value == at), format!("{at}: {wrong}")),
         }
     }
     faults.check(name, text)

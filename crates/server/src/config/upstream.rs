@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use dns64_transport::clock::Nanos;
+use dns64_transport::relay::Outgoing;
 use toml::Spanned;
 
 use super::error::Faults;
@@ -44,9 +45,13 @@ impl UpstreamTable {
             }
             return Self::default();
         };
-        let manner = Manner::read(&section, Manner::DEFAULT, faults);
+        let mut manner = Manner::DEFAULT;
+        if let Some(free_bind) = top.read("free-bind", faults, |v| v.boolean()) {
+            manner.outgoing.free_bind = free_bind;
+        }
+        let manner = Manner::read(&section, &manner, faults);
         Self {
-            servers: servers(&section, manner, faults),
+            servers: servers(&section, &manner, faults),
             manner,
             selection: selection(&section, faults).unwrap_or(defaults::SELECTION),
             order: order(&section, faults),
@@ -58,7 +63,7 @@ impl UpstreamTable {
 /// The servers of a table.
 pub(super) fn servers(
     section: &Section<'_, '_>,
-    manner: Manner,
+    manner: &Manner,
     faults: &mut Faults,
 ) -> Vec<Spanned<Upstream>> {
     if section.value("servers").is_none() {
@@ -91,11 +96,12 @@ const SELECTION: [(&str, Selection); 4] = [
 ];
 
 /// How a server is queried; a table has the defaults of its servers.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Manner {
     timeout_ns: Nanos,
     attempts: u8,
     features: Features,
+    pub(super) outgoing: Outgoing,
 }
 
 impl Manner {
@@ -103,9 +109,14 @@ impl Manner {
         timeout_ns: defaults::TIMEOUT_NS,
         attempts: defaults::ATTEMPTS,
         features: defaults::FEATURES,
+        outgoing: Outgoing {
+            sources: Vec::new(),
+            interface: None,
+            free_bind: defaults::FREE_BIND,
+        },
     };
 
-    pub(super) fn read(section: &Section<'_, '_>, others: Self, faults: &mut Faults) -> Self {
+    pub(super) fn read(section: &Section<'_, '_>, others: &Self, faults: &mut Faults) -> Self {
         let timeout = section.read("timeout", faults, |v| v.time(defaults::TIMEOUTS_NS));
         let attempts = section.read("attempts", faults, |v| v.number(defaults::ATTEMPTS_BOUNDS));
         let mut read = |key, other| {
@@ -121,22 +132,48 @@ impl Manner {
                 randomise_case: read("randomise-case", others.features.randomise_case),
                 tcp: read("tcp", others.features.tcp),
             },
+            outgoing: outgoing(section, &others.outgoing, faults),
         }
     }
 
-    fn upstream(self, address: SocketAddr, tls: Option<UpstreamTls>) -> Upstream {
+    fn upstream(&self, address: SocketAddr, tls: Option<UpstreamTls>) -> Upstream {
         Upstream {
             address,
             tls,
             timeout_ns: self.timeout_ns,
             attempts: self.attempts,
             features: self.features,
+            outgoing: self.outgoing.clone(),
         }
     }
 }
 
+/// From where servers are queried.
+fn outgoing(section: &Section<'_, '_>, others: &Outgoing, faults: &mut Faults) -> Outgoing {
+    let sources = match section.value("source") {
+        Some(v) if v.is_list() => {
+            let list = section.list("source", SOURCES, faults, |v, faults| {
+                faults.keep(v.text(SOURCES, values::source))
+            });
+            list.map(|list| list.into_iter().map(Spanned::into_inner).collect())
+        }
+        Some(v) => faults.keep(v.text(SOURCES, values::source).map(|one| vec![one])),
+        None => None,
+    };
+    let interface = section.read("interface", faults, |v| {
+        v.text("\"eth0\"", values::interface)
+    });
+    Outgoing {
+        sources: sources.unwrap_or_else(|| others.sources.clone()),
+        interface: interface.or_else(|| others.interface.clone()),
+        free_bind: others.free_bind,
+    }
+}
+
+const SOURCES: &str = "[\"192.0.2.1\", \"2001:db8::1\"]";
+
 /// A server as a text, or as a table with keys of its own.
-fn server(value: Value<'_, '_>, others: Manner, faults: &mut Faults) -> Option<Upstream> {
+fn server(value: Value<'_, '_>, others: &Manner, faults: &mut Faults) -> Option<Upstream> {
     let example = "\"192.0.2.53\" or { address = \"192.0.2.53\", timeout = \"500ms\" }";
     if !value.is_table() {
         let address = faults.keep(value.text(example, values::upstream_address))?;
@@ -155,6 +192,14 @@ fn server(value: Value<'_, '_>, others: Manner, faults: &mut Faults) -> Option<U
         );
     }
     let address = section.read("address", faults, read_address)?;
+    let mut sources = manner.outgoing.sources.iter();
+    if let Some(source) = section.value("source")
+        && !sources.any(|source| source.is_ipv4() == address.is_ipv4())
+    {
+        let text = "has no address of the family of this server; add one, or remove this key";
+        let fault = source.fault(text);
+        faults.add(fault.span, fault.text);
+    }
     Some(manner.upstream(address, tls))
 }
 

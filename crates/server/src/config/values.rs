@@ -331,6 +331,26 @@ pub(super) fn server_address(text: &str, default_port: u16) -> Result<SocketAddr
     Ok(address)
 }
 
+/// Parses a source address.
+pub(super) fn source(text: &str) -> Result<IpAddr, String> {
+    let found = text.parse::<IpAddr>().ok();
+    let found = found.filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
+    found.ok_or_else(|| {
+        format!("{text:?} is not an address of an interface; write one like \"192.0.2.1\", without a port")
+    })
+}
+
+/// Checks the name of an interface by the rules of the kernel (`dev_valid_name`).
+pub(super) fn interface(name: &str) -> Result<String, String> {
+    let is_bad = |c: char| c.is_whitespace() || c == '/' || c == ':' || c == '\0';
+    if name.is_empty() || name.len() > 15 || [".", ".."].contains(&name) || name.contains(is_bad) {
+        return Err(format!(
+            "{name:?} is not the name of an interface; `ip link` lists those of this host"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
 /// The port of DNS (RFC 1035 section 4.2).
 pub(super) const DNS_PORT: u16 = 53;
 

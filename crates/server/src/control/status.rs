@@ -30,6 +30,9 @@ pub struct Status {
     /// Domains with upstreams of their own.
     #[serde(default)]
     pub forwards: Vec<ForwardStatus>,
+    /// Interfaces and source addresses that this host lacks.
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// The prefixes whose translators are probed.
     #[serde(default)]
     pub nat64: Vec<PrefixStatus>,
@@ -226,6 +229,9 @@ impl fmt::Display for Status {
         for forward in &self.forwards {
             writeln!(f, "forward={forward}")?;
         }
+        for missing in &self.missing {
+            writeln!(f, "missing={missing}")?;
+        }
         for PrefixStatus { prefix, up } in &self.nat64 {
             writeln!(f, "nat64={prefix} {}", if *up { "up" } else { "down" })?;
         }
@@ -308,6 +314,7 @@ mod tests {
                 ],
                 domains: vec!["corp.example.".into(), "10.in-addr.arpa.".into()],
             }],
+            missing: vec!["192.0.2.1".into()],
             nat64: vec![PrefixStatus {
                 prefix: "64:ff9b::/96".into(),
                 up: false,
@@ -334,6 +341,7 @@ mod tests {
             upstream=192.0.2.53:53 down since_s=12 reason=servfail
             upstream=192.0.2.54:5353 up loss=0.0% failed=0.0%
             forward=corp up=1/2 servers=192.0.2.53:53,192.0.2.54:5353 domains=corp.example.,10.in-addr.arpa.
+            missing=192.0.2.1
             nat64=64:ff9b::/96 down
             cache_entries=5
             cache_bytes=4096

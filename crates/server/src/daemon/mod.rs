@@ -33,7 +33,7 @@ use crate::control::SocketError;
 use crate::driver::DriverError;
 use crate::gateway::BindError;
 use crate::log::{self, LogError};
-use crate::settings::LogTarget;
+use crate::settings::{LogTarget, Settings};
 use privileges::PrivilegeError;
 use start::Opened;
 
@@ -63,6 +63,19 @@ impl Source {
         match self {
             Self::Toml(path) => config::load(path),
             Self::Mtd64Ng(path) => config::mtd64ng::load(path),
+        }
+    }
+
+    /// Checks the settings against this host.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`config::check_host`].
+    pub fn check_host(&self, settings: &Settings) -> Result<(), ConfigError> {
+        match self {
+            Self::Toml(path) => config::check_host(path, settings),
+            // It has no such keys.
+            Self::Mtd64Ng(_) => Ok(()),
         }
     }
 }

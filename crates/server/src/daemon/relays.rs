@@ -35,11 +35,12 @@ pub(super) fn open(settings: &Settings) -> Result<Vec<AnyRelay>, OpenError> {
     (0..of)
         .map(|index| {
             if settings.af_xdp.is_empty() {
-                let relay = UdpRelay::open(&settings.listen, &[])?;
+                let relay = UdpRelay::open(&settings.listen, settings.free_bind)?;
                 return Ok(AnyRelay::Kernel(Box::new(relay)));
             }
             let part = Part { index, of };
-            let relay = XdpRelay::open(&settings.listen, &[], &settings.af_xdp, part)?;
+            let (listen, free_bind) = (&settings.listen, settings.free_bind);
+            let relay = XdpRelay::open(listen, free_bind, &settings.af_xdp, part)?;
             Ok(AnyRelay::Xdp(Box::new(relay)))
         })
         .collect()

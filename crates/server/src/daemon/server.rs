@@ -155,6 +155,8 @@ impl Server {
     pub(super) fn status(&self) -> Status {
         let now = MonotonicClock.now();
         let upstreams = &self.in_force.settings.upstreams;
+        let missing = self.in_force.settings.missing();
+        let missing = missing.iter();
         let addresses = |servers: &[usize]| servers.iter().map(|i| upstreams[*i].address).collect();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -180,6 +182,7 @@ impl Server {
                     domains: set.domains.iter().map(ToString::to_string).collect(),
                 })
                 .collect(),
+            missing: missing.map(ToString::to_string).collect(),
             nat64: self.prefixes(),
             cache_entries: self.stats.cache.entries(),
             cache_bytes: self.stats.cache.bytes(),
@@ -240,6 +243,7 @@ impl Server {
         if let Err(message) = self.put_in_force(settings) {
             return refused(message);
         }
+        warn_missing(&self.in_force.settings);
         tracing::info!("{path}: configuration reloaded");
         Answer::Reloaded {
             notes,
@@ -316,6 +320,13 @@ impl Server {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+}
+
+/// Logs what upstreams that are queried from certain addresses wait for.
+pub(super) fn warn_missing(settings: &Settings) {
+    for missing in settings.missing() {
+        tracing::warn!("{missing}, of source or interface, is not on this host: waiting for it");
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::relays::{self, AnyRelay};
 use super::sandbox::{self, Sandbox};
-use super::server::{Event, Server};
+use super::server::{Event, Server, warn_missing};
 use super::watchdog::Watchdog;
 use super::{DaemonError, Source, Thread, directory, notify, privileges};
 use crate::cache::{Cache, Outlet};
@@ -67,6 +67,7 @@ impl Opened {
         let tcp = Bound::open(settings)?;
         let mut relays = relays::open(settings)?;
         relays::warn(&mut relays);
+        warn_missing(settings);
         let driver = match settings.driver_cache.as_slice() {
             [] => None,
             interfaces => Some(Driver::open(interfaces)?),
@@ -277,7 +278,7 @@ fn reserved_ports(path: &str, avoided: &[RangeInclusive<u16>]) -> Vec<RangeInclu
 }
 
 fn open_metrics(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {
-    gateway::listen(address).map_err(|reason| DaemonError::Metrics { address, reason })
+    gateway::listen(address, false).map_err(|reason| DaemonError::Metrics { address, reason })
 }
 
 fn started(what: &'static str) -> impl FnOnce(io::Error) -> DaemonError {

@@ -345,6 +345,7 @@ mod tests {
                 tcp: true,
             },
             tls: None,
+            outgoing: Default::default(),
         }
     }
 

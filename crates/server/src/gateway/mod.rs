@@ -70,7 +70,7 @@ pub fn remedy(reason: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "; start as root or with CAP_NET_BIND_SERVICE, or choose a port from 1024 on"
         }
-        io::ErrorKind::AddrNotAvailable => "; give an address of this machine",
+        io::ErrorKind::AddrNotAvailable => "; give an address of this machine, or set free-bind",
         _ => "",
     }
 }
@@ -95,8 +95,8 @@ impl Bound {
         }
         let tls = settings.tls.as_ref();
         Ok(Self {
-            listeners: listen_at(&settings.listen)?,
-            tls: listen_at(tls.map_or(&[], |tls| &tls.listen))?,
+            listeners: listen_at(&settings.listen, settings.free_bind)?,
+            tls: listen_at(tls.map_or(&[], |tls| &tls.listen), settings.free_bind)?,
         })
     }
 
@@ -111,17 +111,18 @@ impl Bound {
     }
 }
 
-fn listen_at(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, BindError> {
-    let one = |&address| listen(address).map_err(|reason| BindError { address, reason });
+fn listen_at(addresses: &[SocketAddr], free_bind: bool) -> Result<Vec<TcpListener>, BindError> {
+    let one = |&address| listen(address, free_bind).map_err(|reason| BindError { address, reason });
     addresses.iter().map(one).collect()
 }
 
-/// Opens a non-blocking listening socket. For IPv6 it does not accept IPv4.
+/// Opens a non-blocking listening socket. For IPv6 it does not accept IPv4. With `free_bind`, no interface needs to have
+/// the address.
 ///
 /// # Errors
 ///
 /// An error of the kernel.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn listen(address: SocketAddr, free_bind: bool) -> io::Result<TcpListener> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -131,6 +132,9 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    if free_bind {
+        dns64_transport::socket::freely(&socket, address)?;
     }
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;

@@ -474,6 +474,14 @@ fn a_port_in_use_is_named_with_a_remedy() {
     assert!(error.ends_with("choose another address"), "{error}");
 }
 
+#[test]
+fn gateway_listens_at_an_address_that_no_interface_has_if_it_may() {
+    let address = "192.0.2.77:0".parse().unwrap();
+    let refused = listen(address, false).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::AddrNotAvailable);
+    assert!(listen(address, true).is_ok());
+}
+
 mod tls;
 mod upstream_tls;
 mod upstreams;

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dns64_transport::clock::Nanos;
+use dns64_transport::relay::{Missing, Outgoing};
 pub use dns64_transport::xdp::Attachment;
 pub use dns64_transport::xdp::program::Mode as XdpMode;
 use dns64_wire::name::NameBuf;
@@ -36,6 +37,8 @@ use crate::tls::client::{Authentication, Sessions};
 pub struct Settings {
     /// Addresses to listen at, over UDP and TCP; at least one.
     pub listen: Vec<SocketAddr>,
+    /// Whether it listens at addresses that no interface has, and queries from them.
+    pub free_bind: bool,
     /// Interfaces whose driver answers from the cache; at most 8.
     pub driver_cache: Vec<Attachment>,
     /// Interfaces with AF_XDP sockets; none of those of `driver_cache`.
@@ -163,6 +166,17 @@ impl Settings {
             && self.avoid_ports == other.avoid_ports
     }
 
+    /// Interfaces and source addresses that this host lacks now, each once.
+    pub fn missing(&self) -> Vec<Missing> {
+        let mut all = Vec::new();
+        for missing in self.upstreams.iter().flat_map(|u| u.outgoing.missing()) {
+            if !all.contains(&missing) {
+                all.push(missing);
+            }
+        }
+        all
+    }
+
     /// Source ports of one worker to one upstream: an equal share, at most 4096.
     pub fn ports_per_upstream(&self) -> usize {
         let pools = self.workers * self.upstreams.len();
@@ -209,6 +223,8 @@ pub struct Upstream {
     pub features: Features,
     /// How it is queried over TLS, if it is.
     pub tls: Option<UpstreamTls>,
+    /// The addresses and the interface from which it is queried.
+    pub outgoing: Outgoing,
 }
 
 impl Upstream {

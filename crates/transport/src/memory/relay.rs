@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::{FRAME_BYTES, Impairment, Network, Queue};
 use crate::clock::Nanos;
+use crate::relay::Outgoing;
 use crate::{Arrival, ClientSide, Counters, LinkError, Origin, Relay, UpstreamSide};
 
 impl Network {
@@ -160,7 +161,7 @@ impl UpstreamSide for MemoryUpstreams {
     /// No other program has ports in a simulated network, so none is avoided.
     fn set_servers(
         &mut self,
-        servers: &[SocketAddr],
+        servers: &[(SocketAddr, Outgoing)],
         ports: usize,
         _avoided: &[RangeInclusive<u16>],
     ) {
@@ -169,7 +170,7 @@ impl UpstreamSide for MemoryUpstreams {
             self.forget(port);
         }
         let ports = vec![None; ports];
-        let pool = |&server| Pool {
+        let pool = |&(server, _): &(SocketAddr, Outgoing)| Pool {
             server,
             ports: ports.clone(),
         };
@@ -258,8 +259,9 @@ mod tests {
         let network = Network::new(&clock, 0);
         let local = "2001:2::64".parse().unwrap();
         let mut relay = network.relay(LISTEN.parse().unwrap(), local, NONE);
-        let servers = UPSTREAMS.map(|s| s.parse().unwrap());
-        relay.upstreams().set_servers(&servers, PORTS, &[]);
+        let servers: [SocketAddr; 2] = UPSTREAMS.map(|s| s.parse().unwrap());
+        let targets = servers.map(|server| (server, Outgoing::default()));
+        relay.upstreams().set_servers(&targets, PORTS, &[]);
         let links = servers.iter().map(|&s| network.server(s, NONE)).collect();
         (clock, network, relay, links)
     }
@@ -390,7 +392,7 @@ mod tests {
         ask(&mut relay, 0, 3, b"gone");
         ask(&mut relay, 1, 3, b"stays");
         let peers: Vec<_> = links.iter_mut().map(|link| echo(link)[0]).collect();
-        let stays = UPSTREAMS[1].parse().unwrap();
+        let stays = (UPSTREAMS[1].parse().unwrap(), Outgoing::default());
         relay.upstreams().set_servers(&[stays], PORTS, &[]);
         assert!(replies(&mut relay).is_empty());
         ask(&mut relay, 0, 3, b"again");

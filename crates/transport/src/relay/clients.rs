@@ -10,8 +10,8 @@ use rustix::net::{getsockname, sockopt};
 use super::pool::{drops, listener_token};
 use super::{ClientSide, Origin};
 use crate::socket::{
-    BUFFER_BYTES, OpenError, RECEIVE_BATCH, bind_to, enlarge, gather, ignore_path_mtu, is_full,
-    note_asked_address, option, take, unbound,
+    BUFFER_BYTES, OpenError, RECEIVE_BATCH, bind_to, enlarge, freely, gather, ignore_path_mtu,
+    is_full, note_asked_address, option, take, unbound,
 };
 use crate::sys::{FRAME_BYTES, Gather, RawAddr, ReceiveBatch};
 use crate::{Counters, LinkError};
@@ -36,11 +36,15 @@ struct Listener {
 }
 
 impl UdpClients {
-    pub(super) fn open(listen: &[SocketAddr], epoll: Arc<OwnedFd>) -> Result<Self, OpenError> {
+    pub(super) fn open(
+        listen: &[SocketAddr],
+        free_bind: bool,
+        epoll: Arc<OwnedFd>,
+    ) -> Result<Self, OpenError> {
         let mut listeners = Vec::with_capacity(listen.len());
         let mut receive_buffer = BUFFER_BYTES;
         for (i, &address) in listen.iter().enumerate() {
-            let (socket, granted) = open_listener(address)?;
+            let (socket, granted) = open_listener(address, free_bind)?;
             receive_buffer = receive_buffer.min(granted);
             let added = epoll::add(&epoll, &socket, listener_token(i), EventFlags::IN);
             option("epoll_ctl", added)?;
@@ -231,12 +235,15 @@ impl Listener {
     }
 }
 
-fn open_listener(address: SocketAddr) -> Result<(OwnedFd, usize), OpenError> {
+fn open_listener(address: SocketAddr, free_bind: bool) -> Result<(OwnedFd, usize), OpenError> {
     let socket = unbound(address)?;
     if address.is_ipv6() {
         option("IPV6_V6ONLY", sockopt::set_ipv6_v6only(&socket, true))?;
     }
     option("SO_REUSEPORT", sockopt::set_socket_reuseport(&socket, true))?;
+    if free_bind {
+        option("IP_FREEBIND", freely(&socket, address))?;
+    }
     bind_to(&socket, address)?;
     let granted = enlarge(&socket, BUFFER_BYTES)?;
     gather(&socket)?;
@@ -264,7 +271,7 @@ mod tests {
         let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let limit = std::time::Duration::from_secs(2);
         client.set_read_timeout(Some(limit)).unwrap();
-        let mut relay = UdpRelay::open(&["127.0.0.1:0".parse().unwrap()], &[]).unwrap();
+        let mut relay = UdpRelay::open(&["127.0.0.1:0".parse().unwrap()], false).unwrap();
         let clients = relay.clients();
         // The kernel refuses segments of a socket without checksums with EINVAL, as it refuses
         // segments above the MTU.
@@ -299,7 +306,7 @@ mod tests {
 
     #[test]
     fn receive_buffer_is_the_granted_size_and_not_the_requested_size() {
-        let mut relay = UdpRelay::open(&["127.0.0.1:0".parse().unwrap()], &[]).unwrap();
+        let mut relay = UdpRelay::open(&["127.0.0.1:0".parse().unwrap()], false).unwrap();
         let clients = relay.clients();
         let socket = clients.listeners[0].socket.as_fd();
         let kernel = sys::get_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
@@ -330,7 +337,7 @@ mod tests {
                 libc::IPV6_PMTUDISC_OMIT,
             ),
         ] {
-            let (socket, _) = open_listener(address.parse().unwrap()).unwrap();
+            let (socket, _) = open_listener(address.parse().unwrap(), false).unwrap();
             assert_eq!(
                 sys::get_option(socket.as_fd(), level, name).unwrap(),
                 expected

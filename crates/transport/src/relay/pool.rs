@@ -10,6 +10,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{connect, sockopt};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::Outgoing;
 use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use crate::socket::{OpenError, bind_to, gather, option, unbound};
 use crate::{LinkError, sys};
@@ -18,7 +19,7 @@ use crate::{LinkError, sys};
 /// opened stays closed until a later attempt succeeds.
 pub(super) struct Pool {
     server: SocketAddr,
-    source: IpAddr,
+    outgoing: Outgoing,
     ports: Vec<Option<OwnedFd>>,
     /// Ports that are not opened.
     avoided: Arc<[RangeInclusive<u16>]>,
@@ -31,16 +32,15 @@ pub(super) struct Pool {
 const RETRY_NS: Nanos = SECOND;
 
 impl Pool {
-    /// Creates a pool of closed ports to `server`, from the address `source`.
+    /// Creates a pool of closed ports to `server`.
     pub(super) fn new(
-        server: SocketAddr,
-        source: IpAddr,
+        (server, outgoing): (SocketAddr, Outgoing),
         avoided: Arc<[RangeInclusive<u16>]>,
         ports: usize,
     ) -> Self {
         Self {
             server,
-            source,
+            outgoing,
             ports: (0..ports).map(|_| None).collect(),
             avoided,
             retry_at: 0,
@@ -66,9 +66,15 @@ impl Pool {
         let place = self.ports.get_mut(port)?;
         if place.is_none() && MonotonicClock.now() >= self.retry_at {
             let token = token(number, port);
-            match open_port(self.server, self.source, &self.avoided, epoll, token) {
-                Ok(socket) => *place = Some(socket),
-                Err(_) => self.retry_at = MonotonicClock.now() + RETRY_NS,
+            // A source without an interface is that of another port until it has one.
+            let mut sources = self.outgoing.sources(self.server, port).into_iter();
+            let opened = sources.find_map(|source| {
+                let (server, outgoing) = (self.server, &self.outgoing);
+                open_port(server, outgoing, source, &self.avoided, epoll, token).ok()
+            });
+            match opened {
+                Some(socket) => *place = Some(socket),
+                None => self.retry_at = MonotonicClock.now() + RETRY_NS,
             }
         }
         place.as_ref()
@@ -163,6 +169,7 @@ const BIND_TRIES: usize = 256;
 /// the ports of the pool, so each port receives few responses.
 fn open_port(
     server: SocketAddr,
+    outgoing: &Outgoing,
     source: IpAddr,
     avoided: &[RangeInclusive<u16>],
     epoll: &OwnedFd,
@@ -173,6 +180,7 @@ fn open_port(
         option("IPV6_V6ONLY", sockopt::set_ipv6_v6only(&socket, true))?;
     }
     gather(&socket)?;
+    option("SO_BINDTODEVICE", outgoing.prepare(&socket, server))?;
     bind_at_random(&socket, source, avoided)?;
     connect(&socket, &server).map_err(|e| OpenError::Connect {
         server,

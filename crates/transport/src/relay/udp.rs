@@ -2,7 +2,7 @@
 //! `UDP_GRO`.
 
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -53,10 +53,8 @@ impl UdpRelay {
     /// Opens a socket at each address of `listen`; several relays may listen at the same address
     /// and the kernel distributes the clients to them. At an unspecified address, responses are
     /// sent from the address that was queried; an IPv6 one serves IPv6 only.
-    ///
-    /// `sources` are the source addresses for queries to upstreams; the first one of the upstream's
-    /// family is used. Without one the routing table selects it.
-    pub fn open(listen: &[SocketAddr], sources: &[IpAddr]) -> Result<Self, OpenError> {
+    /// With `free_bind`, an address need not belong to an interface yet (`IP_FREEBIND`, ip(7)).
+    pub fn open(listen: &[SocketAddr], free_bind: bool) -> Result<Self, OpenError> {
         let epoll = option("epoll_create1", epoll::create(epoll::CreateFlags::CLOEXEC))?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let waker = Waker(Arc::new(option("eventfd2", eventfd(0, flags))?));
@@ -64,8 +62,8 @@ impl UdpRelay {
         option("epoll_ctl", added)?;
         let epoll = Arc::new(epoll);
         Ok(Self {
-            clients: UdpClients::open(listen, Arc::clone(&epoll))?,
-            upstreams: UdpUpstreams::new(sources, Arc::clone(&epoll)),
+            clients: UdpClients::open(listen, free_bind, Arc::clone(&epoll))?,
+            upstreams: UdpUpstreams::new(Arc::clone(&epoll)),
             epoll,
             waker,
         })
@@ -189,7 +187,7 @@ mod tests {
     #[test]
     fn relay_can_move_to_another_thread() {
         fn movable<T: Send>(_: &T) {}
-        let relay = UdpRelay::open(&[], &[]).unwrap();
+        let relay = UdpRelay::open(&[], false).unwrap();
         movable(&relay);
         movable(&relay.waker());
     }

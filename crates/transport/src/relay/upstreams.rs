@@ -1,6 +1,6 @@
 //! [`UpstreamSide`] over connected kernel sockets.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use rustix::net::getsockname;
 
 use super::pool::{Pool, drops, port_token};
 use super::udp::send_all;
-use super::{Arrival, UpstreamSide};
-use crate::socket::{RECEIVE_BATCH, take, unspecified};
+use super::{Arrival, Outgoing, UpstreamSide};
+use crate::socket::{RECEIVE_BATCH, take};
 use crate::sys::{FRAME_BYTES, Gather, ReceiveBatch};
 use crate::{Counters, LinkError};
 
@@ -18,8 +18,6 @@ use crate::{Counters, LinkError};
 pub struct UdpUpstreams {
     epoll: Arc<OwnedFd>,
     pools: Vec<Pool>,
-    /// Source addresses for queries to upstreams.
-    sources: Vec<IpAddr>,
     receive: ReceiveBatch,
     /// Queries to all upstreams; their group is upstream and port.
     asks: Gather,
@@ -31,11 +29,10 @@ pub struct UdpUpstreams {
 }
 
 impl UdpUpstreams {
-    pub(super) fn new(sources: &[IpAddr], epoll: Arc<OwnedFd>) -> Self {
+    pub(super) fn new(epoll: Arc<OwnedFd>) -> Self {
         Self {
             epoll,
             pools: Vec::new(),
-            sources: sources.to_vec(),
             receive: ReceiveBatch::new(RECEIVE_BATCH),
             asks: Gather::new(),
             ready: Vec::new(),
@@ -65,13 +62,6 @@ impl UdpUpstreams {
         let pool = self.pools.get_mut(server)?;
         let socket = pool.socket(port, &self.epoll, server)?;
         getsockname(socket).ok()?.try_into().ok()
-    }
-
-    /// The source address of queries to this upstream.
-    fn source(&self, server: SocketAddr) -> IpAddr {
-        let same_family = |ip: &&IpAddr| ip.is_ipv4() == server.is_ipv4();
-        let source = self.sources.iter().find(same_family).copied();
-        source.unwrap_or_else(|| unspecified(server))
     }
 
     /// Receives the waiting datagrams of an upstream's port, at most one batch.
@@ -128,15 +118,15 @@ impl UpstreamSide for UdpUpstreams {
     /// most once per second, when a query is sent.
     fn set_servers(
         &mut self,
-        servers: &[SocketAddr],
+        servers: &[(SocketAddr, Outgoing)],
         ports: usize,
         avoided: &[RangeInclusive<u16>],
     ) {
         self.flush();
         self.returned.clear();
         let avoided: Arc<[_]> = avoided.into();
-        let pool = |server| Pool::new(server, self.source(server), Arc::clone(&avoided), ports);
-        self.pools = servers.iter().copied().map(pool).collect();
+        let pool = |server| Pool::new(server, Arc::clone(&avoided), ports);
+        self.pools = servers.iter().cloned().map(pool).collect();
     }
 
     fn receive(&mut self, mut each: impl FnMut(Arrival<'_>)) -> Result<usize, LinkError> {

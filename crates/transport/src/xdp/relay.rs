@@ -61,6 +61,9 @@ pub struct XdpRelay {
 /// State of an upstream.
 struct Server {
     address: SocketAddr,
+    /// Whether the kernel carries all queries: it alone knows the routes of interfaces, and a local port would belong to
+    /// several source addresses.
+    by_kernel: bool,
     /// `None`: through the kernel.
     way: Option<Way>,
     /// Time of the next path query to the kernel; `None` until the first DNS query.
@@ -114,11 +117,11 @@ impl XdpRelay {
     /// `force`; the kernel or the process's privileges are insufficient; another program uses the queues.
     pub fn open(
         listen: &[SocketAddr],
-        sources: &[IpAddr],
+        free_bind: bool,
         interfaces: &[Attachment],
         part: Part,
     ) -> Result<Self, OpenError> {
-        let udp = UdpRelay::open(listen, sources)?;
+        let udp = UdpRelay::open(listen, free_bind)?;
         let own = (0..listen.len()).map(|i| udp.clients.local_addr(i));
         let listen: Vec<SocketAddr> = own.flatten().collect();
         let mut netlink = Netlink::open().map_err(facts("interfaces and addresses"))?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dns64_transport::relay::Outgoing;
 use dns64_transport::xdp::relay::XdpRelay;
 use dns64_transport::xdp::{Attachment, Copying};
 use dns64_transport::{Arrival, ClientSide, Origin, Relay, UpstreamSide};
@@ -16,7 +17,9 @@ const UNDER_WAY: u32 = 64;
 /// its ports from time to time.
 fn forward(mut relay: XdpRelay, upstream: SocketAddr, over: &AtomicBool) -> XdpRelay {
     const PORTS: usize = 8;
-    relay.upstreams().set_servers(&[upstream], PORTS, &[]);
+    relay
+        .upstreams()
+        .set_servers(&[(upstream, Outgoing::default())], PORTS, &[]);
     let mut waiting: BTreeMap<u32, (Origin, Vec<u8>)> = BTreeMap::new();
     let mut turns = 0;
     while !over.load(Ordering::Relaxed) {
@@ -105,7 +108,7 @@ fn forwarder_receives_each_query_and_reply_once_bypassing_the_kernel() {
                 mode,
                 force: false,
             }];
-            let open = || XdpRelay::open(&[listen], &[], &attachments, Part::WHOLE);
+            let open = || XdpRelay::open(&[listen], false, &attachments, Part::WHOLE);
             let relay = told(pair.enter(1, open));
             assert_eq!(
                 relay.attached(),
@@ -168,8 +171,10 @@ impl Asked {
             force: false,
         }];
         let open = || {
-            let mut relay = told(XdpRelay::open(&[], &[], &attachments, Part::WHOLE));
-            relay.upstreams().set_servers(&[upstream], 1, &[]);
+            let mut relay = told(XdpRelay::open(&[], false, &attachments, Part::WHOLE));
+            relay
+                .upstreams()
+                .set_servers(&[(upstream, Outgoing::default())], 1, &[]);
             relay
         };
         let relay = pair.enter(1, open);

@@ -114,7 +114,7 @@ fn late_reply_of_a_relay_goes_to_the_mac_of_its_own_query() {
         mode: Mode::Auto,
         force: false,
     }];
-    let open = || XdpRelay::open(&[client.server], &[], &attachments, Part::WHOLE);
+    let open = || XdpRelay::open(&[client.server], false, &attachments, Part::WHOLE);
     let mut relay = told(client.pair.enter(1, open));
     client.ask_from_both();
     let mut waiting = Vec::new();

@@ -45,6 +45,7 @@ fn all_nine_keys_keep_their_meaning() {
         attempts: 3,
         features: defaults::FEATURES,
         tls: None,
+        outgoing: Outgoing::default(),
     };
     assert_eq!(
         settings.upstreams,

@@ -1,5 +1,7 @@
 //! Keys of upstreams and of client networks.
 
+use dns64_transport::relay::Outgoing;
+
 use super::*;
 use crate::settings::nets::ClientPrefixes;
 use crate::settings::{PORTS_LEFT_MIN, ports_left};
@@ -169,4 +171,31 @@ fn blocked_addresses_are_networks_and_the_private_ones() {
         )
         .is_err()
     );
+}
+
+#[test]
+fn server_has_its_own_sources_or_those_of_its_table() {
+    let settings = accepted(
+        r#"
+        free-bind = true
+        [upstream]
+        servers = ["192.0.2.1", { address = "192.0.2.2", source = "10.0.0.9" }]
+        source = ["10.0.0.7", "10.0.0.8"]
+        [[forward]]
+        domains = ["corp.example"]
+        servers = ["192.0.2.3"]
+        interface = "vrf-blue"
+        "#,
+    );
+    let outgoing = |server: usize| settings.upstreams[server].outgoing.clone();
+    let expected = |sources: &[&str], interface: Option<&str>| Outgoing {
+        sources: sources.iter().map(|source| ip(source)).collect(),
+        interface: interface.map(str::to_owned),
+        free_bind: true,
+    };
+    let both = ["10.0.0.7", "10.0.0.8"];
+    assert_eq!(outgoing(0), expected(&both, None));
+    assert_eq!(outgoing(1), expected(&["10.0.0.9"], None));
+    assert_eq!(outgoing(2), expected(&both, Some("vrf-blue")));
+    assert!(settings.free_bind && !read("").free_bind);
 }

@@ -11,8 +11,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, LandlockStatus, RestrictionStatus, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, NetPort, RestrictionStatus, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
 use super::Source;
@@ -94,8 +94,8 @@ enum FilesError {
     Missing,
 }
 
-/// Restricts the file system to reading the configuration and removing the control socket. No TCP port can be bound,
-/// and no outside process can be signalled. If the kernel supports fewer restrictions, fewer apply. Returns the version
+/// Restricts the file system to reading the configuration and removing the control socket. No TCP port can be
+/// bound but one that the kernel selects for a source address, and no outside process can be signalled. If the kernel supports fewer restrictions, fewer apply. Returns the version
 /// in use.
 fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesError> {
     let ruleset = Ruleset::default()
@@ -112,6 +112,7 @@ fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesErro
             settings.control.as_deref().and_then(Path::parent),
             AccessFs::RemoveFile,
         ))?
+        .add_rule(NetPort::new(0, AccessNet::BindTcp))?
         .restrict_self()?;
     match restricted {
         RestrictionStatus {

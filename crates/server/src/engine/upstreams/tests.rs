@@ -19,6 +19,7 @@ fn upstreams(count: u8, selection: Selection) -> Upstreams {
                 tcp: true,
             },
             tls: None,
+            outgoing: Default::default(),
         })
         .collect();
     let all = ServerSet {

@@ -29,7 +29,8 @@ fn upstream(issued: &Issued) -> SocketAddr {
     address
 }
 
-fn rig(address: SocketAddr, authentication: Authentication, issued: &Issued) -> Rig {
+/// Settings with one upstream, which the certificate authenticates.
+fn with(address: SocketAddr, authentication: Authentication, issued: &Issued) -> Settings {
     let mut roots = RootCertStore::empty();
     roots.add(issued.der.clone()).unwrap();
     let sessions = Sessions::new(&authentication, roots).unwrap();
@@ -43,7 +44,11 @@ fn rig(address: SocketAddr, authentication: Authentication, issued: &Issued) -> 
         }),
         ..settings.upstreams[0].clone()
     }];
-    Rig::with(settings)
+    settings
+}
+
+fn rig(address: SocketAddr, authentication: Authentication, issued: &Issued) -> Rig {
+    Rig::with(with(address, authentication, issued))
 }
 
 fn ask(rig: &Rig, exchange: u64, server: SocketAddr, timeout_ns: Nanos) {
@@ -78,6 +83,19 @@ fn authenticated_upstream_is_queried_over_a_kept_session() {
         assert_eq!(rig.counts.upstream_opened.get(), 1);
         assert_eq!(rig.counts.upstream_reused.get(), 99);
     }
+}
+
+#[test]
+fn session_begins_from_the_source_of_the_upstream() {
+    let issued = issue();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    let mut settings = with(server, named(Issued::NAME), &issued);
+    settings.upstreams[0].outgoing.sources = vec!["127.0.0.5".parse().unwrap()];
+    let rig = Rig::with(settings);
+    ask(&rig, 1, server, 15 * SECOND);
+    let (_, from) = listener.accept().unwrap();
+    assert_eq!(from.ip().to_string(), "127.0.0.5");
 }
 
 #[test]

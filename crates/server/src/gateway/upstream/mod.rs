@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::sync::Notify;
 
 use super::Shared;
@@ -65,6 +65,8 @@ struct Server {
     tls: bool,
     /// Whether one has been established.
     opened: Cell<bool>,
+    /// Number of attempts to open one so far.
+    attempts: Cell<usize>,
     queue: RefCell<Queue>,
     /// Notifies connections of a waiting query.
     asked: Notify,
@@ -123,6 +125,7 @@ impl Upstreams {
                 address,
                 tls,
                 opened: Cell::new(false),
+                attempts: Cell::new(0),
                 queue: RefCell::new(Queue::new()),
                 asked: Notify::new(),
             })
@@ -132,6 +135,19 @@ impl Upstreams {
 }
 
 impl Server {
+    /// Its settings.
+    fn upstream<'a>(&self, all: &'a [Upstream]) -> Option<&'a Upstream> {
+        if !self.tls {
+            return all.iter().find(|upstream| upstream.address == self.address);
+        }
+        let here = all
+            .iter()
+            .filter(|upstream| upstream.tls_address() == self.address);
+        // Two servers may differ in the port of clear text only.
+        let strict = |upstream: &&Upstream| Some(upstream.tls.as_ref()?.authentication.is_strict());
+        here.max_by_key(strict)
+    }
+
     /// Why queries fail that were not answered.
     fn reason(&self) -> ConnectionFailed {
         match self.tls && !self.opened.get() {
@@ -174,26 +190,31 @@ async fn serve(shared: Rc<Shared>, server: Rc<Server>) {
     }
 }
 
-/// Opens a connection, with a TLS session.
+/// Opens a connection from the addresses of the settings, with a TLS session if it is to be encrypted.
 async fn open(shared: &Shared, server: &Server) -> io::Result<Stream> {
+    let settings = Arc::clone(&shared.mode.borrow().in_force.settings);
+    let upstream = server.upstream(&settings.upstreams);
+    // Without it, a reload has removed the upstream.
+    let outgoing = upstream.map(|upstream| upstream.outgoing.clone());
+    let number = server.attempts.get();
+    server.attempts.set(number.wrapping_add(1));
+    let connected = async {
+        let socket = outgoing.unwrap_or_default();
+        let socket = socket.stream(server.address, number)?;
+        let socket = TcpSocket::from_std_stream(socket.into());
+        socket.connect(server.address).await
+    };
     if !server.tls {
-        let socket = TcpStream::connect(server.address).await?;
-        return Ok(Stream::new(socket, None));
+        return Ok(Stream::new(connected.await?, None));
     }
     let established = async {
-        let settings = Arc::clone(&shared.mode.borrow().in_force.settings);
-        let here = |upstream: &&Upstream| upstream.tls_address() == server.address;
-        let all = settings.upstreams.iter().filter(here);
-        let all = all.filter_map(|upstream| upstream.tls.as_ref());
-        // Two servers may differ in the port of clear text only.
-        let strictest = all.max_by_key(|tls| tls.authentication.is_strict());
-        let sessions = strictest.and_then(|tls| tls.sessions.as_ref());
+        let tls = upstream.and_then(|upstream| upstream.tls.as_ref());
+        let sessions = tls.and_then(|tls| tls.sessions.as_ref());
         let sessions = sessions.ok_or(io::ErrorKind::NotFound)?;
         let session = sessions
             .begin(server.address.ip())
             .map_err(io::Error::other)?;
-        let socket = TcpStream::connect(server.address).await?;
-        let mut stream = Stream::new(socket, Some(session));
+        let mut stream = Stream::new(connected.await?, Some(session));
         stream.establish().await?;
         Ok::<_, io::Error>(stream)
     };

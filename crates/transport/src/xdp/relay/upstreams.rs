@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::{BATCH, FIRST_LOOK_NS, HELD_MAX, Numbers, Server, Side, TRUST_NS, Way, XdpRelay, side};
 use crate::clock::{Clock, MonotonicClock, Nanos};
-use crate::relay::{Arrival, UpstreamSide};
+use crate::relay::{Arrival, Outgoing, UpstreamSide};
 use crate::sys::FRAME_BYTES;
 use crate::xdp::frame::{self, Flow};
 use crate::xdp::hops::fits;
@@ -62,8 +62,12 @@ impl XdpRelay {
             address,
             way,
             look_at,
+            by_kernel,
             ..
         } = *self.asking.get(server)?;
+        if by_kernel {
+            return None;
+        }
         let now = MonotonicClock.now();
         if look_at.is_none_or(|at| now >= at) {
             self.look(server, port, now);
@@ -136,9 +140,10 @@ impl XdpRelay {
 }
 
 impl Server {
-    fn new(address: SocketAddr, ports: usize) -> Self {
+    fn new((address, outgoing): &(SocketAddr, Outgoing), ports: usize) -> Self {
         Self {
-            address,
+            address: *address,
+            by_kernel: *outgoing != Outgoing::default(),
             way: None,
             look_at: None,
             ports: (0..ports).map(|_| None).collect(),
@@ -171,14 +176,14 @@ fn way(netlink: &mut Netlink, queues: &[Queue], to: SocketAddr, from: IpAddr) ->
 impl UpstreamSide for XdpRelay {
     fn set_servers(
         &mut self,
-        servers: &[SocketAddr],
+        servers: &[(SocketAddr, Outgoing)],
         ports: usize,
         avoided: &[RangeInclusive<u16>],
     ) {
         self.flush_rings();
         self.replies.clear();
         self.numbers = Numbers::new();
-        let new = servers.iter().map(|server| Server::new(*server, ports));
+        let new = servers.iter().map(|server| Server::new(server, ports));
         self.asking = new.collect();
         self.udp.upstreams.set_servers(servers, ports, avoided);
     }

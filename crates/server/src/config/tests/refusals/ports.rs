@@ -1,8 +1,8 @@
-//! Lists of ports.
+//! Local ports and addresses.
 
 use expect_test::expect;
 
-use super::refused_beside_upstream;
+use super::{refused, refused_beside_upstream};
 
 #[test]
 fn ports_to_avoid_are_refused_with_what_is_left() {
@@ -39,6 +39,45 @@ fn ports_to_avoid_are_refused_with_what_is_left() {
               |
             2 | upstream.avoid-ports = ["1024-20000", "40000-65535"]
               |                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+        "#]],
+    );
+}
+
+#[test]
+fn sources_are_refused_with_their_remedy() {
+    refused(
+        &[
+            r#"upstream = { servers = ["192.0.2.1"], source = "192.0.2.7:53" }"#,
+            r#"upstream = { servers = ["192.0.2.1"], source = ["::"] }"#,
+            r#"upstream = { servers = [{ address = "192.0.2.1", source = "2001:db8::7" }] }"#,
+            r#"upstream = { servers = ["192.0.2.1"], interface = "a/b" }"#,
+            r#"upstream = { servers = [{ address = "192.0.2.1", tls = "opportunistic" }, { address = "192.0.2.1:54", tls = "opportunistic", interface = "eth0" }] }"#,
+        ],
+        expect![[r#"
+            dns64d.toml:1:48: source "192.0.2.7:53" is not an address of an interface; write one like "192.0.2.1", without a port
+              |
+            1 | upstream = { servers = ["192.0.2.1"], source = "192.0.2.7:53" }
+              |                                                ^^^^^^^^^^^^^^
+            ---
+            dns64d.toml:1:49: source "::" is not an address of an interface; write one like "192.0.2.1", without a port
+              |
+            1 | upstream = { servers = ["192.0.2.1"], source = ["::"] }
+              |                                                 ^^^^
+            ---
+            dns64d.toml:1:59: source has no address of the family of this server; add one, or remove this key
+              |
+            1 | upstream = { servers = [{ address = "192.0.2.1", source = "2001:db8::7" }] }
+              |                                                           ^^^^^^^^^^^^^
+            ---
+            dns64d.toml:1:51: interface "a/b" is not the name of an interface; `ip link` lists those of this host
+              |
+            1 | upstream = { servers = ["192.0.2.1"], interface = "a/b" }
+              |                                                   ^^^^^
+            ---
+            dns64d.toml:1:75: 192.0.2.1:54 has the sessions of 192.0.2.1:53, at 192.0.2.1:853, but another source or interface; write the same ones in both
+              |
+            1 | upstream = { servers = [{ address = "192.0.2.1", tls = "opportunistic" }, { address = "192.0.2.1:54", tls = "opportunistic", interface = "eth0" }] }
+              |                                                                           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
         "#]],
     );
 }
