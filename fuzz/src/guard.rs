@@ -11,6 +11,7 @@ use dns64_wire::name::{NAME_LEN_MAX, POINTERS_MAX};
 use dns64d::answer::asker::{Asker, Transport};
 use dns64d::answer::cookie::Cookies;
 use dns64d::answer::guard::{Admission, Context, PLAIN_UDP_LEN_MAX, Refusal, admit};
+use dns64d::settings::cookies::CookieSecrets;
 use dns64d::settings::nets::NetSet;
 use dns64d::settings::{AnyPolicy, DenyAction, Identity, ShortText};
 
@@ -29,7 +30,7 @@ pub(crate) fn check(bytes: &[u8]) {
         return;
     };
     let allow = NetSet::new(vec!["192.0.2.0/24".parse().expect("a network")]);
-    let cookies = Cookies::new([7; 16]);
+    let cookies = Cookies::new(CookieSecrets::own([7; 16]));
     let identity = Identity {
         id: ShortText::new("dns1").expect("short"),
         version: ShortText::NONE,

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use siphasher::sip::SipHasher24;
 
+use crate::settings::cookies::CookieSecrets;
+
 /// Code of the EDNS option with a cookie (RFC 7873 section 4).
 pub(crate) const OPTION_COOKIE: u16 = 10;
 
@@ -30,11 +32,9 @@ const AHEAD_MAX_S: u32 = 300;
 /// Age from which a cookie is replaced by a new one, in seconds (RFC 9018 section 4.3).
 const RENEW_AFTER_S: u32 = 1800;
 
-/// Makes and checks server cookies with a secret.
-#[derive(Clone)]
-pub struct Cookies {
-    secret: [u8; 16],
-}
+/// Makes and checks server cookies.
+#[derive(Clone, Debug)]
+pub struct Cookies(CookieSecrets);
 
 /// The outcome of the check of a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,16 +56,13 @@ pub struct CookieLength {
 }
 
 impl Cookies {
-    /// Creates cookies with this secret. It must be random, and the same for all workers of a
-    /// server.
-    pub fn new(secret: [u8; 16]) -> Self {
-        Self { secret }
+    /// Creates cookies with these secrets, which must be random, and the same for all workers of a server.
+    pub fn new(secrets: CookieSecrets) -> Self {
+        Self(secrets)
     }
 
-    /// Checks the value of a cookie option from `client` at a time in seconds, and returns the
-    /// cookie of the response. RFC 9018 section 4.3 counts seconds since 1970, so that servers with
-    /// the same secret accept each other's cookies; for a server with its own secret any clock is
-    /// sufficient. An invalid server cookie counts as none.
+    /// Checks the value of a cookie option from `client` at a time of the server's clock in seconds, and returns the
+    /// cookie of the response. An invalid server cookie counts as none.
     ///
     /// Returns an error, to be answered with FORMERR, if the length is invalid (RFC 7873 section
     /// 5.2.2).
@@ -75,6 +72,7 @@ impl Cookies {
         client: IpAddr,
         now_s: u32,
     ) -> Result<Checked, CookieLength> {
+        let now_s = now_s.wrapping_add(self.0.epoch_s);
         let len = option.len();
         let client_cookie: [u8; CLIENT_LEN] = match option.first_chunk() {
             Some(cookie) if len == CLIENT_LEN || WITH_SERVER_LEN.contains(&len) => *cookie,
@@ -89,8 +87,12 @@ impl Cookies {
             let made_s = u32::from_be_bytes([cookie[12], cookie[13], cookie[14], cookie[15]]);
             let age_s = now_s.wrapping_sub(made_s);
             let in_time = age_s <= AGE_MAX_S || age_s.wrapping_neg() <= AHEAD_MAX_S;
-            if in_time && self.hash(hashed, client) == hash {
-                let fresh = age_s < RENEW_AFTER_S && hashed[CLIENT_LEN..12] == VERSION_AND_RESERVED;
+            let is_of = |secret: &[u8; 16]| keyed(secret, hashed, client) == hash;
+            let is_first = in_time && is_of(&self.0.first);
+            if is_first || in_time && self.0.second.as_ref().is_some_and(is_of) {
+                let fresh = is_first
+                    && age_s < RENEW_AFTER_S
+                    && hashed[CLIENT_LEN..12] == VERSION_AND_RESERVED;
                 let cookie = if fresh {
                     cookie
                 } else {
@@ -120,29 +122,22 @@ impl Cookies {
         cookie[..8].copy_from_slice(&client_cookie);
         cookie[8..12].copy_from_slice(&VERSION_AND_RESERVED);
         cookie[12..16].copy_from_slice(&now_s.to_be_bytes());
-        let hash = self.hash(&cookie[..16], client);
+        let hash = keyed(&self.0.first, &cookie[..16], client);
         cookie[16..].copy_from_slice(&hash);
         cookie
     }
-
-    /// The hash over client cookie, version, reserved octets, time and address (RFC 9018 section
-    /// 4.4), in the octet order of the SipHash reference implementation.
-    fn hash(&self, cookie: &[u8], client: IpAddr) -> [u8; 8] {
-        let mut hasher = SipHasher24::new_with_key(&self.secret);
-        hasher.write(cookie);
-        match client.to_canonical() {
-            IpAddr::V4(address) => hasher.write(&address.octets()),
-            IpAddr::V6(address) => hasher.write(&address.octets()),
-        }
-        hasher.finish().to_le_bytes()
-    }
 }
 
-impl std::fmt::Debug for Cookies {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Logs must not contain the secret.
-        f.write_str("Cookies")
+/// The hash over client cookie, version, reserved octets, time and address (RFC 9018 section
+/// 4.4), in the octet order of the SipHash reference implementation.
+fn keyed(secret: &[u8; 16], cookie: &[u8], client: IpAddr) -> [u8; 8] {
+    let mut hasher = SipHasher24::new_with_key(secret);
+    hasher.write(cookie);
+    match client.to_canonical() {
+        IpAddr::V4(address) => hasher.write(&address.octets()),
+        IpAddr::V6(address) => hasher.write(&address.octets()),
     }
+    hasher.finish().to_le_bytes()
 }
 
 #[cfg(test)]
@@ -156,7 +151,17 @@ mod tests {
     }
 
     fn answer(secret: &str, client: &str, option: &str, now_s: u32) -> (Vec<u8>, bool) {
-        let cookies = Cookies::new(bytes(secret).try_into().unwrap());
+        let secrets = CookieSecrets::own(bytes(secret).try_into().unwrap());
+        answer_by(secrets, client, option, now_s)
+    }
+
+    fn answer_by(
+        secrets: CookieSecrets,
+        client: &str,
+        option: &str,
+        now_s: u32,
+    ) -> (Vec<u8>, bool) {
+        let cookies = Cookies::new(secrets);
         let client = client.parse().unwrap();
         let checked = cookies.answer(&bytes(option), client, now_s).unwrap();
         (checked.cookie.to_vec(), checked.valid)
@@ -189,29 +194,30 @@ mod tests {
         let late = answer(SECRET, "203.0.113.203", reserved, 1_559_734_700);
         assert_eq!(late, (another, false));
         assert!(answer(SECRET, "203.0.113.203", reserved, 1_559_727_985).1);
-        // A.4 has two secrets: the query has a cookie of the old one, the response one of the new
-        // one.
-        let ipv6 = "2001:db8:220:1:59de:d0f4:8769:82b8";
-        let query = "22681ab97d52c298010000005cf7c57926556bd0934c72f8";
-        let old = answer(
+    }
+
+    #[test]
+    fn rollover_of_rfc_9018_appendix_a_4_is_reproduced() {
+        let [old, new] = [
             "dd3bdf9344b678b185a6f5cb60fca715",
-            ipv6,
-            query,
-            1_559_741_961,
-        );
-        assert_eq!(old, (bytes(query), true));
-        assert_eq!(
-            answer(
-                "445536bcd2513298075a5d379663c962",
-                ipv6,
-                query,
-                1_559_741_961
-            ),
-            (
-                bytes("22681ab97d52c298010000005cf7c609a6bb79d16625507a"),
-                false
-            )
-        );
+            "445536bcd2513298075a5d379663c962",
+        ]
+        .map(|secret| <[u8; 16]>::try_from(bytes(secret)).unwrap());
+        let by = |first, second| CookieSecrets {
+            first,
+            second,
+            epoch_s: 1_559_741_961,
+        };
+        let client = "2001:db8:220:1:59de:d0f4:8769:82b8";
+        let of_old = "22681ab97d52c298010000005cf7c57926556bd0934c72f8";
+        let of_new = "22681ab97d52c298010000005cf7c609a6bb79d16625507a";
+        let answer = |secrets, cookie| answer_by(secrets, client, cookie, 0);
+        // Before it, while both are accepted, and after it.
+        assert_eq!(answer(by(old, Some(new)), of_old), (bytes(of_old), true));
+        assert!(answer(by(old, Some(new)), of_new).1);
+        assert_eq!(answer(by(new, Some(old)), of_old), (bytes(of_new), true));
+        assert_eq!(answer(by(new, Some(old)), of_new), (bytes(of_new), true));
+        assert_eq!(answer(by(new, None), of_old), (bytes(of_new), false));
     }
 
     #[test]
@@ -230,7 +236,7 @@ mod tests {
 
     #[test]
     fn invalid_cookie_lengths_are_errors() {
-        let cookies = Cookies::new([7; 16]);
+        let cookies = Cookies::new(CookieSecrets::own([7; 16]));
         let client = "192.0.2.1".parse().unwrap();
         for len in 0..50 {
             let good = len == 8 || (16..=40).contains(&len);

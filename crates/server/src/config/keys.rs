@@ -26,6 +26,7 @@ pub(super) const TOP: Keys = Keys {
         "queries-max",
         "server-id",
         "server-version",
+        "cookie-secrets",
         "client-prefix-ipv4",
         "client-prefix-ipv6",
         "forward-special",

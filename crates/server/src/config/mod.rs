@@ -4,10 +4,11 @@
 //! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
 //! - `keys`, `defaults`: all keys, their defaults and the reasons for them;
 //! - `section`, `values`: tables and values with their positions;
-//! - `server`, `upstream`, `forward`, `local`, `dns64`, `nat64`, `tls`: the meaning of the tables; `check`: settings that exclude each other;
+//! - `server`, `upstream`, `forward`, `local`, `cookies`, `dns64`, `nat64`, `tls`: the meaning of the tables; `check`: settings that exclude each other;
 //! - [`ConfigError`]: all errors, each with its line, column and remedy.
 
 mod check;
+mod cookies;
 mod defaults;
 mod dns64;
 mod error;
@@ -61,6 +62,7 @@ pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
     local::read_files(&mut settings)?;
     tls::read_files(&mut settings, &text, &name)?;
     tls::read_roots(&mut settings, &text, &name)?;
+    cookies::read_file(&mut settings)?;
     refuse_example(&settings, &text, &name)?;
     let notes = notes(&settings);
     Ok(Loaded { settings, notes })

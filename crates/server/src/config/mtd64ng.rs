@@ -284,6 +284,8 @@ impl Given {
             udp_size: self.udp_size(),
             any: defaults::ANY,
             identity: Identity::default(),
+            cookie_file: None,
+            cookies: None,
             client_prefixes: defaults::CLIENT_PREFIXES,
             rate_limit: None,
             tcp: defaults::TCP,

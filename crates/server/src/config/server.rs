@@ -13,7 +13,7 @@ use super::error::{Fault, Faults};
 use super::forward::{self, Forward};
 use super::section::{Section, Value};
 use super::upstream::UpstreamTable;
-use super::{check, dns64, keys, local, nat64, tls, values};
+use super::{check, cookies, dns64, keys, local, nat64, tls, values};
 use crate::answer::local::{concerns, special_use};
 use crate::settings::domains::Domains;
 use crate::settings::nets::{ClientPrefixes, NetSet};
@@ -73,10 +73,9 @@ pub(super) fn read(
             .read("udp-size", faults, |v| v.number(defaults::UDP_SIZES))
             .unwrap_or(defaults::UDP_SIZE),
         any: word("any", &ANY, &top, faults).unwrap_or(defaults::ANY),
-        identity: Identity {
-            id: short_text("server-id", &top, faults),
-            version: short_text("server-version", &top, faults),
-        },
+        identity: identity(&top, faults),
+        cookie_file: cookies::file(&top, faults),
+        cookies: None,
         client_prefixes: client_prefixes(&top, faults),
         rate_limit: rate_limit(&top, faults),
         tcp,
@@ -343,6 +342,13 @@ fn cache(top: &Section<'_, '_>, faults: &mut Faults) -> CacheSettings {
     let prefetch = section.read("prefetch", faults, |v| v.boolean());
     cache.prefetch = prefetch.unwrap_or(cache.prefetch);
     cache
+}
+
+fn identity(top: &Section<'_, '_>, faults: &mut Faults) -> Identity {
+    Identity {
+        id: short_text("server-id", top, faults),
+        version: short_text("server-version", top, faults),
+    }
 }
 
 /// What the server says of itself.

@@ -72,12 +72,15 @@ use crate::cache::{self, Cache, Found, Key, seconds};
 use crate::counts::{Counter, Counts, Servfail};
 use crate::health::UpstreamState;
 use crate::settings::Settings;
+use crate::settings::cookies::CookieSecrets;
 
 /// A DNS64 server for one thread.
 pub struct Engine {
     maker: Maker,
     counts: Arc<Counts>,
     cookies: Cookies,
+    /// Secret of the cookies without one in the settings.
+    own_cookies: [u8; 16],
     random: StdRng,
     limiter: Arc<RateLimiter>,
     queries: slab::Slab<Query>,
@@ -105,7 +108,7 @@ pub struct Engine {
 pub struct Seeds {
     /// For IDs, ports and random selection.
     pub random: [u8; 32],
-    /// Secret of the DNS cookies; the same for all engines of a server.
+    /// Secret of the DNS cookies without one in the settings; the same for all engines of a server.
     pub cookies: [u8; 16],
 }
 
@@ -125,7 +128,8 @@ impl Engine {
         let upstreams = upstreams(settings, &cache, &mut random);
         Self {
             maker: Maker::new(settings, cache, Arc::clone(&counts)),
-            cookies: Cookies::new(seeds.cookies),
+            cookies: cookies(settings, seeds.cookies),
+            own_cookies: seeds.cookies,
             limiter,
             queries: slab::Slab::new(),
             query_timers: Heap::default(),
@@ -388,6 +392,7 @@ impl Engine {
     /// are queried otherwise now ([`Settings::queries_like`]), and all ports are closed by then.
     pub fn reload(&mut self, settings: &Settings, now: Nanos, actions: &mut Actions) {
         let old = self.maker.reload(settings);
+        self.cookies = cookies(settings, self.own_cookies);
         for (_, query) in &mut self.queries {
             query.view = settings.view_of(query.client.address().ip());
             query.route(self.maker.policy(query.view));
@@ -485,6 +490,12 @@ fn stay_silent(client: Client, actions: &mut Actions) {
     if let Client::Tcp { .. } = client {
         actions.reply(client, &[], 0);
     }
+}
+
+/// The cookies of these settings, or those of an own secret.
+fn cookies(settings: &Settings, own: [u8; 16]) -> Cookies {
+    let shared = settings.cookies.clone();
+    Cookies::new(shared.unwrap_or_else(|| CookieSecrets::own(own)))
 }
 
 /// Upstreams in their initial state.

@@ -4,8 +4,10 @@
 //! - [`domains::Domains`]: values by domain;
 //! - [`dns64::Dns64`]: the DNS64 function for one group of clients;
 //! - [`local::Local`]: names that the server answers itself;
+//! - [`cookies`]: secrets that several servers share;
 //! - [`nets`]: sets of addresses.
 
+pub mod cookies;
 pub mod dns64;
 pub mod domains;
 pub mod local;
@@ -24,6 +26,7 @@ pub use dns64_transport::xdp::program::Mode as XdpMode;
 use dns64_wire::name::NameBuf;
 use dns64_wire::pref64::Pref64;
 
+use cookies::CookieSecrets;
 use dns64::Dns64;
 use domains::Domains;
 use local::Local;
@@ -81,6 +84,10 @@ pub struct Settings {
     pub any: AnyPolicy,
     /// What it says of itself.
     pub identity: Identity,
+    /// File with the secrets of the cookies; `None`: the server draws its own.
+    pub cookie_file: Option<PathBuf>,
+    /// The secrets in this file.
+    pub cookies: Option<CookieSecrets>,
     /// The networks that count as one client: for the shares of waiting queries, for connections and for the rate limit.
     pub client_prefixes: ClientPrefixes,
     /// Limit on the UDP responses to one client network, if there is one.

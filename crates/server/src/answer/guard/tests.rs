@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::settings::cookies::CookieSecrets;
 
 /// Parts of a query: header with RD, `a.test AAAA IN`, OPT.
 const HEADER: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
@@ -20,7 +21,7 @@ impl Server {
     fn new() -> Self {
         Self {
             allow: NetSet::new(vec!["192.0.2.0/24".parse().unwrap()]),
-            cookies: Cookies::new([7; 16]),
+            cookies: Cookies::new(CookieSecrets::own([7; 16])),
             identity: Identity::default(),
         }
     }

@@ -128,7 +128,8 @@ fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesErro
 /// replace the file, so these are directories and not files.
 fn readable(source: &Source, settings: &Settings) -> Vec<PathBuf> {
     let mut files = vec![source.path().as_path()];
-    files.extend(settings.hosts.iter().map(PathBuf::as_path));
+    let others = settings.hosts.iter().chain(&settings.cookie_file);
+    files.extend(others.map(PathBuf::as_path));
     if let Some(tls) = &settings.tls {
         files.extend([tls.certificate_file.as_path(), &tls.key_file]);
     }
