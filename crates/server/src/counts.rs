@@ -201,6 +201,7 @@ counts! {
         dropped_unread = "reason": "unread",
         dropped_driver = "reason": "driver",
     }
+    Counter "dnstap_lost" "Responses that dnstap did not get, because its queue was full" { dnstap_lost, }
     Counter "refused" "Queries answered with an error at once, by reason" {
         refused_format = "reason": "format",
         refused_opcode = "reason": "opcode",

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dns64_transport::clock::Nanos;
 
 use crate::counts::{Counter, Fault};
+use crate::dnstap::Tap;
 use crate::settings::{ServerSet, Settings};
 
 /// The state of an upstream. Times are of the monotonic clock, which all workers share.
@@ -277,6 +278,8 @@ pub struct InForce {
     pub settings: Arc<Settings>,
     /// Their upstreams.
     pub health: Arc<Health>,
+    /// Where responses are sent besides to clients, since the start.
+    pub tap: Option<Tap>,
 }
 
 impl InForce {
@@ -285,6 +288,7 @@ impl InForce {
         Self {
             health: Arc::new(Health::new(&settings)),
             settings: Arc::new(settings),
+            tap: None,
         }
     }
 
@@ -306,7 +310,9 @@ impl InForce {
         if settings.upstreams == self.settings.upstreams {
             self.settings = Arc::new(settings);
         } else {
+            let tap = self.tap.take();
             *self = Self::new(settings);
+            self.tap = tap;
         }
     }
 }

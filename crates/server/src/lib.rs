@@ -10,6 +10,7 @@
 //! - [`answer`]: from the bytes of a query to the bytes of its response, pure functions;
 //! - [`config`]: settings from files;
 //! - [`counts`]: counters and histograms;
+//! - [`dnstap`]: responses to clients, for other programs;
 //! - [`cache`]: the cache of all workers, within a memory limit;
 //! - [`health`]: the state of the upstreams, shared by all workers;
 //! - [`framed`]: responses queued for connections, within a memory limit;
@@ -34,6 +35,7 @@ pub mod config;
 pub mod control;
 pub mod counts;
 pub mod daemon;
+pub mod dnstap;
 pub mod driver;
 pub mod engine;
 pub mod framed;

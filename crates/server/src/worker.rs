@@ -101,6 +101,7 @@ pub fn spawn(
             gateway,
             in_force.health,
         );
+        worker.notes.tap = in_force.tap;
         supervise::run(&mut worker, &clock, renew)
     };
     Builder::new().name(format!("{THREAD}{index}")).spawn(run)
@@ -194,16 +195,18 @@ impl<R: Relay> Worker<R> {
                 engine.on_unreachable(server, port, now, actions);
             }
         })?;
-        let log_queries = engine.settings().log.queries;
+        let notes = &mut self.notes;
+        let is_seen = notes.wants_responses(engine.settings());
         let clients = self.relay.clients();
         clients.receive(QUERIES_PER_TURN, |origin, payload, frame| {
-            let len = engine.on_query(Client::Udp(*origin), payload, frame, now, actions);
-            if log_queries {
-                notes::query(origin.peer(), &frame[..len], 0);
+            let client = Client::Udp(*origin);
+            let len = engine.on_query(client, payload, frame, now, actions);
+            if is_seen {
+                notes.response(engine, &client, &frame[..len], 0, now);
             }
             len
         })?;
-        self.act(actions)?;
+        self.act(actions, now)?;
         self.relay.upstreams().flush();
         self.relay.clients().flush();
         Ok(more || !self.unsent.is_empty())
@@ -253,9 +256,11 @@ impl<R: Relay> Worker<R> {
                     self.engine.on_connection(exchange, message, now, actions);
                 }
                 ToWorker::Outcome(outcome) => self.engine.on_outcome(&outcome, now, actions),
-                ToWorker::Reload(InForce { settings, health }) => {
+                ToWorker::Reload(InForce {
+                    settings, health, ..
+                }) => {
                     // The engine's pending actions refer to the old upstreams.
-                    self.act(actions)?;
+                    self.act(actions, now)?;
                     actions.clear();
                     if !self.engine.settings().queries_like(&settings) {
                         set_servers(self.relay.upstreams(), &settings);
@@ -278,8 +283,8 @@ impl<R: Relay> Worker<R> {
     }
 
     /// Executes the engine's actions.
-    fn act(&mut self, actions: &Actions) -> Result<(), LinkError> {
-        let log_queries = self.engine.settings().log.queries;
+    fn act(&mut self, actions: &Actions, now: Nanos) -> Result<(), LinkError> {
+        let is_seen = self.notes.wants_responses(self.engine.settings());
         for action in actions.list() {
             match action {
                 Action::Reply {
@@ -288,21 +293,11 @@ impl<R: Relay> Worker<R> {
                     took_ns,
                 } => {
                     let message = actions.message(message);
-                    if log_queries {
-                        notes::query(to.address(), message, *took_ns);
+                    if is_seen {
+                        self.notes
+                            .response(&self.engine, to, message, *took_ns, now);
                     }
-                    match to {
-                        Client::Udp(origin) => {
-                            self.relay
-                                .clients()
-                                .reply(origin, |frame| copy(message, frame));
-                        }
-                        Client::Tcp { connection, .. } => {
-                            if !self.gateway.reply(*connection, message) {
-                                self.engine.counts().dropped_unread.tick();
-                            }
-                        }
-                    }
+                    self.reply(to, message);
                 }
                 Action::Ask {
                     server,
@@ -340,6 +335,21 @@ impl<R: Relay> Worker<R> {
             }
         }
         Ok(())
+    }
+
+    /// Sends a response to its client.
+    fn reply(&mut self, to: &Client, message: &[u8]) {
+        match to {
+            Client::Udp(origin) => {
+                let clients = self.relay.clients();
+                clients.reply(origin, |frame| copy(message, frame));
+            }
+            Client::Tcp { connection, .. } => {
+                if !self.gateway.reply(*connection, message) {
+                    self.engine.counts().dropped_unread.tick();
+                }
+            }
+        }
     }
 
     /// Publishes its view of the upstreams, logs those that are up again, and closes those of the operator.

@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::mem;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -491,5 +492,33 @@ fn upstream_is_queried_from_the_sources_that_the_host_has() {
     udp.send_to(&message[..len], from).unwrap();
     let (_, from) = tcp.accept().unwrap();
     assert!(is_source(from), "{from}");
+    server.ends();
+}
+
+#[test]
+fn responses_are_written_to_a_dnstap_socket_with_the_network_of_the_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tap.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let log = format!("[log]\ndnstap = {path:?}\nanonymise = true\n");
+    let server = Server::start(&format!("{}{log}", settings("")), Stdio::inherit);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // READY with the type of the content, and the same in return.
+    let mut control = [0; 42];
+    stream.read_exact(&mut control).unwrap();
+    assert!(control.ends_with(b"protobuf:dnstap.Dnstap"));
+    control[11] = 1;
+    stream.write_all(&control).unwrap();
+    assert!(answers(server.dns));
+    stream.read_exact(&mut control).unwrap();
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut frame = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
+    stream.read_exact(&mut frame).unwrap();
+    let has = |octets: &[u8]| frame.windows(octets.len()).any(|part| part == octets);
+    // Address and port of the client, and the start of the response.
+    assert!(has(&[0x22, 4, 127, 0, 0, 0, 0x30, 0]), "{frame:?}");
+    assert!(has(&QUERY[..2]) && has(&QUERY[4..6]), "{frame:?}");
     server.ends();
 }

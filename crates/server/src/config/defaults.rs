@@ -233,8 +233,14 @@ pub(super) const LOG: LogSettings = LogSettings {
     target: LogTarget::Stderr,
     level: LogLevel::Info,
     queries: false,
+    dnstap: None,
+    sample: 1,
+    anonymise: false,
     servfail: false,
 };
+
+/// Numbers of responses of which one is logged.
+pub(super) const SAMPLES: RangeInclusive<u32> = 1..=1_000_000;
 
 /// A port in the range of Prometheus exporters that no other name server uses.
 pub(super) const METRICS_PORT: u16 = 9_164;

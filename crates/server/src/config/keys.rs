@@ -192,7 +192,15 @@ pub(super) const RATE_LIMIT: Keys = Keys {
 
 pub(super) const LOG: Keys = Keys {
     table: "[log]",
-    keys: &["target", "level", "queries", "servfail"],
+    keys: &[
+        "target",
+        "level",
+        "queries",
+        "dnstap",
+        "sample",
+        "anonymise",
+        "servfail",
+    ],
 };
 
 pub(super) const METRICS: Keys = Keys {

@@ -189,7 +189,7 @@ pub fn keep_until_restart(running: &Settings, new: &mut Settings) {
     new.sandbox = running.sandbox;
     new.control.clone_from(&running.control);
     new.metrics = running.metrics;
-    new.log = running.log;
+    new.log.clone_from(&running.log);
     tls::keep_until_restart(running, new);
     new.source_ports = running.source_ports;
     new.reserved_ports.clone_from(&running.reserved_ports);

@@ -434,11 +434,22 @@ fn log(top: &Section<'_, '_>, faults: &mut Faults) -> LogSettings {
     let target = word("target", &TARGETS, &section, faults);
     let level = section.read("level", faults, |v| v.text("\"info\"", log_level));
     let queries = section.read("queries", faults, |v| v.boolean());
+    let dnstap = section.read("dnstap", faults, |v| match v.says("off") {
+        true => Ok(None),
+        false => v
+            .text("\"/run/dnstap.sock\" or \"off\"", socket_path)
+            .map(Some),
+    });
+    let sample = section.read("sample", faults, |v| v.number(defaults::SAMPLES));
+    let anonymise = section.read("anonymise", faults, |v| v.boolean());
     let servfail = section.read("servfail", faults, |v| v.boolean());
     LogSettings {
         target: target.unwrap_or(log.target),
         level: level.unwrap_or(log.level),
         queries: queries.unwrap_or(log.queries),
+        dnstap: dnstap.unwrap_or(log.dnstap),
+        sample: sample.unwrap_or(log.sample),
+        anonymise: anonymise.unwrap_or(log.anonymise),
         servfail: servfail.unwrap_or(log.servfail),
     }
 }

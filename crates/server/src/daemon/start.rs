@@ -26,6 +26,7 @@ use super::{DaemonError, Source, Thread, directory, notify, privileges};
 use crate::cache::{Cache, Outlet};
 use crate::control::{self, Socket};
 use crate::counts::Counts;
+use crate::dnstap;
 use crate::driver::{Driver, Inbox, Keeper};
 use crate::engine::rate_limit::RateLimiter;
 use crate::engine::{Engine, Seeds};
@@ -123,7 +124,12 @@ impl Opened {
         begun: Nanos,
         log_level: Lowest,
     ) -> Result<Server, DaemonError> {
-        let in_force = InForce::new(settings);
+        let mut in_force = InForce::new(settings);
+        if let Some(path) = &in_force.settings.log.dnstap {
+            let (tap, writer) = dnstap::channel(path);
+            spawn("dnstap", || writer.run())?;
+            in_force.tap = Some(tap);
+        }
         let (sender, events) = channel();
         watch_panics(sender.clone());
         spawn_signals(sender.clone())?;

@@ -156,6 +156,8 @@ impl Settings {
             Some("rate-limit")
         } else if self.log.queries {
             Some("log.queries")
+        } else if self.log.dnstap.is_some() {
+            Some("log.dnstap")
         } else if self.cache.bytes == 0 {
             Some("cache.size")
         } else {
@@ -464,14 +466,20 @@ pub struct TlsSettings {
 }
 
 /// Log destination and verbosity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// Destination.
     pub target: LogTarget,
     /// Lowest level that is logged.
     pub level: LogLevel,
-    /// Whether each query is logged.
+    /// Whether responses are logged.
     pub queries: bool,
+    /// UNIX socket that gets responses as dnstap messages.
+    pub dnstap: Option<PathBuf>,
+    /// One in how many responses is logged, and sent to `dnstap`; at least 1.
+    pub sample: u32,
+    /// Whether clients appear there as their networks only ([`ClientPrefixes`]).
+    pub anonymise: bool,
     /// Whether SERVFAIL responses are logged, with the reason.
     pub servfail: bool,
 }

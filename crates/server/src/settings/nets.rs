@@ -1,6 +1,6 @@
 //! Sets of addresses, and the network that counts as one client.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -108,6 +108,16 @@ impl ClientPrefixes {
                 let rest_bits = 64_u32.saturating_sub(self.ipv6.into());
                 ClientNetwork::Ipv6(subnet >> rest_bits << rest_bits)
             }
+        }
+    }
+}
+
+impl ClientNetwork {
+    /// Its first address.
+    pub fn address(self) -> IpAddr {
+        match self {
+            Self::Ipv4(bits) => Ipv4Addr::from_bits(bits).into(),
+            Self::Ipv6(subnet) => Ipv6Addr::from_bits(u128::from(subnet) << 64).into(),
         }
     }
 }

@@ -6,16 +6,24 @@ use dns64_transport::clock::Nanos;
 use dns64_wire::message::{Header, Message};
 
 use crate::counts::Servfail;
+use crate::dnstap::{Response, Tap};
+use crate::engine::Engine;
+use crate::engine::actions::Client;
+use crate::settings::Settings;
 
 /// Log lines per second: enough to see the failures, without turning a flood of failures into one of lines, which the
 /// journal would limit as well (`RateLimitBurst=`, journald.conf(5): 10,000 in 30 s).
 const LINES_MAX: u32 = 10;
 
-/// Log lines of the current second.
+/// Log lines of the current second, and the responses that operators see.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     written: u32,
     left_out: u64,
+    /// Where sampled responses go, beside the log.
+    pub(super) tap: Option<Tap>,
+    /// Responses since the last one of the sample.
+    passed: u32,
 }
 
 impl Notes {
@@ -37,12 +45,57 @@ impl Notes {
         if self.left_out > 0 {
             tracing::info!("SERVFAIL: {} more responses not logged", self.left_out);
         }
-        *self = Self::default();
+        (self.written, self.left_out) = (0, 0);
+    }
+
+    /// Whether somebody sees responses.
+    pub(super) fn wants_responses(&self, settings: &Settings) -> bool {
+        settings.log.queries || self.tap.is_some()
+    }
+
+    /// Logs a response of the sample, and sends it to dnstap. Queries without a response are only counted, in `dropped`.
+    pub(super) fn response(
+        &mut self,
+        engine: &Engine,
+        client: &Client,
+        message: &[u8],
+        took_ns: Nanos,
+        at: Nanos,
+    ) {
+        if message.is_empty() {
+            return;
+        }
+        let settings = engine.settings();
+        self.passed += 1;
+        if self.passed < settings.log.sample {
+            return;
+        }
+        self.passed = 0;
+        let mut address = client.address();
+        if settings.log.anonymise {
+            let network = settings.client_prefixes.network(address.ip());
+            address = SocketAddr::new(network.address(), 0);
+        }
+        if settings.log.queries {
+            query(address, message, took_ns);
+        }
+        if let Some(tap) = &self.tap {
+            let response = Response {
+                client: address,
+                is_tcp: matches!(client, Client::Tcp { .. }),
+                at,
+                took_ns,
+                message: message.to_vec(),
+            };
+            if !tap.offer(response) {
+                engine.counts().dnstap_lost.tick();
+            }
+        }
     }
 }
 
-/// Logs a query with its response. Queries without a response are only counted, in `dropped`.
-pub(super) fn query(client: SocketAddr, response: &[u8], took_ns: Nanos) {
+/// Logs a query with its response.
+fn query(client: SocketAddr, response: &[u8], took_ns: Nanos) {
     let (Ok(header), Ok(message)) = (Header::parse(response), Message::parse(response)) else {
         return;
     };

@@ -24,6 +24,9 @@ const AUTH_RESPONSE: u64 = 2;
 const CLIENT_QUERY: u64 = 5;
 const CLIENT_RESPONSE: u64 = 6;
 
+/// The flag of responses in the third octet (RFC 1035 section 4.1.1).
+const QR: u8 = 0x80;
+
 /// Values of `SocketProtocol`.
 const UDP: u64 = 1;
 const TCP: u64 = 2;
@@ -37,6 +40,7 @@ const FRAME_MAX: u32 = 1 << 18;
 /// Reads all frames, or as many as a trace has room for.
 pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), LabError> {
     let mut offset = 0;
+    let mut has_queries = false;
     let mut frame = Vec::new();
     while !trace.is_full() && !input.fill_buf().map_err(unread)?.is_empty() {
         let damaged = |what: &str| {
@@ -65,10 +69,9 @@ pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), Lab
             true => {}
             false => {
                 let message = DnsMessage::parse(&frame);
-                count(
-                    &message.ok_or_else(|| damaged("not a dnstap message"))?,
-                    trace,
-                );
+                let message = message.ok_or_else(|| damaged("not a dnstap message"))?;
+                has_queries |= [AUTH_QUERY, CLIENT_QUERY].contains(&message.kind);
+                count(&message, has_queries, trace);
             }
         }
         offset += u64::from(length) + if is_control { 8 } else { 4 };
@@ -76,7 +79,8 @@ pub(super) fn read(mut input: impl BufRead, trace: &mut Trace) -> Result<(), Lab
     Ok(())
 }
 
-fn count(it: &DnsMessage<'_>, trace: &mut Trace) {
+/// Counts a message. In a stream without queries, a response stands for its query, too.
+fn count(it: &DnsMessage<'_>, has_queries: bool, trace: &mut Trace) {
     let octets = match it.kind {
         AUTH_QUERY | CLIENT_QUERY => it.query,
         AUTH_RESPONSE | CLIENT_RESPONSE => it.response,
@@ -84,7 +88,7 @@ fn count(it: &DnsMessage<'_>, trace: &mut Trace) {
     };
     let ipv4 = <[u8; 4]>::try_from(it.query_address).map(IpAddr::from);
     let ipv6 = || <[u8; 16]>::try_from(it.query_address).map(IpAddr::from);
-    trace.message(&Seen {
+    let seen = Seen {
         at_s: it.query_time_s,
         client: ipv4.or_else(|_| ipv6()).ok(),
         carrier: match it.protocol {
@@ -93,7 +97,16 @@ fn count(it: &DnsMessage<'_>, trace: &mut Trace) {
             _ => Carrier::Encrypted,
         },
         octets,
-    });
+    };
+    if !has_queries && let Some(flags) = octets.get(2) {
+        let mut query = octets.to_vec();
+        query[2] = flags & !QR;
+        trace.message(&Seen {
+            octets: &query,
+            ..seen
+        });
+    }
+    trace.message(&seen);
 }
 
 impl<'a> DnsMessage<'a> {

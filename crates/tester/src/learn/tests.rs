@@ -230,6 +230,15 @@ fn dnstap_has_clients_transports_and_times() {
     assert_eq!((figures.span_s, figures.others), (Some(1), 1));
 }
 
+#[test]
+fn responses_stand_for_their_queries_where_dns64d_writes_no_others() {
+    let stream = include_bytes!("../../../server/src/dnstap.fstrm");
+    let figures = learn(&stream[..], prefixes()).unwrap();
+    let over = (figures.over_udp, figures.over_tcp, figures.over_tls);
+    assert_eq!((figures.queries, figures.clients, over), (2, 2, (1, 1, 0)));
+    assert_eq!(figures.others, 0);
+}
+
 /// Returns the place of the damage: octets before it, or its line.
 fn damage(file: &[u8]) -> Option<u64> {
     let error = learn(file, prefixes()).err()?.to_string();
