@@ -21,7 +21,7 @@ use crate::trial::fault::TesterFault;
 use crate::trial::result::{Outcome, TrialResult};
 pub use goals::GoalResult;
 use goals::Loads;
-pub use spec::{Bracket, INVALID_REPEATS, SearchEnd, SearchSpec, low_load_qps};
+pub use spec::{Bracket, INVALID_REPEATS, SearchEnd, SearchSpec};
 use stairs::Stairs;
 
 /// Runs `search` to its end.

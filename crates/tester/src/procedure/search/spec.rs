@@ -54,7 +54,7 @@ impl SearchSpec {
         }
     }
 
-    /// Begins at low load, if its rates leave room for that: what loses there is not fit to be measured (Lungaroni et al. 2024).
+    /// Begins at low load, if its rates leave room for that: what loses there is slow, or not fit to be measured (Lungaroni et al. 2024).
     #[must_use]
     pub fn from_low_load(self) -> Self {
         let rate_qps = low_load_qps(self.start_qps).max(self.lowest_qps);
@@ -158,11 +158,10 @@ impl SearchSpec {
                 let left = self.limit_qps().saturating_sub(passed);
                 (left <= self.assumed_within(bracket)).then(|| self.limited(passed))
             }
-            (None, Some(failed)) => {
-                let is_lowest = failed <= self.lowest_qps.max(self.assumed_within(bracket));
-                is_lowest.then_some(SearchEnd::NothingPasses)
+            (None, Some(failed)) if failed <= self.lowest_qps.max(self.assumed_within(bracket)) => {
+                Some(SearchEnd::NothingPasses)
             }
-            (None, None) => None,
+            (None, Some(_) | None) => None,
         }
     }
 
@@ -209,7 +208,7 @@ impl Bracket {
 }
 
 /// Returns the rate of a trial at low load: 5 % of a first estimate of the rate.
-pub fn low_load_qps(estimate_qps: u64) -> u64 {
+fn low_load_qps(estimate_qps: u64) -> u64 {
     (estimate_qps / 20).max(1)
 }
 
@@ -235,8 +234,8 @@ pub enum SearchEnd {
         #[serde(rename = "limit_qps")]
         rate_qps: u64,
     },
-    /// The DUT failed even at the lowest rate: twice at low load; 1 query per second, or 1 query per trial; with a fixed range, the
-    /// lowest rate of the bisection.
+    /// The DUT failed even at the lowest rate: 1 query per second, or 1 query per trial; with a fixed range, the lowest
+    /// rate of the bisection.
     NothingPasses,
     /// The trials that an interval goal allows have not made its interval narrow enough.
     TooWide {
