@@ -330,7 +330,11 @@ impl<R: Relay> Worker<R> {
                     client,
                     why,
                     message,
-                } => self.notes.servfail(*client, *why, actions.message(message)),
+                } => {
+                    let settings = self.engine.settings();
+                    let message = actions.message(message);
+                    self.notes.servfail(settings, *client, *why, message);
+                }
                 Action::Turn { server, turn } => self.tell(*server, *turn),
             }
         }

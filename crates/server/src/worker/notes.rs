@@ -28,7 +28,13 @@ pub(super) struct Notes {
 
 impl Notes {
     /// Logs a SERVFAIL response to a client.
-    pub(super) fn servfail(&mut self, client: SocketAddr, why: Servfail, message: &[u8]) {
+    pub(super) fn servfail(
+        &mut self,
+        settings: &Settings,
+        client: SocketAddr,
+        why: Servfail,
+        message: &[u8],
+    ) {
         if self.written == LINES_MAX {
             self.left_out += 1;
             return;
@@ -36,6 +42,7 @@ impl Notes {
         self.written += 1;
         let question = Message::parse(message).ok().and_then(|m| m.question());
         if let Some(q) = question {
+            let client = shown(settings, client);
             tracing::info!("SERVFAIL for {} {} to {client}: {why}", q.name, q.rtype);
         }
     }
@@ -71,11 +78,7 @@ impl Notes {
             return;
         }
         self.passed = 0;
-        let mut address = client.address();
-        if settings.log.anonymise {
-            let network = settings.client_prefixes.network(address.ip());
-            address = SocketAddr::new(network.address(), 0);
-        }
+        let address = shown(settings, client.address());
         if settings.log.queries {
             query(address, message, took_ns);
         }
@@ -91,6 +94,14 @@ impl Notes {
                 engine.counts().dnstap_lost.tick();
             }
         }
+    }
+}
+
+/// A client as operators see it.
+fn shown(settings: &Settings, client: SocketAddr) -> SocketAddr {
+    match settings.log.anonymise {
+        true => SocketAddr::new(settings.client_prefixes.network(client.ip()).address(), 0),
+        false => client,
     }
 }
 
@@ -113,7 +124,7 @@ fn query(client: SocketAddr, response: &[u8], took_ns: Nanos) {
 mod tests {
     use dns64_wire::message::HEADER_LEN;
 
-    use super::super::tests::logged;
+    use super::super::tests::{logged, settings};
     use super::*;
 
     /// A SERVFAIL response for `a. A`.
@@ -140,10 +151,11 @@ mod tests {
     #[test]
     fn flood_of_failures_is_logged_as_ten_lines_and_a_count() {
         let mut notes = Notes::default();
+        let settings = settings("192.0.2.53");
         let lines = logged(|| {
             for port in 1..=25 {
                 let client = SocketAddr::new([192, 0, 2, 1].into(), port);
-                notes.servfail(client, Servfail::NoAnswer, &RESPONSE);
+                notes.servfail(&settings, client, Servfail::NoAnswer, &RESPONSE);
             }
             notes.next_second();
             notes.next_second();
@@ -154,5 +166,19 @@ mod tests {
             "INFO SERVFAIL for a. A to 192.0.2.1:1: no response from any upstream"
         );
         assert_eq!(lines[10], "INFO SERVFAIL: 15 more responses not logged");
+    }
+
+    #[test]
+    fn anonymised_failure_has_the_network_of_its_client() {
+        let mut settings = settings("192.0.2.53");
+        settings.log.anonymise = true;
+        let client = "[2001:db8:1:2:3::4]:4000".parse().unwrap();
+        let lines = logged(|| {
+            Notes::default().servfail(&settings, client, Servfail::NoAnswer, &RESPONSE);
+        });
+        assert_eq!(
+            lines,
+            ["INFO SERVFAIL for a. A to [2001:db8:1::]:0: no response from any upstream"]
+        );
     }
 }

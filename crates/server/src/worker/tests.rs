@@ -146,7 +146,7 @@ fn query(number: u16) -> Vec<u8> {
     [head, name.as_bytes(), b"\0\0\x01\0\x01"].concat()
 }
 
-fn settings(server: &str) -> Settings {
+pub(super) fn settings(server: &str) -> Settings {
     let text = format!("workers = 2\n[upstream]\nservers = [\"{server}\"]\n");
     let mut settings = config::parse(&text, "file").unwrap();
     // The simulated network checks every port in each turn: use as few as possible.
