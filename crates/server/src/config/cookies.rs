@@ -5,19 +5,14 @@ use std::path::PathBuf;
 use dns64_transport::clock::{Clock, MonotonicClock, SECOND};
 
 use super::error::{ConfigError, Faults};
+use super::read_text;
 use super::section::Section;
-use super::{read_text, values};
 use crate::settings::Settings;
 use crate::settings::cookies::CookieSecrets;
 
 /// The file of the key.
 pub(super) fn file(top: &Section<'_, '_>, faults: &mut Faults) -> Option<PathBuf> {
-    let example = "/etc/dns64d/cookies";
-    top.read("cookie-secrets", faults, |v| {
-        v.text("\"/etc/dns64d/cookies\"", |path| {
-            values::absolute_path(path, example)
-        })
-    })
+    top.read("cookie-secrets", faults, |v| v.path("/etc/dns64d/cookies"))
 }
 
 /// Reads the secrets: one or two lines of 32 hexadecimal digits, and comments behind `#`.

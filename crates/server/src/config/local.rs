@@ -58,11 +58,8 @@ pub(super) fn read(
             faults.add(owner.span(), text);
         }
     }
-    let example = "/etc/dns64d/hosts";
     let files = section.list("files", "[\"/etc/dns64d/hosts\"]", faults, |v, faults| {
-        faults.keep(v.text("\"/etc/dns64d/hosts\"", |path| {
-            values::absolute_path(path, example)
-        }))
+        faults.keep(v.path("/etc/dns64d/hosts"))
     });
     let files = files.unwrap_or_default().into_iter();
     (local, files.map(Spanned::into_inner).collect())

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
 
 use dns64_transport::clock::Nanos;
 use ipnet::IpNet;
@@ -182,6 +183,12 @@ impl<'a, 't> Value<'a, 't> {
             .as_str()
             .ok_or_else(|| self.mistyped("a text", example))?;
         read(text).map_err(|wrong| self.fault(wrong))
+    }
+
+    /// The absolute path of a file.
+    pub(super) fn path(&self, example: &str) -> Result<PathBuf, Fault> {
+        let read = |path: &str| values::absolute_path(path, example);
+        self.text(&format!("{example:?}"), read)
     }
 
     pub(super) fn is_text(&self) -> bool {

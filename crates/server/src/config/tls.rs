@@ -46,14 +46,7 @@ pub(super) fn read(
             "[tls] has no effect with connections = 0 of [tcp]; allow some, or remove this table";
         faults.add(section.span(), text);
     }
-    let mut file = |key| {
-        let example = "/etc/dns64d/key.pem";
-        section.read(key, faults, |v| {
-            v.text(&format!("{example:?}"), |path| {
-                values::absolute_path(path, example)
-            })
-        })
-    };
+    let mut file = |key| section.read(key, faults, |v| v.path(&format!("/etc/dns64d/{key}.pem")));
     let (certificate_file, key_file) = (file("certificate"), file("key"));
     Some(TlsSettings {
         listen,
@@ -152,10 +145,7 @@ pub(super) fn of_upstream(section: &Section<'_, '_>, faults: &mut Faults) -> Opt
         faults.keep(v.text(PINS_EXAMPLE, pin))
     });
     let roots = section.read("roots", faults, |v| {
-        let example = "/etc/ssl/certs/ca-certificates.crt";
-        v.text(&format!("{example:?}"), |path| {
-            values::absolute_path(path, example)
-        })
+        v.path("/etc/ssl/certs/ca-certificates.crt")
     });
     let fault = |value: Value<'_, '_>, text| -> Option<Fault> { Some(value.fault(text)) };
     let wrong = match (

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::relay::Missing;
 use dns64_wire::pref64::Pref64;
 use sd_notify::NotifyState;
 use tokio::sync::{oneshot, watch};
@@ -323,10 +324,21 @@ impl Server {
     }
 }
 
-/// Logs what upstreams that are queried from certain addresses wait for.
+/// Logs the source addresses and interfaces that queries to upstreams wait for.
 pub(super) fn warn_missing(settings: &Settings) {
     for missing in settings.missing() {
-        tracing::warn!("{missing}, of source or interface, is not on this host: waiting for it");
+        match missing {
+            Missing::Interface(name) => {
+                tracing::warn!(
+                    "interface {name} does not exist; queries to its upstreams wait for it"
+                );
+            }
+            Missing::Source(source) => {
+                tracing::warn!(
+                    "no interface has the source address {source}; queries from it wait for one"
+                );
+            }
+        }
     }
 }
 

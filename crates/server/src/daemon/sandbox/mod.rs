@@ -94,9 +94,9 @@ enum FilesError {
     Missing,
 }
 
-/// Restricts the file system to reading the configuration and removing the control socket. No TCP port can be
-/// bound but one that the kernel selects for a source address, and no outside process can be signalled. If the kernel supports fewer restrictions, fewer apply. Returns the version
-/// in use.
+/// Restricts the file system to reading the configuration and removing the control socket. Of TCP ports, only one that
+/// the kernel selects for a source address can be bound, and no outside process can be signalled. If the kernel supports
+/// fewer restrictions, fewer apply. Returns the version in use.
 fn restrict_files(source: &Source, settings: &Settings) -> Result<i32, FilesError> {
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?

@@ -35,7 +35,7 @@ fn encrypted_connections_are_refused_with_a_remedy() {
             2 | [tls]
               | ^^^^^
             ---
-            dns64d.toml:3:15: certificate "c.pem" is not an absolute path; write it like "/etc/dns64d/key.pem"
+            dns64d.toml:3:15: certificate "c.pem" is not an absolute path; write it like "/etc/dns64d/certificate.pem"
               |
             3 | certificate = "c.pem"
               |               ^^^^^^^
