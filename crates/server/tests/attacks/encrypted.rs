@@ -5,20 +5,17 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use dns64_transport::clock::{MonotonicClock, SECOND};
-use dns64_wire::codes::{Rcode, Rtype};
-use dns64_wire::message::Section;
+use dns64_wire::codes::Rtype;
 use rustls::ClientConfig;
 use tempfile::TempDir;
 
-use super::packets::{
-    Record, address, addresses, asked, name, query, response, synthesised, truncated,
-};
+use super::packets::{addresses, name, query, synthesised};
 use super::support::{Server, free_port};
 use super::tls;
 use super::upstream::Upstream;
 use super::victim::{
-    assert_resolves, connect, figure, framed, read_message, resident, unless_paused, wait_until,
+    assert_resolves, connect, figure, framed, largest_while_unread, read_message, resident,
+    unless_paused, wait_until,
 };
 
 /// A server with TLS, which also answers in clear text.
@@ -94,7 +91,7 @@ fn hanging_and_failing_handshakes_leave_room_for_others() {
 }
 
 #[test]
-fn flood_of_handshakes_delays_no_datagram() {
+fn datagrams_are_answered_during_a_flood_of_handshakes() {
     unless_paused(|| {
         let upstream = Upstream::honest();
         let victim = Victim::start(&upstream, "connections-per-client = 10");
@@ -129,17 +126,7 @@ fn flood_of_handshakes_delays_no_datagram() {
 #[test]
 fn unread_encrypted_responses_are_bounded() {
     unless_paused(|| {
-        let upstream = Upstream::start(
-            |socket, question| {
-                let _ = socket.send_to(&truncated(&question.message), question.from);
-            },
-            |question| {
-                let name = asked(question).0;
-                let record = |i| Record::a(Section::Answer, &name, address(i));
-                let records: Vec<_> = (0..3900).map(record).collect();
-                response(question, Rcode::NOERROR, &records)
-            },
-        );
+        let upstream = Upstream::large(3900);
         let victim = Victim::start(&upstream, "connections-per-client = 256");
         let pid = victim.server.child.id();
         let question = framed(&query(1, &name(1), Rtype::A));
@@ -151,17 +138,7 @@ fn unread_encrypted_responses_are_bounded() {
         };
         let mut slow: Vec<_> = (0..100).map(|_| ask()).collect();
         let before = resident(pid);
-        let mut largest = before;
-        for _ in 0..5 {
-            for stream in &mut slow {
-                // The server closes connections of clients that do not read.
-                let _ = stream.write_all(&question.repeat(100));
-            }
-            for _ in 0..20 {
-                MonotonicClock.sleep(SECOND / 100);
-                largest = largest.max(resident(pid));
-            }
-        }
+        let largest = largest_while_unread(pid, &mut slow, &question.repeat(100));
         // The limit of all unread responses, records of one response on each connection, and the reserve of the
         // allocator.
         let most = before + (128 << 20);

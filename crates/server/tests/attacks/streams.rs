@@ -7,17 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dns64_transport::clock::{MonotonicClock, SECOND};
 use dns64_wire::codes::{Rcode, Rtype};
-use dns64_wire::message::Section;
 use rustix::net::sockopt;
 
 use super::packets::{
-    MESSAGE_MAX, Record, address, addresses, asked, honest, name, query, query_edns, rcode,
-    response, synthesised, truncated,
+    MESSAGE_MAX, addresses, honest, name, query, query_edns, rcode, synthesised, truncated,
 };
 use super::upstream::Upstream;
 use super::victim::{
-    ask_connection, assert_resolves, connect, descriptors, figure, framed, read_message, resident,
-    start, unless_paused, wait_until,
+    ask_connection, assert_resolves, connect, descriptors, figure, framed, largest_while_unread,
+    read_message, resident, start, unless_paused, wait_until,
 };
 
 #[test]
@@ -176,17 +174,7 @@ fn pipeline_of_a_thousand_queries_is_answered_and_bounded() {
 #[test]
 fn unread_large_responses_are_bounded() {
     unless_paused(|| {
-        let upstream = Upstream::start(
-            |socket, question| {
-                let _ = socket.send_to(&truncated(&question.message), question.from);
-            },
-            |question| {
-                let name = asked(question).0;
-                let record = |i| Record::a(Section::Answer, &name, address(i));
-                let records: Vec<_> = (0..6000).map(record).collect();
-                response(question, Rcode::NOERROR, &records)
-            },
-        );
+        let upstream = Upstream::large(6000);
         let server = start(&upstream, "[tcp]\nconnections-per-client = 256", "");
         let pid = server.child.id();
         let question = query(1, &name(1), Rtype::A);
@@ -194,17 +182,7 @@ fn unread_large_responses_are_bounded() {
         let before = resident(pid);
         let many = framed(&question).repeat(100);
         let mut streams: Vec<_> = (0..250).map(|_| connect(server.dns)).collect();
-        let mut largest = before;
-        for _ in 0..5 {
-            for stream in &mut streams {
-                // The server closes connections of clients that do not read.
-                let _ = stream.write_all(&many);
-            }
-            for _ in 0..20 {
-                MonotonicClock.sleep(SECOND / 100);
-                largest = largest.max(resident(pid));
-            }
-        }
+        let largest = largest_while_unread(pid, &mut streams, &many);
         assert!(
             largest <= before + UNREAD_MAX,
             "resident: {before} then {largest} octets"

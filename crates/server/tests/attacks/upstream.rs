@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use dns64_wire::codes::Rtype;
+use dns64_wire::codes::{Rcode, Rtype};
+use dns64_wire::message::Section;
 
-use super::packets::{asked, honest};
+use super::packets::{Record, address, asked, honest, response, truncated};
 use super::support::bind;
 
 /// Interval at which its thread checks whether it must stop.
@@ -50,6 +51,21 @@ impl Upstream {
                 let _ = socket.send_to(&honest(&question.message), question.from);
             },
             honest,
+        )
+    }
+
+    /// Starts an upstream whose answers have this number of A records, which takes TCP.
+    pub(crate) fn large(records: u32) -> Self {
+        Self::start(
+            |socket, question| {
+                let _ = socket.send_to(&truncated(&question.message), question.from);
+            },
+            move |question| {
+                let name = asked(question).0;
+                let record = |i| Record::a(Section::Answer, &name, address(i));
+                let records: Vec<_> = (0..records).map(record).collect();
+                response(question, Rcode::NOERROR, &records)
+            },
         )
     }
 

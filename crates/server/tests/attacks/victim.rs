@@ -145,6 +145,22 @@ pub(crate) fn resident(pid: u32) -> u64 {
     kib.parse::<u64>().unwrap() * 1024
 }
 
+/// Largest resident memory of a process, in octets, while clients send this again and again and read nothing.
+pub(crate) fn largest_while_unread(pid: u32, clients: &mut [impl io::Write], octets: &[u8]) -> u64 {
+    let mut largest = resident(pid);
+    for _ in 0..5 {
+        for client in &mut *clients {
+            // The server closes connections of clients that do not read.
+            let _ = client.write_all(octets);
+        }
+        for _ in 0..20 {
+            MonotonicClock.sleep(SECOND / 100);
+            largest = largest.max(resident(pid));
+        }
+    }
+    largest
+}
+
 /// Number of open descriptors of a process without UDP sockets: it opens one for each query to an
 /// upstream, up to a limit that tests do not reach.
 pub(crate) fn descriptors(pid: u32) -> usize {
