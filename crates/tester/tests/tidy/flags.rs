@@ -82,7 +82,7 @@ fn every_flag_in_a_text_exists() {
 #[test]
 fn flags_of_remedies_exist_where_faults_occur() {
     let page = read_to_string(root().join(PAGE)).unwrap();
-    let keys = read_to_string(root().join("docs/plan.md")).unwrap();
+    let settings = read_to_string(tester_file("campaign/plan/settings.toml")).unwrap();
     let texts: String = FAULTS.iter().map(|file| code(&tester_file(file))).collect();
     let literals = literals(&texts).join("\n");
     let flags_of_faults = flags(&literals);
@@ -91,8 +91,8 @@ fn flags_of_remedies_exist_where_faults_occur() {
             let known = flags(section(&page, command));
             assert!(known.contains(flag), "{command} has no --{flag}");
         }
-        let row = format!("\n| `{flag}` |");
-        assert!(keys.contains(&row), "plans have no key {flag}");
+        let key = format!(".{flag}\"\nflag = \"{flag}\"\n");
+        assert!(settings.contains(&key), "plans have no key {flag}");
     }
     assert!(flags_of_faults.len() > 2, "{flags_of_faults:?}");
 }

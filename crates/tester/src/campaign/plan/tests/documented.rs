@@ -12,30 +12,46 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The keys of a table as a table of Markdown. The page of the command line says more about those that are flags: what
-/// each of their values means.
+/// The keys of a table in Markdown. The page of the command line describes those that are options with the same values.
+/// The man page has the bounds of the others, and says more about them.
 fn markdown(table: &str) -> String {
-    let mut text = "| key | default | values | |\n|---|---|---|---|\n".to_owned();
-    for setting in settings::of_table(table) {
-        let quoted = |text: &String| format!("`{}`", in_plan(text));
-        let names = setting.choices.iter();
-        let names: Vec<_> = names.map(|(name, _)| format!("`{name:?}`")).collect();
-        let (meaning, values) = match setting.flag {
-            Some(_) if !names.is_empty() => (setting.summary(), names.join(", ")),
-            Some(_) => (setting.summary(), setting.values()),
-            None => (setting.meaning(), setting.values()),
-        };
-        let default: Vec<_> = setting.default.iter().map(quoted).collect();
-        let default = match setting.otherwise.as_deref() {
-            Some(otherwise) => otherwise.to_owned(),
-            None => default.join(", "),
-        };
-        text += &format!(
-            "| `{}` | {default} | {values} | {meaning} |\n",
-            setting.name(),
-        );
+    let is_option = |it: &&settings::Setting| {
+        it.flag.as_deref() == Some(it.name()) && !it.many && it.key_help.is_none()
+    };
+    let (options, others): (Vec<_>, Vec<_>) = settings::of_table(table).partition(is_option);
+    let names: Vec<_> = options
+        .iter()
+        .map(|it| format!("`{}`", it.name()))
+        .collect();
+    let listed = format!("As options: {}.\n", names.join(", "));
+    let rows: String = others.iter().copied().map(row).collect();
+    let rows = format!("| key | default | |\n|---|---|---|\n{rows}");
+    match (options.is_empty(), others.is_empty()) {
+        (true, _) => rows,
+        (false, true) => listed,
+        (false, false) => format!("{listed}\n{rows}"),
     }
-    text.replace(" |  |", " | |")
+}
+
+/// A key as the row of a table.
+fn row(setting: &settings::Setting) -> String {
+    let quoted = |text: &String| format!("`{}`", in_plan(text));
+    let default: Vec<_> = setting.default.iter().map(quoted).collect();
+    let default = setting
+        .otherwise
+        .clone()
+        .unwrap_or_else(|| default.join(", "));
+    let choices = setting.choices.iter();
+    let values: Vec<_> = choices
+        .map(|(name, help)| format!("`{name:?}`: {help}"))
+        .collect();
+    let colon = if values.is_empty() { "" } else { ": " };
+    let (name, meaning) = (setting.name(), setting.summary());
+    let row = format!(
+        "| `{name}` | {default} | {meaning}{colon}{} |\n",
+        values.join("; ")
+    );
+    row.replace(" |  |", " | |")
 }
 
 /// A text as a value in a plan.
