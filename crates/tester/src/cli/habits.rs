@@ -16,27 +16,27 @@ const HABITS: &[Habit] = &[
     Habit {
         options: &["-d", "-i", "--infile"],
         program: "dnsperf, resperf and kxdpgun: file of queries",
-        here: "the Tester makes the names: --namespace says which, --cached-share and --aaaa-share how they are mixed",
+        here: "the Tester makes the names: --namespace, --cached-share, --aaaa-share",
     },
     Habit {
         options: &["-f"],
         program: "dnsperf: address family; flamethrower: file of queries",
-        here: "--server (-s) has the family of its address, and the Tester makes the names",
+        here: "the family is that of --server (-s); the Tester makes the names",
     },
     Habit {
         options: &["-n", "--number"],
         program: "dnsperf, flamethrower and dnspyre: times through the queries",
-        here: "no name is asked twice unless --cached-share says so: --duration (-l) says how long to send",
+        here: "--duration (-l); names are repeated only by --cached-share",
     },
     Habit {
         options: &["-m", "-M"],
         program: "dnsperf and resperf: transport; resperf -m: highest rate",
-        here: "--transport is udp, tcp or tls; --max-rate is the highest rate of a search",
+        here: "--transport is udp, tcp or tls; --max-rate of a search",
     },
     Habit {
         options: &["-e", "-E", "-D", "--dnssec", "--ednsopt"],
         program: "dnsperf, resperf, flamethrower and dnspyre: EDNS, its options, DO",
-        here: "queries have no EDNS and so no DO, as in RFC 8219 section 9",
+        here: "--edns is none, as in RFC 8219 section 9, plain, do or cookie",
     },
     Habit {
         options: &["-b"],
@@ -46,17 +46,17 @@ const HABITS: &[Habit] = &[
     Habit {
         options: &["-S", "-v", "-O"],
         program: "dnsperf: statistics while it runs, each query, long options",
-        here: "a terminal shows the progress; --json has all counts and times, --raw each query",
+        here: "a terminal shows the progress; --json all counts and times, --raw each query",
     },
     Habit {
         options: &["-x"],
         program: "dnsperf and resperf: source port",
-        here: "--sockets (-c) sets the number of source ports, --local (-a) the addresses",
+        here: "--sockets (-c) source ports, --local (-a) addresses",
     },
     Habit {
         options: &["-r", "-L", "-P", "-C"],
         program: "resperf: ramp, limit of losses, file of the plot, clients",
-        here: "`dns64bench search` finds the highest rate by trials at constant rates, and a lost query fails a trial",
+        here: "`dns64bench search`, by trials at constant rates without a lost query",
     },
     Habit {
         options: &["--qps", "--rate-limit"],
@@ -71,7 +71,7 @@ const HABITS: &[Habit] = &[
     Habit {
         options: &["--concurrency"],
         program: "dnspyre: queries at a time",
-        here: "the rate does not depend on the answers: --rate (-Q) sets it, --sockets (-c) the number of source ports",
+        here: "--rate (-Q), which does not depend on the answers",
     },
 ];
 
@@ -145,10 +145,8 @@ mod tests {
     fn page_lists_the_habits() {
         let mut page = "# Coming from dnsperf\n\n\
             *What takes the place of an option of dnsperf, resperf, flamethrower, kxdpgun or dnspyre?* They accept any NOERROR \
-            response, and cannot tell whether\nthe server or the load generator lost a query. dns64bench judges the content of \
-            each answer and the timing of the Tester, at a rate that does not depend\non the answers. `-s`, `-p`, `-Q`, `-l`, \
-            `-t`, `-T`, `-c` and `-a` are what they are in dnsperf. To test a resolver with real query logs, use dnsperf or \
-            DNS\nShotgun.\n\n\
+            response, and cannot tell whether\nthe server or the load generator lost a query. `-s`, `-p`, `-Q`, `-l`, `-t`, `-T`, \
+            `-c` and `-a` are what they are in dnsperf. To test a resolver with real\nquery logs, use dnsperf or DNS Shotgun.\n\n\
             | option there | here |\n|---|---|\n"
             .to_owned();
         for habit in HABITS {
