@@ -56,6 +56,14 @@ pub enum Command {
     /// Print a configuration with every key, its default and its meaning
     Template,
 
+    /// Convert an unbound.conf or named.conf
+    ///
+    /// Prints the nearest configuration of dns64d, and what has no counterpart: to standard error, and as comments.
+    Import {
+        /// Configuration file of Unbound or BIND
+        file: PathBuf,
+    },
+
     /// Query or control a running server
     #[command(after_help = CTL_EXAMPLES)]
     Ctl(CtlArgs),

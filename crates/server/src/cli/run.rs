@@ -1,6 +1,7 @@
 //! Implements the commands, up to the exit code.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use super::{
     CheckArgs, Cli, Command, CtlArgs, CtlCommand, GenerateArgs, UpstreamChange, exit, generate,
@@ -45,6 +46,7 @@ pub fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         }
         Some(Command::Check(args)) => check(args, out),
         Some(Command::Template) => print(out, config::template()),
+        Some(Command::Import { file }) => import(&file, out),
         Some(Command::Ctl(args)) => ctl(&args, out),
         Some(Command::Generate(GenerateArgs { what })) => {
             let mut text = Vec::new();
@@ -70,6 +72,15 @@ fn check(args: CheckArgs, out: &mut impl Write) -> Result<u8, Failure> {
         .chain(notes)
         .collect();
     print(out, &text)
+}
+
+fn import(file: &Path, out: &mut impl Write) -> Result<u8, Failure> {
+    let imported = config::import(file).map_err(|e| Failure::new(exit::of_config(&e), e))?;
+    for left in &imported.left {
+        // The comments have them, too.
+        let _ = writeln!(io::stderr(), "dns64d: without a counterpart: {left}");
+    }
+    print(out, &imported.toml)
 }
 
 fn ctl(args: &CtlArgs, out: &mut impl Write) -> Result<u8, Failure> {

@@ -55,6 +55,24 @@ fn template_is_valid_except_for_its_upstream() {
 }
 
 #[test]
+fn imported_configuration_is_valid() {
+    let dir = tempfile::tempdir().unwrap();
+    let [old, new] = ["unbound.conf", "dns64d.toml"].map(|name| dir.path().join(name));
+    let text = "server:\n  harden-glue: yes\nforward-zone:\n  name: .\n  forward-addr: 192.0.2.1\n";
+    std::fs::write(&old, text).unwrap();
+    let (code, text) = dns64d(&["import", old.to_str().unwrap()]).unwrap();
+    let left = format!("# {}:2:3: harden-glue yes\n", old.display());
+    assert!(code == exit::DONE && text.ends_with(&left), "{text}");
+    std::fs::write(&new, text).unwrap();
+    assert_eq!(
+        dns64d(&["check", new.to_str().unwrap()]).unwrap().0,
+        exit::DONE
+    );
+    let missing = dns64d(&["import", "/nonexistent"]).unwrap_err();
+    assert_eq!(missing.code, exit::ENVIRONMENT);
+}
+
+#[test]
 fn invalid_file_and_missing_file_have_different_exit_codes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dns64d.toml");

@@ -66,7 +66,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(name: &str, file: &str, fault: Fault) -> Self {
+    pub(super) fn new(name: &str, file: &str, fault: Fault) -> Self {
         let start = floor(file, fault.span.start);
         let line_start = file[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = file[start..].find('\n').map_or(file.len(), |at| start + at);
@@ -79,6 +79,13 @@ impl Problem {
             shown: printable(file[line_start..line_end].trim_end()),
             width: file[start..end].chars().count().max(1),
         }
+    }
+}
+
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        let problems = vec![problem];
+        Self::Invalid { problems }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`load`], [`parse`]: a TOML file; [`template`] is one with every key;
 //! - [`mtd64ng`]: the nine keys of an mtd64-ng.conf;
+//! - [`import()`]: a TOML file from an unbound.conf or named.conf;
 //! - `keys`, `defaults`: all keys, their defaults and the reasons for them;
 //! - `section`, `values`: tables and values with their positions;
 //! - `server`, `upstream`, `forward`, `local`, `cookies`, `dns64`, `nat64`, `tls`: the meaning of the tables; `check`: settings that exclude each other;
@@ -13,6 +14,7 @@ mod defaults;
 mod dns64;
 mod error;
 mod forward;
+mod import;
 mod keys;
 mod local;
 pub mod mtd64ng;
@@ -34,6 +36,7 @@ use dns64_transport::relay::Missing;
 use toml::de::DeTable;
 
 pub use error::{ConfigError, Problem};
+pub use import::{Imported, import};
 pub(crate) use server::log_level;
 pub(crate) use values::upstream_address;
 
