@@ -1,5 +1,6 @@
 //! What a client would get for a query, and from where: an engine of its own answers it from the cache of all workers.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use dns64_wire::build::Builder;
 use dns64_wire::codes::{Class, Rtype};
 use dns64_wire::message::{Flags, Message, Record, Section};
 use dns64_wire::name::NameBuf;
+use ipnet::IpNet;
 
 use crate::cache::Cache;
 use crate::counts::Counts;
@@ -48,7 +50,11 @@ pub(super) fn report(
     for action in actions.list() {
         match action {
             Action::Reply { message, .. } => {
-                answer(actions.message(message), from(&counts), &mut lines)
+                let message = actions.message(message);
+                answer(message, from(&counts), &mut lines);
+                if counts.synthesised_aaaa.get() > 0 {
+                    lines.extend(prefixes(settings, message, name, address.ip()));
+                }
             }
             Action::Ask {
                 server, message, ..
@@ -116,6 +122,25 @@ fn answer(octets: &[u8], from: &str, lines: &mut Vec<String>) {
     lines.extend(message.records().map_while(Result::ok).map(|r| record(&r)));
 }
 
+/// The prefixes of synthesised addresses, each with the key that chose it, and the clients of its view.
+fn prefixes(
+    settings: &Settings,
+    octets: &[u8],
+    name: &NameBuf,
+    client: IpAddr,
+) -> BTreeSet<String> {
+    let view = &settings.views[settings.view_of(client)];
+    let (Some(dns64), Ok(message)) = (&view.dns64, Message::parse(octets)) else {
+        return BTreeSet::new();
+    };
+    let rule = dns64.domains.rule(&name.as_name());
+    let clients: Vec<_> = view.clients.nets().iter().map(IpNet::to_string).collect();
+    let records = message.records().map_while(Result::ok);
+    let origins = records.filter_map(|record| dns64.origin(record.aaaa()?, rule));
+    let line = |(prefix, key)| format!("prefix={prefix} by={key} view={}", clients.join(","));
+    origins.map(line).collect()
+}
+
 fn question(settings: &Settings, server: usize, octets: &[u8]) -> String {
     let asked = Message::parse(octets)
         .ok()
@@ -152,4 +177,45 @@ fn record(record: &Record<'_>) -> String {
         "{section}={} {} {} {data}",
         record.name, record.ttl, record.rtype
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    const CONFIG: &str = r#"
+        dns64 = { prefix = ["2001:db8:1::/96", "2001:db8:2::/96"], map = [{ ipv4 = "10.0.0.0/8", prefix = "2001:db8:3::/96" }] }
+        local.records = ["two A 192.0.2.1", "range A 10.0.0.1", "own.corp A 192.0.2.1", "native AAAA 2001:db8:1::1"]
+        upstream.servers = ["192.0.2.53"]
+        [[view]]
+        clients = ["fd00::/8", "10.0.0.0/8"]
+        dns64 = { domain-prefixes = [{ domain = "corp", prefix = "2001:db8:4::/96" }] }
+    "#;
+
+    #[test]
+    fn synthesised_answer_has_its_prefix_and_what_chose_it() {
+        let settings = config::parse(CONFIG, "test").unwrap();
+        let cache = Arc::new(Cache::new(&settings.cache, None));
+        let told = |name: &str, client: &str| {
+            let (name, client) = (name.parse().unwrap(), client.parse().unwrap());
+            let mut lines = report(&settings, &cache, &name, Rtype::AAAA, Some(client), 0);
+            lines.retain(|line| line.starts_with("prefix="));
+            lines.join("\n")
+        };
+        assert_eq!(
+            told("two", "::1"),
+            "prefix=2001:db8:1::/96 by=prefix view=::/0,0.0.0.0/0\n\
+             prefix=2001:db8:2::/96 by=prefix view=::/0,0.0.0.0/0"
+        );
+        assert_eq!(
+            told("range", "::1"),
+            "prefix=2001:db8:3::/96 by=map view=::/0,0.0.0.0/0"
+        );
+        assert_eq!(
+            told("own.corp", "fd00::1"),
+            "prefix=2001:db8:4::/96 by=domain-prefixes view=fd00::/8,10.0.0.0/8"
+        );
+        assert_eq!(told("native", "::1"), "");
+    }
 }

@@ -77,6 +77,23 @@ impl Dns64 {
         })
     }
 
+    /// The prefix of an address that is synthesised under a name with this rule, and the key that chose it.
+    pub fn origin(&self, aaaa: Ipv6Addr, rule: DomainRule) -> Option<(Pref64, &'static str)> {
+        self.prefixes_in_use().find_map(|prefix| {
+            let ipv4 = prefix.extract(aaaa)?;
+            let is_in_range = self.ranges.iter().any(|(net, _)| net.contains(&ipv4));
+            let key = match (is_in_range, rule.prefix) {
+                (true, _) => "map",
+                (false, Some(_)) => "domain-prefixes",
+                (false, None) => "prefix",
+            };
+            let mut prefixes = self.prefixes_for(ipv4, rule);
+            prefixes
+                .any(|other| other == prefix)
+                .then_some((prefix, key))
+        })
+    }
+
     /// All prefixes in use.
     pub fn prefixes_in_use(&self) -> impl Iterator<Item = Pref64> {
         let ranges = self.ranges.iter().filter_map(|(_, prefix)| *prefix);
