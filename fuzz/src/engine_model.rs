@@ -100,7 +100,7 @@ impl Model {
     ) {
         let limit = match client {
             Client::Tcp { .. } => 65_535,
-            Client::Udp(_) => {
+            Client::Udp(_) | Client::Proxied { .. } => {
                 let opt = Message::parse(message).map(|message| message.opt());
                 match opt {
                     Ok(Ok(Some(opt))) => opt.udp_size.min(settings.udp_size).max(512).into(),

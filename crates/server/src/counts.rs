@@ -200,6 +200,7 @@ counts! {
         dropped_late = "reason": "late",
         dropped_unread = "reason": "unread",
         dropped_driver = "reason": "driver",
+        dropped_proxy = "reason": "proxy",
     }
     Counter "dnstap_lost" "Responses that dnstap did not get, because its queue was full" { dnstap_lost, }
     Counter "refused" "Queries answered with an error at once, by reason" {

@@ -14,6 +14,7 @@
 //! - [`cache`]: the cache of all workers, within a memory limit;
 //! - [`health`]: the state of the upstreams, shared by all workers;
 //! - [`framed`]: responses queued for connections, within a memory limit;
+//! - [`proxy`]: clients of proxies, by the PROXY protocol;
 //! - [`mailbox`]: messages between workers and the rest of the server;
 //! - [`engine`]: processes queries and responses of upstreams, without sockets or clocks;
 //! - [`driver`]: cached responses that an XDP program sends;
@@ -45,6 +46,7 @@ pub mod log;
 pub mod mailbox;
 pub mod metrics;
 pub mod nat64;
+pub mod proxy;
 pub mod settings;
 pub mod stats;
 pub mod tls;

@@ -14,12 +14,13 @@ use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
-use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Relay, UpstreamSide};
+use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Origin, Relay, UpstreamSide};
 
 use crate::engine::actions::{Action, Actions, Client};
 use crate::engine::{DEADLINE_NS, Engine};
 use crate::health::{Health, InForce, Turn};
 use crate::mailbox::{ConnectionFailed, GatewayHandle, ToGateway, ToWorker, WorkerHandle};
+use crate::proxy;
 use crate::settings::Settings;
 use notes::Notes;
 use supervise::WorkerError;
@@ -199,7 +200,9 @@ impl<R: Relay> Worker<R> {
         let is_seen = notes.wants_responses(engine.settings());
         let clients = self.relay.clients();
         clients.receive(QUERIES_PER_TURN, |origin, payload, frame| {
-            let client = Client::Udp(*origin);
+            let Some((client, payload)) = sender(engine, origin, payload) else {
+                return 0;
+            };
             let len = engine.on_query(client, payload, frame, now, actions);
             if is_seen {
                 notes.response(engine, &client, &frame[..len], 0, now);
@@ -344,7 +347,7 @@ impl<R: Relay> Worker<R> {
     /// Sends a response to its client.
     fn reply(&mut self, to: &Client, message: &[u8]) {
         match to {
-            Client::Udp(origin) => {
+            Client::Udp(origin) | Client::Proxied { origin, .. } => {
                 let clients = self.relay.clients();
                 clients.reply(origin, |frame| copy(message, frame));
             }
@@ -411,6 +414,20 @@ impl<R: Relay> Worker<R> {
             self.unsent.push(exchange);
         }
     }
+}
+
+/// The client that sent a datagram, by its header if it comes from a proxy, and the message; `None`: that header is invalid.
+fn sender<'d>(engine: &Engine, origin: &Origin, datagram: &'d [u8]) -> Option<(Client, &'d [u8])> {
+    let proxies = &engine.settings().proxies;
+    if proxies.nets().is_empty() || !proxies.contains(origin.peer().ip()) {
+        return Some((Client::Udp(*origin), datagram));
+    }
+    let Some((address, message)) = proxy::split(datagram, origin.peer()) else {
+        engine.counts().dropped_proxy.tick();
+        return None;
+    };
+    let origin = *origin;
+    Some((Client::Proxied { origin, address }, message))
 }
 
 /// Sets the upstreams of a relay to those of these settings, without open ports.

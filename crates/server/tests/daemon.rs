@@ -274,6 +274,66 @@ fn certificate_is_reloaded_without_a_lost_query() {
     server.ends();
 }
 
+/// A header of the PROXY protocol for a client in 192.0.2.0/24.
+fn header(host: u8) -> Vec<u8> {
+    let begin = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc0\0\x02";
+    [&begin[..], &[host], b"\x7f\0\0\x01\x10\0\0\x35"].concat()
+}
+
+#[test]
+fn client_behind_a_proxy_is_that_of_the_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = tls::issue(folder.path());
+    let with_tls = || {
+        let listen = free_port();
+        let more = "proxy-protocol = [\"127.0.0.1\"]\nallow = [\"192.0.2.7\"]";
+        let table = tls::table(folder.path(), listen);
+        (format!("{}{table}", settings(more)), listen)
+    };
+    let (server, listen) = Server::start_with(with_tls, &[], Stdio::inherit);
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let rcodes = [7, 8].map(|host| {
+        // Without a header.
+        udp.send_to(&QUERY, server.dns).unwrap();
+        udp.send_to(&[&header(host)[..], &QUERY].concat(), server.dns)
+            .unwrap();
+        let mut answer = [0; 512];
+        udp.recv_from(&mut answer).unwrap();
+        assert_eq!(answer[..2], QUERY[..2]);
+        answer[3] & 0xf
+    });
+    assert_eq!(rcodes, [2, 5], "SERVFAIL without an upstream, and REFUSED");
+
+    let connect = |first: &[u8]| {
+        let mut stream = TcpStream::connect(server.dns).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(first).unwrap();
+        stream
+    };
+    assert!(answers_on(&mut connect(&header(7))));
+    let mut encrypted = tls::connect(&client, listen);
+    encrypted.sock.write_all(&header(7)).unwrap();
+    assert!(answers_on(&mut encrypted));
+    for refused in [
+        &header(8)[..],
+        &[0, 17, 0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
+    ] {
+        let ended = connect(refused).read(&mut [0]);
+        assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    }
+    let stats = stdout(&server.ctl(&["stats"]));
+    for (name, expected) in [
+        ("dropped.proxy", "2"),
+        ("tcp_refused.proxy", "1"),
+        ("tcp_refused.access", "1"),
+        ("queries.tls", "1"),
+    ] {
+        assert_eq!(value(&stats, name), expected, "{name}");
+    }
+    server.ends();
+}
+
 #[test]
 fn watchdog_is_notified_while_workers_run() {
     // Three notifications are expected within 3 s; workers iterate once a second.

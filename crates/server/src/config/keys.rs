@@ -21,6 +21,7 @@ pub(super) const TOP: Keys = Keys {
         "sandbox",
         "allow",
         "deny-action",
+        "proxy-protocol",
         "any",
         "udp-size",
         "queries-max",

@@ -277,6 +277,7 @@ impl Given {
             }],
             block_addresses: NetSet::default(),
             block_except: Domains::default(),
+            proxies: NetSet::default(),
             nat64_health: None,
             local: Arc::default(),
             hosts: Vec::new(),

@@ -41,10 +41,8 @@ pub(super) fn read(
     let (local, hosts) = local::read(&top, &forwards, special, faults);
     let views = dns64::views(&top, &forwards, faults);
     let (upstreams, sets) = forward::sets(&upstream, &forwards, faults);
-    let plain =
-        |spanned: Vec<Spanned<SocketAddr>>| spanned.into_iter().map(Spanned::into_inner).collect();
     Settings {
-        listen: plain(listen),
+        listen: listen.into_iter().map(Spanned::into_inner).collect(),
         free_bind: upstream.manner.outgoing.free_bind,
         driver_cache: interfaces("driver-cache", &top, faults),
         af_xdp: af_xdp(&top, faults),
@@ -57,6 +55,7 @@ pub(super) fn read(
                 NetSet::new(nets.into_iter().map(Spanned::into_inner).collect())
             }),
         deny: word("deny-action", &DENY, &top, faults).unwrap_or(defaults::DENY),
+        proxies: networks("proxy-protocol", &top, faults),
         upstreams,
         sets,
         order: upstream.order,
@@ -372,18 +371,23 @@ fn client_prefixes(top: &Section<'_, '_>, faults: &mut Faults) -> ClientPrefixes
     }
 }
 
+/// Networks, or none.
+fn networks(key: &'static str, section: &Section<'_, '_>, faults: &mut Faults) -> NetSet {
+    let nets = match section.value(key) {
+        Some(v) if v.is_empty_list() => None,
+        _ => section.networks(key, faults),
+    };
+    let nets = nets.unwrap_or_default().into_iter();
+    NetSet::new(nets.map(Spanned::into_inner).collect())
+}
+
 fn rate_limit(top: &Section<'_, '_>, faults: &mut Faults) -> Option<RateLimit> {
     let section = top.section("rate-limit", &keys::RATE_LIMIT, faults)?;
     let burst = section.read("burst", faults, |v| {
         v.number(defaults::RESPONSES_PER_SECOND)
     });
     let slip = section.read("slip", faults, |v| v.number(defaults::SLIPS));
-    let exempt = match section.value("exempt") {
-        Some(v) if v.is_empty_list() => None,
-        _ => section.networks("exempt", faults),
-    };
-    let exempt = exempt.unwrap_or_default().into_iter();
-    let exempt = NetSet::new(exempt.map(Spanned::into_inner).collect());
+    let exempt = networks("exempt", &section, faults);
     let Some(rate) = section.value("responses-per-second") else {
         let text = "[rate-limit] has no rate; add responses-per-second = 100, or \"off\"";
         faults.add(section.span(), text);

@@ -386,6 +386,7 @@ fn settings_that_disable_the_driver_are_noted() {
     for (text, key) in [
         ("rate-limit.responses-per-second = 9", "rate-limit"),
         ("log.queries = true", "log.queries"),
+        ("proxy-protocol = [\"::1\"]", "proxy-protocol"),
         ("cache.size = \"off\"", "cache.size"),
     ] {
         let own = "allow = [\"2001:db8::/32\"]\n";

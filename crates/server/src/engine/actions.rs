@@ -16,6 +16,13 @@ use crate::health::Turn;
 pub enum Client {
     /// The sender of a datagram.
     Udp(Origin),
+    /// A client behind a proxy, over UDP.
+    Proxied {
+        /// The proxy, which gets the response.
+        origin: Origin,
+        /// The client.
+        address: SocketAddr,
+    },
     /// A TCP connection.
     Tcp {
         /// As in [`crate::mailbox::ToWorker::Query`].
@@ -32,7 +39,7 @@ impl Client {
     pub fn address(&self) -> SocketAddr {
         match self {
             Self::Udp(origin) => origin.peer(),
-            Self::Tcp { address, .. } => *address,
+            Self::Proxied { address, .. } | Self::Tcp { address, .. } => *address,
         }
     }
 }

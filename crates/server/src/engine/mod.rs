@@ -170,7 +170,7 @@ impl Engine {
         actions: &mut Actions,
     ) -> usize {
         let (transport, received) = match client {
-            Client::Udp(_) => (Transport::Udp, &self.counts.queries_udp),
+            Client::Udp(_) | Client::Proxied { .. } => (Transport::Udp, &self.counts.queries_udp),
             Client::Tcp { tls: false, .. } => (Transport::Tcp, &self.counts.queries_tcp),
             Client::Tcp { tls: true, .. } => (Transport::Tls, &self.counts.queries_tls),
         };
@@ -309,7 +309,7 @@ impl Engine {
         now: Nanos,
         actions: &mut Actions,
     ) -> SentAgain {
-        if let Client::Udp(_) = client {
+        if let Client::Udp(_) | Client::Proxied { .. } = client {
             let sent = self.maker.answer_rendered(asker, key, view, now, frame);
             if let SentAgain::Yes(len) = sent {
                 self.counts.at_once.tick();
@@ -339,7 +339,7 @@ impl Engine {
         let message = &self.maker.frame[..len];
         self.counts.count_response(message);
         match client {
-            Client::Udp(_) => {
+            Client::Udp(_) | Client::Proxied { .. } => {
                 frame[..len].copy_from_slice(message);
                 len
             }

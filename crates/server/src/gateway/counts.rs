@@ -7,6 +7,7 @@ crate::counts::counts! {
     Counter "tcp_accepted" "Connections of clients that were accepted" { accepted, }
     Counter "tcp_refused" "Client connections refused, by reason" {
         refused_access = "reason": "access",
+        refused_proxy = "reason": "proxy",
         refused_client = "reason": "client",
         refused_full = "reason": "full",
         refused_system = "reason": "system",

@@ -26,6 +26,7 @@ use std::time::Duration;
 use dns64_transport::clock::{Clock, MonotonicClock};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::ServerConnection;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -33,6 +34,7 @@ use crate::counts::Counter;
 use crate::framed::Framed;
 use crate::health::InForce;
 use crate::mailbox::{GatewayMailbox, ToGateway, WorkerHandle};
+use crate::proxy;
 use crate::settings::Settings;
 use client::Client;
 use counts::GatewayCounts;
@@ -157,6 +159,8 @@ struct Shared {
     /// Destination of the responses of each connection.
     places: RefCell<Places<mpsc::Sender<Framed>>>,
     open: Cell<usize>,
+    /// Connections of proxies without a complete header.
+    headers: Cell<usize>,
     all_closed: Notify,
     upstreams: Upstreams,
     counts: Arc<GatewayCounts>,
@@ -180,6 +184,7 @@ pub async fn serve(
         mode,
         places: RefCell::default(),
         open: Cell::new(0),
+        headers: Cell::new(0),
         all_closed: Notify::new(),
         upstreams: Upstreams::default(),
         counts,
@@ -219,7 +224,7 @@ async fn accept(shared: Rc<Shared>, listener: tokio::net::TcpListener, tls: bool
             }
         };
         match accepted {
-            Ok((stream, peer)) => shared.open(stream, peer, tls),
+            Ok((stream, peer)) => shared.admit(stream, peer, tls),
             Err(_) => {
                 shared.counts.refused_system.tick();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -262,6 +267,28 @@ impl Shared {
         if answers.is_none_or(|answers| answers.try_send(answer).is_err()) {
             self.counts.answers_unsent.tick();
         }
+    }
+
+    /// Opens a connection, one of a proxy after its header.
+    fn admit(self: &Rc<Self>, mut stream: TcpStream, peer: SocketAddr, tls: bool) {
+        let settings = Arc::clone(&self.mode.borrow().in_force.settings);
+        if !settings.proxies.contains(peer.ip()) {
+            return self.open(stream, peer, tls);
+        }
+        if self.headers.get() >= settings.tcp.connections_max {
+            return self.counts.refused_full.tick();
+        }
+        self.headers.set(self.headers.get() + 1);
+        let shared = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let idle = Duration::from_nanos(settings.tcp.idle_ns);
+            let client = tokio::time::timeout(idle, client_of(&mut stream, peer)).await;
+            shared.headers.set(shared.headers.get() - 1);
+            match client {
+                Ok(Some(client)) => shared.open(stream, client, tls),
+                _ => shared.counts.refused_proxy.tick(),
+            }
+        });
     }
 
     /// Adds a new connection, if its client has permission and there is a place or one can be freed.
@@ -340,6 +367,15 @@ impl Shared {
             Closed::Drain => &self.counts.closed_drain,
         }
     }
+}
+
+/// The client of a connection, by the header that a proxy sends first; `None`: it is invalid, or the connection ends.
+async fn client_of(stream: &mut TcpStream, proxy: SocketAddr) -> Option<SocketAddr> {
+    let mut fixed = [0; proxy::FIXED_LEN];
+    stream.read_exact(&mut fixed).await.ok()?;
+    let mut rest = vec![0; proxy::rest_len(&fixed)?];
+    stream.read_exact(&mut rest).await.ok()?;
+    proxy::client(&fixed, &rest, proxy)
 }
 
 /// The session of a new connection; `None` if the system has no memory or random numbers for it.

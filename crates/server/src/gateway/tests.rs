@@ -340,6 +340,25 @@ fn client_without_permission_is_disconnected_by_the_current_settings() {
 }
 
 #[test]
+fn connection_of_a_proxy_without_a_whole_header_is_closed() {
+    let tcp = TcpSettings {
+        idle_ns: SECOND / 4,
+        ..TCP
+    };
+    let rig = Rig::with(Settings {
+        proxies: NetSet::new(vec!["127.0.0.1/32".parse().unwrap()]),
+        ..settings(tcp)
+    });
+    let (mut half, mut none) = (rig.connect(), rig.connect());
+    half.write_all(b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\x0a")
+        .unwrap();
+    write(&mut none, &message(1, 40));
+    assert!(is_closed(&mut half) && is_closed(&mut none));
+    rig.wait_for(|counts| &counts.refused_proxy, 2);
+    assert_eq!(rig.counts.accepted.get(), 0);
+}
+
+#[test]
 fn reset_connections_leave_no_state() {
     let rig = Rig::new(TCP);
     for id in 0..50 {

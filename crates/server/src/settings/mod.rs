@@ -56,6 +56,8 @@ pub struct Settings {
     pub allow: NetSet,
     /// Response to other clients.
     pub deny: DenyAction,
+    /// Addresses of proxies, whose queries and connections begin with a header of the PROXY protocol.
+    pub proxies: NetSet,
     /// Resolvers to query, of all sets; 1 to [`UPSTREAMS_MAX`].
     pub upstreams: Vec<Upstream>,
     /// Which of them are queried for the same names: first for all names, then for those of domains.
@@ -158,6 +160,8 @@ impl Settings {
             Some("log.queries")
         } else if self.log.dnstap.is_some() {
             Some("log.dnstap")
+        } else if !self.proxies.nets().is_empty() {
+            Some("proxy-protocol")
         } else if self.cache.bytes == 0 {
             Some("cache.size")
         } else {

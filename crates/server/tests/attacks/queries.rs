@@ -1,5 +1,6 @@
 //! Hostile queries over UDP.
 
+use std::io::{Read as _, Write as _};
 use std::net::UdpSocket;
 use std::time::Duration;
 
@@ -9,14 +10,14 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
 use super::packets::{
-    Record, address, asked, honest, mutant, name, number, query, query_edns, rcode, response,
-    truncated,
+    Record, address, addresses, asked, honest, mutant, name, number, query, query_edns, rcode,
+    response, synthesised, truncated,
 };
 use super::support::PATIENCE;
 use super::upstream::Upstream;
 use super::victim::{
-    ask, ask_name, assert_resolves, descriptors, figure, resident, socket, start, unless_paused,
-    wait_until,
+    ask, ask_name, assert_resolves, connect, descriptors, figure, framed, resident, socket, start,
+    unless_paused, wait_until,
 };
 
 /// Number of mutants in a round.
@@ -59,6 +60,33 @@ fn look_at_answers(socket: &UdpSocket) {
         assert!(message.qr());
         assert!(message.records().all(|record| record.is_ok()));
     }
+}
+
+#[test]
+fn forged_header_of_an_unlisted_proxy_is_not_read() {
+    unless_paused(|| {
+        let upstream = Upstream::honest();
+        let more = "proxy-protocol = [\"127.0.0.2\"]\nallow = [\"192.0.2.7\"]";
+        let server = start(&upstream, more, "");
+        let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc0\0\x02\x07\x7f\0\0\x01\x10\0\0\x35";
+        let query = query(0x0d0a, &name(1), Rtype::AAAA);
+        let forged = [&header[..], &query].concat();
+        // The ID is the first octets of the header.
+        assert_ne!(rcode(&ask(server.dns, &forged)), Rcode::NOERROR);
+        let mut stream = connect(server.dns);
+        // The server may have closed the connection already.
+        let _ = stream.write_all(&[&header[..], &framed(&query)].concat());
+        let ended = stream.read(&mut [0]);
+        assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+        assert_eq!(figure(&server, "tcp_refused.access"), 1);
+        let proxy = UdpSocket::bind("127.0.0.2:0").unwrap();
+        proxy.set_read_timeout(Some(PATIENCE)).unwrap();
+        proxy.send_to(&forged, server.dns).unwrap();
+        let mut answer = [0; 512];
+        let len = proxy.recv(&mut answer).unwrap();
+        assert_eq!(addresses(&answer[..len]), [synthesised(1)]);
+        server.ends();
+    });
 }
 
 #[test]
@@ -186,10 +214,10 @@ fn equal_queries_share_one_upstream_query() {
         for client in &clients {
             let mut answer = [0; 512];
             let len = client.recv(&mut answer).unwrap();
-            let (answer, made) = (&answer[..len], super::packets::synthesised(5));
+            let (answer, made) = (&answer[..len], synthesised(5));
             // On a busy machine the query may arrive after the server's deadline.
             let failed = rcode(answer) == Rcode::SERVFAIL;
-            assert!(failed || super::packets::addresses(answer) == [made]);
+            assert!(failed || addresses(answer) == [made]);
         }
         // There may also be one or two retries before it.
         assert!((1..=3).contains(&upstream.times_asked("n5.example", Rtype::AAAA)));
