@@ -1,4 +1,4 @@
-//! Whether the NAT64 translators answer: connections to IPv4 hosts by each prefix.
+//! Whether the NAT64 translators answer: connections, or ICMP echo requests, to IPv4 hosts by each prefix.
 //!
 //! A round begins each second. In it, up to three connections to each host are tried, a quarter of a second apart, and the
 //! first answer ends it, also a refusal: the packets came through the translator. An outage of a second is a round
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns64_wire::pref64::Pref64;
-use tokio::net::TcpStream;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -64,6 +65,7 @@ pub async fn watch(mut mode: watch::Receiver<Mode>, report: impl Fn(Vec<Pref64>)
     let mut translators: Vec<(Pref64, Translator)> = Vec::new();
     let mut begins = interval(ROUND);
     begins.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_told = false;
     loop {
         begins.tick().await;
         let settings = Arc::clone(&mode.borrow_and_update().in_force.settings);
@@ -79,6 +81,7 @@ pub async fn watch(mut mode: watch::Receiver<Mode>, report: impl Fn(Vec<Pref64>)
             }
             continue;
         };
+        is_told = is_told || warns_of_pings(rule);
         let known = std::mem::take(&mut translators);
         let mut rounds = JoinSet::new();
         for prefix in settings.prefixes() {
@@ -107,6 +110,21 @@ pub async fn watch(mut mode: watch::Receiver<Mode>, report: impl Fn(Vec<Pref64>)
             report(down.map(|(prefix, _)| *prefix).collect());
         }
     }
+}
+
+/// Whether hosts are to be pinged but this host may not, which is logged.
+fn warns_of_pings(rule: &Nat64Health) -> bool {
+    let mut ports = rule.hosts.iter().map(SocketAddrV4::port);
+    let Err(error) = ping_socket() else {
+        return false;
+    };
+    let warns = ports.any(|port| port == Nat64Health::PING);
+    if warns {
+        tracing::warn!(
+            "translators cannot be pinged: {error}; add the group of dns64d to net.ipv4.ping_group_range"
+        );
+    }
+    warns
 }
 
 fn tell(prefix: Pref64, is_down: bool) {
@@ -140,10 +158,34 @@ async fn answers(prefix: Pref64, hosts: &[SocketAddrV4]) -> bool {
 }
 
 async fn answer(address: SocketAddr) -> bool {
+    if address.port() == Nat64Health::PING {
+        // A host that cannot be pinged from here says nothing of the translator.
+        let Ok(socket) = ping_socket() else {
+            return true;
+        };
+        return echo(&socket, address).await.is_ok();
+    }
     match TcpStream::connect(address).await {
         Ok(_) => true,
         Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
     }
+}
+
+/// A socket for echo requests, to which the kernel passes only replies to them (`icmp(7)`, ping sockets).
+fn ping_socket() -> io::Result<UdpSocket> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let protocol = Some(ipproto::ICMPV6);
+    let socket = socket_with(AddressFamily::INET6, SocketType::DGRAM, flags, protocol)?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// Waits for a reply to an echo request (RFC 4443 section 4), whose checksum and identifier are the kernel's.
+async fn echo(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
+    const REQUEST: [u8; 8] = [128, 0, 0, 0, 0, 0, 0, 1];
+    socket.connect(address).await?;
+    socket.send(&REQUEST).await?;
+    socket.recv(&mut [0; REQUEST.len()]).await?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -234,5 +276,24 @@ mod tests {
             assert!(answers(prefix, &[open]).await, "refused");
         };
         tokio::task::LocalSet::new().block_on(&runtime, rounds);
+    }
+
+    #[test]
+    fn host_that_replies_to_an_echo_request_answers() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let answers_in_time = async |address: &str| {
+            let answer = answer(address.parse().unwrap());
+            timeout(10 * ROUND, answer).await.unwrap_or(false)
+        };
+        runtime.block_on(async {
+            // Without permission, too.
+            assert!(answers_in_time("[::1]:0").await);
+            // RFC 6666: packets to this prefix are discarded.
+            let is_permitted = ping_socket().is_ok();
+            assert_eq!(answers_in_time("[100::1]:0").await, !is_permitted);
+        });
     }
 }

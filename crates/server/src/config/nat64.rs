@@ -63,7 +63,15 @@ pub(super) fn read(
     })
 }
 
+/// A host to connect to, or to ping.
 fn host(text: &str) -> Result<SocketAddrV4, String> {
+    if let Some(pinged) = text.strip_prefix("ping:") {
+        let wrong = |_| format!("{text:?} has no IPv4 address; write it like \"ping:192.0.2.1\"");
+        return Ok(SocketAddrV4::new(
+            pinged.parse().map_err(wrong)?,
+            Nat64Health::PING,
+        ));
+    }
     match values::address(text, PORT)? {
         SocketAddr::V4(host) => Ok(host),
         SocketAddr::V6(_) => Err(format!(

@@ -393,12 +393,17 @@ pub struct RateLimit {
 /// How the translators are probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nat64Health {
-    /// Hosts that are connected to by each prefix; at least one.
+    /// Hosts that are connected to by each prefix, or pinged; at least one.
     pub hosts: Vec<SocketAddrV4>,
     /// Number of rounds in a row without an answer after which a prefix is withdrawn; at least 1.
     pub failures: u32,
     /// Number of rounds in a row with an answer after which it comes back; at least 1.
     pub successes: u32,
+}
+
+impl Nat64Health {
+    /// The port of a host that is pinged.
+    pub const PING: u16 = 0;
 }
 
 /// What the server says of itself to clients that ask; empty texts: nothing.

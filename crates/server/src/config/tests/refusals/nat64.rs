@@ -9,7 +9,7 @@ fn hosts_that_cannot_be_probed_are_refused() {
     refused_beside_upstream(
         &[
             r#"[nat64-health]
-hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0"]
+hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0", "ping:a"]
 failures = 0"#,
             r#"[dns64]
 enabled = false
@@ -22,23 +22,28 @@ hosts = ["8.8.8.8", "8.8.4.4", "9.9.9.9", "1.1.1.1", "1.0.0.1"]"#,
         expect![[r#"
             dns64d.toml:3:10: no prefix of [dns64] can represent 192.168.1.1; give a host with a public address
               |
-            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0"]
+            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0", "ping:a"]
               |          ^^^^^^^^^^^^^
 
             dns64d.toml:3:25: hosts "2001:db8::1" is not an IPv4 address; give a host behind the translator
               |
-            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0"]
+            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0", "ping:a"]
               |                         ^^^^^^^^^^^^^
 
             dns64d.toml:3:40: hosts "a" is not an address; write it like "192.0.2.53", "192.0.2.53:5353", "2001:db8::53" or "[2001:db8::53]:5353"
               |
-            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0"]
+            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0", "ping:a"]
               |                                        ^^^
 
             dns64d.toml:3:45: hosts "192.0.2.1:0" has a port that cannot be used; it is a number from 1 to 65535
               |
-            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0"]
+            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0", "ping:a"]
               |                                             ^^^^^^^^^^^^^
+
+            dns64d.toml:3:60: hosts "ping:a" has no IPv4 address; write it like "ping:192.0.2.1"
+              |
+            3 | hosts = ["192.168.1.1", "2001:db8::1", "a", "192.0.2.1:0", "ping:a"]
+              |                                                            ^^^^^^^^
 
             dns64d.toml:4:12: failures 0 is below 1: must be 1 to 60
               |
