@@ -55,7 +55,7 @@ impl Suite {
         };
         let cases = read::attacks().map_err(NoVerdict::Tester)?;
         let mut harmed = false;
-        'classes: for case in &cases {
+        for case in &cases {
             if interrupted.load(Ordering::Relaxed) {
                 ran.end = End::Interrupted;
                 break;
@@ -70,14 +70,19 @@ impl Suite {
                 played.map_err(unplayed)
             };
             // The first is a plain query: after some of them a server needs no new memory.
-            for plain in cases.iter().take(1).cycle().take(WARM_UP) {
-                let answered = play(plain)?
-                    .last()
-                    .is_some_and(|it| it.response().is_some());
-                if !answered {
-                    ran.end = End::Gone;
-                    break 'classes;
+            let warm_up = || {
+                for plain in cases.iter().take(1).cycle().take(WARM_UP) {
+                    let played = play(plain)?;
+                    if played.iter().any(|it| it.response().is_none()) {
+                        return Ok(false);
+                    }
                 }
+                Ok(true)
+            };
+            // Each query to a server that has stopped answering waits its whole time.
+            if !warm_up()? {
+                ran.end = End::Gone;
+                break;
             }
             let before_ns = idle_cpu_ns(dut);
             let played = play(case)?;

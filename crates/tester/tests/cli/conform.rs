@@ -97,6 +97,20 @@ fn verdicts_of_a_server_that_crashes_are_kept() {
 }
 
 #[test]
+fn server_that_ends_before_the_attacks_is_given_up_at_once() {
+    let free = UdpSocket::bind((LOCALHOST, 0)).and_then(|it| it.local_addr());
+    let listen = free.unwrap();
+    let address = mortal(listen, 40);
+    let ran = run(&format!(
+        "conform -s {address} --authority-listen {listen} --case rfc8020 --seed 1 --attacks --format json"
+    ));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let attacks = &report["attacks"];
+    assert!(attacks["questions"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(attacks["classes"].as_array().unwrap().len(), 0, "{report}");
+}
+
+#[test]
 fn unknown_cases_and_profiles_are_refused() {
     for (line, reason) in [
         (
