@@ -6,7 +6,7 @@
 //! such a round comes once in 1,000.
 
 use std::io;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::gateway::Mode;
-use crate::settings::Nat64Health;
+use crate::settings::{Nat64Health, ProbedHost};
 
 /// Duration of a round without an answer, and the time between the starts of two rounds.
 const ROUND: Duration = Duration::from_secs(1);
@@ -114,17 +114,17 @@ pub async fn watch(mut mode: watch::Receiver<Mode>, report: impl Fn(Vec<Pref64>)
 
 /// Whether hosts are to be pinged but this host may not, which is logged.
 fn warns_of_pings(rule: &Nat64Health) -> bool {
-    let mut ports = rule.hosts.iter().map(SocketAddrV4::port);
+    let is_pinged = |host: &ProbedHost| matches!(host, ProbedHost::Ping(_));
+    if !rule.hosts.iter().any(is_pinged) {
+        return false;
+    }
     let Err(error) = ping_socket() else {
         return false;
     };
-    let warns = ports.any(|port| port == Nat64Health::PING);
-    if warns {
-        tracing::warn!(
-            "translators cannot be pinged: {error}; add the group of dns64d to net.ipv4.ping_group_range"
-        );
-    }
-    warns
+    tracing::warn!(
+        "translators cannot be pinged: {error}; add the group of dns64d to net.ipv4.ping_group_range"
+    );
+    true
 }
 
 fn tell(prefix: Pref64, is_down: bool) {
@@ -135,14 +135,14 @@ fn tell(prefix: Pref64, is_down: bool) {
 }
 
 /// Whether one of the hosts answers by this prefix in a round.
-async fn answers(prefix: Pref64, hosts: &[SocketAddrV4]) -> bool {
+async fn answers(prefix: Pref64, hosts: &[ProbedHost]) -> bool {
     let mut tries = JoinSet::new();
-    for host in hosts {
-        let address = SocketAddr::new(prefix.embed(*host.ip()).into(), host.port());
+    for &host in hosts {
+        let address = prefix.embed(host.ip());
         for number in 0..TRIES {
             tries.spawn_local(async move {
                 sleep(number * SPACING).await;
-                answer(address).await
+                answer(host, address).await
             });
         }
     }
@@ -157,17 +157,18 @@ async fn answers(prefix: Pref64, hosts: &[SocketAddrV4]) -> bool {
     timeout(ROUND, first).await.unwrap_or(false)
 }
 
-async fn answer(address: SocketAddr) -> bool {
-    if address.port() == Nat64Health::PING {
-        // A host that cannot be pinged from here says nothing of the translator.
-        let Ok(socket) = ping_socket() else {
-            return true;
-        };
-        return echo(&socket, address).await.is_ok();
-    }
-    match TcpStream::connect(address).await {
-        Ok(_) => true,
-        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+/// Whether a host answers at its address behind a translator.
+async fn answer(host: ProbedHost, address: Ipv6Addr) -> bool {
+    match host {
+        ProbedHost::Ping(_) => match ping_socket() {
+            Ok(socket) => echo(&socket, address).await.is_ok(),
+            // A host that cannot be pinged from here says nothing of the translator.
+            Err(_) => true,
+        },
+        ProbedHost::Connect(host) => match TcpStream::connect((address, host.port())).await {
+            Ok(_) => true,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        },
     }
 }
 
@@ -180,9 +181,9 @@ fn ping_socket() -> io::Result<UdpSocket> {
 }
 
 /// Waits for a reply to an echo request (RFC 4443 section 4), whose checksum and identifier are the kernel's.
-async fn echo(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
+async fn echo(socket: &UdpSocket, address: Ipv6Addr) -> io::Result<()> {
     const REQUEST: [u8; 8] = [128, 0, 0, 0, 0, 0, 0, 1];
-    socket.connect(address).await?;
+    socket.connect(SocketAddr::from((address, 0))).await?;
     socket.send(&REQUEST).await?;
     socket.recv(&mut [0; REQUEST.len()]).await?;
     Ok(())
@@ -271,9 +272,10 @@ mod tests {
             .build()
             .unwrap();
         let rounds = async {
-            assert!(answers(prefix, &[open]).await);
+            assert!(answers(prefix, &[ProbedHost::Connect(open)]).await);
             drop(listener);
-            assert!(answers(prefix, &[open]).await, "refused");
+            let refused = answers(prefix, &[ProbedHost::Connect(open)]).await;
+            assert!(refused);
         };
         tokio::task::LocalSet::new().block_on(&runtime, rounds);
     }
@@ -285,15 +287,16 @@ mod tests {
             .build()
             .unwrap();
         let answers_in_time = async |address: &str| {
-            let answer = answer(address.parse().unwrap());
+            let host = ProbedHost::Ping([192, 0, 2, 1].into());
+            let answer = answer(host, address.parse().unwrap());
             timeout(10 * ROUND, answer).await.unwrap_or(false)
         };
         runtime.block_on(async {
             // Without permission, too.
-            assert!(answers_in_time("[::1]:0").await);
+            assert!(answers_in_time("::1").await);
             // RFC 6666: packets to this prefix are discarded.
             let is_permitted = ping_socket().is_ok();
-            assert_eq!(answers_in_time("[100::1]:0").await, !is_permitted);
+            assert_eq!(answers_in_time("100::1").await, !is_permitted);
         });
     }
 }

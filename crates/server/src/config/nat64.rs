@@ -1,6 +1,6 @@
 //! The table `[nat64-health]`.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
 
 use toml::Spanned;
 
@@ -8,7 +8,7 @@ use super::error::Faults;
 use super::section::Section;
 use super::{keys, values};
 use crate::settings::dns64::{Dns64, DomainAction, DomainRule};
-use crate::settings::{Nat64Health, View};
+use crate::settings::{Nat64Health, ProbedHost, View};
 
 /// Largest number of hosts: each costs three connections a second while a translator does not answer.
 const HOSTS_MAX: usize = 4;
@@ -46,7 +46,7 @@ pub(super) fn read(
         if !views
             .iter()
             .filter_map(|view| view.dns64.as_ref())
-            .any(|dns64| reaches(dns64, host.get_ref()))
+            .any(|dns64| reaches(dns64, host.get_ref().ip()))
         {
             let text = format!(
                 "no prefix of [dns64] can represent {}; give a host with a public address",
@@ -64,16 +64,15 @@ pub(super) fn read(
 }
 
 /// A host to connect to, or to ping.
-fn host(text: &str) -> Result<SocketAddrV4, String> {
+fn host(text: &str) -> Result<ProbedHost, String> {
     if let Some(pinged) = text.strip_prefix("ping:") {
-        let wrong = |_| format!("{text:?} has no IPv4 address; write it like \"ping:192.0.2.1\"");
-        return Ok(SocketAddrV4::new(
-            pinged.parse().map_err(wrong)?,
-            Nat64Health::PING,
-        ));
+        let wrong = |_: AddrParseError| {
+            format!("{text:?} has no IPv4 address; write it like \"ping:192.0.2.1\"")
+        };
+        return pinged.parse().map(ProbedHost::Ping).map_err(wrong);
     }
     match values::address(text, PORT)? {
-        SocketAddr::V4(host) => Ok(host),
+        SocketAddr::V4(host) => Ok(ProbedHost::Connect(host)),
         SocketAddr::V6(_) => Err(format!(
             "{text:?} is not an IPv4 address; give a host behind the translator"
         )),
@@ -81,10 +80,10 @@ fn host(text: &str) -> Result<SocketAddrV4, String> {
 }
 
 /// Whether an address is synthesised for a host.
-fn reaches(dns64: &Dns64, host: &SocketAddrV4) -> bool {
+fn reaches(dns64: &Dns64, host: Ipv4Addr) -> bool {
     let rule = DomainRule {
         action: DomainAction::Include,
         prefix: None,
     };
-    dns64.embed(*host.ip(), rule).next().is_some() || dns64.domains.prefixes().next().is_some()
+    dns64.embed(host, rule).next().is_some() || dns64.domains.prefixes().next().is_some()
 }

@@ -14,7 +14,7 @@ pub mod local;
 pub mod nets;
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -393,17 +393,31 @@ pub struct RateLimit {
 /// How the translators are probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nat64Health {
-    /// Hosts that are connected to by each prefix, or pinged; at least one.
-    pub hosts: Vec<SocketAddrV4>,
+    /// Hosts behind the translators; at least one.
+    pub hosts: Vec<ProbedHost>,
     /// Number of rounds in a row without an answer after which a prefix is withdrawn; at least 1.
     pub failures: u32,
     /// Number of rounds in a row with an answer after which it comes back; at least 1.
     pub successes: u32,
 }
 
-impl Nat64Health {
-    /// The port of a host that is pinged.
-    pub const PING: u16 = 0;
+/// A host behind the translators, by which they are probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbedHost {
+    /// It is connected to, by TCP.
+    Connect(SocketAddrV4),
+    /// It is pinged.
+    Ping(Ipv4Addr),
+}
+
+impl ProbedHost {
+    /// Its address.
+    pub const fn ip(self) -> Ipv4Addr {
+        match self {
+            Self::Connect(host) => *host.ip(),
+            Self::Ping(ip) => ip,
+        }
+    }
 }
 
 /// What the server says of itself to clients that ask; empty texts: nothing.
