@@ -44,7 +44,10 @@ pub(super) fn convert(clauses: &[Statement], draft: &mut Draft) {
             draft.text("listen", &endpoint(address, ports[0]), first);
         }
     }
-    if !value("module-config", "").contains("dns64") {
+    if !value("module-config", "")
+        .split_whitespace()
+        .any(|module| module == "dns64")
+    {
         draft.set("dns64.enabled", "false".to_owned(), first);
     }
     draft.stale(&server, ["serve-expired", "serve-expired-ttl"]);
@@ -56,9 +59,13 @@ fn one(it: &Statement, [port, tls_port]: [&str; 2], draft: &mut Draft) {
     let value = it.word(1);
     match (it.word(0), it.word(2)) {
         ("interface" | "ip-address", _) => {
-            let address = at_port(value, port);
-            let is_tls = address.ends_with(&format!(":{tls_port}"));
-            draft.text(if is_tls { "tls.listen" } else { "listen" }, &address, it);
+            let (address, port) = value.split_once('@').unwrap_or((value, port));
+            let key = if port == tls_port {
+                "tls.listen"
+            } else {
+                "listen"
+            };
+            draft.text(key, &endpoint(address, port), it);
         }
         ("access-control", "allow" | "allow_snoop" | "allow_setrd") => {
             draft.text("allow", value, it);
