@@ -30,7 +30,7 @@ pub(super) fn goals(history: &Recorded<'_>) -> Vec<GoalRow> {
             variant: point.variant,
             cell,
             result: end.goals.first()?.clone(),
-            trials: trials.count() as u64,
+            valid_trials: trials.count() as u64,
             took_ns: end.took_ns,
         };
         let results = end.goals.iter().cloned();

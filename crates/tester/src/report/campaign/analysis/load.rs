@@ -16,7 +16,7 @@ pub struct GoalRow {
     #[serde(flatten)]
     pub result: GoalResult,
     /// Valid trials of the search, which all its goals share.
-    pub trials: u64,
+    pub valid_trials: u64,
     /// Time of the search.
     pub took_ns: u64,
 }
@@ -100,4 +100,31 @@ pub struct Slope {
     pub p: f64,
     /// The verdict in words.
     pub verdict: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procedure::search::SearchEnd;
+
+    #[test]
+    fn no_key_of_a_goal_is_written_twice() {
+        let row = GoalRow {
+            variant: 0,
+            cell: "cell".to_owned(),
+            result: GoalResult {
+                goal: "interval".parse().unwrap(),
+                end: Some(SearchEnd::TooWide { trials: Some(90) }),
+                lower_qps: Some(1),
+                upper_qps: Some(2),
+                throughput_qps: Some(1),
+            },
+            valid_trials: 72,
+            took_ns: 1,
+        };
+        let text = serde_json::to_string(&row).unwrap();
+        let read: serde_json::Map<_, _> = serde_json::from_str(&text).unwrap();
+        let again = serde_json::to_string(&read).unwrap();
+        assert_eq!(text.len(), again.len(), "{text}");
+    }
 }

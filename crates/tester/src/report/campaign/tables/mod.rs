@@ -204,7 +204,7 @@ fn goals(analysis: &Analysis) -> Table {
             Some(SearchEnd::Found) => "regular",
             _ => "irregular",
         };
-        "trials", "trials" => r.trials;
+        "valid_trials", "valid trials" => r.valid_trials;
         "took_ns", "time" => Cell::Span(r.took_ns);
     ];
     let table = Table::new(
