@@ -43,11 +43,12 @@ pub fn files(analysis: &Analysis, lines: &[Line]) -> Result<Vec<(String, Vec<u8>
     let mut texts: Vec<_> = texts.map(|(path, text)| (path.to_owned(), text)).into();
     let conditions = plots::conditions(analysis);
     for (key, figures) in plots::figures(analysis) {
-        let files = figures.iter().zip(1..).map(|(figure, number)| {
-            let path = format!("{FIGURES}/{key}-{number}.svg");
-            (path, figure.file(&conditions))
-        });
-        texts.extend(files);
+        for (figure, number) in figures.iter().zip(1..) {
+            let drawing = figure.captioned(&conditions);
+            let path = |ending| format!("{FIGURES}/{key}-{number}.{ending}");
+            texts.push((path("svg"), drawing.svg_file()));
+            texts.push((path("pdf"), drawing.pdf_file()));
+        }
     }
     let sums = sums(&texts, &analysis.journal_seal);
     texts.push((SUMS.to_owned(), sums));

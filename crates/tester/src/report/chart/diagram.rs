@@ -1,13 +1,11 @@
 //! Diagrams: boxes, lines and words at positions in the drawing, without axes.
 
-use std::fmt::Write as _;
-
-use super::{Drawing, MIDDLE, Role, Size, Stroke, path, write_text};
+use super::{Anchor, Baseline, Drawing, Role, Shapes, Size, Stroke};
 
 /// A diagram under construction.
 pub(in crate::report) struct Diagram {
     size: Size,
-    svg: String,
+    shapes: Shapes,
 }
 
 impl Diagram {
@@ -15,7 +13,7 @@ impl Diagram {
     pub(in crate::report) fn new(size: Size) -> Self {
         Self {
             size,
-            svg: String::new(),
+            shapes: Shapes::default(),
         }
     }
 
@@ -27,7 +25,7 @@ impl Diagram {
         (width, height): Size,
     ) {
         let data = format!("M{x:.1} {y:.0}h{width:.1}v{height:.0}h{:.1}z", -width);
-        path(&mut self.svg, role, Stroke::Fill, &data);
+        self.shapes.path(role, Stroke::Fill, data);
     }
 
     /// Draws a box as dark as a share of the darkest one.
@@ -38,14 +36,15 @@ impl Diagram {
         (width, height): Size,
     ) {
         // Words are legible on the darkest box, and the lightest is still visible.
-        let opacity = 0.04 + 0.56 * share.clamp(0.0, 1.0);
-        let class = Role::HEAT.0;
-        let _ = write!(
-            self.svg,
-            "<path class=\"fill {class}\" style=\"fill-opacity:{opacity:.2}\" \
-             d=\"M{x:.0} {y:.0}h{width:.0}v{height:.0}h{:.0}z\"/>",
-            -width
-        );
+        let pct = 4.0 + 56.0 * share.clamp(0.0, 1.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 4 to 60"
+        )]
+        let stroke = Stroke::Shade(pct.round() as u8);
+        let data = format!("M{x:.0} {y:.0}h{width:.0}v{height:.0}h{:.0}z", -width);
+        self.shapes.path(Role::HEAT, stroke, data);
     }
 
     /// Draws a straight line.
@@ -57,19 +56,20 @@ impl Diagram {
         to: (f64, f64),
     ) {
         let data = format!("M{:.0} {:.0}L{:.0} {:.0}", from.0, from.1, to.0, to.1);
-        path(&mut self.svg, role, stroke, &data);
+        self.shapes.path(role, stroke, data);
     }
 
-    /// Draws a word vertically centred at a point: `class` is its role, and its anchor if that is not its beginning.
-    pub(in crate::report) fn word(&mut self, class: &str, at: (f64, f64), word: &str) {
-        write_text(&mut self.svg, class, at, MIDDLE, word);
+    /// Draws a word, vertically centred at a point.
+    pub(in crate::report) fn word(&mut self, anchor: Anchor, at: (f64, f64), word: &str) {
+        self.shapes
+            .word(Role::INK, anchor, at, Baseline::MIDDLE, word);
     }
 
     /// The finished drawing.
     pub(in crate::report) fn drawing(self) -> Drawing {
         Drawing {
             size: self.size,
-            content: self.svg,
+            shapes: self.shapes,
         }
     }
 }

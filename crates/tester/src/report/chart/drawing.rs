@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use super::{BELOW, MEDIUM, Mark, Role, Size, Stroke, escaped, path, write_text};
+use super::{Anchor, Baseline, MEDIUM, Mark, Role, Shapes, Size, Stroke, escaped, pdf};
 
 /// Colours on white paper by class: servers have the palette of Okabe and Ito, darker where white paper needs it.
 pub(in crate::report) const COLOURS: [(&str, &str); 10] = [
@@ -39,43 +39,61 @@ pub(in crate::report) fn style() -> String {
 #[derive(Clone, Debug, Default)]
 pub(in crate::report) struct Drawing {
     pub(super) size: Size,
-    pub(super) content: String,
+    pub(super) shapes: Shapes,
 }
 
 impl Drawing {
     /// The element of a page; `spoken` is the text for screen readers.
     pub(in crate::report) fn element(&self, spoken: &str) -> String {
-        let ((width, height), content) = (self.size, &self.content);
+        let ((width, height), content) = (self.size, self.shapes.svg());
         let look = format!("role=\"img\" aria-label=\"{}\"", escaped(spoken));
         format!("<svg viewBox=\"0 0 {width} {height}\" {look}>{content}</svg>")
     }
 
     /// The element beside words with the same content: hidden from screen readers.
     pub(in crate::report) fn decoration(&self) -> String {
-        let ((width, height), content) = (self.size, &self.content);
+        let ((width, height), content) = (self.size, self.shapes.svg());
         format!("<svg viewBox=\"0 0 {width} {height}\" aria-hidden=\"true\">{content}</svg>")
     }
 
-    /// A file for a paper, as wide as a column of it, with legend and caption below the drawing.
-    pub(in crate::report) fn file(&self, legend: &[(Key, String)], caption: &str) -> String {
+    /// The drawing of a file for a paper, as wide as a column of it, with legend and caption below this one.
+    pub(in crate::report) fn captioned(&self, legend: &[(Key, String)], caption: &str) -> Self {
         let (width, mut y) = (self.size.0, self.size.1 + GAP);
-        let mut content = self.content.clone();
+        let mut shapes = self.shapes.clone();
         for (Key(key), name) in legend {
-            let _ = write!(content, "<g transform=\"translate(8 {y:.0})\">{key}</g>");
-            write_text(&mut content, "ink", (72.0, y), BELOW, name);
+            shapes.group((8.0, y), key.clone());
+            shapes.word(Role::INK, Anchor::Start, (72.0, y), Baseline::BELOW, name);
             y += LINE;
         }
         for line in lines(caption, width) {
-            write_text(&mut content, "muted", (8.0, y), BELOW, &line);
+            shapes.word(Role::MUTED, Anchor::Start, (8.0, y), Baseline::BELOW, &line);
             y += LINE;
         }
-        let height = y + GAP;
-        let [width_mm, height_mm] = [width, height].map(|length| COLUMN_MM * length / MEDIUM.0);
+        Self {
+            size: (width, y + GAP),
+            shapes,
+        }
+    }
+
+    /// The drawing as a file of SVG.
+    pub(in crate::report) fn svg_file(&self) -> String {
+        let ((width, height), content) = (self.size, self.shapes.svg());
+        let (width_mm, height_mm) = self.size_mm();
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width_mm:.0}mm\" height=\"{height_mm:.0}mm\" \
              viewBox=\"0 0 {width} {height:.0}\"><style>{}</style>{content}</svg>\n",
             style()
         )
+    }
+
+    /// The drawing as a file of PDF.
+    pub(in crate::report) fn pdf_file(&self) -> String {
+        pdf::file(self.size, self.size_mm(), &self.shapes)
+    }
+
+    fn size_mm(&self) -> Size {
+        let mm = |length| COLUMN_MM * length / MEDIUM.0;
+        (mm(self.size.0), mm(self.size.1))
     }
 }
 
@@ -108,16 +126,16 @@ fn lines(text: &str, width: f64) -> Vec<String> {
 
 /// A sign in a legend, 52 wide and 24 high.
 #[derive(Clone, Debug)]
-pub(in crate::report) struct Key(String);
+pub(in crate::report) struct Key(Shapes);
 
 impl Key {
     /// The line and the mark of a variant, by its index.
     pub(in crate::report) fn variant(index: usize) -> Self {
         let (role, mark) = (Role::variant(index), Mark::variant(index, false));
-        let mut content = String::new();
-        path(&mut content, role, Stroke::THICK, "M2 12H50");
-        path(&mut content, role, mark.0, &mark.at((26.0, 12.0)));
-        Self(content)
+        let mut shapes = Shapes::default();
+        shapes.path(role, Stroke::THICK, "M2 12H50".to_owned());
+        shapes.path(role, mark.0, mark.at((26.0, 12.0)));
+        Self(shapes)
     }
 }
 
@@ -126,7 +144,7 @@ impl Serialize for Key {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let drawing = Drawing {
             size: (52.0, 24.0),
-            content: self.0.clone(),
+            shapes: self.0.clone(),
         };
         to.serialize_str(&drawing.decoration())
     }

@@ -12,7 +12,7 @@ fn square() -> Chart {
         axis
     };
     let mut chart = Chart::new((200.0, 400.0), axis(), axis());
-    chart.svg.clear();
+    chart.shapes = Shapes::default();
     chart
 }
 
@@ -62,7 +62,7 @@ fn value_beyond_an_axis_is_drawn_at_its_end() {
     chart.line(Role::MUTED, Stroke::Dashed, beyond);
     chart.bar(Role::variant(0), (70.0, 5.0));
     assert_eq!(
-        chart.svg,
+        chart.content(),
         "<path class=\"line muted\" stroke-dasharray=\"10 10\" d=\"M8 164L98 8L188 320h0\"/>\
          <path class=\"fill s1\" d=\"M8 152H188v24H8z\"/>"
     );
@@ -79,7 +79,7 @@ fn value_that_is_not_a_number_is_omitted() {
     chart.marks(Role::MUTED, Mark::LEVEL, [(f64::NAN, 1.0)]);
     chart.word((1.0, f64::NAN), 0.0, "nowhere");
     assert_eq!(
-        chart.svg,
+        chart.content(),
         "<path class=\"line s1\" d=\"M8 320L188 8h0\"/>\
          <path class=\"line ink\" d=\"M2 320h12M182 8h12\"/>"
     );
@@ -90,7 +90,7 @@ fn whiskers_have_feet_across_them() {
     let mut chart = square();
     chart.whisker(Role::INK, Mark::LEVEL, [(5.0, 0.0), (5.0, 10.0)]);
     assert_eq!(
-        chart.svg,
+        chart.content(),
         "<path class=\"line ink\" d=\"M98 320L98 8h0\"/>\
          <path class=\"line ink\" d=\"M92 320h12M92 8h12\"/>"
     );
@@ -133,13 +133,59 @@ fn names_fit_within_the_drawing() {
 }
 
 #[test]
+fn pdf_has_the_operators_of_each_element() {
+    let mut shapes = Shapes::default();
+    let path = |data: &str| data.to_owned();
+    let circle = path("M2 10a8 8 0 1 0 16 0a8 8 0 1 0-16 0z");
+    shapes.path(Role::variant(0), Stroke::Fill, circle);
+    shapes.path(Role::HEAT, Stroke::Shade(0), path("M1 1h-1z"));
+    let mut inner = Shapes::default();
+    let others = path("M0 5L9 6H8v-2h1l9-16-1 2");
+    inner.path(Role::INK, Stroke::Dashed, others);
+    let (at, word) = ((100.0, 50.0), "≥ 5 (µ)\u{1b}");
+    inner.word(Role::MUTED, Anchor::End, at, Baseline::MIDDLE, word);
+    shapes.group((8.0, 620.0), inner);
+    let drawing = Drawing {
+        size: MEDIUM,
+        shapes,
+    };
+    let pdf = drawing.pdf_file();
+    let (_, content) = pdf.split_once("stream\n").unwrap();
+    let (content, _) = content.split_once("endstream").unwrap();
+    assert_eq!(
+        content,
+        "0.25984 0 0 -0.25984 0 155.91 cm 1 J 1 j\n0.000 0.447 0.698 rg\n2.0 10.0 m\n\
+         2.0 20.7 18.0 20.7 18.0 10.0 c\n18.0 -0.7 2.0 -0.7 2.0 10.0 c\nh\nf\n\
+         1.000 1.000 1.000 rg\n1.0 1.0 m\n0.0 1.0 l\nh\nf\nq 1 0 0 1 8.0 620.0 cm\n\
+         0.106 0.106 0.102 RG 2 w [10 10] 0 d\n0.0 5.0 m\n9.0 6.0 l\n8.0 6.0 l\n8.0 4.0 l\n\
+         9.0 4.0 l\n18.0 -12.0 l\n17.0 -10.0 l\nS\n\
+         BT 0.353 0.365 0.376 rg /F 24 Tf 1 0 0 -1 2.6 58.4 Tm (>= 5 \\050\\265\\051?) Tj ET\nQ\n"
+    );
+    assert!(pdf.contains(&format!("<</Length {}>>", content.len())));
+    assert!(pdf.contains("/MediaBox[0 0 249.45 155.91]"), "88 mm wide");
+}
+
+#[test]
+fn pdf_has_its_objects_where_its_table_says() {
+    let pdf = square().drawing().pdf_file();
+    let (_, table) = pdf.split_once("0000000000 65535 f \n").unwrap();
+    for (line, number) in table.lines().take(5).zip(1..) {
+        let at: usize = line.strip_suffix(" 00000 n ").unwrap().parse().unwrap();
+        assert!(pdf[at..].starts_with(&format!("{number} 0 obj\n<<")));
+    }
+    let (_, at) = pdf.rsplit_once("startxref\n").unwrap();
+    let at: usize = at.strip_suffix("\n%%EOF\n").unwrap().parse().unwrap();
+    assert!(pdf[at..].starts_with("xref\n0 6\n"));
+}
+
+#[test]
 fn a_file_has_its_colours_its_legend_and_its_caption_in_lines() {
     let (role, mark) = (Role::variant(0), Mark::variant(0, false));
     let legend = [(Key::variant(0), "a <server>".to_owned())];
     let caption = "a caption that is longer than one line of it";
     let mut chart = square();
     chart.marks(role, mark, [(5.0, 5.0)]);
-    let file = chart.drawing().file(&legend, caption);
+    let file = chart.drawing().captioned(&legend, caption).svg_file();
     assert!(file.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"18mm\""));
     assert!(file.contains(".fill.s1,text.s1{fill:#0072b2}"));
     assert!(file.contains(">a &lt;server&gt;</text>"));

@@ -3,7 +3,7 @@
 use super::super::analysis::{Analysis, PointResult};
 use super::super::{numbers, words};
 use super::{Figure, same};
-use crate::report::chart::{Diagram, LETTER, MEDIUM};
+use crate::report::chart::{Anchor, Diagram, LETTER, MEDIUM};
 
 /// Height of a row.
 const ROW: f64 = 44.0;
@@ -53,7 +53,8 @@ fn draw(analysis: &Analysis, map: &Map<'_>, highest: f64) -> Figure {
     for (column, aaaa_pct) in map.aaaa_pct.iter().enumerate() {
         let left = LEFT + width * column as f64;
         let middle = left + width / 2.0;
-        drawing.word("middle ink", (middle, ROW / 2.0), &numbers::pct(*aaaa_pct));
+        let (at, pct) = ((middle, ROW / 2.0), numbers::pct(*aaaa_pct));
+        drawing.word(Anchor::Middle, at, &pct);
         for (row, cached_pct) in map.cached_pct.iter().enumerate() {
             let top = ROW * (row + 1) as f64;
             let mut points = map.points.iter();
@@ -63,12 +64,13 @@ fn draw(analysis: &Analysis, map: &Map<'_>, highest: f64) -> Figure {
             let share = rate.unwrap_or(0.0) / highest.max(1.0);
             drawing.shade(share, (left + 2.0, top), (width - 4.0, ROW - 4.0));
             let word = point.map_or_else(|| numbers::NOTHING.to_owned(), |p| told(p));
-            drawing.word("middle ink", (middle, top + ROW / 2.0 - 2.0), &word);
+            let at = (middle, top + ROW / 2.0 - 2.0);
+            drawing.word(Anchor::Middle, at, &word);
         }
     }
     for (row, cached_pct) in map.cached_pct.iter().enumerate() {
         let middle = ROW * (row as f64 + 1.5);
-        drawing.word("ink", (0.0, middle), &numbers::pct(*cached_pct));
+        drawing.word(Anchor::Start, (0.0, middle), &numbers::pct(*cached_pct));
     }
     let title = format!(
         "{}: median rate by cached share, downwards, and AAAA share, to the right, in queries/s; the darker, the \

@@ -1,4 +1,4 @@
-//! The figures of a report: SVG with classes for colours, and a legend in words.
+//! The figures of a report, and their legends in words.
 
 mod distribution;
 mod heat;
@@ -42,10 +42,10 @@ impl Figure {
         }
     }
 
-    /// The figure as a file, which says `conditions` too.
-    pub(super) fn file(&self, conditions: &str) -> String {
+    /// The figure with its legend and a caption, which says `conditions` too, for files.
+    pub(super) fn captioned(&self, conditions: &str) -> Drawing {
         let caption = format!("{}. {conditions}", self.title);
-        self.drawing.file(&self.legend, &caption)
+        self.drawing.captioned(&self.legend, &caption)
     }
 }
 

@@ -104,7 +104,10 @@ fn doubtful_overload_points_are_hollow() {
 #[test]
 fn a_file_of_a_figure_says_what_the_page_does() {
     let mut analysis = sample();
-    let file = |analysis: &Analysis| figures(analysis)["rates"][0].file(&conditions(analysis));
+    let file = |analysis: &Analysis| {
+        let figure = &figures(analysis)["rates"][0];
+        figure.captioned(&conditions(analysis)).svg_file()
+    };
     let plain = file(&analysis);
     for said in [
         "≥ 59,000",
@@ -118,6 +121,50 @@ fn a_file_of_a_figure_says_what_the_page_does() {
     assert!(!plain.contains("NOT A MEASUREMENT") && !plain.contains("var("));
     analysis.not_a_measurement.push("no certificate".to_owned());
     assert!(file(&analysis).contains("NOT A MEASUREMENT: no certificate"));
+}
+
+/// A word of an SVG as a string of a PDF has it.
+fn of_pdf(word: &str) -> String {
+    let replaced = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+        ("≥", ">="),
+        ("–", "\\226"),
+        ("−", "\\226"),
+        ("†", "\\206"),
+        ("(", "\\050"),
+        (")", "\\051"),
+    ];
+    let replaced = replaced.iter();
+    replaced.fold(word.to_owned(), |word, (from, to)| word.replace(from, to))
+}
+
+#[test]
+fn pdf_of_each_figure_has_its_paths_and_words() {
+    let mut analysis = sample();
+    analysis.points[0].certified = Some(false);
+    for figure in figures(&analysis).values().flatten() {
+        let drawing = figure.captioned(&conditions(&analysis));
+        let (svg, pdf) = (drawing.svg_file(), drawing.pdf_file());
+        let operators = |wanted: &[&str]| {
+            let ends = pdf.lines().filter_map(|line| line.rsplit(' ').next());
+            ends.filter(|operator| wanted.contains(operator)).count()
+        };
+        let paths = svg.split("<path ").skip(1);
+        let paths = paths.map(|path| path.split("/>").next().unwrap());
+        assert_eq!(operators(&["S", "f"]), paths.clone().count());
+        let starts = paths.map(|path| path.matches('M').count());
+        assert_eq!(operators(&["m"]), starts.sum::<usize>());
+        let words = svg.split("</text>").map(|word| word.rsplit('>').next());
+        let words: Vec<_> = words.flatten().map(of_pdf).collect();
+        let drawn = pdf.lines().filter_map(|line| {
+            let (_, word) = line.strip_suffix(") Tj ET")?.split_once(" Tm (")?;
+            Some(word)
+        });
+        let drawn: Vec<_> = drawn.chain(["\n"]).collect();
+        assert_eq!(drawn, words, "{}", figure.title);
+    }
 }
 
 #[test]
