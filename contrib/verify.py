@@ -2,18 +2,21 @@
 """Verifies campaigns of dns64bench without dns64bench.
 
 Written from docs/verification.md, docs/journal.md, docs/plan.md and the JSON Schemas in crates/tester/schema, not from
-the source of dns64bench. Needs Python 3.11 and nothing else.
+the source of dns64bench. Needs Python 3.11, and OpenSSH for signatures.
 
 Exit code: 0 everything follows, 1 something does not, 2 it cannot be read.
 """
 
 import argparse
-import base64
 import copy
+import functools
 import hashlib
 import itertools
 import json
 import math
+import operator
+import statistics
+import subprocess
 import sys
 import tomllib
 from fractions import Fraction
@@ -108,6 +111,7 @@ def conform(value, schema, root, at=""):
 
 TIMES = {"us": 10**3, "ms": MS, "s": SECOND, "": SECOND, "m": 60 * SECOND, "min": 60 * SECOND, "h": 3600 * SECOND}
 RATES, SHARES, FACTORS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6}, {"": 10**6, "%": 10**4}, {"": 1000}
+FOUND = {"ended": "found"}
 # A search without a plan.
 SPEC = {"start_qps": 1, "ceiling_qps": None, "max_qps": None, "invalid_repeats": 3, "first_step_qps": None, "fixed_range_qps": None}
 
@@ -116,6 +120,7 @@ SPEC = {"start_qps": 1, "ceiling_qps": None, "max_qps": None, "invalid_repeats":
 GOALS = {
     "rfc2544": "loss=0%,exceed=0%,trial=60s,sum=60s,width=0.1%", "tst009": "loss=0%,exceed=50%,trial=60s,sum=120s,width=0.1%",
     "ndr": "loss=0%,exceed=50%,trial=1s,sum=20s,width=0.5%", "pdr": "loss=0.5%,exceed=50%,trial=1s,sum=20s,width=0.5%",
+    "interval": "interval,loss=0%,exceed=50%,trial=1s,sum=72s,width=2%",
 }
 
 
@@ -293,19 +298,23 @@ class Search:
                 by = "request" if self.wanted <= self.tester else "tester"
                 self.end = {"ended": f"limited_by_{by}", "limit_qps": self.passed}
         elif self.failed - self.passed <= resolution:
-            self.end = {"ended": "found"}
+            self.end = FOUND
 
 
 class Goal:
     def __init__(self, text):
-        if text.startswith("interval"):
-            raise Unreadable(f"the goal {text}, whose interval this program does not compute")
-        keys = dict(part.split("=") for part in GOALS.get(text, text).split(","))
+        self.text, text = text, GOALS.get(text, text)
+        self.is_interval = text.startswith("interval,")
+        keys = dict(part.split("=") for part in text.removeprefix("interval,").split(","))
         self.loss, self.exceed = (number(SHARES, keys[key]) for key in ("loss", "exceed"))
         self.trial_ns, self.sum_ns = (number(TIMES, keys[key]) for key in ("trial", "sum"))
         self.initial_ns = number(TIMES, keys.get("initial", keys["trial"]))
         self.width = resolution(keys["width"]) if "width" in keys else {"relative": {"millionths": max(5000, self.loss)}}
-        self.known = self.loss, self.exceed, self.initial_ns, self.trial_ns, self.sum_ns, self.width
+        self.known = self.is_interval, self.loss, self.exceed, self.initial_ns, self.trial_ns, self.sum_ns, self.width
+
+    def is_missed(self, queries, lost):
+        """Whether a trial lost more than the goal tolerates."""
+        return lost * 10**6 > self.loss * queries
 
     def stages(self):
         coarse = copy.copy(self)
@@ -316,7 +325,7 @@ class Goal:
         """Whether a rate achieves the goal, whatever its further trials say; None if they decide."""
         subceed, sums = 10**6 - self.exceed, {(short, high): 0 for short in (False, True) for high in (False, True)}
         for duration_ns, queries, lost in trials:
-            sums[duration_ns < self.trial_ns, lost * 10**6 > self.loss * queries] += duration_ns
+            sums[duration_ns < self.trial_ns, self.is_missed(queries, lost)] += duration_ns
         excess = max(0, sums[True, True] * subceed - sums[True, False] * self.exceed)
         high, low = sums[False, True] * subceed + excess, sums[False, False] * subceed
         whole = max(high + low, self.sum_ns * subceed)
@@ -338,7 +347,9 @@ class Goals(Search):
     """A search for goals (RFC 9971)."""
     def __init__(self, spec):
         super().__init__(spec)
-        self.goals, self.loads = [Goal(text) for text in spec["goals"]], {}
+        goals, self.loads = [Goal(text) for text in spec["goals"]], {}
+        self.goals = [goal for goal in goals if not goal.is_interval]
+        self.interval = Interval(goals[0], self.focused(goals[0])) if goals[0].is_interval else None
 
     def focused(self, goal, near_qps=None):
         """The strict search whose bounds are those of a goal."""
@@ -353,7 +364,9 @@ class Goals(Search):
 
     def next(self):
         """Rate and length of the next trial."""
-        near_qps = None
+        near_qps, rate = None, self.interval and not self.end and self.interval.rate()
+        if rate:
+            return rate, self.interval.goal.trial_ns
         for goal in (stage for goal in self.goals for stage in goal.stages()) if not self.end else ():
             search = self.focused(goal, near_qps)
             near_qps = search.passed or search.failed or near_qps
@@ -368,19 +381,121 @@ class Goals(Search):
 
     def observe(self, outcome, fault, trial):
         rate, length_ns = self.next()
-        if not self.is_repeated(outcome, fault):
-            self.loads.setdefault(rate, []).append((length_ns, trial["queries_due"], trial["shortfall"]))
-            if self.rate() is None:
-                ends = [result["ended"] for result in self.results()]
-                self.end = next((self.focused(goal).end for goal, end in zip(self.goals, ends) if end != "found"), {"ended": "found"})
+        if self.is_repeated(outcome, fault):
+            return
+        if self.interval and self.interval.rate():
+            self.interval.observe(rate, not self.interval.goal.is_missed(trial["queries_due"], trial["shortfall"]))
+        self.loads.setdefault(rate, []).append((length_ns, trial["queries_due"], trial["shortfall"]))
+        if self.rate() is None:
+            ends = [search.end for search in ([self.interval] if self.interval else []) + [self.focused(goal) for goal in self.goals]]
+            self.end = next((end for end in ends if end != FOUND), FOUND)
 
     def results(self):
-        found = []
-        for text, goal in zip(self.spec["goals"], self.goals):
+        found = [self.interval.result()] if self.interval else []
+        for goal in self.goals:
             search = self.focused(goal)
             throughput = goal.throughput(search.passed, self.loads[search.passed]) if search.passed else None
-            found.append({"goal": text, "lower_qps": search.passed, "upper_qps": search.failed, "throughput_qps": throughput, **(search.end or {})})
+            found.append(result(goal, search.end, search.passed, search.failed, throughput))
         return found
+
+
+def result(goal, end, lower_qps, upper_qps, throughput_qps):
+    return {"goal": goal.text, "lower_qps": lower_qps, "upper_qps": upper_qps, "throughput_qps": throughput_qps, **(end or {})}
+
+
+class Interval:
+    """The trials up and down for the interval of a goal, after the search for a bracket."""
+
+    def __init__(self, goal, search):
+        self.goal, self.search, self.trials, self.height, self.found, self.end = goal, search, [], 0, None, None
+
+    def rate(self):
+        """The next rate; None when it is over."""
+        search = self.search
+        if self.end or not search.end:
+            return None if self.end else search.rate()
+        rate = search.passed + (search.failed - search.passed) // 2 + self.height * resolution_qps(self.goal.width, search.passed)
+        return min(max(rate, search.spec["lowest_qps"]), search.limit)
+
+    def observe(self, rate, is_passed):
+        self.trials.append((rate, is_passed))
+        count = len(self.trials)
+        if not self.search.end:
+            self.search.observe("passed" if is_passed else "failed", None)
+            self.end = None if self.search.end == FOUND else self.search.end
+            return
+        self.height += 1 if is_passed else -1
+        if count < 24 or count % 8:
+            return
+        self.found, wanted = interval(self.trials), resolution_qps(self.goal.width, self.search.passed) / self.search.passed
+        low, rate, high = self.found or (0, 1, math.inf)
+        times = (high - low) / rate / wanted
+        if times <= 1:
+            self.end = FOUND
+        elif count * self.goal.trial_ns >= self.goal.sum_ns:
+            self.end = {"ended": "too_wide", "trials": math.ceil(count * times * times) if self.found else None}
+
+    def result(self):
+        low, rate, high = self.found or (None, None, None)
+        rounded = (math.floor(low), math.ceil(high), math.floor(rate + 0.5)) if self.found else (None, None, None)
+        return result(self.goal, self.end, *rounded)
+
+
+def interval(trials):
+    """The rate at which half of the trials pass, between the ends of its 95 % interval; None if they do not tell."""
+    rates = [(math.log(rate), trials.count((rate, True)), trials.count((rate, False))) for rate in sorted({rate for rate, _ in trials})]
+
+    def residuals(x, slope):
+        return [passed * probability(slope * (at - x)) - failed * probability(slope * (x - at)) for at, passed, failed in rates]
+
+    def slope(x):
+        def is_too_flat(logarithm):
+            return total(residual * (x - at) for residual, (at, *_) in zip(residuals(x, math.exp(logarithm)), rates)) > 0
+        return math.exp(turn(math.log(0.5), math.log(10**4), is_too_flat))
+
+    def likelihood(x):
+        best = slope(x)
+        return total(passed * ln_probability(best * (x - at)) + failed * ln_probability(best * (at - x)) for at, passed, failed in rates)
+
+    reach = math.log(10)
+    best = turn(rates[0][0] - reach, rates[-1][0] + reach, lambda x: total(residuals(x, slope(x))) > 0)
+    least = likelihood(best) - 1.3078 * student(len(trials) - 2) ** 2 / 2
+    is_likely = lambda x: likelihood(x) >= least
+    if len({is_passed for _, is_passed in trials}) < 2 or is_likely(best - reach) or is_likely(best + reach):
+        return None
+    ends = turn(best - reach, best, lambda x: not is_likely(x)), best, turn(best, best + reach, is_likely)
+    return [math.floor(math.exp(x) * 10 + 0.5) / 10 for x in ends]
+
+
+def turn(low, high, is_below):
+    """Where a condition becomes false between these numbers."""
+    for _ in range(22):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_below(middle) else (low, middle)
+    return (low + high) / 2
+
+
+def total(values):
+    """The sum in this order, which sum() does not keep in every version."""
+    return functools.reduce(operator.add, values)
+
+
+def probability(logit):
+    try:
+        return 1 / (1 + math.exp(-logit))
+    except OverflowError:
+        return 0.0
+
+
+def ln_probability(logit):
+    return min(logit, 0) - math.log1p(math.exp(-abs(logit)))
+
+
+def student(freedom):
+    """The 97.5 % quantile of Student's t."""
+    z = 1.959963984540054
+    return (z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+            + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3))
 
 
 def kind_of(fault):
@@ -450,10 +565,6 @@ def counted(tests):
         had_chance, waiting = had_chance or waiting is not None and not is_low, None
         rates.append(rate)
     return rates
-
-
-def median(values):
-    return (sorted(values)[(len(values) - 1) // 2] + sorted(values)[len(values) // 2]) / 2
 
 
 def percentile(values, percent):
@@ -718,7 +829,7 @@ class Campaign:
             same("started.search.goals", [Goal(text).known for text in spec.get("goals", [])], [goal.known for goal in goals])
             due = self.plan.search(point, spec["ceiling_qps"], rates, goals)
             same_keys("started.search.", {"low_load_qps": None} | spec, {"low_load_qps": None} | due)
-        same("started.base_rate_qps", begun["base_rate_qps"], None if is_search or not rates else int(median(rates)))
+        same("started.base_rate_qps", begun["base_rate_qps"], None if is_search or not rates else int(statistics.median(rates)))
         self.tasks[task] = Task(known, spec, begun["base_rate_qps"])
         self.under_way, self.in_force = task, [spec["ceiling_qps"]] if is_search else ceilings
 
@@ -929,12 +1040,12 @@ def check_point(campaign, point, found, at):
         "lower_bound": any(rate is not None for rate in limited), "summary": found["summary"] if rates else None,
     })
     if rates:
-        middle, mean = median(rates), sum(rates) / len(rates)
+        middle, mean = statistics.median(rates), sum(rates) / len(rates)
         deviation = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / max(1, len(rates) - 1))
         same_keys(at + "summary.", found["summary"], {
             "runs": len(rates), "median": middle, "average": mean, "p1": percentile(rates, 1), "p99": percentile(rates, 99),
             "standard_deviation": deviation, "margin_of_error_999": 3.290526731491896 * deviation / math.sqrt(len(rates)),
-            "median_absolute_deviation": 1.4826 * median([abs(rate - middle) for rate in rates]),
+            "median_absolute_deviation": 1.4826 * statistics.median(abs(rate - middle) for rate in rates),
             "dispersion_pct": (max(rates) - min(rates)) / middle * 100, "calculated": middle / (1 + found["timeout_s"] / found["duration_s"]),
         })
 
@@ -946,69 +1057,19 @@ def run_of(task):
     return task.search.end["ended"], task.search.passed, task.end["failed_qps"]
 
 
-# Signatures: SSHSIG (PROTOCOL.sshsig of OpenSSH) with ED25519 (RFC 8032)
+def signer(journal, seal, allowed):
+    """The name of the allowed signer of a journal that ends with this seal."""
+    signature = journal.with_name("journal.jsonl.sig")
+    signature.stat()
 
-P, Q = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
-D = -121665 * pow(121666, -1, P) % P
+    def openssh(what, *options):
+        command = ["ssh-keygen", "-Y", what, "-n", "dns64bench", "-s", signature, "-f", allowed, *options]
+        return subprocess.run(command, input=seal, capture_output=True, text=True)
 
-
-def recovered(octets):
-    """The point with this encoding."""
-    y, sign = int.from_bytes(octets, "little") % 2**255, octets[31] >> 7
-    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
-    x = pow(square, (P + 3) // 8, P)
-    x = x if x * x % P == square else x * pow(2, (P - 1) // 4, P) % P
-    need(y < P and x * x % P == square and (x or not sign), "signature", octets.hex(), "a point of the curve")
-    return (P - x if x % 2 != sign else x), y
-
-
-def plus(a, b):
-    (x1, y1), (x2, y2) = a, b
-    product = D * x1 * x2 * y1 * y2
-    return (x1 * y2 + x2 * y1) * pow(1 + product, -1, P) % P, (y1 * y2 + x1 * x2) * pow(1 - product, -1, P) % P
-
-
-def times(factor, point):
-    total = (0, 1)
-    while factor:
-        total, point, factor = plus(total, point) if factor & 1 else total, plus(point, point), factor >> 1
-    return total
-
-
-def check_ed25519(key, message, signature):
-    same("signature: octets of key and signature", [len(key), len(signature)], [32, 64])
-    base, s = recovered((4 * pow(5, -1, P) % P).to_bytes(32, "little")), int.from_bytes(signature[32:], "little")
-    h = int.from_bytes(hashlib.sha512(signature[:32] + key + message).digest(), "little") % Q
-    is_signed = s < Q and times(s, base) == plus(recovered(signature[:32]), times(h, recovered(key)))
-    need(is_signed, "signature", "one of something else", "one of this journal")
-
-
-def strings(octets):
-    while octets:
-        end = 4 + int.from_bytes(octets[:4], "big")
-        need(len(octets) >= end, "signature", f"{len(octets)} octets", f"{end} octets")
-        yield octets[4:end]
-        octets = octets[end:]
-
-
-def check_signature(path, seal, allowed):
-    """The name of the signer of a journal that ends with this seal."""
-    armour = "".join(path.read_text().split())
-    body = armour.removeprefix("-----BEGINSSHSIGNATURE-----").removesuffix("-----ENDSSHSIGNATURE-----")
-    blob = base64.b64decode(body)
-    same("signature", blob[:10], b"SSHSIG\0\0\0\1")
-    key, namespace, reserved, digest, signature = strings(blob[10:])
-    same("signature: namespace", namespace, b"dns64bench")
-    kind, octets, *_ = strings(key)
-    if kind != b"ssh-ed25519" or digest not in (b"sha256", b"sha512"):
-        raise Unreadable(f"{path}: a key of type {kind.decode()}; check it with ssh-keygen, see docs/journal.md")
-    _, value = strings(signature)
-    parts = (namespace, reserved, digest, hashlib.new(digest.decode(), seal.encode()).digest())
-    check_ed25519(octets, b"SSHSIG" + b"".join(len(part).to_bytes(4, "big") + part for part in parts), value)
-    signers = [line.split() for line in allowed.read_text().splitlines()]
-    names = [words[0] for words in signers if base64.b64encode(key).decode() in words]
-    need(names, "signature: key", base64.b64encode(key).decode(), f"a key in {allowed}")
-    return names[0]
+    names = openssh("find-principals").stdout.splitlines()
+    found = [name for name in names if openssh("verify", "-I", name).returncode == 0]
+    need(found, "signature", "one of other lines or another key", f"one of this journal by a key in {allowed}")
+    return found[0]
 
 
 def verify(path, allowed):
@@ -1018,9 +1079,9 @@ def verify(path, allowed):
         copy = path / "plan.toml"
         need(not copy.exists() or copy.read_bytes() == first["plan"].encode(), str(copy), "another text", "the plan of the journal")
         check_report(path / "report", campaign, first, seal)
-    signer = f", signed by {check_signature(journal.with_name('journal.jsonl.sig'), seal, allowed)}" if allowed else ""
+    signed = f", signed by {signer(journal, seal, allowed)}" if allowed else ""
     trials = sum(len(task.trials + task.earlier) for task in campaign.tasks.values())
-    return f"{trials} trials, {len(campaign.self_tests)} self-tests, {'' if campaign.is_complete else 'not '}complete, seal {seal}{signer}"
+    return f"{trials} trials, {len(campaign.self_tests)} self-tests, {'' if campaign.is_complete else 'not '}complete, seal {seal}{signed}"
 
 
 def main():

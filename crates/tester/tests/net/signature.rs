@@ -125,7 +125,7 @@ fn signature_identifies_the_signer_of_the_journal() {
         said.contains("the journal was signed with ED25519 key SHA256:"),
         "{said}"
     );
-    // The verifier that needs no OpenSSH.
+    // The second verifier.
     let (code, said) = verify_again(&campaign, &alices);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.ends_with(", signed by alice\n"), "{said}");

@@ -12,12 +12,30 @@ resolution = "10%"
 "#;
 
 /// The rest of these plans, with their names.
-const PLANS: [(&str, &str); 7] = [
+const PLANS: [(&str, &str); 9] = [
     (
         "goals",
         r#"
 start-rate = "1k"
 goals = ["ndr", "loss=2%,exceed=50%,initial=1s,trial=4s,sum=8s"]
+[[dut]]
+profile = "unbound"
+"#,
+    ),
+    (
+        "interval",
+        r#"
+start-rate = "1k"
+goals = ["interval", "ndr"]
+[[dut]]
+profile = "unbound"
+"#,
+    ),
+    (
+        "wide-interval",
+        r#"
+start-rate = "1k"
+goals = "interval,loss=0%,exceed=50%,trial=1s,sum=30s,width=0.01%"
 [[dut]]
 profile = "unbound"
 "#,
@@ -85,6 +103,14 @@ profile = "unbound"
 "#,
     ),
 ];
+
+/// The plan and the journal of the campaign with this name.
+pub(crate) fn of_kind(name: &str) -> (Plan, Vec<Line>) {
+    let (_, rest) = PLANS.iter().find(|(known, _)| *known == name).unwrap();
+    let plan = format!("{SMALL}{rest}");
+    let lines = written(&plan, [Servers::of(&plan)]);
+    (Plan::parse("kind.toml", &plan).unwrap(), lines)
+}
 
 /// Journals of campaigns of all kinds, with their names.
 pub(crate) fn of_all_kinds() -> Vec<(&'static str, Vec<Line>)> {
