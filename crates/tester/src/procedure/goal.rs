@@ -65,8 +65,8 @@ const PRESETS: [(&str, &str); 5] = [
     ),
 ];
 
-/// The search without goals.
-const STRICT: &str = "rfc8219";
+/// Name of the search without goals.
+pub const STRICT: &str = "rfc8219";
 
 const MILLION: u64 = 1_000_000;
 

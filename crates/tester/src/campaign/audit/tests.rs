@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 pub(crate) use honest::honest;
 use honest::{Servers, begin, plan, resume};
-pub(crate) use kinds::of_all_kinds;
+pub(crate) use kinds::{of_all_kinds, of_kind};
 
 use super::*;
 use crate::campaign::journal::tests::octets_of_lines;

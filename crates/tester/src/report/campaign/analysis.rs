@@ -83,7 +83,7 @@ pub struct Analysis {
     pub curves: Vec<Curve>,
     /// Authoritative servers measured by themselves, side by side.
     pub authorities: Authorities,
-    /// Results of goals after RFC 9971.
+    /// Results of goals.
     pub goals: Vec<GoalRow>,
     /// Trials above the measured rate.
     pub overloads: Vec<OverloadCurve>,

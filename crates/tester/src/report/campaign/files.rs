@@ -41,6 +41,9 @@ pub fn files(analysis: &Analysis, lines: &[Line]) -> Result<Vec<(String, Vec<u8>
         ("tables.tex", latex::text(&tables::papers(analysis))),
     ];
     let mut texts: Vec<_> = texts.map(|(path, text)| (path.to_owned(), text)).into();
+    if !analysis.goals.is_empty() {
+        texts.push(("goals.csv".to_owned(), csv(tables::goals(analysis))?));
+    }
     let conditions = plots::conditions(analysis);
     for (key, figures) in plots::figures(analysis) {
         for (figure, number) in figures.iter().zip(1..) {

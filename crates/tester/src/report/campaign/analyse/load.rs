@@ -1,7 +1,7 @@
 //! The searches for goals, the trials above the measured rate, and the long ones below it.
 
 use crate::campaign::history::{Recorded, TrialHistory};
-use crate::campaign::plan::tasks::{Point, Task, point_name};
+use crate::campaign::plan::tasks::{Point, Task};
 use crate::report::campaign::analysis::{
     GoalRow, OverloadCurve, OverloadRow, PointResult, Slope, SoakResult, SoakRow,
 };
@@ -20,15 +20,13 @@ const HOUR_S: f64 = 3600.0;
 
 /// The results of goals.
 pub(super) fn goals(history: &Recorded<'_>) -> Vec<GoalRow> {
-    let points = history.plan.points.iter().enumerate();
-    let rows = points.filter_map(|(index, point)| {
-        let task = history.tasks.get(&Task::Goals { point: index })?;
+    let points = 0..history.plan.points.len();
+    let rows = points.filter_map(|point| {
+        let task = history.tasks.get(&Task::Goals { point })?;
         let end = task.finished.as_ref()?;
         let trials = task.trials.iter().filter(|it| it.result.outcome.is_valid());
-        let (_, cell) = point_name(&history.plan, point);
         let row = GoalRow {
-            variant: point.variant,
-            cell,
+            point,
             result: end.goals.first()?.clone(),
             valid_trials: trials.count() as u64,
             took_ns: end.took_ns,

@@ -200,7 +200,7 @@ fn common_load(
     let row = |(point, trials): (&&PointResult, &Vec<&TrialResult>)| {
         let trial = trials.iter().find(|trial| trial.rate_qps == rate_qps)?;
         Some(CommonLoadRow {
-            variant: point.variant,
+            point: point.point,
             rtt_ns: trial.rtt_percentiles.clone(),
         })
     };

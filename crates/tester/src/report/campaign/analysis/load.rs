@@ -5,13 +5,11 @@ use serde::Serialize;
 
 use crate::procedure::search::GoalResult;
 
-/// The result of a goal after RFC 9971 at a point.
+/// The result of a goal at a point: after RFC 9971, or an interval.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct GoalRow {
-    /// Index into [`Analysis::variants`](super::Analysis::variants).
-    pub variant: usize,
-    /// The cell, in words.
-    pub cell: String,
+    /// Index into [`Analysis::points`](super::Analysis::points).
+    pub point: usize,
     /// Goal, relevant bounds and conditional throughput.
     #[serde(flatten)]
     pub result: GoalResult,
@@ -110,8 +108,7 @@ mod tests {
     #[test]
     fn no_key_of_a_goal_is_written_twice() {
         let row = GoalRow {
-            variant: 0,
-            cell: "cell".to_owned(),
+            point: 0,
             result: GoalResult {
                 goal: "interval".parse().unwrap(),
                 end: Some(SearchEnd::TooWide { trials: Some(90) }),

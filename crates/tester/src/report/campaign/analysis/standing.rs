@@ -43,8 +43,8 @@ pub struct CommonLoad {
 /// One server at a common load.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct CommonLoadRow {
-    /// Index into [`Analysis::variants`](super::Analysis::variants).
-    pub variant: usize,
+    /// Index into [`Analysis::points`](super::Analysis::points).
+    pub point: usize,
     /// Percentile and nanoseconds, of the first passed trial at this rate.
     pub rtt_ns: Vec<(f64, u64)>,
 }

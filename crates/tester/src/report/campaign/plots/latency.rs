@@ -40,10 +40,10 @@ fn rate_of(point: &PointResult) -> Option<u64> {
 /// Round-trip times by percentile at the rate that all servers of a cell passed.
 pub(super) fn common_loads(analysis: &Analysis) -> Vec<Figure> {
     let figure = |load: &CommonLoad| {
-        let series = load
-            .rows
-            .iter()
-            .map(|row| by_percentile(row.variant, analysis.name_of(row.variant), &row.rtt_ns));
+        let series = load.rows.iter().map(|row| {
+            let variant = analysis.points[row.point].variant;
+            by_percentile(variant, analysis.name_of(variant), &row.rtt_ns)
+        });
         let rate = numbers::Thousands(load.rate_qps);
         let title = format!("{}: all at {rate} queries/s", load.cell);
         latency_of(&title, &series.collect::<Vec<_>>())

@@ -2,22 +2,23 @@
 
 mod authorities;
 mod certified;
+mod goals;
 mod hosts;
 mod machine;
 mod papers;
 mod point;
 pub(super) mod standings;
 
+pub(super) use goals::goals;
 pub(super) use machine::{points, runs, trials};
 pub(super) use papers::papers;
 
 use super::analysis::{
-    Analysis, Clause, Evidence, GoalRow, Lost, LostAt, Met, ModelResult, OverloadRow, PlacesOfLoss,
+    Analysis, Clause, Evidence, Lost, LostAt, Met, ModelResult, OverloadRow, PlacesOfLoss,
     QueueCheckRow, Slope, VariantInfo,
 };
 use super::numbers;
 use super::table::{Cell, Column, Table, columns, rate_if, two};
-use crate::procedure::search::SearchEnd;
 use crate::report::json::word;
 
 /// The tables for people, in order, without empty ones.
@@ -190,31 +191,6 @@ fn models(analysis: &Analysis) -> Table {
          all cells passed, since the model has no waiting.",
     );
     let rows = analysis.models.iter().map(|m| (m.variant, m));
-    by_variant(analysis, table, &columns, rows)
-}
-
-fn goals(analysis: &Analysis) -> Table {
-    let columns = columns![r: GoalRow;
-        "cell", "cell" => &r.cell;
-        "goal", "goal" => r.result.goal.to_string();
-        "lower_qps", "lower bound" => r.result.lower_qps;
-        "upper_qps", "upper bound" => r.result.upper_qps;
-        "throughput_qps", "conditional throughput" => r.result.throughput_qps;
-        "result", "result" => match &r.result.end {
-            Some(SearchEnd::Found) => "regular",
-            _ => "irregular",
-        };
-        "valid_trials", "valid trials" => r.valid_trials;
-        "took_ns", "time" => Cell::Span(r.took_ns);
-    ];
-    let table = Table::new(
-        "goals",
-        "Goals after RFC 9971",
-        "Not results of RFC 8219. Relevant bounds and conditional throughput of each goal, in queries per second. A result is \
-         irregular if a bound is missing: then the rate is limited by the Tester or the plan, or nothing was low enough. All \
-         goals share the trials and the time of one search.",
-    );
-    let rows = analysis.goals.iter().map(|row| (row.variant, row));
     by_variant(analysis, table, &columns, rows)
 }
 
