@@ -1,4 +1,4 @@
-# Six commands, each of which does all its own set-up on a Debian machine with cargo, as root; other
+# Six commands, each of which does all its own set-up on a Debian machine with Rust of rustup, as root; other
 # users are told what is missing.
 
 .PHONY: demo lab-demo packages static image test
