@@ -85,7 +85,10 @@ pub(crate) fn resolved_in_the_end(server: SocketAddr, name: &NameBuf) -> Vec<Ipv
     wait_until("the name resolves", || {
         let answer = ask(server, &query(0x4242, name, Rtype::AAAA));
         found = addresses(&answer);
-        assert!(rcode(&answer) != Rcode::NOERROR || !found.is_empty(), "{answer:02x?}");
+        assert!(
+            rcode(&answer) != Rcode::NOERROR || !found.is_empty(),
+            "{answer:02x?}"
+        );
         rcode(&answer) == Rcode::NOERROR || {
             assert_eq!((rcode(&answer), found.len()), (Rcode::SERVFAIL, 0));
             false

@@ -16,7 +16,7 @@ lab = "netns"
 backend = "socket"
 uncertified = true
 [trial]
-duration = "1s"
+duration = "300ms"
 timeout = "1s"
 [search]
 runs = 1

@@ -270,7 +270,7 @@ fn self_test_over_af_xdp_is_answered_by_the_driver() {
     let _turn = turn();
     let mut served = Served::of_names("--self-test", Setup::ThreeDevice.upstream_v4().0, "native");
     served.far = None;
-    let words = "selftest -s ADDRESS --backend xdp --self-tests 1 -Q 500 -l 1s --json -";
+    let words = "selftest -s ADDRESS --backend xdp --self-tests 1 -Q 500 -l 300ms --json -";
     until("has an authority answered in time", || {
         let mut tester = host(Role::Dut).command(Path::new(PROGRAM), &CpuSet::unrestricted());
         tester.args(
@@ -333,7 +333,8 @@ fn trial_with_an_authority_in_the_driver_has_counts_and_no_times() {
 fn self_test_with_an_authority_in_the_driver_accounts_for_each_query() {
     let _turn = turn();
     until("has the authority answered in time", || {
-        let run = Run::of("selftest --lab netns --authority in-driver --self-tests 1 -Q 2k -l 1s");
+        let run =
+            Run::of("selftest --lab netns --authority in-driver --self-tests 1 -Q 2k -l 300ms");
         let trials = run.json["trials"].as_array().unwrap();
         trials.iter().for_each(assert_accounted);
         let passed = trials.iter().find(|trial| trial["outcome"] == "passed")?;

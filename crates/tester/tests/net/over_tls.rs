@@ -60,7 +60,7 @@ fn running_server_is_asked_over_tls() {
     let _server = Running::start(Command::new("unbound").arg("-d").arg("-c").arg(&config));
     let subject = format!("trial -s 127.0.0.1:{port} --transport tls -c 4");
     let run = until("has a server answered in time", || {
-        let run = Run::of(&format!("{subject} --uncertified -Q 1k -l 1s -t 5s"));
+        let run = Run::of(&format!("{subject} --uncertified -Q 1k -l 300ms -t 5s"));
         // It has not started yet.
         (run.code != Some(4)).then_some(run)
     });

@@ -174,7 +174,7 @@ fn link_local(backend: &str) {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("trial.json");
     let line = format!(
-        "--local fe80::1%wire --backend {backend} -Q 100 -l 1s -t 5s --aaaa-share 1 --uncertified --quiet"
+        "--local fe80::1%wire --backend {backend} -Q 100 -l 300ms -t 5s --aaaa-share 1 --uncertified --quiet"
     );
     until("was each query answered", || {
         let (output, peers) = pair.trial("fe80::53%wire", &line, &json);
@@ -224,7 +224,7 @@ fn server_in_another_network_of_the_machine_is_recognised() {
         let program = [
             "netns", "exec", &pair.0[0], PROGRAM, "trial", "--server", server,
         ];
-        let flags = "-Q 100 -l 1s -t 5s --aaaa-share 1 --uncertified --json -";
+        let flags = "-Q 100 -l 300ms -t 5s --aaaa-share 1 --uncertified --json -";
         let output = trial.args(program).args(flags.split(' ')).output().unwrap();
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(told["server_is_here"], true, "{output:?}");
@@ -240,7 +240,7 @@ fn server_in_another_network_of_the_machine_is_recognised() {
 fn prefix_that_is_not_local_is_refused_with_the_remedy() {
     let pair = Pair::new("none");
     let dir = tempfile::tempdir().unwrap();
-    let line = "--local 2001:2:0:79::/120 -Q 1k -l 1s --aaaa-share 1 --uncertified";
+    let line = "--local 2001:2:0:79::/120 -Q 1k -l 300ms --aaaa-share 1 --uncertified";
     let (output, peers) = pair.trial(SERVER[0], line, &dir.path().join("trial.json"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && peers.is_empty(), "{output:?}");
@@ -425,7 +425,7 @@ fn only_a_dut_with_losses_fails_from_each_kind_of_source() {
                 let trial = |loss: &str| {
                     until("did the Tester lose nothing", || {
                         let run = Run::of(&format!(
-                            "trial --lab netns {dut} --dut-set loss={loss} --aaaa-share 1 {with} {patience} -Q 1k -l 1s \
+                            "trial --lab netns {dut} --dut-set loss={loss} --aaaa-share 1 {with} {patience} -Q 1k -l 300ms \
                              --uncertified"
                         ));
                         assert_accounted(&run.json);
@@ -437,7 +437,7 @@ fn only_a_dut_with_losses_fails_from_each_kind_of_source() {
                 };
                 let (lossy, good) = (trial("2%"), trial("0%"));
                 assert_eq!(lossy.text("/outcome"), "failed", "{with}: {:#}", lossy.json);
-                assert_eq!(answers(&lossy.json, "missing"), 20, "{with}");
+                assert_eq!(answers(&lossy.json, "missing"), 6, "{with}");
                 assert_eq!(good.text("/outcome"), "passed", "{with}: {:#}", good.json);
                 let told = &good.json["losses"]["evidence"]["found"];
                 assert_eq!(told.as_array().map(Vec::len), Some(0), "{with}: {told:#}");

@@ -23,7 +23,7 @@ fn lab_can_be_inspected_from_its_hosts() {
     let campaign = directory.path().join("campaign");
     let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/small.toml");
     for refused in [
-        "trial --lab netns --uncertified -Q 1k -l 1s --dut dns64d".to_owned(),
+        "trial --lab netns --uncertified -Q 1k -l 300ms --dut dns64d".to_owned(),
         format!("run {plan} --output {}", campaign.display()),
         "lab up".to_owned(),
     ] {
@@ -59,7 +59,7 @@ fn custom_profile_works() {
     let run = until("has a server answered in time", || {
         let dut = file.display();
         let run = Run::of(&format!(
-            "trial --lab netns --uncertified -Q 1k -l 2s --dut {dut}"
+            "trial --lab netns --uncertified -Q 1k -l 600ms --dut {dut}"
         ));
         assert_accounted(&run.json);
         (answers(&run.json, "valid") > 0).then_some(run)
@@ -79,7 +79,7 @@ fn server_that_does_not_start_is_reported_with_its_last_log_lines() {
                 version = { command = ['echo', 'broken 1'], starts_with = 'broken ' }\n";
     std::fs::write(&file, text).unwrap();
     let run = Run::of(&format!(
-        "trial --lab netns --uncertified -Q 1k -l 1s --dut {}",
+        "trial --lab netns --uncertified -Q 1k -l 300ms --dut {}",
         file.display()
     ));
     assert_eq!(run.code, Some(4), "{:#}", run.json);
