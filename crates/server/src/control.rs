@@ -2,16 +2,18 @@
 //!
 //! - [`Request`], [`Answer`], [`Status`]: the messages;
 //! - [`Socket`]: the listening socket, and its file;
-//! - [`serve`]: the server side, [`ask`]: the client side.
+//! - [`serve`]: the server side, [`ask`]: the client side;
+//! - `take_over`: passes the listening sockets to another process.
 
 mod request;
 mod status;
+mod take_over;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::fs::DirBuilder;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -22,7 +24,7 @@ use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -34,6 +36,8 @@ pub use request::Request;
 pub use status::{
     DriverStatus, ForwardStatus, InterfaceStatus, PrefixStatus, Status, UpstreamStatus,
 };
+#[doc(inline)]
+pub use take_over::{Offer, Predecessor};
 
 /// Default path of the socket (FHS 3.0 section 3.15).
 pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
@@ -43,7 +47,7 @@ pub const SOCKET_DEFAULT: &str = "/run/dns64d/control.sock";
 pub const REQUEST_LEN_MAX: u64 = 2048;
 
 /// Maximum length of an answer in octets: all figures and all notes on a configuration.
-const ANSWER_LEN_MAX: u64 = 1 << 20;
+const ANSWER_LEN_MAX: usize = 1 << 20;
 
 /// Maximum number of requests in progress; others wait.
 const REQUESTS_MAX: usize = 8;
@@ -95,6 +99,13 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next: Option<Place>,
     },
+    /// The listening sockets of the server, which come with this line.
+    Sockets {
+        /// Their number.
+        sockets: usize,
+        /// Version of the records of its cache.
+        cache: u16,
+    },
     /// The request was refused.
     Refused {
         /// The reason.
@@ -124,6 +135,7 @@ impl fmt::Display for Answer {
                     .try_for_each(|key| writeln!(f, "note: {key} takes effect after a restart"))
             }
             Self::Lines { lines, .. } => lines.iter().try_for_each(|line| writeln!(f, "{line}")),
+            Self::Sockets { sockets, .. } => writeln!(f, "sockets={sockets}"),
             Self::Refused { message } => writeln!(f, "{message}"),
         }
     }
@@ -155,33 +167,53 @@ pub enum SocketError {
     },
 }
 
-/// The listening socket. Dropping it removes its file.
+/// The listening socket. Dropping it removes its file, unless that belongs to another process.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    file: SocketFile,
+    file: Option<SocketFile>,
 }
 
-/// The file of a socket; dropping it removes the file.
+/// The file of a socket; dropping it removes the file, unless another has replaced it.
 #[derive(Debug)]
-pub struct SocketFile(PathBuf);
+pub struct SocketFile {
+    path: PathBuf,
+    inode: Option<(u64, u64)>,
+}
 
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // The process may have lost access to the directory; the next start removes the file.
-        let _ = std::fs::remove_file(&self.0);
+impl SocketFile {
+    fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            inode: inode(path),
+        }
     }
 }
 
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.inode.is_some() && self.inode == inode(&self.path) {
+            // The process may have lost access to the directory; the next start replaces the file.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The device and the number of a file.
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
 impl Socket {
-    /// Listens at `path`, with access for owner and group only, as far as the umask permits. Removes the file of an
+    /// Listens at `path`, with access for owner and group only, as far as the umask permits. Replaces the file of an
     /// earlier server, and creates the directory if only its last component is missing.
     ///
     /// # Errors
     ///
     /// Another server uses the path, a file of another kind exists there, or the system refuses.
     pub fn open(path: &Path) -> Result<Self, SocketError> {
-        remove_stale(path)?;
+        check_unused(path)?;
         let directory = path.parent().unwrap_or(path);
         // If it is still missing, the next call reports it.
         let _ = DirBuilder::new().mode(0o750).create(directory);
@@ -191,29 +223,47 @@ impl Socket {
         })?;
         Ok(Self {
             listener,
-            file: SocketFile(path.to_owned()),
+            file: Some(SocketFile::new(path)),
         })
     }
 
+    /// The socket of another process, which has the file, too.
+    pub fn inherited(listener: UnixListener) -> Self {
+        Self {
+            listener,
+            file: None,
+        }
+    }
+
+    /// The socket.
+    pub fn listener(&self) -> &UnixListener {
+        &self.listener
+    }
+
     /// Splits this into the socket and its file.
-    pub fn into_parts(self) -> (UnixListener, SocketFile) {
+    pub fn into_parts(self) -> (UnixListener, Option<SocketFile>) {
         (self.listener, self.file)
     }
 }
 
-/// Sets the mode before the file exists, so that the file gets it less the umask (unix(7)): a later call with the path
-/// could affect another file.
+/// Binds the socket to a name of this process, shorter than most, and renames that: `path` always names a socket. Sets the
+/// mode before the file exists, so that the file gets it less the umask (unix(7)): a later call with the path could affect
+/// another file.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o660))?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let own = path.with_file_name(format!(".{}", std::process::id()));
+    // It may be left of a killed process with the same ID.
+    let _ = std::fs::remove_file(&own);
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&own)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
+    std::fs::rename(&own, path).inspect_err(|_| drop(std::fs::remove_file(&own)))?;
     Ok(socket.into())
 }
 
-/// Removes the socket file of a server that no longer runs.
-fn remove_stale(path: &Path) -> Result<(), SocketError> {
+/// Checks that no server uses the path; the file of one that no longer runs may be there.
+fn check_unused(path: &Path) -> Result<(), SocketError> {
     let system = |reason| SocketError::System {
         path: path.to_owned(),
         reason,
@@ -227,26 +277,26 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
         Ok(_) => {}
     }
     match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(system)
-        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Err(error) => Err(system(error)),
         Ok(_) => Err(SocketError::InUse(path.to_owned())),
     }
 }
 
-/// Serves requests as long as the runtime runs; `sink` forwards each request to the thread that answers it. Needs a
-/// [`tokio::task::LocalSet`].
+/// Serves requests as long as the runtime runs; `sink` forwards each request to the thread that answers it; another
+/// process may take the `offer`. Needs a [`tokio::task::LocalSet`].
 ///
 /// # Errors
 ///
 /// Tokio cannot use the socket.
 pub async fn serve(
     listener: UnixListener,
+    offer: Offer,
     sink: impl Fn(Request, oneshot::Sender<Answer>) + 'static,
 ) -> io::Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
-    let sink = Rc::new(sink);
+    // Locked while another process takes over.
+    let server = Rc::new((Mutex::new(offer), sink));
     let places = Arc::new(Semaphore::new(REQUESTS_MAX));
     let mut waiting = VecDeque::<AbortHandle>::new();
     loop {
@@ -261,7 +311,7 @@ pub async fn serve(
         {
             oldest.abort();
         }
-        let (sink, places) = (Rc::clone(&sink), Arc::clone(&places));
+        let (server, places) = (Rc::clone(&server), Arc::clone(&places));
         let connection = tokio::task::spawn_local(async move {
             let Ok(Ok(line)) = timeout(REQUEST_TIME, read(&mut stream)).await else {
                 return;
@@ -272,8 +322,12 @@ pub async fn serve(
             };
             // A task of its own, which is never aborted.
             tokio::task::spawn_local(async move {
+                let (offer, sink) = &*server;
                 // The client may have disconnected.
-                let _ = answer(stream, &line, &*sink).await;
+                let _ = match line.trim_end() == take_over::REQUEST {
+                    true => hand_over(stream, offer).await,
+                    false => answer(stream, &line, sink).await,
+                };
                 drop(place);
             });
         });
@@ -305,7 +359,28 @@ async fn answer(
         }
         Err(message) => refused(message),
     };
-    let mut line = serde_json::to_vec(&answer)?;
+    send(&mut stream, &answer).await
+}
+
+/// Lets another process take over, one at a time.
+async fn hand_over(mut stream: tokio::net::UnixStream, offer: &Mutex<Offer>) -> io::Result<()> {
+    let Ok(offer) = offer.try_lock() else {
+        return send(&mut stream, &refused("another process is taking over")).await;
+    };
+    let sockets = offer.sockets.upgrade();
+    let Some(sockets) = sockets.filter(|sockets| !sockets.is_empty()) else {
+        let reason =
+            "it is shutting down, or uses af-xdp or driver-cache: stop it, then start another";
+        return send(&mut stream, &refused(reason)).await;
+    };
+    if take_over::give(stream, &sockets, &offer.cache).await? {
+        (offer.replaced)();
+    }
+    Ok(())
+}
+
+async fn send(stream: &mut tokio::net::UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     timeout(ANSWER_TIME, stream.write_all(&line)).await?
 }
@@ -345,6 +420,14 @@ pub enum AskError {
         .0.display()
     )]
     Denied(PathBuf),
+    /// The server refuses.
+    #[error("the server at {} refused: {message}", path.display())]
+    Refused {
+        /// The socket.
+        path: PathBuf,
+        /// The reason.
+        message: String,
+    },
     /// The answer is invalid.
     #[error(
         "the server at {} gave no answer: {reason}; see its log",
@@ -364,16 +447,19 @@ pub enum AskError {
 ///
 /// No server answers, the user has no permission, or the answer is invalid.
 pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
-    let stream = UnixStream::connect(path).map_err(|reason| {
+    exchange(&connect(path)?, request).map_err(|reason| AskError::NoAnswer {
+        path: path.to_owned(),
+        reason,
+    })
+}
+
+fn connect(path: &Path) -> Result<UnixStream, AskError> {
+    UnixStream::connect(path).map_err(|reason| {
         let path = path.to_owned();
         match reason.kind() {
             io::ErrorKind::PermissionDenied => AskError::Denied(path),
             _ => AskError::NoServer { path, reason },
         }
-    })?;
-    exchange(&stream, request).map_err(|reason| AskError::NoAnswer {
-        path: path.to_owned(),
-        reason,
     })
 }
 
@@ -385,169 +471,9 @@ fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Answer> {
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut line = String::new();
-    BufReader::new(stream.take(ANSWER_LEN_MAX)).read_line(&mut line)?;
+    BufReader::new(stream.take(ANSWER_LEN_MAX as u64)).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::thread;
-
-    use expect_test::expect;
-
-    use super::*;
-
-    /// Serves one socket in a separate thread, which ends with the test process.
-    fn served(path: &Path) -> SocketFile {
-        let (listener, file) = Socket::open(path).unwrap().into_parts();
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            let serving = serve(listener, |request, answer| {
-                let said = match request {
-                    Request::Flush {
-                        name: None,
-                        rtype: None,
-                    } => Answer::Flushed { entries: 3 },
-                    Request::Flush {
-                        name: Some(name), ..
-                    } => refused(name),
-                    // Sends no answer.
-                    _ => return,
-                };
-                answer.send(said).unwrap();
-            });
-            tokio::task::LocalSet::new().block_on(&runtime, serving)
-        });
-        file
-    }
-
-    #[test]
-    fn requests_can_be_written_by_hand() {
-        let parse = |text: &str| serde_json::from_str::<Request>(text).map_err(|e| e.to_string());
-        assert_eq!(parse(r#"{"command":"status"}"#), Ok(Request::Status));
-        let flush = |name: Option<&str>| {
-            Ok(Request::Flush {
-                name: name.map(str::to_owned),
-                rtype: None,
-            })
-        };
-        assert_eq!(parse(r#"{"command":"flush"}"#), flush(None));
-        assert_eq!(
-            parse(r#"{"command":"flush","name":"a.b"}"#),
-            flush(Some("a.b"))
-        );
-        assert!(parse(r#"{"command":"halt"}"#).unwrap_err().contains("halt"));
-        assert!(parse(r#"{"command":"flush","nam":"a.b"}"#).is_err());
-        let line = serde_json::to_string(&Request::Flush {
-            name: None,
-            rtype: None,
-        })
-        .unwrap();
-        assert_eq!(line, r#"{"command":"flush"}"#);
-    }
-
-    #[test]
-    fn answers_are_readable_by_people_and_programs() {
-        let stats = Answer::Stats {
-            figures: [("queries.udp".to_owned(), 3), ("coalesced".to_owned(), 0)].into(),
-        };
-        expect![[r#"
-            coalesced=0
-            queries.udp=3
-        "#]]
-        .assert_eq(&stats.to_string());
-        let reloaded = Answer::Reloaded {
-            notes: vec!["a note".into()],
-            needs_restart: vec!["workers".into()],
-        };
-        expect![[r#"
-            reloaded
-            note: a note
-            note: workers takes effect after a restart
-        "#]]
-        .assert_eq(&reloaded.to_string());
-        for answer in [stats, reloaded, refused("no")] {
-            let line = serde_json::to_string(&answer).unwrap();
-            assert_eq!(serde_json::from_str::<Answer>(&line).unwrap(), answer);
-        }
-    }
-
-    #[test]
-    fn request_over_the_socket_is_answered() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control.sock");
-        let file = served(&path);
-        // The umask of the test may remove more permissions.
-        let mode = path.metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o117, 0, "{mode:o}");
-        let flush = |name: Option<&str>| {
-            let name = name.map(str::to_owned);
-            ask(&path, &Request::Flush { name, rtype: None }).unwrap()
-        };
-        assert_eq!(flush(None), Answer::Flushed { entries: 3 });
-        let long = "x".repeat(3000);
-        assert_eq!(flush(Some("a.b")), refused("a.b"));
-        let Answer::Refused { message } = flush(Some(&long)) else {
-            panic!("an unterminated request was accepted");
-        };
-        assert!(message.starts_with("no such request"), "{message}");
-        let dropped = ask(&path, &Request::Status).unwrap();
-        assert_eq!(
-            dropped,
-            refused("the server is shutting down or overloaded")
-        );
-        drop(file);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn idle_connections_delay_nobody() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control.sock");
-        let _file = served(&path);
-        let connect = |_| UnixStream::connect(&path).unwrap();
-        let silent: Vec<_> = (0..WAITING_MAX).map(connect).collect();
-        let flush = Request::Flush {
-            name: None,
-            rtype: None,
-        };
-        let flushed = Answer::Flushed { entries: 3 };
-        assert_eq!(ask(&path, &flush).unwrap(), flushed);
-        // The oldest connection was closed; the others may still send their requests.
-        assert_eq!((&silent[0]).read(&mut [0]).unwrap(), 0);
-        for peer in &silent[1..] {
-            assert_eq!(exchange(peer, &flush).unwrap(), flushed);
-        }
-    }
-
-    #[test]
-    fn socket_file_is_replaced_only_if_no_server_listens() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control.sock");
-        let error = ask(&path, &Request::Status).unwrap_err().to_string();
-        assert!(error.contains("start dns64d"), "{error}");
-        let denied = AskError::Denied(path.clone()).to_string();
-        assert!(denied.ends_with("control.sock; use sudo, or become a member of the socket's group (`ls -l` shows it)"), "{denied}");
-        // Binds and closes, and leaves the file.
-        drop(UnixListener::bind(&path).unwrap());
-        let first = Socket::open(&path).unwrap();
-        let second = Socket::open(&path);
-        assert!(matches!(second, Err(SocketError::InUse(_))), "{second:?}");
-        drop(first);
-        std::fs::write(&path, "a file").unwrap();
-        let third = Socket::open(&path);
-        assert!(matches!(third, Err(SocketError::NoSocket(_))), "{third:?}");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
-        let new = dir.path().join("new");
-        let fourth = Socket::open(&new.join("control.sock")).unwrap();
-        assert_eq!(new.metadata().unwrap().permissions().mode() & 0o027, 0);
-        drop(fourth);
-        let nowhere = dir.path().join("no/where/control.sock");
-        let error = Socket::open(&nowhere).unwrap_err().to_string();
-        assert!(error.contains("create its directory"), "{error}");
-    }
-}
+mod tests;

@@ -19,6 +19,7 @@
 //! - [`engine`]: processes queries and responses of upstreams, without sockets or clocks;
 //! - [`driver`]: cached responses that an XDP program sends;
 //! - [`worker`]: one thread that runs one engine over its sockets;
+//! - [`inherited`]: listening sockets of another process;
 //! - [`gateway`]: the connections of clients and upstreams, on tokio;
 //! - [`nat64`]: whether the translators answer;
 //! - [`stats`], [`metrics`]: the counters of all modules, as text and as a page for Prometheus;
@@ -42,6 +43,7 @@ pub mod engine;
 pub mod framed;
 pub mod gateway;
 pub mod health;
+pub mod inherited;
 pub mod log;
 pub mod mailbox;
 pub mod metrics;

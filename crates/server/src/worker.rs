@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
-use dns64_transport::clock::{Clock, MonotonicClock, Nanos, SECOND};
+use dns64_transport::clock::{Clock, MonotonicClock, Nanos, Pauses, SECOND};
 use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Origin, Relay, UpstreamSide};
 
 use crate::engine::actions::{Action, Actions, Client};
@@ -103,7 +103,9 @@ pub fn spawn(
             in_force.health,
         );
         worker.notes.tap = in_force.tap;
-        supervise::run(&mut worker, &clock, renew)
+        let ended = supervise::run(&mut worker, &clock, renew);
+        close_ports(worker.relay.upstreams(), worker.engine.settings());
+        ended
     };
     Builder::new().name(format!("{THREAD}{index}")).spawn(run)
 }
@@ -436,6 +438,18 @@ pub fn set_servers(relay: &mut impl UpstreamSide, settings: &Settings) {
     let servers: Vec<_> = servers.map(|u| (u.address, u.outgoing.clone())).collect();
     let avoided = [&settings.avoid_ports[..], &settings.reserved_ports].concat();
     relay.set_servers(&servers, settings.ports_per_upstream(), &avoided);
+}
+
+/// Closes the source ports with pauses: thousands at once would delay a process that has taken over.
+fn close_ports(relay: &mut impl UpstreamSide, settings: &Settings) {
+    let mut pauses = Pauses::begin();
+    for server in 0..settings.upstreams.len() {
+        for port in 0..settings.ports_per_upstream() {
+            // The end of the thread closes what is left.
+            let _ = relay.close(server, port);
+            pauses.rest();
+        }
+    }
 }
 
 /// Copies a message to the start of a frame; returns its length. A message that does not fit has length 0: the relay

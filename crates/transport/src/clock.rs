@@ -52,6 +52,28 @@ impl Clock for MonotonicClock {
     }
 }
 
+/// Work in the background, with pauses in which other threads and processes get the processor.
+#[derive(Debug)]
+pub struct Pauses(Nanos);
+
+impl Pauses {
+    /// Time from one pause to the next: little beside a slice of the scheduler, 3 ms.
+    const WORK_NS: Nanos = SECOND / 5000;
+
+    /// The work begins.
+    pub fn begin() -> Self {
+        Self(MonotonicClock.now() + Self::WORK_NS)
+    }
+
+    /// Pauses as long as it has worked, if that was long enough. Call it after each piece of work.
+    pub fn rest(&mut self) {
+        if MonotonicClock.now() >= self.0 {
+            MonotonicClock.sleep(Self::WORK_NS);
+            *self = Self::begin();
+        }
+    }
+}
+
 impl MonotonicClock {
     /// Sleeps for at least `span`. For set-up and supervision, never within a trial.
     pub fn sleep(self, span: Nanos) {

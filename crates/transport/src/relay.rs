@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 use crate::clock::Nanos;
 use crate::{Counters, LinkError, LocalAddr};
 
-pub use clients::UdpClients;
+pub use clients::{UdpClients, listen};
 pub use outgoing::{Missing, Outgoing};
 pub use upstreams::UdpUpstreams;
 

@@ -549,8 +549,7 @@ fn port_of(socket: &OwnedFd) -> Result<u16, OpenError> {
 }
 
 /// Requests large buffers: above the system's limit if the process may (`CAP_NET_ADMIN`), up to the limit otherwise.
-/// Returns the actual size of the receive buffer.
-pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<usize, OpenError> {
+pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<(), OpenError> {
     if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
         option(
             "SO_RCVBUF",
@@ -561,9 +560,7 @@ pub(crate) fn enlarge(socket: &OwnedFd, bytes: usize) -> Result<usize, OpenError
         "SO_SNDBUF",
         sockopt::set_socket_send_buffer_size(socket, bytes),
     )?;
-    // The kernel doubles the requested size for its own book-keeping (socket(7)).
-    let doubled = option("SO_RCVBUF", sockopt::socket_recv_buffer_size(socket))?;
-    Ok(doubled / 2)
+    Ok(())
 }
 
 /// Makes the kernel fragment datagrams only by the interface's MTU and ignore ICMP messages about the path MTU. Forged

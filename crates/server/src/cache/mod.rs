@@ -6,7 +6,8 @@
 //! - `rendered`: responses as they are sent to clients, by question and [`Policy`], which avoids
 //!   rendering them again. A reader takes no lock and writes nothing that others read;
 //! - `lines`: the memory of `rendered`;
-//! - `in_flight`: the queries in flight, the worker of each, and the workers that wait for it.
+//! - `in_flight`: the queries in flight, the worker of each, and the workers that wait for it;
+//! - `transfer`: responses on their way to another process.
 //!
 //! A question is hashed once, for all of these and for the lookups in flight, with a random secret
 //! of the process: an attacker cannot choose names that collide.
@@ -15,6 +16,7 @@ mod answers;
 mod in_flight;
 mod lines;
 mod rendered;
+mod transfer;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -41,6 +43,7 @@ pub(crate) use answers::{Found, Learnt};
 use in_flight::InFlight;
 pub use in_flight::Outcome;
 pub(crate) use rendered::{Entry, MESSAGE_MAX, Rendered, RenderedKey, TTLS_MAX};
+pub use transfer::{Page, RECORD_MAX, RECORDS};
 
 /// The key of the cache and of the lookups in flight: a name in any case, type, class, DO and CD, and the set of
 /// upstreams that are queried ([`Cache::set_number`]).

@@ -41,6 +41,11 @@ pub struct Cli {
     #[arg(long = "mtd64-ng", value_name = "FILE", conflicts_with = "config")]
     pub mtd64_ng: Option<PathBuf>,
 
+    /// Take the sockets of the server that runs with the same control socket, and let it end once
+    /// this one serves
+    #[arg(long)]
+    pub take_over: bool,
+
     /// What to do instead of running.
     #[command(subcommand)]
     pub command: Option<Command>,

@@ -41,7 +41,7 @@ pub fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
                 Some(path) => Source::Mtd64Ng(path),
                 None => Source::Toml(cli.config),
             };
-            daemon::run(source).map_err(|e| Failure::new(exit::of_daemon(&e), e))?;
+            daemon::run(source, cli.take_over).map_err(|e| Failure::new(exit::of_daemon(&e), e))?;
             Ok(exit::DONE)
         }
         Some(Command::Check(args)) => check(args, out),

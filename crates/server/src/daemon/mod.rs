@@ -3,6 +3,7 @@
 //! - [`run`]: from the configuration to the end of the process;
 //! - `start`: sockets, privileges, the sandbox and threads, in this order;
 //! - [`privileges`]: changes from root to a user; `directory`: the directory that root creates for that user;
+//! - `take_over`: the sockets of a running server, which this one replaces;
 //! - `sandbox`: the files and system calls that remain allowed;
 //! - `server`: the work of the main thread: reload, flush, stop; `inspect`, `lookup`: what
 //!   operators ask for;
@@ -16,6 +17,7 @@ mod relays;
 mod sandbox;
 mod server;
 mod start;
+mod take_over;
 mod watchdog;
 
 use std::net::SocketAddr;
@@ -29,7 +31,7 @@ use rustix::fs::Mode;
 use sd_notify::NotifyState;
 
 use crate::config::{self, ConfigError, Loaded};
-use crate::control::SocketError;
+use crate::control::{AskError, SocketError};
 use crate::driver::DriverError;
 use crate::gateway::BindError;
 use crate::log::{self, LogError};
@@ -101,6 +103,12 @@ pub enum DaemonError {
     /// The control socket cannot be opened.
     #[error(transparent)]
     Control(#[from] SocketError),
+    /// The running server gives no sockets.
+    #[error(transparent)]
+    Predecessor(#[from] AskError),
+    /// These settings cannot take over.
+    #[error("cannot take over {0}: stop the running server, then start this one")]
+    TakeOver(&'static str),
     /// The metrics page cannot be served.
     #[error(
         "cannot serve metrics at {address}: {reason}{}",
@@ -154,12 +162,12 @@ impl fmt::Display for Thread {
     }
 }
 
-/// Runs the server until a signal ends it.
+/// Runs the server until a signal ends it. With `take_over` it replaces the one that runs with its control socket.
 ///
 /// # Errors
 ///
 /// An error that prevented the start or ended the server.
-pub fn run(source: Source) -> Result<(), DaemonError> {
+pub fn run(source: Source, take_over: bool) -> Result<(), DaemonError> {
     let started = MonotonicClock.now();
     let Loaded {
         mut settings,
@@ -173,7 +181,7 @@ pub fn run(source: Source) -> Result<(), DaemonError> {
     // Files are created for owner and group only.
     rustix::process::umask(Mode::from_raw_mode(0o007));
     let life = || {
-        let opened = Opened::open(&source, &mut settings)?;
+        let opened = Opened::open(&source, &mut settings, take_over)?;
         log.begin()?;
         opened
             .start(source, settings, started, log.level.clone())?

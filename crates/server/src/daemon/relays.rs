@@ -1,19 +1,23 @@
 //! The sockets of the workers: kernel sockets, optionally with AF_XDP sockets.
 
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 
 use dns64_transport::Relay as _;
+use dns64_transport::relay::listen;
 use dns64_transport::relay::udp::{RECEIVE_BUFFER_BYTES, UdpRelay, Waker};
 use dns64_transport::socket::OpenError;
 use dns64_transport::xdp::Part;
 use dns64_transport::xdp::relay::XdpRelay;
+use rustix::net::SocketType;
 
 use crate::control::InterfaceStatus;
 use crate::engine::Engine;
 use crate::health::InForce;
+use crate::inherited::Inherited;
 use crate::mailbox::{GatewayHandle, ToWorker, WorkerHandle};
 use crate::settings::Settings;
 use crate::worker;
@@ -25,19 +29,24 @@ pub(super) enum AnyRelay {
     Xdp(Box<XdpRelay>),
 }
 
-/// Opens the sockets of all workers.
+/// Opens the sockets of all workers, or takes `inherited` ones.
 ///
 /// # Errors
 ///
 /// The first socket that is not available.
-pub(super) fn open(settings: &Settings) -> Result<Vec<AnyRelay>, OpenError> {
+pub(super) fn open(
+    settings: &Settings,
+    inherited: &mut Inherited,
+) -> Result<Vec<AnyRelay>, OpenError> {
+    if settings.af_xdp.is_empty() {
+        let relays = listening(settings, inherited)?.into_iter();
+        return relays
+            .map(|sockets| Ok(AnyRelay::Kernel(Box::new(UdpRelay::over(sockets)?))))
+            .collect();
+    }
     let of = u32::try_from(settings.workers).unwrap_or(u32::MAX);
     (0..of)
         .map(|index| {
-            if settings.af_xdp.is_empty() {
-                let relay = UdpRelay::open(&settings.listen, settings.free_bind)?;
-                return Ok(AnyRelay::Kernel(Box::new(relay)));
-            }
             let part = Part { index, of };
             let (listen, free_bind) = (&settings.listen, settings.free_bind);
             let relay = XdpRelay::open(listen, free_bind, &settings.af_xdp, part)?;
@@ -46,7 +55,34 @@ pub(super) fn open(settings: &Settings) -> Result<Vec<AnyRelay>, OpenError> {
         .collect()
 }
 
+/// The listening sockets of each worker: at least one at each address. The kernel distributes clients to all sockets of
+/// an address, and queries wait in each. So a worker takes several inherited ones if there are fewer workers than before.
+fn listening(
+    settings: &Settings,
+    inherited: &mut Inherited,
+) -> Result<Vec<Vec<OwnedFd>>, OpenError> {
+    let mut workers: Vec<_> = (0..settings.workers).map(|_| Vec::new()).collect();
+    for &address in &settings.listen {
+        let mut sockets = inherited.take(SocketType::DGRAM, address);
+        while sockets.len() < workers.len() {
+            sockets.push(listen(address, settings.free_bind)?);
+        }
+        for (index, socket) in sockets.into_iter().enumerate() {
+            workers[index % settings.workers].push(socket);
+        }
+    }
+    Ok(workers)
+}
+
 impl AnyRelay {
+    /// The listening sockets that another process can take: none with AF_XDP.
+    pub(super) fn sockets(&mut self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Self::Kernel(relay) => relay.clients().sockets().collect(),
+            Self::Xdp(_) => Vec::new(),
+        }
+    }
+
     /// A handle that wakes the worker.
     pub(super) fn waker(&self) -> Waker {
         match self {

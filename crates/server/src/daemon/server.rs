@@ -1,5 +1,6 @@
 //! The work of the main thread while the server runs.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub(super) enum Event {
     Hangup,
     /// Shut the server down.
     Stop,
+    /// Another process serves with the same sockets.
+    Replaced,
     /// The translators of these prefixes do not answer; those of the others do.
     Translators(Vec<Pref64>),
     /// A request from the control socket.
@@ -67,8 +70,10 @@ pub(super) struct Server {
     pub sandbox: Sandbox,
     pub watchdog: Option<Watchdog>,
     pub log_level: Lowest,
-    /// Removed with the server.
-    pub _control_file: Option<SocketFile>,
+    /// Copies of the listening sockets, for another process; empty if it cannot take over.
+    pub copies: Arc<Vec<OwnedFd>>,
+    /// Removed with the server, unless another process has it.
+    pub control_file: Option<SocketFile>,
 }
 
 impl Server {
@@ -91,6 +96,12 @@ impl Server {
                     settings.withdraw(&down);
                     // It has been logged.
                     let _ = self.put_in_force(settings);
+                }
+                Some(Event::Replaced) => {
+                    tracing::info!("another process has taken over");
+                    self.leave_file();
+                    self.stop();
+                    return Ok(());
                 }
                 Some(Event::Stop) | None => {
                     self.stop();
@@ -282,8 +293,19 @@ impl Server {
         Err(message)
     }
 
+    /// No process can take over any more. One that is about to has the control socket, too.
+    fn withdraw(&mut self) {
+        if Arc::into_inner(std::mem::take(&mut self.copies)).is_none() {
+            self.leave_file();
+        }
+    }
+
+    fn leave_file(&mut self) {
+        std::mem::forget(self.control_file.take());
+    }
+
     /// Stops all threads, or leaves them to the end of the process.
-    fn stop(&self) {
+    fn stop(mut self) {
         notify(&[NotifyState::Stopping]);
         tracing::info!(
             "shutting down; in-flight queries have {} s",
@@ -292,6 +314,9 @@ impl Server {
         if let Some(driver) = &self.driver {
             driver.detach();
         }
+        self.withdraw();
+        // The end of the process frees it at once.
+        std::mem::forget(Arc::clone(&self.stats.cache));
         self.mode.send_modify(|mode| mode.draining = true);
         let until = MonotonicClock.now() + DRAIN_NS;
         for worker in &self.workers {
@@ -313,7 +338,7 @@ impl Server {
                     // The client may have disconnected.
                     let _ = asker.send(refused("the server is shutting down"));
                 }
-                Ok(Event::Hangup | Event::Stop | Event::Translators(_)) => {}
+                Ok(Event::Hangup | Event::Stop | Event::Replaced | Event::Translators(_)) => {}
                 Err(RecvTimeoutError::Timeout) => {
                     tracing::warn!("{running} threads did not finish in time");
                     return;
@@ -321,6 +346,12 @@ impl Server {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.withdraw();
     }
 }
 
@@ -391,7 +422,8 @@ pub(super) mod tests {
             sandbox: Sandbox::OFF,
             watchdog: None,
             log_level: Lowest::default(),
-            _control_file: None,
+            copies: Arc::default(),
+            control_file: None,
         };
         (server, sender, mailbox)
     }

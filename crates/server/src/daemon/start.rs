@@ -3,28 +3,31 @@
 use std::io;
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos};
 use dns64_transport::socket;
+use nix::unistd::User;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::runtime;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{LocalSet, spawn_local};
 
 use super::relays::{self, AnyRelay};
 use super::sandbox::{self, Sandbox};
 use super::server::{Event, Server, warn_missing};
 use super::watchdog::Watchdog;
-use super::{DaemonError, Source, Thread, directory, notify, privileges};
+use super::{DaemonError, Source, Thread, directory, notify, privileges, take_over};
 use crate::cache::{Cache, Outlet};
-use crate::control::{self, Socket};
+use crate::control::{self, Offer, Predecessor, Socket};
 use crate::counts::Counts;
 use crate::dnstap;
 use crate::driver::{Driver, Inbox, Keeper};
@@ -49,55 +52,59 @@ pub(super) struct Opened {
     driver: Option<(Arc<Driver>, Inbox)>,
     control: Option<Socket>,
     metrics: Option<TcpListener>,
+    /// Copies of all that listen, for another process; empty if it cannot take over from this one.
+    copies: Arc<Vec<OwnedFd>>,
+    predecessor: Option<Predecessor>,
     sandbox: Sandbox,
 }
 
 impl Opened {
-    /// Opens the sockets, and drops the privileges that this needed. The control socket needs none and is opened after
-    /// the change of user, so it cannot affect files of other users. Threads inherit the privileges of the thread that
-    /// starts them, so no other thread may exist yet.
+    /// Opens the sockets, or takes those of the running server, and drops the privileges that this needed. The control
+    /// socket needs none and is opened after the change of user, so it cannot affect files of other users. Threads
+    /// inherit the privileges of the thread that starts them, so no other thread may exist yet.
     ///
     /// # Errors
     ///
     /// The first socket that is not available, or the user.
-    pub(super) fn open(source: &Source, settings: &mut Settings) -> Result<Self, DaemonError> {
+    pub(super) fn open(
+        source: &Source,
+        settings: &mut Settings,
+        take_over: bool,
+    ) -> Result<Self, DaemonError> {
         allow_source_ports(settings)?;
+        let (predecessor, mut inherited) = match take_over {
+            true => take_over::predecessor(settings)?,
+            false => Default::default(),
+        };
         settings.reserved_ports = reserved_ports(RESERVED_PORTS, &settings.avoid_ports);
         let user = settings.user.as_deref().map(privileges::find).transpose()?;
         // TCP first: unlike UDP it reports that another server uses the address.
-        let tcp = Bound::open(settings)?;
-        let mut relays = relays::open(settings)?;
+        let tcp = Bound::open(settings, &mut inherited)?;
+        let mut relays = relays::open(settings, &mut inherited)?;
         relays::warn(&mut relays);
         warn_missing(settings);
         let driver = match settings.driver_cache.as_slice() {
             [] => None,
             interfaces => Some(Driver::open(interfaces)?),
         };
-        let metrics = settings.metrics.map(open_metrics).transpose()?;
-        match (&user, privileges::is_root()) {
-            (Some(user), true) => {
-                if let Some(path) = &settings.control {
-                    // If the directory is still missing, opening the socket reports it.
-                    let _ = directory::make_for(user, path);
-                }
-                privileges::become_user(user)?;
-            }
-            (Some(user), false) => {
-                tracing::info!(
-                    "not started as root: the key user, {}, has no effect",
-                    user.name
-                );
-            }
-            (None, true) => {
-                tracing::warn!("running as root: set user to an unprivileged user");
-            }
-            (None, false) => {}
-        }
-        if let Err(error) = privileges::drop_capabilities() {
-            // A service manager may forbid even this.
-            tracing::warn!("{error}");
-        }
-        let control = settings.control.as_deref().map(Socket::open).transpose()?;
+        let metrics = settings.metrics.map(|address| {
+            gateway::listen(address, false, &mut inherited)
+                .map_err(|reason| DaemonError::Metrics { address, reason })
+        });
+        let metrics = metrics.transpose()?;
+        drop_privileges(user.as_ref(), settings)?;
+        let control = settings.control.as_deref();
+        let control = control.map(|path| match inherited.take_unix() {
+            Some(listener) => Ok(Socket::inherited(listener)),
+            None => Socket::open(path),
+        });
+        let control = control.transpose()?;
+        take_over::warn_left(&inherited);
+        let copies = match driver {
+            None => take_over::copies(&mut relays, &tcp, metrics.as_ref(), control.as_ref())
+                .map_err(started("the copies of the sockets"))?,
+            Some(_) => Vec::new(),
+        };
         let sandbox = match settings.sandbox {
             true => sandbox::enter(source, settings),
             false => Sandbox::OFF,
@@ -108,6 +115,8 @@ impl Opened {
             driver,
             control,
             metrics,
+            copies: Arc::new(copies),
+            predecessor,
             sandbox,
         })
     }
@@ -125,11 +134,7 @@ impl Opened {
         log_level: Lowest,
     ) -> Result<Server, DaemonError> {
         let mut in_force = InForce::new(settings);
-        if let Some(path) = &in_force.settings.log.dnstap {
-            let (tap, writer) = dnstap::channel(path);
-            spawn("dnstap", || writer.run())?;
-            in_force.tap = Some(tap);
-        }
+        start_dnstap(&mut in_force)?;
         let (sender, events) = channel();
         watch_panics(sender.clone());
         spawn_signals(sender.clone())?;
@@ -140,13 +145,14 @@ impl Opened {
         let (workers, mailboxes) = mailboxes(&self.relays);
         let af_xdp = relays::attached(&self.relays);
         let (driver, mut stats) = start_cache(self.driver, &in_force.settings)?;
-        let cache = Arc::clone(&stats.cache);
+        let old = self.predecessor.as_ref();
+        take_over::warm(&stats.cache, &in_force.settings.cache, old);
         let others: Arc<[_]> = workers.as_slice().into();
         for (index, (relay, mailbox)) in self.relays.into_iter().zip(mailboxes).enumerate() {
             let counts = Arc::default();
             stats.workers.push(Arc::clone(&counts));
             let shared = (workers.len() > 1).then(|| (index, Arc::clone(&limiter)));
-            let renew = engines(Arc::clone(&cache), counts, cookies, shared);
+            let renew = engines(Arc::clone(&stats.cache), counts, cookies, shared);
             let (in_force, others, gateway) = (in_force.clone(), others.clone(), gateway.clone());
             let thread = relay.spawn(index, in_force, mailbox, others, gateway, renew);
             let thread = thread.map_err(started("a worker"))?;
@@ -157,19 +163,21 @@ impl Opened {
             draining: false,
         });
         let (control, control_file) = self.control.map(Socket::into_parts).unzip();
+        let page = |socket| (socket, Page::new(stats.clone(), seen.clone(), begun));
         let network = Network {
             tcp: self.tcp,
             workers: workers.clone(),
             mailbox,
             counts: Arc::clone(&stats.gateway),
             control,
-            metrics: self
-                .metrics
-                .map(|socket| (socket, Page::new(stats.clone(), seen.clone(), begun))),
+            copies: Arc::downgrade(&self.copies),
+            cache: Arc::clone(&stats.cache),
+            metrics: self.metrics.map(page),
             mode: seen,
         };
         spawn_network(network, sender)?;
         ready(&in_force.settings);
+        let file = self.predecessor.map(Predecessor::replace);
         Ok(Server {
             source,
             in_force,
@@ -183,9 +191,48 @@ impl Opened {
             sandbox: self.sandbox,
             watchdog: watchdog(),
             log_level,
-            _control_file: control_file,
+            copies: self.copies,
+            control_file: file.or(control_file.flatten()),
         })
     }
+}
+
+/// Starts the thread that sends responses to other programs, if any gets them.
+fn start_dnstap(in_force: &mut InForce) -> Result<(), DaemonError> {
+    if let Some(path) = &in_force.settings.log.dnstap {
+        let (tap, writer) = dnstap::channel(path);
+        spawn("dnstap", || writer.run())?;
+        in_force.tap = Some(tap);
+    }
+    Ok(())
+}
+
+/// Becomes the user of the settings, with the directory of its control socket, and drops all capabilities.
+fn drop_privileges(user: Option<&User>, settings: &Settings) -> Result<(), DaemonError> {
+    match (user, privileges::is_root()) {
+        (Some(user), true) => {
+            if let Some(path) = &settings.control {
+                // If the directory is still missing, opening the socket reports it.
+                let _ = directory::make_for(user, path);
+            }
+            privileges::become_user(user)?;
+        }
+        (Some(user), false) => {
+            tracing::info!(
+                "not started as root: the key user, {}, has no effect",
+                user.name
+            );
+        }
+        (None, true) => {
+            tracing::warn!("running as root: set user to an unprivileged user");
+        }
+        (None, false) => {}
+    }
+    if let Err(error) = privileges::drop_capabilities() {
+        // A service manager may forbid even this.
+        tracing::warn!("{error}");
+    }
+    Ok(())
 }
 
 /// Creates the cache and the counters of all its users. If there is a driver, it answers from the cache from now on.
@@ -281,10 +328,6 @@ fn reserved_ports(path: &str, avoided: &[RangeInclusive<u16>]) -> Vec<RangeInclu
         return Vec::new();
     }
     ranges
-}
-
-fn open_metrics(address: std::net::SocketAddr) -> Result<TcpListener, DaemonError> {
-    gateway::listen(address, false).map_err(|reason| DaemonError::Metrics { address, reason })
 }
 
 fn started(what: &'static str) -> impl FnOnce(io::Error) -> DaemonError {
@@ -383,6 +426,8 @@ struct Network {
     mode: watch::Receiver<Mode>,
     counts: Arc<GatewayCounts>,
     control: Option<UnixListener>,
+    copies: Weak<Vec<OwnedFd>>,
+    cache: Arc<Cache>,
     metrics: Option<(TcpListener, Page)>,
 }
 
@@ -405,17 +450,45 @@ impl Network {
             // Without a receiver the process ends.
             let _ = report.send(Event::Translators(down));
         }));
+        // Whoever takes over has these two sockets, and answers alone.
+        let replaced = Rc::new(Notify::new());
+        if let Some((listener, page)) = self.metrics {
+            spawn_until(Rc::clone(&replaced), metrics::serve(listener, page));
+        }
         if let Some(listener) = self.control {
-            spawn_local(control::serve(listener, move |request, answer| {
+            let (until, report) = (Rc::clone(&replaced), events.clone());
+            let (cache, mode) = (self.cache, self.mode.clone());
+            let offer = Offer {
+                sockets: self.copies,
+                cache: Box::new(move |from| {
+                    let settings = mode.borrow().in_force.settings.cache;
+                    cache.records(&settings, from, MonotonicClock.now())
+                }),
+                replaced: Box::new(move || {
+                    replaced.notify_waiters();
+                    // Without a receiver the process ends.
+                    let _ = report.send(Event::Replaced);
+                }),
+            };
+            let sink = move |request, answer| {
                 // Without a receiver the process ends, and the request with it.
                 let _ = events.send(Event::Request(request, answer));
-            }));
-        }
-        if let Some((listener, page)) = self.metrics {
-            spawn_local(metrics::serve(listener, page));
+            };
+            let serving = control::serve(listener, offer, sink);
+            spawn_until(until, serving);
         }
         gateway::serve(self.tcp, self.workers, self.mailbox, self.mode, self.counts).await
     }
+}
+
+/// Starts a task that ends with the notification.
+fn spawn_until(end: Rc<Notify>, serving: impl Future<Output = io::Result<()>> + 'static) {
+    spawn_local(async move {
+        tokio::select! {
+            () = end.notified() => Ok(()),
+            ended = serving => ended,
+        }
+    });
 }
 
 fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<(), DaemonError> {

@@ -33,6 +33,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use crate::counts::Counter;
 use crate::framed::Framed;
 use crate::health::InForce;
+use crate::inherited::Inherited;
 use crate::mailbox::{GatewayMailbox, ToGateway, WorkerHandle};
 use crate::proxy;
 use crate::settings::Settings;
@@ -86,20 +87,31 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Listens at all addresses of the settings, if TCP is enabled.
+    /// Listens at all addresses of the settings, if TCP is enabled; at those of `inherited` sockets with them.
     ///
     /// # Errors
     ///
     /// The first address that is not available.
-    pub fn open(settings: &Settings) -> Result<Self, BindError> {
+    pub fn open(settings: &Settings, inherited: &mut Inherited) -> Result<Self, BindError> {
         if settings.tcp.connections_max == 0 {
             return Ok(Self::default());
         }
-        let tls = settings.tls.as_ref();
+        let mut at = |addresses: &[SocketAddr]| -> Result<Vec<_>, BindError> {
+            let one = |&address| {
+                let listener = listen(address, settings.free_bind, inherited);
+                listener.map_err(|reason| BindError { address, reason })
+            };
+            addresses.iter().map(one).collect()
+        };
         Ok(Self {
-            listeners: listen_at(&settings.listen, settings.free_bind)?,
-            tls: listen_at(tls.map_or(&[], |tls| &tls.listen), settings.free_bind)?,
+            listeners: at(&settings.listen)?,
+            tls: at(settings.tls.as_ref().map_or(&[][..], |tls| &tls.listen[..]))?,
         })
+    }
+
+    /// The listening sockets.
+    pub fn listeners(&self) -> impl Iterator<Item = &TcpListener> {
+        self.listeners.iter().chain(&self.tls)
     }
 
     /// The listening addresses, with the actual ports if port 0 was requested; those for TLS are last.
@@ -108,23 +120,24 @@ impl Bound {
     ///
     /// An error of the kernel.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        let all = self.listeners.iter().chain(&self.tls);
-        all.map(TcpListener::local_addr).collect()
+        self.listeners().map(TcpListener::local_addr).collect()
     }
 }
 
-fn listen_at(addresses: &[SocketAddr], free_bind: bool) -> Result<Vec<TcpListener>, BindError> {
-    let one = |&address| listen(address, free_bind).map_err(|reason| BindError { address, reason });
-    addresses.iter().map(one).collect()
-}
-
-/// Opens a non-blocking listening socket. For IPv6 it does not accept IPv4. With `free_bind`, no interface needs to have
-/// the address.
+/// Takes the non-blocking listening socket at an address, or opens one. For IPv6 it does not accept IPv4. With
+/// `free_bind`, no interface needs to have the address.
 ///
 /// # Errors
 ///
 /// An error of the kernel.
-pub fn listen(address: SocketAddr, free_bind: bool) -> io::Result<TcpListener> {
+pub fn listen(
+    address: SocketAddr,
+    free_bind: bool,
+    inherited: &mut Inherited,
+) -> io::Result<TcpListener> {
+    if let Some(socket) = inherited.take(SocketType::STREAM, address).pop() {
+        return Ok(socket.into());
+    }
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,

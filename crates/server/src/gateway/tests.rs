@@ -50,7 +50,7 @@ impl Rig {
 
     fn with(settings: Settings) -> Self {
         let in_force = InForce::new(settings);
-        let bound = Bound::open(&in_force.settings).unwrap();
+        let bound = Bound::open(&in_force.settings, &mut Inherited::default()).unwrap();
         let all = bound.addresses().unwrap();
         let (handle, worker) = WorkerHandle::new(Arc::new(|| {}));
         let (gateway, mailbox) = GatewayHandle::new();
@@ -488,7 +488,9 @@ fn a_port_in_use_is_named_with_a_remedy() {
     let rig = Rig::new(TCP);
     let mut settings = settings(TCP);
     settings.listen = vec![rig.address];
-    let error = Bound::open(&settings).unwrap_err().to_string();
+    let error = Bound::open(&settings, &mut Inherited::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains(&rig.address.to_string()), "{error}");
     assert!(error.ends_with("choose another address"), "{error}");
 }
@@ -496,9 +498,9 @@ fn a_port_in_use_is_named_with_a_remedy() {
 #[test]
 fn gateway_listens_at_an_address_that_no_interface_has_if_it_may() {
     let address = "192.0.2.77:0".parse().unwrap();
-    let refused = listen(address, false).unwrap_err();
+    let refused = listen(address, false, &mut Inherited::default()).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::AddrNotAvailable);
-    assert!(listen(address, true).is_ok());
+    assert!(listen(address, true, &mut Inherited::default()).is_ok());
 }
 
 mod tls;

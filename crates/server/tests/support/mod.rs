@@ -69,11 +69,8 @@ impl Server {
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         fs::set_permissions(dir.path().join("notify"), Permissions::from_mode(0o666)).unwrap();
         let dns = free_port();
-        let config = config(&dir, dns, settings);
-        let child = Command::new(PROGRAM)
-            .arg("--config")
-            .arg(&config)
-            .env("NOTIFY_SOCKET", dir.path().join("notify"))
+        config(&dir, dns, settings);
+        let child = command(&dir)
             .envs(environment.iter().copied())
             .stderr(stderr)
             .spawn()
@@ -134,6 +131,14 @@ impl Server {
 /// Its control socket, in a directory that the server must create.
 fn socket(dir: &TempDir) -> PathBuf {
     dir.path().join("run/control.sock")
+}
+
+/// A server with the configuration in this directory.
+pub(crate) fn command(dir: &TempDir) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("--config").arg(dir.path().join("dns64d.toml"));
+    command.env("NOTIFY_SOCKET", dir.path().join("notify"));
+    command
 }
 
 /// Writes a configuration for a server at this address.

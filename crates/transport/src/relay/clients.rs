@@ -1,7 +1,7 @@
 //! [`ClientSide`] over listening kernel sockets.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll::{self, EventFlags};
@@ -36,16 +36,11 @@ struct Listener {
 }
 
 impl UdpClients {
-    pub(super) fn open(
-        listen: &[SocketAddr],
-        free_bind: bool,
-        epoll: Arc<OwnedFd>,
-    ) -> Result<Self, OpenError> {
-        let mut listeners = Vec::with_capacity(listen.len());
+    pub(super) fn over(sockets: Vec<OwnedFd>, epoll: Arc<OwnedFd>) -> Result<Self, OpenError> {
+        let mut listeners = Vec::with_capacity(sockets.len());
         let mut receive_buffer = BUFFER_BYTES;
-        for (i, &address) in listen.iter().enumerate() {
-            let (socket, granted) = open_listener(address, free_bind)?;
-            receive_buffer = receive_buffer.min(granted);
+        for (i, socket) in sockets.into_iter().enumerate() {
+            receive_buffer = receive_buffer.min(granted(&socket)?);
             let added = epoll::add(&epoll, &socket, listener_token(i), EventFlags::IN);
             option("epoll_ctl", added)?;
             listeners.push(Listener {
@@ -63,6 +58,11 @@ impl UdpClients {
             receive_buffer,
             counted: Counters::default(),
         })
+    }
+
+    /// The listening sockets.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.listeners.iter().map(|it| it.socket.as_fd())
     }
 
     /// Address and port of listening socket `i`.
@@ -235,7 +235,13 @@ impl Listener {
     }
 }
 
-fn open_listener(address: SocketAddr, free_bind: bool) -> Result<(OwnedFd, usize), OpenError> {
+/// Opens a listening socket for [`UdpRelay::over`](super::udp::UdpRelay::over), as
+/// [`UdpRelay::open`](super::udp::UdpRelay::open) does.
+///
+/// # Errors
+///
+/// The address is not available.
+pub fn listen(address: SocketAddr, free_bind: bool) -> Result<OwnedFd, OpenError> {
     let socket = unbound(address)?;
     if address.is_ipv6() {
         option("IPV6_V6ONLY", sockopt::set_ipv6_v6only(&socket, true))?;
@@ -245,11 +251,18 @@ fn open_listener(address: SocketAddr, free_bind: bool) -> Result<(OwnedFd, usize
         option("IP_FREEBIND", freely(&socket, address))?;
     }
     bind_to(&socket, address)?;
-    let granted = enlarge(&socket, BUFFER_BYTES)?;
+    enlarge(&socket, BUFFER_BYTES)?;
     gather(&socket)?;
     ignore_path_mtu(&socket, address)?;
     note_asked_address(&socket, address)?;
-    Ok((socket, granted))
+    Ok(socket)
+}
+
+/// The size of a receive buffer, in octets.
+fn granted(socket: &OwnedFd) -> Result<usize, OpenError> {
+    // The kernel doubles the requested size for its own book-keeping (socket(7)).
+    let doubled = option("SO_RCVBUF", sockopt::socket_recv_buffer_size(socket))?;
+    Ok(doubled / 2)
 }
 
 #[cfg(test)]
@@ -317,7 +330,8 @@ mod tests {
         // Far above any limit: the kernel grants less, without an error.
         let socket = unbound("127.0.0.1:0".parse().unwrap()).unwrap();
         let huge = usize::try_from(i32::MAX).unwrap();
-        assert!(enlarge(&socket, huge).unwrap() < huge);
+        enlarge(&socket, huge).unwrap();
+        assert!(granted(&socket).unwrap() < huge);
     }
 
     /// RFC 9715 section 3.1, R2.
@@ -337,7 +351,7 @@ mod tests {
                 libc::IPV6_PMTUDISC_OMIT,
             ),
         ] {
-            let (socket, _) = open_listener(address.parse().unwrap(), false).unwrap();
+            let socket = listen(address.parse().unwrap(), false).unwrap();
             assert_eq!(
                 sys::get_option(socket.as_fd(), level, name).unwrap(),
                 expected

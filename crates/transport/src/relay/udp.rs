@@ -55,6 +55,16 @@ impl UdpRelay {
     /// sent from the address that was queried; an IPv6 one serves IPv6 only.
     /// With `free_bind`, an address need not belong to an interface yet (`IP_FREEBIND`, ip(7)).
     pub fn open(listen: &[SocketAddr], free_bind: bool) -> Result<Self, OpenError> {
+        let one = |&address| super::listen(address, free_bind);
+        Self::over(listen.iter().map(one).collect::<Result<_, _>>()?)
+    }
+
+    /// Like [`UdpRelay::open`], with sockets that listen already; several may have the same address.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses to watch them.
+    pub fn over(listening: Vec<OwnedFd>) -> Result<Self, OpenError> {
         let epoll = option("epoll_create1", epoll::create(epoll::CreateFlags::CLOEXEC))?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let waker = Waker(Arc::new(option("eventfd2", eventfd(0, flags))?));
@@ -62,7 +72,7 @@ impl UdpRelay {
         option("epoll_ctl", added)?;
         let epoll = Arc::new(epoll);
         Ok(Self {
-            clients: UdpClients::open(listen, free_bind, Arc::clone(&epoll))?,
+            clients: UdpClients::over(listening, Arc::clone(&epoll))?,
             upstreams: UdpUpstreams::new(Arc::clone(&epoll)),
             epoll,
             waker,
