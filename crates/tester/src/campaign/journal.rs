@@ -67,7 +67,12 @@ impl Journal {
     ///
     /// The directory has a campaign or another plan already, or the files cannot be written.
     pub fn create(dir: &Path, beginning: Beginning) -> Result<(Self, Line), LabError> {
-        fs::create_dir_all(dir).map_err(failed("make directory", dir))?;
+        fs::create_dir_all(dir).map_err(|reason| {
+            let dir = dir.display();
+            Blame::Machine.error(format!(
+                "cannot make directory {dir}: {reason}; choose another with --output"
+            ))
+        })?;
         let path = dir.join(JOURNAL_FILE);
         if path.exists() {
             return Err(exists(dir));

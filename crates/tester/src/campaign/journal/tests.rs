@@ -221,6 +221,10 @@ fn campaign_does_not_overwrite_another() {
     let error = Journal::create(&dir, beginning()).unwrap_err();
     assert!(error.to_string().contains("is a different plan"), "{error}");
     assert!(!dir.join(JOURNAL_FILE).exists());
+    let within = dir.join(PLAN_FILE).join("mine");
+    let error = Journal::create(&within, beginning()).unwrap_err();
+    let remedy = "plan.toml/mine: Not a directory (os error 20); choose another with --output";
+    assert!(error.to_string().ends_with(remedy), "{error}");
     let none = dir.join("none");
     for error in [Journal::resume(&dir).unwrap_err(), read(&none).unwrap_err()] {
         assert!(
