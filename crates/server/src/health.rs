@@ -39,7 +39,10 @@ impl UpstreamState {
     /// notices neither change.
     pub fn of_all(states: &[Self]) -> Self {
         let asked = || {
-            let is_asked = |state: &&Self| state.rtt_ns.is_some() || state.loss_ppm > 0;
+            // One that never has a TLS session has neither a round-trip time nor losses.
+            let is_asked = |state: &&Self| {
+                state.rtt_ns.is_some() || state.loss_ppm > 0 || state.failed_ppm > 0
+            };
             states.iter().filter(is_asked)
         };
         // A mean of u32 values fits u32.
@@ -373,6 +376,11 @@ mod tests {
         ];
         assert_eq!(UpstreamState::of_all(&all), asked(Some(2500), 40_000));
         assert_eq!(UpstreamState::of_all(&[idle, idle]), idle);
+        let useless = UpstreamState {
+            failed_ppm: 500_000,
+            ..idle
+        };
+        assert_eq!(UpstreamState::of_all(&[useless, idle]), useless);
     }
 
     #[test]
