@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, DnsName, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, OtherError, RootCertStore,
     SignatureScheme,
 };
 use sha2::{Digest as _, Sha256};
@@ -119,10 +121,13 @@ impl ServerCertVerifier for Keys {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if let Some(pins) = &self.pins
-            && !pins.contains(&pin(end_entity)?)
-        {
-            return Err(CertificateError::ApplicationVerificationFailure.into());
+        if let Some(pins) = &self.pins {
+            let found = pin(end_entity)?;
+            if !pins.contains(&found) {
+                let found = STANDARD.encode(found);
+                let error = format!("its key is \"sha256/{found}\", which is not one of its pins");
+                return Err(OtherError(Arc::from(Box::from(error))).into());
+            }
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -169,17 +174,24 @@ mod tests {
     use crate::tls::tests::issue;
 
     #[test]
-    fn pin_is_the_digest_of_the_key_alone() {
+    fn pin_is_the_digest_of_the_key_alone_and_told_if_it_is_another() {
         let (one, other) = (issue(), issue());
         assert_eq!(pin(&one.der).unwrap(), pin(&one.der).unwrap());
         assert_ne!(pin(&one.der).unwrap(), pin(&other.der).unwrap());
         // `openssl x509 -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64`
         let known = CertificateDer::from_slice(include_bytes!("testdata/certificate.der"));
         let digest = include_str!("testdata/pin.txt").trim();
-        use base64::Engine as _;
-        let expected = base64::engine::general_purpose::STANDARD
-            .decode(digest)
-            .unwrap();
+        let expected = STANDARD.decode(digest).unwrap();
         assert_eq!(pin(&known).unwrap()[..], expected[..]);
+        let keys = Keys {
+            pins: Some(vec![pin(&one.der).unwrap()]),
+            provider: Arc::new(ring::default_provider()),
+        };
+        let name = ServerName::try_from("dns.example").unwrap();
+        let verified = keys.verify_server_cert(&known, &[], &name, &[], UnixTime::now());
+        assert_eq!(
+            verified.unwrap_err().to_string(),
+            format!("other error: its key is \"sha256/{digest}\", which is not one of its pins")
+        );
     }
 }
