@@ -252,11 +252,7 @@ fn repeats(trial: &TrialResult) -> u32 {
 
 /// Returns whether the rate was too high for the Tester.
 fn is_refused(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Passed => false,
-        Outcome::Failed { .. } => true,
-        Outcome::Invalid(fault) => fault.kind().is_of_rate,
-    }
+    *outcome != Outcome::Passed && Meaning::of(outcome, None) == Meaning::Nothing
 }
 
 /// 2(1 + delta) with delta = 0.1, the minimum of RFC 8219 section 9.2.1, as a fraction.
