@@ -22,8 +22,10 @@ use crate::quantity::Thousands;
 use crate::report::campaign::analyse::analyse;
 use crate::report::campaign::analysis::PointResult;
 use crate::report::json;
+use crate::report::numbers::whole;
 use crate::rig::spec::RigSpec;
 use crate::rig::{Rig, RigError};
+use crate::statistics::quantile::percentile;
 use crate::trial::result::TrialResult;
 
 /// The audit of a campaign.
@@ -143,10 +145,8 @@ impl Audit {
 
 /// The median rate of the runs of a point, the lower one of two.
 fn median_qps(point: &PointResult) -> Option<u64> {
-    let rates = point.runs.iter().filter_map(|run| run.rate_qps);
-    let mut rates: Vec<u64> = rates.collect();
-    rates.sort_unstable();
-    rates.get(rates.len().checked_sub(1)? / 2).copied()
+    let rates: Vec<f64> = point.rates_qps().map(|rate| rate as f64).collect();
+    percentile(&rates, 50.0).map(whole)
 }
 
 /// Runs all parts of the audit of a variant.

@@ -267,6 +267,16 @@ impl PointResult {
         Some(self.summary.as_ref()?.median)
     }
 
+    /// The rates that its runs found.
+    pub fn rates_qps(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().filter_map(|run| run.rate_qps)
+    }
+
+    /// The trials of its runs.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.runs.iter().flat_map(|run| &run.trials)
+    }
+
     /// Why it has no rate.
     pub fn why_no_rate(&self) -> &'static str {
         match self.runs.iter().all(|run| run.ended == RunEnd::Unfinished) {

@@ -199,10 +199,9 @@ struct Side {
 
 impl Side {
     fn of(point: &PointResult) -> Self {
-        let rates = point.runs.iter().filter_map(|run| run.rate_qps);
         Self {
-            rates: rates.map(|rate| rate as f64).collect(),
-            median: point.summary.as_ref().map(|it| it.median),
+            rates: point.rates_qps().map(|rate| rate as f64).collect(),
+            median: point.median(),
             lower_bound: point.lower_bound,
             is_unstable: point.is_unstable(),
         }

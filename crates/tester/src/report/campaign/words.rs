@@ -1,7 +1,8 @@
 //! Names and events in words, equal in every file of a report.
 
 use super::analysis::{Analysis, PointResult};
-use super::numbers::{pct, short};
+use super::numbers::short;
+use crate::campaign::plan::tasks::spaced;
 use crate::statistics::agreement::Agreement;
 use crate::statistics::pass::{PassRates, RateInterval};
 
@@ -37,15 +38,7 @@ pub(super) fn explained(title: &str, mut certified: impl Iterator<Item = Option<
 
 /// The shares of a point.
 pub(super) fn cell(point: &PointResult) -> String {
-    let mut text = format!(
-        "AAAA {}, cached {}",
-        pct(point.aaaa_pct),
-        pct(point.cached_pct)
-    );
-    if !point.pattern.is_empty() {
-        text += &format!(" ({})", point.pattern);
-    }
-    text
+    spaced(&point.planned.cell.to_string())
 }
 
 /// Duration and timeout of a point.

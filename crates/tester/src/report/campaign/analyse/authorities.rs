@@ -35,8 +35,9 @@ fn row(history: &Recorded<'_>, analysis: &Analysis, variant: usize) -> Option<Au
     let summary = point.summary.as_ref();
     let cores = planned.cpus().cpus().len();
     let ended = |how| point.runs.iter().filter(move |run| run.ended == how);
-    let trials = point.runs.iter().flat_map(|run| &run.trials);
-    let passed = trials.filter(|trial| trial.outcome == Outcome::Passed);
+    let passed = point
+        .steps()
+        .filter(|trial| trial.outcome == Outcome::Passed);
     Some(AuthorityRow {
         variant,
         server: planned.without(&[Varied::Cores, Varied::Names]).1,

@@ -2,9 +2,7 @@
 
 use super::grouped;
 use crate::report::Thousands;
-use crate::report::campaign::analysis::{
-    Analysis, Certificate, OverloadCurve, PointResult, RunResult, Step,
-};
+use crate::report::campaign::analysis::{Analysis, Certificate, OverloadCurve, PointResult, Step};
 use crate::report::campaign::{numbers, words};
 use crate::trial::result::Outcome;
 use crate::warning::{Section, Severity, Warning};
@@ -60,8 +58,7 @@ fn of_variant(
 /// A rate that exceeds the certified rate of the Tester.
 fn above_certificate(point: &PointResult) -> Option<Warning> {
     let certified = point.certified_rate_qps?;
-    let rates = point.runs.iter().filter_map(|run| run.rate_qps);
-    let above: Vec<u64> = rates.filter(|rate| *rate > certified).collect();
+    let above: Vec<u64> = point.rates_qps().filter(|rate| *rate > certified).collect();
     let highest = above.iter().max()?;
     let text = format!(
         "{} found up to {} queries/s, and the Tester is certified for {}",
@@ -76,13 +73,12 @@ fn above_certificate(point: &PointResult) -> Option<Warning> {
 
 /// Trials that failed far below a rate that the same DUT has passed.
 fn inversions(point: &PointResult) -> Option<Warning> {
-    let steps = || point.runs.iter().flat_map(|run: &RunResult| &run.trials);
-    let passed = steps().filter(|step| step.outcome == Outcome::Passed);
+    let passed = point.steps().filter(|step| step.outcome == Outcome::Passed);
     let highest = passed.map(|step| step.rate_qps).max()?;
     let failed = |step: &&Step| matches!(step.outcome, Outcome::Failed { .. });
-    let all = steps().filter(failed).count();
+    let all = point.steps().filter(failed).count();
     let far_below = |step: &&Step| step.rate_qps as f64 * INVERSION_FACTOR < highest as f64;
-    let inverted = steps().filter(failed).filter(far_below);
+    let inverted = point.steps().filter(failed).filter(far_below);
     let inverted: Vec<u64> = inverted.map(|step| step.rate_qps).collect();
     let lowest = *inverted.iter().min()?;
     (inverted.len() >= INVERSIONS_MIN).then(|| {

@@ -17,9 +17,7 @@ pub(super) fn hosts(history: &Recorded<'_>) -> Hosts {
     let Laboratory::Hosts(planned) = history.laboratory() else {
         return Hosts::default();
     };
-    let self_tests = history.self_tests.iter();
-    let self_tests = self_tests.flat_map(|it| &it.test.trials);
-    let trials = self_tests.chain(history.all_trials_of(|_| true));
+    let trials = of_self_tests(history).chain(history.all_trials_of(|_| true));
     let trials: Vec<_> = trials.collect();
     let threads: usize = planned.measurers().iter().map(|host| host.threads).sum();
     let row = |host: &HostSpec| {
@@ -44,9 +42,7 @@ pub(super) fn hosts(history: &Recorded<'_>) -> Hosts {
 
 /// Queries to each of several authorities: in all self-tests, and in all trials of each variant.
 fn shares(history: &Recorded<'_>) -> Vec<ShareRow> {
-    let self_tests = history.self_tests.iter();
-    let self_tests = self_tests.flat_map(|it| &it.test.trials);
-    let self_tests = self_tests.map(|trial| (SELF_TESTS, trial));
+    let self_tests = of_self_tests(history).map(|trial| (SELF_TESTS, trial));
     let variants = history.plan.variants.iter().enumerate();
     let of_tasks = variants.flat_map(|(variant, it)| {
         let trials = history.all_trials_of(move |point| point.variant == variant);
@@ -80,6 +76,11 @@ fn shares(history: &Recorded<'_>) -> Vec<ShareRow> {
 }
 
 const SELF_TESTS: &str = "self-tests";
+
+fn of_self_tests<'h>(history: &'h Recorded<'_>) -> impl Iterator<Item = &'h TrialResult> {
+    let self_tests = history.self_tests.iter();
+    self_tests.flat_map(|it| &it.test.trials)
+}
 
 /// The machine of a host at its last connection.
 fn machine(history: &Recorded<'_>, host: &str) -> Option<HostNote> {

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::super::analysis::Analysis;
+use super::super::analyse::grouped;
+use super::super::analysis::{Analysis, PointResult};
 use super::super::numbers;
 use super::{Row, Side, Verdict, differences, keyed, row, table};
 use crate::statistics::changes::change_points;
@@ -55,6 +56,20 @@ struct Measured {
     error: f64,
 }
 
+impl Measured {
+    fn of(campaign: usize, point: &PointResult) -> Option<Self> {
+        let side = Side::of(point);
+        let is_exact = !side.lower_bound && !side.is_unstable;
+        let summary = point.summary.as_ref().filter(|_| is_exact)?;
+        Some(Self {
+            campaign,
+            median: summary.median,
+            error: summary.standard_deviation / (side.rates.len() as f64).sqrt(),
+            side,
+        })
+    }
+}
+
 impl Changes {
     /// Finds the changes of each point. Campaigns in which its runs disagree, or its rate is a lower bound, are left out.
     pub fn of(mut all: Vec<Analysis>, max_regression_pct: f64) -> Self {
@@ -65,32 +80,11 @@ impl Changes {
                 .unwrap_or_default()
         };
         all.sort_by_key(began);
-        let mut points: Vec<(String, Vec<Measured>)> = Vec::new();
-        for (campaign, analysis) in all.iter().enumerate() {
-            for (key, point) in keyed(analysis) {
-                let side = Side::of(point);
-                let (Some(median), false, false) =
-                    (side.median, side.lower_bound, side.is_unstable)
-                else {
-                    continue;
-                };
-                let deviation = point
-                    .summary
-                    .as_ref()
-                    .map_or(0.0, |it| it.standard_deviation);
-                let error = deviation / (side.rates.len() as f64).sqrt();
-                let measured = Measured {
-                    campaign,
-                    side,
-                    median,
-                    error,
-                };
-                match points.iter_mut().find(|(other, _)| *other == key) {
-                    Some((_, series)) => series.push(measured),
-                    None => points.push((key, vec![measured])),
-                }
-            }
-        }
+        let points = all.iter().enumerate().flat_map(|(campaign, analysis)| {
+            let points = keyed(analysis).into_iter();
+            points.filter_map(move |(key, point)| Some((key, Measured::of(campaign, point)?)))
+        });
+        let mut points = grouped(points);
         points.retain(|(_, series)| series.len() > 1);
         let count = points.len();
         let changes = points.into_iter();

@@ -58,7 +58,7 @@ fn slower_points_and_different_conditions_are_reported() {
     b.tester = "dns64bench 0.2.0".to_owned();
     b.sessions[1].environment.kernel = "Linux 6.12.0".to_owned();
     b.points.remove(1);
-    b.points[20].aaaa_pct = 7.0;
+    b.points[20].planned.cell.aaaa_share = "7%".parse().unwrap();
     let comparison = Comparison::of(&sample(), &b, 5.0);
     assert!(comparison.has_regressions());
     expect_file!["../testdata/compare.txt"].assert_eq(&text(&comparison));

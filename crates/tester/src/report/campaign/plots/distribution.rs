@@ -21,8 +21,8 @@ pub(super) fn distributions(analysis: &Analysis) -> Vec<Figure> {
 
 /// The distinct rates of a point in ascending order; `None` for fewer than two runs with a rate.
 fn steps(point: &PointResult) -> Option<Vec<Step>> {
-    let median = point.summary.as_ref()?.median;
-    let mut rates: Vec<u64> = point.runs.iter().filter_map(|run| run.rate_qps).collect();
+    let median = point.median()?;
+    let mut rates: Vec<u64> = point.rates_qps().collect();
     rates.sort_unstable();
     let mut up_to = 0;
     let step = |equal: &[u64]| {

@@ -31,9 +31,9 @@ pub(super) fn latency(analysis: &Analysis) -> Vec<Figure> {
 
 /// The rate of the run nearest to the median, whose times are shown.
 fn rate_of(point: &PointResult) -> Option<u64> {
-    let median = point.summary.as_ref()?.median;
-    let rates = point.runs.iter().filter_map(|run| run.rate_qps);
+    let median = point.median()?;
     let distance = |rate: &u64| (*rate as f64 - median).abs();
+    let rates = point.rates_qps();
     rates.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 

@@ -22,7 +22,6 @@ struct Found<'a> {
 
 impl<'a> Found<'a> {
     fn by_runs(point: &'a PointResult) -> Self {
-        let trials = point.runs.iter().flat_map(|run| &run.trials);
         let found = point.agreement;
         Self {
             point,
@@ -34,7 +33,7 @@ impl<'a> Found<'a> {
                 Some(_) => "unstable",
                 None => "no rate",
             },
-            valid_trials: trials.filter(|it| it.outcome.is_valid()).count() as u64,
+            valid_trials: point.steps().filter(|it| it.outcome.is_valid()).count() as u64,
             took_s: point.runs.iter().map(|run| run.took_s).sum(),
         }
     }

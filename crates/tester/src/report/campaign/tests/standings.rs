@@ -360,8 +360,9 @@ fn latencies_are_compared_at_a_rate_that_all_have_passed() {
     assert_eq!(load.rows.len(), 3);
     let passed = |variant| {
         let point = &analysis.points[point_of(&analysis, variant)];
-        let mut trials = point.runs.iter().flat_map(|run| &run.trials);
-        trials.any(|t| t.rate_qps == load.rate_qps && t.outcome == Outcome::Passed)
+        point
+            .steps()
+            .any(|t| t.rate_qps == load.rate_qps && t.outcome == Outcome::Passed)
     };
     assert!((0..3).all(passed), "{}", load.rate_qps);
 }
