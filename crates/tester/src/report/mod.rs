@@ -63,7 +63,7 @@ fn stored(trial: &TrialResult) -> Option<String> {
 /// Outcomes of the queries of a failed trial.
 fn losses(result: &TrialResult) -> String {
     let a = &result.answers;
-    let classes = [
+    counts(&[
         (a.missing, "without an answer"),
         (a.late, "answered late"),
         (a.wrong, "answered with another address"),
@@ -71,19 +71,21 @@ fn losses(result: &TrialResult) -> String {
         (a.error, "answered with an error"),
         (a.truncated, "answered truncated"),
         (result.undecided, "open when it ended early"),
-    ];
-    let words = classes.into_iter().filter(|(count, _)| *count > 0);
-    let words: Vec<_> = words
-        .map(|(count, what)| format!("{} {what}", Thousands(count)))
-        .collect();
-    words.join(", ")
+    ])
+}
+
+/// "3 answered late, 1 without an answer": the classes that are not empty.
+fn counts(classes: &[(u64, &str)]) -> String {
+    let some = classes.iter().filter(|(count, _)| *count > 0);
+    let words = some.map(|(count, what)| format!("{} {what}", Thousands(*count)));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// Equation (1) of Lencse et al. 2017, section 4.4, for the rate that a search found: the sustainable rate of a DUT
 /// that stores queries until their timeout.
 fn calculated_qps(result: &SearchResult) -> Option<f64> {
     let passed = passed(result)?;
-    let [duration_s, timeout_s] = [passed.duration_ns, passed.timeout_ns].map(|ns| ns as f64 / 1e9);
+    let [duration_s, timeout_s] = [passed.duration_ns, passed.timeout_ns].map(numbers::seconds);
     Some(calculated_rate(
         passed.rate_qps as f64,
         duration_s,

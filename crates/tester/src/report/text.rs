@@ -107,24 +107,24 @@ pub fn search(result: &SearchResult, conditions: &Conditions) -> String {
 }
 
 fn trial_verdict(result: &TrialResult) -> String {
-    let rate = Thousands(result.rate_qps);
+    let rate = rate(result.rate_qps);
     let at_least = if result.ended_early { "at least " } else { "" };
     match &result.outcome {
         Outcome::Passed => {
             let all = "every query got a valid answer in time";
-            format!("PASSED at {rate} queries/s: {all}{}", sustained(result))
+            format!("PASSED at {rate}: {all}{}", sustained(result))
         }
         Outcome::Failed { shortfall } => format!(
-            "FAILED at {rate} queries/s: {at_least}{} queries without a valid answer in time",
+            "FAILED at {rate}: {at_least}{} queries without a valid answer in time",
             Thousands(*shortfall)
         ),
         Outcome::Invalid(TesterFault::Interrupted) => format!(
-            "INTERRUPTED at {rate} queries/s after {} of {} queries, which says nothing about the DUT",
+            "INTERRUPTED at {rate} after {} of {} queries, which says nothing about the DUT",
             Thousands(result.queries_sent),
             Thousands(result.queries_due)
         ),
         Outcome::Invalid(fault) => {
-            format!("INVALID at {rate} queries/s, which says nothing about the DUT: {fault}")
+            format!("INVALID at {rate}, which says nothing about the DUT: {fault}")
         }
     }
 }
@@ -157,23 +157,20 @@ fn self_test_verdict(result: &SelfTests) -> String {
 fn search_verdict(result: &SearchResult) -> String {
     match &result.end {
         SearchEnd::Found => {
-            let passed = Thousands(result.rate_qps.unwrap_or(0));
+            let passed = rate(result.rate_qps.unwrap_or(0));
             match result.failed_qps {
-                Some(failed) => format!(
-                    "RESULT: {passed} queries/s passed, {} failed",
-                    Thousands(failed)
-                ),
-                None => format!("RESULT: {passed} queries/s"),
+                Some(failed) => format!("RESULT: {passed} passed, {} failed", Thousands(failed)),
+                None => format!("RESULT: {passed}"),
             }
         }
         SearchEnd::LimitedByTester { rate_qps } => format!(
-            "AT LEAST {} queries/s: the DUT passed at the highest rate for which the Tester is certified; \
+            "AT LEAST {}: the DUT passed at the highest rate for which the Tester is certified; \
              give the Tester more cores, or use --authority in-driver in a lab",
-            Thousands(*rate_qps)
+            rate(*rate_qps)
         ),
         SearchEnd::LimitedByRequest { rate_qps } => format!(
-            "AT LEAST {} queries/s: the DUT passed at the highest rate of the search; raise --max-rate",
-            Thousands(*rate_qps)
+            "AT LEAST {}: the DUT passed at the highest rate of the search; raise --max-rate",
+            rate(*rate_qps)
         ),
         SearchEnd::NothingPasses => {
             let lowest_qps = result.failed_qps.unwrap_or(1);
@@ -181,7 +178,7 @@ fn search_verdict(result: &SearchResult) -> String {
                 "NOTHING PASSES: the DUT fails even at {}; check with `trial -Q {lowest_qps}`",
                 match lowest_qps {
                     1 => "1 query/s".to_owned(),
-                    more => format!("{} queries/s", Thousands(more)),
+                    more => rate(more),
                 }
             )
         }

@@ -45,15 +45,17 @@ pub(in crate::report) struct Drawing {
 impl Drawing {
     /// The element of a page; `spoken` is the text for screen readers.
     pub(in crate::report) fn element(&self, spoken: &str) -> String {
-        let ((width, height), content) = (self.size, self.shapes.svg());
-        let look = format!("role=\"img\" aria-label=\"{}\"", escaped(spoken));
-        format!("<svg viewBox=\"0 0 {width} {height}\" {look}>{content}</svg>")
+        self.embedded(&format!("role=\"img\" aria-label=\"{}\"", escaped(spoken)))
     }
 
     /// The element beside words with the same content: hidden from screen readers.
     pub(in crate::report) fn decoration(&self) -> String {
+        self.embedded("aria-hidden=\"true\"")
+    }
+
+    fn embedded(&self, look: &str) -> String {
         let ((width, height), content) = (self.size, self.shapes.svg());
-        format!("<svg viewBox=\"0 0 {width} {height}\" aria-hidden=\"true\">{content}</svg>")
+        format!("<svg viewBox=\"0 0 {width} {height}\" {look}>{content}</svg>")
     }
 
     /// The drawing of a file for a paper, as wide as a column of it, with legend and caption below this one.

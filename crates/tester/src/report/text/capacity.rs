@@ -3,6 +3,7 @@
 use super::rate;
 use crate::procedure::capacity::Capacity;
 use crate::quantity::Thousands;
+use crate::report::counts;
 
 /// What the first line of a search says of them.
 pub(super) fn holds(capacity: &Capacity) -> String {
@@ -23,19 +24,14 @@ pub(super) fn rows(capacity: &Capacity) -> Vec<(String, String)> {
         at_authority.unwrap_or_else(|| "-".to_owned()),
     ));
     if let Some(beyond) = capacity.beyond {
-        let each = [
+        let each = counts(&[
             (beyond.valid, "answered in time"),
             (beyond.late, "late"),
             (beyond.error, "with an error"),
             (beyond.silent, "without a response"),
             (beyond.other, "with another answer"),
-        ];
-        let each = each.into_iter().filter(|(number, _)| *number > 0);
-        let each = each.map(|(number, what)| format!("{} {what}", Thousands(number)));
-        rows.push((
-            format!("at {}", rate(beyond.rate_qps)),
-            each.collect::<Vec<_>>().join(", "),
-        ));
+        ]);
+        rows.push((format!("at {}", rate(beyond.rate_qps)), each));
     }
     rows
 }
