@@ -141,6 +141,11 @@ fn lab_that_is_kept_up_is_removed_with_its_processes() {
         .args(["-c", "trap '' TERM; while :; do sleep 1; done"])
         .spawn()
         .unwrap();
+    let started = process::wait_until(BUSY_MAX, || {
+        let children = process::tree(stubborn.id());
+        children.into_iter().any(|pid| comm(pid) == "sleep")
+    });
+    assert!(started, "the machine is too busy for this test");
     down().unwrap();
     assert_eq!(left_behind(), Vec::<String>::new());
     assert!(stubborn.wait().unwrap().code().is_none());

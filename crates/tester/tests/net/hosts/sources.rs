@@ -1,14 +1,11 @@
 //! Two Measurers that divide the addresses of a prefix, through routes that their agents add and remove.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-
 use dns64bench::machine::process;
 use rustix::process::Signal;
 
 use super::ground::{Ground, kill, named, records, said};
 use super::plans::{SECOND, THREE, plan};
-use crate::accounts::{answers, assert_accounted};
+use crate::accounts::{answers, assert_accounted, number};
 use crate::sources::{Noting, all};
 
 const LOCAL: &str = "local = \"2001:2:0:78::/120\"";
@@ -59,20 +56,28 @@ fn two_measurers_send_from_parts_of_one_prefix_also_after_a_crash() {
     let output = ground.run(&["resume", directory.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     ground.assert_nothing_left();
-    assert_eq!(noting.clients(), both_parts());
+    let clients = noting.clients();
+    let mut most = 0;
     for trial in records(&directory, "trial") {
         assert_accounted(&trial["result"]);
+        let sent = number(&trial["result"], "queries_sent");
+        if sent == number(&trial["result"], "queries_due") {
+            most = most.max(sent);
+        }
         assert!(answers(&trial["result"], "valid") > 0, "{trial:#}");
     }
+    // Each Measurer uses its addresses in turn. On a busy machine the certificate may allow fewer queries than there are
+    // addresses.
+    let parts = ["2001:2:0:78::/121", "2001:2:0:78::80/121"].map(all);
+    for part in &parts {
+        let used = clients.intersection(part).count();
+        let least = part.len().min(usize::try_from(most / 2).unwrap());
+        assert!(used >= least, "{used} of {part:?}, for {most} queries");
+    }
+    assert!(clients.is_subset(&(&parts[0] | &parts[1])));
     let conditions = &records(&directory, "self_test")[0]["conditions"];
     assert_eq!(conditions["local"], "2001:2:0:78::/120");
     assert_eq!(conditions["source_addresses"], 254);
     let verified = ground.run(&["verify", directory.to_str().unwrap()]);
     assert_eq!(verified.status.code(), Some(0), "{}", said(&verified));
-}
-
-/// Each part without its first address.
-fn both_parts() -> BTreeSet<IpAddr> {
-    let parts = ["2001:2:0:78::/121", "2001:2:0:78::80/121"];
-    parts.into_iter().flat_map(all).collect()
 }
