@@ -5,8 +5,7 @@ use dns64_transport::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 /// Maximum delay by a busy machine of something that takes seconds.
 pub(crate) const BUSY_MAX: Nanos = 300 * SECOND;
 
-/// Repeats `attempt` until it succeeds. A failure after minutes is attributed to the busy machine, not to the tested
-/// code.
+/// Repeats `attempt` until it succeeds.
 pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let give_up = MonotonicClock.now() + BUSY_MAX;
     loop {
@@ -15,7 +14,7 @@ pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T 
         }
         assert!(
             MonotonicClock.now() < give_up,
-            "the machine is too busy for this test: for minutes not once {what}"
+            "for minutes not once {what}: the machine is too busy, or the test awaits what cannot happen"
         );
     }
 }
