@@ -14,6 +14,7 @@ use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
 use dns64_transport::clock::{Clock, MonotonicClock, Nanos, Pauses, SECOND};
+use dns64_transport::cpu;
 use dns64_transport::{Arrival, ClientSide, Counters, LinkError, Origin, Relay, UpstreamSide};
 
 use crate::engine::actions::{Action, Actions, Client};
@@ -442,6 +443,7 @@ pub fn set_servers(relay: &mut impl UpstreamSide, settings: &Settings) {
 
 /// Closes the source ports with pauses: thousands at once would delay a process that has taken over.
 fn close_ports(relay: &mut impl UpstreamSide, settings: &Settings) {
+    cpu::give_way();
     let mut pauses = Pauses::begin();
     for server in 0..settings.upstreams.len() {
         for port in 0..settings.ports_per_upstream() {

@@ -55,6 +55,13 @@ impl Lines {
         &lines[at % SEGMENT]
     }
 
+    /// Allocates all lines.
+    pub(super) fn take_all(&self) {
+        for first in (0..self.len).step_by(SEGMENT) {
+            self.take(first);
+        }
+    }
+
     /// Number of allocated octets.
     pub(super) fn bytes(&self) -> u64 {
         let taken = self.segments.iter().filter_map(OnceLock::get);

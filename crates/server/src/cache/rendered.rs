@@ -129,6 +129,13 @@ impl Rendered {
         })
     }
 
+    /// Allocates the memory in which any response is looked up, which the first responses would otherwise wait for.
+    pub(crate) fn prepare(&self) {
+        for shard in &self.shards {
+            shard.index.take_all();
+        }
+    }
+
     /// The current generation, for [`Rendered::insert`]. It must be read before the responses from
     /// which an entry is rendered are looked up.
     pub(crate) fn generation(&self) -> u32 {

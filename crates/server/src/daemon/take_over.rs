@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::resume_unwind;
+use std::thread;
 
 use dns64_transport::clock::{Clock as _, MonotonicClock};
+use dns64_transport::cpu;
 
 use super::DaemonError;
 use super::relays::AnyRelay;
@@ -40,8 +43,17 @@ pub(super) fn warm(cache: &Cache, settings: &CacheSettings, predecessor: Option<
         return;
     };
     let mut restored = 0_usize;
-    let read = predecessor.records(|record| {
-        restored += usize::from(cache.restore(settings, record, MonotonicClock.now()));
+    let read = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            cpu::give_way();
+            if let Some(rendered) = cache.rendered() {
+                rendered.prepare();
+            }
+            predecessor.records(|record| {
+                restored += usize::from(cache.restore(settings, record, MonotonicClock.now()));
+            })
+        });
+        reader.join().unwrap_or_else(|panic| resume_unwind(panic))
     });
     tracing::info!("{restored} responses of the old cache restored");
     if let Err(error) = read {
