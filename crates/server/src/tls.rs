@@ -6,12 +6,16 @@
 pub mod client;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustls::ServerConfig;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError as Refused, Error, RootCertStore, ServerConfig};
 
 /// The protocol that clients may name by ALPN (RFC 7858 section 8, IANA).
 const ALPN: &[u8] = b"dot";
@@ -37,7 +41,7 @@ pub enum CertificateError {
     Key(pem::Error),
     /// They do not belong together, or are of an unknown kind.
     #[error("cannot be used with the certificate ({0}); give the key of the certificate")]
-    Pair(rustls::Error),
+    Pair(Error),
 }
 
 impl Certificate {
@@ -62,6 +66,30 @@ impl Certificate {
         })
     }
 
+    /// When the certificate is valid, in seconds since 1970 (RFC 5280 section 4.1.2.5); `None` if this is unknown.
+    pub fn validity_s(&self) -> Option<RangeInclusive<u64>> {
+        let leaf = ParsedCertificate::try_from(self.chain.first()?).ok()?;
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        // The dates are judged before the issuer is sought.
+        let refused_at = |at_s| {
+            let (nobody, at) = (RootCertStore::empty(), Duration::from_secs(at_s));
+            let at = UnixTime::since_unix_epoch(at);
+            verify_server_cert_signed_by_trust_anchor(&leaf, &nobody, &[], at, algorithms.all)
+        };
+        let from_s = match refused_at(0) {
+            Err(Error::InvalidCertificate(Refused::NotValidYetContext { not_before, .. })) => {
+                not_before.as_secs()
+            }
+            _ => 0,
+        };
+        match refused_at(u64::MAX) {
+            Err(Error::InvalidCertificate(Refused::ExpiredContext { not_after, .. })) => {
+                Some(from_s..=not_after.as_secs())
+            }
+            _ => None,
+        }
+    }
+
     /// The settings of sessions with clients.
     pub fn sessions(&self) -> &Arc<ServerConfig> {
         &self.sessions
@@ -71,7 +99,7 @@ impl Certificate {
 fn sessions(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-) -> Result<ServerConfig, rustls::Error> {
+) -> Result<ServerConfig, Error> {
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions()?;
     let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
@@ -133,6 +161,19 @@ pub(crate) mod tests {
         let (one, other) = (issue(), issue());
         assert_eq!(one.certificate(), one.certificate());
         assert_ne!(one.certificate(), other.certificate());
+    }
+
+    #[test]
+    fn dates_are_those_of_the_certificate() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut given = rcgen::CertificateParams::new([Issued::NAME.to_owned()]).unwrap();
+        given.not_before = rcgen::date_time_ymd(2024, 2, 29);
+        given.not_after = rcgen::date_time_ymd(2060, 1, 1);
+        let chain = given.self_signed(&key).unwrap().pem();
+        let read = Certificate::read(chain.as_bytes(), key.serialize_pem().as_bytes()).unwrap();
+        let dates = [given.not_before, given.not_after];
+        let [from_s, until_s] = dates.map(|date| u64::try_from(date.unix_timestamp()).unwrap());
+        assert_eq!(read.validity_s(), Some(from_s..=until_s));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -12,7 +13,10 @@ use dns64d::config;
 use dns64d::gateway::Mode;
 use dns64d::health::{InForce, UpstreamState};
 use dns64d::metrics::{Page, response};
+use dns64d::settings::TlsSettings;
 use dns64d::stats::Stats;
+use dns64d::tls::Certificate;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::sync::watch;
 
 const RULES: &str = include_str!("../dist/dns64d.rules.yml");
@@ -22,7 +26,17 @@ const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
 /// The metrics page of a server with one worker, whose upstream has answered.
 fn page() -> Page {
-    let settings = config::parse(config::template(), "template").expect("the template is valid");
+    let mut settings =
+        config::parse(config::template(), "template").expect("the template is valid");
+    let issued = generate_simple_self_signed(["dns.example".to_owned()]).expect("a certificate");
+    let CertifiedKey { cert, signing_key } = issued;
+    let (chain, key) = (cert.pem(), signing_key.serialize_pem());
+    settings.tls = Some(TlsSettings {
+        listen: Vec::new(),
+        certificate_file: PathBuf::new(),
+        key_file: PathBuf::new(),
+        certificate: Certificate::read(chain.as_bytes(), key.as_bytes()).ok(),
+    });
     let stats = Stats {
         workers: vec![Arc::default()],
         driver: None,

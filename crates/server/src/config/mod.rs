@@ -33,6 +33,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use dns64_transport::relay::Missing;
+use rustls::pki_types::UnixTime;
 use toml::de::DeTable;
 
 pub use error::{ConfigError, Problem};
@@ -238,6 +239,8 @@ fn notes(settings: &Settings) -> Vec<String> {
             "workers: {workers} threads run on {cores} cores; \"auto\" is faster"
         ));
     }
+    let now_s = UnixTime::now().as_secs();
+    notes.extend(settings.tls.iter().filter_map(|tls| tls::note(tls, now_s)));
     notes
 }
 

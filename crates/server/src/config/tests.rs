@@ -6,6 +6,7 @@ mod servers;
 
 use std::io::Write;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use dns64_transport::clock::SECOND;
 use dns64_wire::name::NameBuf;
@@ -16,9 +17,10 @@ use super::*;
 use crate::settings::dns64::{Dns64, DomainAction, Ptr, SignedPolicy};
 use crate::settings::nets::NetSet;
 use crate::settings::{
-    AnyPolicy, Attachment, LogLevel, LogTarget, LookupOrder, RateLimit, Selection, UPSTREAMS_MAX,
-    XdpMode,
+    AnyPolicy, Attachment, LogLevel, LogTarget, LookupOrder, RateLimit, Selection, TlsSettings,
+    UPSTREAMS_MAX, XdpMode,
 };
+use crate::tls::tests::issue;
 
 /// Adds an upstream before the first line of a text, as a dotted key, so that top-level keys can follow.
 fn beside_upstream(text: &str) -> String {
@@ -400,6 +402,23 @@ fn settings_that_disable_the_driver_are_noted() {
         );
         assert_eq!(notes(&read(&format!("{own}{text}"))), [""; 0]);
     }
+}
+
+#[test]
+fn certificate_that_clients_refuse_is_noted() {
+    let certificate = issue().certificate();
+    let validity_s = certificate.validity_s().unwrap();
+    let settings = TlsSettings {
+        listen: Vec::new(),
+        certificate_file: PathBuf::new(),
+        key_file: PathBuf::new(),
+        certificate: Some(certificate),
+    };
+    let (from_s, until_s) = (*validity_s.start(), *validity_s.end());
+    let note = |now_s| tls::note(&settings, now_s).unwrap_or_default();
+    assert!(note(from_s - 3 * 3600).starts_with("certificate of [tls]: is valid in 3 h, "));
+    assert_eq!([note(from_s), note(until_s)], ["", ""]);
+    assert!(note(until_s + 48 * 3600).starts_with("certificate of [tls]: expired 48 h ago, "));
 }
 
 #[test]

@@ -111,6 +111,23 @@ pub(super) fn read_files(
     faults.check(name, text)
 }
 
+/// What clients would refuse at this time, in seconds since 1970.
+pub(super) fn note(tls: &TlsSettings, now_s: u64) -> Option<String> {
+    let validity_s = tls.certificate.as_ref()?.validity_s()?;
+    let hours = |span_s: u64| span_s / 3600;
+    let (from_s, until_s) = (*validity_s.start(), *validity_s.end());
+    if now_s > until_s {
+        let hours = hours(now_s - until_s);
+        let text = format!("expired {hours} h ago, so clients refuse it; renew it, then reload");
+        return Some(format!("certificate of [tls]: {text}"));
+    }
+    (now_s < from_s).then(|| {
+        let hours = hours(from_s - now_s);
+        let text = format!("is valid in {hours} h, and clients refuse it until then");
+        format!("certificate of [tls]: {text}; check the clock of this machine")
+    })
+}
+
 const UNREADABLE: &str =
     "let the user that starts dns64d read it, and for a reload the one of user";
 

@@ -26,9 +26,10 @@ use tokio::sync::watch;
 use crate::counts::{BOUNDS_NS, Figure, Shape};
 use crate::gateway::Mode;
 use crate::health::{Health, InForce, UpstreamState};
-use crate::settings::Upstream;
 use crate::settings::nets::ClientNetwork;
+use crate::settings::{Settings, Upstream};
 use crate::stats::{Distribution, Stats};
+use crate::tls::Certificate;
 
 #[doc(inline)]
 pub use http::{response, serve};
@@ -91,6 +92,7 @@ impl Collector for Page {
         encode_upstreams(&mut encoder, &in_force.health)?;
         encode_sets(&mut encoder, &in_force)?;
         encode_prefixes(&mut encoder, &in_force)?;
+        encode_certificate(&mut encoder, &in_force.settings)?;
         encode_faults(&mut encoder, &self.stats, &in_force.settings.upstreams)?;
         let distributions = self.stats.distributions(&in_force.settings.upstreams);
         for family in distributions.chunk_by(|a, b| a.name == b.name) {
@@ -148,6 +150,21 @@ fn encode_prefixes(encoder: &mut DescriptorEncoder<'_>, in_force: &InForce) -> f
         metric.encode_family(&labels)?.encode_gauge(&up)?;
     }
     Ok(())
+}
+
+/// Encodes when the certificate expires, if there is one.
+fn encode_certificate(encoder: &mut DescriptorEncoder<'_>, settings: &Settings) -> fmt::Result {
+    let certificate = settings
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.certificate.as_ref());
+    let Some(validity_s) = certificate.and_then(Certificate::validity_s) else {
+        return Ok(());
+    };
+    let name = format!("{PREFIX}tls_certificate_expiry_timestamp_seconds");
+    let help = "When the certificate of [tls] expires, in seconds since 1970";
+    let expiry = ConstGauge::new(Duration::from_secs(*validity_s.end()).as_secs_f64());
+    expiry.encode(encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?)
 }
 
 /// Encodes the state of the upstreams. An upstream without a response so far has no round-trip time.
