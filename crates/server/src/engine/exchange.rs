@@ -337,10 +337,11 @@ impl Engine {
             }
             if !std::mem::replace(&mut exchange.late, true) && !refused {
                 self.counts.upstream_timeout.tick();
-                self.counts.upstream_fault(server, Fault::NoAnswer).tick();
+                let (fault, sent_at) = (Fault::NoAnswer, exchange.sent_at);
+                self.counts.upstream_fault(server, fault).tick();
                 if is_usual {
                     self.upstreams.late(server);
-                    let turn = self.upstreams.timed_out(server, exchange.sent_at, now);
+                    let turn = self.upstreams.timed_out(server, fault, sent_at, now);
                     actions.turn(server, turn);
                 }
             }

@@ -268,7 +268,8 @@ impl Engine {
         };
         let exchange = self.exchanges.get(slot);
         let (server, form, id) = (exchange.server, exchange.form, exchange.id);
-        let rtt_ns = (exchange.way == Way::Tls).then(|| now.saturating_sub(exchange.sent_at));
+        let (is_tls, sent_at) = (exchange.way == Way::Tls, exchange.sent_at);
+        let rtt_ns = is_tls.then(|| now.saturating_sub(sent_at));
         let is_datagram = matches!(exchange.way, Way::Port(_));
         let Some(lookup) = exchange.lookup.filter(|_| !is_datagram) else {
             return;
@@ -298,6 +299,10 @@ impl Engine {
                 return self.ask_as(lookup, server, form, now, actions);
             }
             self.fault(lookup, server, fault, now, actions);
+            if is_tls {
+                let turn = self.upstreams.timed_out(server, fault, sent_at, now);
+                actions.turn(server, turn);
+            }
             if other_case.is_some() {
                 return self.ask_in_lower_case(lookup, server, form, now, actions);
             }

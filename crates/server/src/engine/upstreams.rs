@@ -357,12 +357,18 @@ impl Upstreams {
         self.list[server].failed_more(CONTRADICTED_SHARE, now)
     }
 
-    /// Records a timeout of a query that was sent at `sent_at`. Returns whether the upstream is
-    /// down now.
+    /// Records a timeout of a query that was sent at `sent_at`, or that no session was possible for it. Returns whether
+    /// the upstream is down now.
     ///
     /// A timeout counts only if the upstream has not responded to another query meanwhile: a query
     /// may take long because its recursion does.
-    pub(super) fn timed_out(&mut self, server: usize, sent_at: Nanos, now: Nanos) -> Option<Turn> {
+    pub(super) fn timed_out(
+        &mut self,
+        server: usize,
+        fault: Fault,
+        sent_at: Nanos,
+        now: Nanos,
+    ) -> Option<Turn> {
         if self.list[server].heard_at.is_some_and(|at| at >= sent_at) {
             return None;
         }
@@ -377,7 +383,7 @@ impl Upstreams {
             // for a moment.
             return None;
         }
-        self.failed(server, for_long, now)
+        self.failed(server, fault, for_long, now)
     }
 
     /// Records an ICMP error, which says that an upstream is unreachable. Returns whether it is
@@ -387,17 +393,17 @@ impl Upstreams {
         if state.held_until > now && !state.probed {
             return None;
         }
-        self.failed(server, true, now)
+        self.failed(server, Fault::NoAnswer, true, now)
     }
 
-    fn failed(&mut self, server: usize, for_long: bool, now: Nanos) -> Option<Turn> {
+    fn failed(&mut self, server: usize, fault: Fault, for_long: bool, now: Nanos) -> Option<Turn> {
         let state = &mut self.list[server];
         state.probed = false;
         state.timeouts = state.timeouts.saturating_add(1);
         if state.timeouts < TIMEOUTS_MAX || !for_long {
             return None;
         }
-        state.fault = Some(Fault::NoAnswer);
+        state.fault = Some(fault);
         state.down(now)
     }
 

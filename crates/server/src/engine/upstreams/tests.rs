@@ -108,13 +108,13 @@ fn failure_does_not_lower_the_round_trip_time() {
     pair.answered(0, Some(0), 0);
     pair.answered(1, Some(2 * MILLISECOND), 0);
     assert_eq!(first(&mut pair), 0);
-    pair.timed_out(0, MILLISECOND, 60 * MILLISECOND);
+    pair.timed_out(0, Fault::NoAnswer, MILLISECOND, 60 * MILLISECOND);
     for _ in 0..100 {
         assert_eq!(first(&mut pair), 1);
     }
     // Neither is one that has never responded.
     let mut pair = upstreams(2, Selection::Fastest);
-    pair.timed_out(0, MILLISECOND, 400 * MILLISECOND);
+    pair.timed_out(0, Fault::NoAnswer, MILLISECOND, 400 * MILLISECOND);
     pair.answered(1, Some(2 * MILLISECOND), 0);
     assert_eq!(first(&mut pair), 1);
 }
@@ -124,10 +124,13 @@ fn slow_query_does_not_count_as_timeout_if_others_are_answered() {
     let mut one = upstreams(1, Selection::Fastest);
     one.answered(0, Some(MILLISECOND), SECOND);
     for _ in 0..10 {
-        assert_eq!(one.timed_out(0, SECOND, 2 * SECOND), None);
+        assert_eq!(one.timed_out(0, Fault::NoAnswer, SECOND, 2 * SECOND), None);
     }
     assert!(!one.is_suspect(0));
-    assert_eq!(one.timed_out(0, SECOND + 1, 2 * SECOND), None);
+    assert_eq!(
+        one.timed_out(0, Fault::NoAnswer, SECOND + 1, 2 * SECOND),
+        None
+    );
     assert!(one.is_suspect(0));
 }
 
@@ -156,10 +159,10 @@ fn silent_upstream_is_probed_at_growing_intervals() {
 fn upstream_is_down_after_three_timeouts_and_two_seconds() {
     let mut one = upstreams(1, Selection::Failover);
     for at in [100, 200, 300, 1999] {
-        let turn = one.timed_out(0, 0, at * MILLISECOND);
+        let turn = one.timed_out(0, Fault::NoAnswer, 0, at * MILLISECOND);
         assert_eq!((turn, one.is_down(0)), (None, false));
     }
-    let turn = one.timed_out(0, SECOND, 2 * SECOND);
+    let turn = one.timed_out(0, Fault::NoAnswer, SECOND, 2 * SECOND);
     assert_eq!(turn, Some(Turn::Down(Fault::NoAnswer)));
 }
 
