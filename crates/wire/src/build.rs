@@ -100,6 +100,11 @@ impl<'a> Builder<'a> {
         self.question_parts([question.octets()])
     }
 
+    /// Octets that are left for records.
+    pub fn room(&self) -> usize {
+        self.limit - self.len
+    }
+
     /// Octets written so far: the offset of the next record.
     pub fn position(&self) -> usize {
         self.len

@@ -217,7 +217,8 @@ fn with_addresses(
             None => Owner::Wire(copy::write_plain(end, &mut octets)),
         };
         fill(&mut Addresses { to, owner })?;
-        reply::each(to, stored.behind_answer(&message), |to, record| {
+        let behind = stored.behind_answer_within(&message, to.room())?;
+        reply::each(to, behind, |to, record| {
             copier.record(to, record, basis.ttl(record.ttl))
         })?;
         whole = true;

@@ -338,6 +338,31 @@ impl Stored {
         message.records_from(self.head().answer_end.into(), counts)
     }
 
+    /// The same records for a response with this room for them: without the additional section if that does not fit.
+    /// No name of theirs takes fewer octets behind other records.
+    ///
+    /// # Errors
+    ///
+    /// The authority section does not fit.
+    pub fn behind_answer_within<'a>(
+        &self,
+        message: &Message<'a>,
+        room: usize,
+    ) -> Result<Records<'a>, Truncated> {
+        let head = self.head();
+        let fits = |end: u16| usize::from(end - head.answer_end) <= room;
+        if !fits(head.authority_end) {
+            return Err(Truncated);
+        }
+        let arcount = if fits(head.message_len) {
+            message.arcount()
+        } else {
+            0
+        };
+        let counts = [0, message.nscount(), arcount];
+        Ok(message.records_from(head.answer_end.into(), counts))
+    }
+
     /// Whether it has records of the queried type, owned by the name of the question, and otherwise no
     /// records but signatures over these. The name is not the root, which no pointer shortens.
     pub fn has_only_found(&self) -> bool {
