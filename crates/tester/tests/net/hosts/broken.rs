@@ -13,6 +13,9 @@ use super::ground::{Ground, Underway, kill, named, read, received, records, said
 use super::plans::{THREE, plan, three};
 use crate::accounts::assert_accounted;
 
+/// Number of controllers that may be too busy in turn.
+const ATTEMPTS: usize = 3;
+
 /// When a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
@@ -86,30 +89,42 @@ impl<'a> Campaign<'a> {
 
     /// Starts a controller and waits for this moment. For `Gather`, the agent of the DUT's host does not answer.
     fn until(&mut self, moment: Moment) -> Underway {
-        let before = ["gen1", "dut"].map(received);
-        let sessions = records(&self.directory, "session").len();
-        let mut underway = self.work();
-        let asked = |host, before| received(host) > before + 300;
-        // A process that serves, not one that only prints its version.
-        let serves = || !named("dut", "unbound", "unbound.conf", true).is_empty();
-        let is_so = || match moment {
-            SelfTest => {
-                records(&self.directory, "session").len() > sessions && asked("gen1", before[0])
-            }
-            Start => serves(),
-            Trial | Gather => serves() && asked("dut", before[1]),
-        };
-        assert!(
-            underway.reaches("a trial", is_so),
-            "{moment:?}: {}",
-            said(&underway.end())
-        );
+        let underway = self.reach(moment);
         if moment == Gather {
             stop_agent_of_dut(Signal::STOP);
             // Meanwhile the trial ends: it takes 0.8 s.
             MonotonicClock.sleep(3 * SECOND / 2);
         }
         underway
+    }
+
+    /// A controller at this moment. On a busy machine, one may find before that a host does not answer in time; then the
+    /// next one continues.
+    fn reach(&mut self, moment: Moment) -> Underway {
+        let mut what = String::new();
+        for _ in 0..ATTEMPTS {
+            let before = ["gen1", "dut"].map(received);
+            let sessions = records(&self.directory, "session").len();
+            let mut underway = self.work();
+            let asked = |host, before| received(host) > before + 300;
+            // A process that serves, not one that only prints its version.
+            let serves = || !named("dut", "unbound", "unbound.conf", true).is_empty();
+            let is_so = || match moment {
+                SelfTest => {
+                    records(&self.directory, "session").len() > sessions && asked("gen1", before[0])
+                }
+                Start => serves(),
+                Trial | Gather => serves() && asked("dut", before[1]),
+            };
+            if underway.reaches("a trial", is_so) {
+                return underway;
+            }
+            let output = underway.end();
+            what = format!("{moment:?}: {}", said(&output));
+            assert_eq!(output.status.code(), Some(4), "{what}");
+            assert!(what.contains("resume"), "{what}");
+        }
+        panic!("{ATTEMPTS} controllers in turn did not reach it, the last: {what}");
     }
 
     /// Kills the victim at this moment. Asserts that the error names the host, that the DUT is not blamed, and that
