@@ -147,7 +147,7 @@ fn each_address_asks(backend: &str, threads: usize) {
             assert_eq!(conditions["local"], prefix);
             assert_eq!(conditions["source_addresses"], sources.count());
             assert_accounted(&told);
-            all_answered(&told).then(|| assert_eq!(peers, all(prefix)))
+            all_answered(&told, 4000).then(|| assert_eq!(peers, all(prefix)))
         });
     }
 }
@@ -182,7 +182,7 @@ fn link_local(backend: &str) {
         let told: Value =
             serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
         assert_eq!(told["conditions"]["server"], "[fe80::53%wire]:53");
-        all_answered(&told).then(|| assert_eq!(peers, ["fe80::1".parse().unwrap()].into()))
+        all_answered(&told, 30).then(|| assert_eq!(peers, ["fe80::1".parse().unwrap()].into()))
     });
 }
 
@@ -295,7 +295,7 @@ fn each_address_of_a_lab_asks(flags: &str) {
         assert_accounted(&run.json);
         assert_eq!(run.text("/conditions/local"), PREFIX);
         assert_eq!(run.number("/conditions/source_addresses"), 1023);
-        all_answered(&run.json).then(|| assert_eq!(noting.clients(), all(PREFIX)))
+        all_answered(&run.json, 1200).then(|| assert_eq!(noting.clients(), all(PREFIX)))
     });
     assert_eq!(left_behind(), Vec::<String>::new());
 }

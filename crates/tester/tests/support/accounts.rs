@@ -24,10 +24,9 @@ pub(crate) fn answers(trial: &Value, class: &str) -> u64 {
     number(&trial["answers"], class)
 }
 
-/// Tells whether each query that was due was sent and had a valid answer.
-pub(crate) fn all_answered(trial: &Value) -> bool {
-    let due = number(trial, "queries_due");
-    assert!(due > 0, "{trial:#}");
+/// Asserts the number of queries of a trial; returns whether each had a valid answer.
+pub(crate) fn all_answered(trial: &Value, due: u64) -> bool {
+    assert_eq!(number(trial, "queries_due"), due, "{trial:#}");
     answers(trial, "valid") == due
 }
 
@@ -73,9 +72,12 @@ pub(crate) fn assert_accounted(trial: &Value) {
     let valid = answers(trial, "valid");
     assert_placed(trial, classes - valid + not_taken(trial));
     let shortfall = sent - answers(trial, "valid") - undecided;
+    let is_whole = trial["ended_early"] == false;
     match trial["outcome"].as_str() {
-        Some("passed") => assert!(all_answered(trial), "{trial:#}"),
-        Some("failed") => assert!(shortfall > 0 || trial["ended_early"] == true, "{trial:#}"),
+        Some("passed") => {
+            assert!(all_answered(trial, due) && is_whole, "{trial:#}");
+        }
+        Some("failed") => assert!(shortfall > 0 || !is_whole, "{trial:#}"),
         Some("invalid") => assert!(trial["invalid_because"].is_string(), "{trial:#}"),
         _ => panic!("no outcome: {trial:#}"),
     }

@@ -104,15 +104,13 @@ impl<'a> Campaign<'a> {
         let mut what = String::new();
         for _ in 0..ATTEMPTS {
             let before = ["gen1", "dut"].map(received);
-            let sessions = records(&self.directory, "session").len();
+            let [sessions, stopped] = ["session", "stopped"].map(|kind| self.number_of(kind));
             let mut underway = self.work();
             let asked = |host, before| received(host) > before + 300;
             // A process that serves, not one that only prints its version.
             let serves = || !named("dut", "unbound", "unbound.conf", true).is_empty();
             let is_so = || match moment {
-                SelfTest => {
-                    records(&self.directory, "session").len() > sessions && asked("gen1", before[0])
-                }
+                SelfTest => self.number_of("session") > sessions && asked("gen1", before[0]),
                 Start => serves(),
                 Trial | Gather => serves() && asked("dut", before[1]),
             };
@@ -122,9 +120,15 @@ impl<'a> Campaign<'a> {
             let output = underway.end();
             what = format!("{moment:?}: {}", said(&output));
             assert_eq!(output.status.code(), Some(4), "{what}");
-            assert!(what.contains("resume"), "{what}");
+            assert_eq!(self.number_of("stopped"), stopped + 1, "{what}");
+            self.ground.assert_nothing_left();
         }
         panic!("{ATTEMPTS} controllers in turn did not reach it, the last: {what}");
+    }
+
+    /// Number of records of a kind in the journal.
+    fn number_of(&self, kind: &str) -> usize {
+        records(&self.directory, kind).len()
     }
 
     /// Kills the victim at this moment. Asserts that the error names the host, that the DUT is not blamed, and that
