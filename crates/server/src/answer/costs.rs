@@ -11,14 +11,14 @@ use super::asker::Asker;
 use super::stored::{Aged, Stored};
 use super::synthesis::{self, Verdict};
 use super::texts::{self, BOUNDS, dns64, with_do};
-use super::{reply, work};
+use super::{reply, reverse, work};
 use crate::settings::dns64::Dns64;
 
 /// Steps for each octet of a response of an upstream, and for each that is sent to a client.
 const STEPS_PER_OCTET: u64 = 3;
 
 /// Types with names, and some without.
-const TYPES: [u16; 12] = [1, 2, 5, 6, 15, 28, 33, 39, 46, 47, 64, 65];
+const TYPES: [u16; 13] = [1, 2, 5, 6, 12, 15, 28, 33, 39, 46, 47, 64, 65];
 
 /// A name in a record.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ fn message(question: &NameBuf, qtype: u16, shapes: &[Shape]) -> Vec<u8> {
             };
             let at = builder.position();
             let name_at = at + owner.len() + 10 + octets.len().saturating_sub(name.len());
-            let has_name = matches!(rtype, 2 | 5 | 15 | 33 | 39);
+            let has_name = matches!(rtype, 2 | 5 | 12 | 15 | 33 | 39);
             for (place, is_name) in [(at, true), (name_at, has_name)] {
                 if is_name && place < 16_000 && standing.len() < 64 {
                     standing.push(u16::try_from(place).expect("near"));
@@ -122,8 +122,8 @@ fn private() -> Dns64 {
     }
 }
 
-/// The steps of a response over UDP to a query for AAAA or for any other type, from a response for
-/// that type or for A, and the octets that are sent.
+/// The steps of responses over UDP to a query for AAAA, for a reverse name or for any other type, from a response for
+/// that type, for A or for PTR, and the octets that are sent.
 fn steps_of_hit(asker: &Asker, dns64: &Dns64, stored: &Stored) -> (u64, u64) {
     let mut frame = vec![0; 65_535];
     let aged = Aged::fresh(stored, 1);
@@ -137,6 +137,12 @@ fn steps_of_hit(asker: &Asker, dns64: &Dns64, stored: &Stored) -> (u64, u64) {
             };
             let none = Aged::fresh(&none, 0);
             sent += synthesis::synthesise(&asker, dns64, none, aged, &mut frame).len;
+        }
+        if asker.rtype == Rtype::PTR {
+            // The response is for the target itself, or for an alias of it.
+            for target in [stored.chain_end().to_buf(), labels(3, b'z')] {
+                sent += reverse::alias(asker, &target, aged, &mut frame);
+            }
         }
         sent += match synthesis::judge(asker, dns64, stored) {
             Verdict::Filtered => synthesis::filtered(asker, dns64, aged, &mut frame),

@@ -134,34 +134,28 @@ pub fn alias(asker: &Asker, target: &NameBuf, ptr: Aged<'_>, frame: &mut [u8]) -
     if stored.kind() != Kind::Positive || stored.found() == 0 {
         return reply::write(asker, &head, frame, |to| {
             let mut copier = Copier::new(&message, None);
-            reply::each(
-                to,
-                stored.behind_answer(&message),
-                |to, record| match record.rtype {
-                    Rtype::SOA => copier.record(to, record, ptr.ttl(record.ttl)),
-                    _ => Ok(()),
-                },
-            )?;
-            Ok(())
+            reply::each(to, stored.soa(&message), |to, record| {
+                copier.record(to, record, ptr.ttl(record.ttl))
+            })
         });
     }
     // In a positive response: the smallest TTL of the answer section.
     let ttl = ptr.ttl(stored.ttl_s());
     let is_direct = stored.chain_end().eq_ignore_case(&target.as_name());
     reply::write(asker, &head, frame, |to| {
-        let target_at = match is_direct {
-            true => Some(cname(to, target, ttl)?),
-            false => None,
-        };
-        let mut copier = Copier::new(&message, target_at);
-        reply::each(to, message.records(), |to, record| match record.section {
-            Section::Answer if is_direct => copier.record(to, record, ptr.ttl(record.ttl)),
-            Section::Answer if record.rtype == Rtype::PTR => {
+        if !is_direct {
+            let mut copier = Copier::new(&message, None);
+            let found = stored.found_within(&message, false, to.room())?;
+            return reply::each(to, found, |to, record| {
                 copier.under(to, Owner::Question, record, ttl)
-            }
-            _ => Ok(()),
-        })?;
-        Ok(())
+            });
+        }
+        let target_at = cname(to, target, ttl)?;
+        let mut copier = Copier::new(&message, Some(target_at));
+        let found = stored.found_within(&message, true, to.room())?;
+        reply::each(to, found, |to, record| {
+            copier.record(to, record, ptr.ttl(record.ttl))
+        })
     })
 }
 

@@ -79,7 +79,7 @@ pub fn judge(asker: &Asker, dns64: &Dns64, aaaa: &Stored) -> Verdict {
         }
         DomainAction::Include => {}
     }
-    if aaaa.kind() == Kind::Positive && aaaa.aaaa_end() > asker.limit {
+    if aaaa.kind() == Kind::Positive && aaaa.found_end() > asker.limit {
         return Verdict::Native;
     }
     let dnssec = is_protected(asker, dns64, aaaa);
@@ -127,7 +127,7 @@ const NETWORK_ERROR: u16 = 23;
 
 /// Whether the A records are behind translators that do not answer, all of them.
 pub fn is_cut_off(asker: &Asker, dns64: &Dns64, a: &Stored) -> bool {
-    if dns64.withdrawn.is_empty() || a.kind() != Kind::Positive || a.a_end() > asker.limit {
+    if dns64.withdrawn.is_empty() || a.kind() != Kind::Positive || a.found_end() > asker.limit {
         return false;
     }
     let rule = dns64.domains.rule(&asker.name.as_name());
@@ -284,7 +284,7 @@ pub fn synthesise(
     if a.stored.kind() != Kind::Positive {
         return nothing(nothing_made(asker, aaaa, a, frame));
     }
-    if a.stored.a_end() > asker.limit {
+    if a.stored.found_end() > asker.limit {
         return nothing(reply::truncated(asker, frame));
     }
     let rule = dns64.domains.rule(&asker.name.as_name());

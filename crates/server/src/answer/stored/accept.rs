@@ -233,6 +233,7 @@ impl<'a> Writer<'_, '_, 'a> {
                 run.count += 1;
             }
         }
+        run.end = offset(self.to.position())?;
         Ok(run)
     }
 
@@ -259,8 +260,12 @@ impl<'a> Writer<'_, '_, 'a> {
 
     fn authority(&mut self) -> Result<(), Truncated> {
         let Accepted { soa, seen, .. } = self.accepted;
+        if let Some(soa) = soa {
+            self.selection.follow(soa);
+            self.record(&soa.record)?;
+        }
         for entry in seen.authority() {
-            if self.selection.keeps_authority(entry, *soa) {
+            if self.selection.keeps_authority(entry) {
                 let rtype = entry.record.rtype;
                 self.signed |= matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3);
                 self.selection.follow(entry);

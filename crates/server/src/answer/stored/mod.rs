@@ -152,17 +152,13 @@ struct Head {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Run {
     at: u16,
+    /// Offset of the end of its last record.
+    end: u16,
     count: u16,
     owner_len: u16,
 }
 
 impl Run {
-    /// Offset of the end of its records, if each has `N` octets of data.
-    fn end<const N: usize>(self) -> usize {
-        usize::from(self.at)
-            + usize::from(self.count) * (usize::from(self.owner_len) + FIXED_LEN + N)
-    }
-
     /// TTL and data of its records, if each has `N` octets of data.
     fn fixed<const N: usize>(self, message: &[u8]) -> impl Iterator<Item = (u32, [u8; N])> {
         let owner_len = usize::from(self.owner_len);
@@ -332,6 +328,37 @@ impl Stored {
         message.records_from(at, [self.head().aliases, 0, 0])
     }
 
+    /// The records of the queried type, with the aliases before them and the signatures behind them if `whole`, for a
+    /// response with this room for them. Elsewhere none of them takes fewer octets.
+    ///
+    /// # Errors
+    ///
+    /// They do not fit.
+    pub fn found_within<'a>(
+        &self,
+        message: &Message<'a>,
+        whole: bool,
+        room: usize,
+    ) -> Result<Records<'a>, Truncated> {
+        let head = self.head();
+        let (at, end, count) = if whole {
+            let at = message.question().map_or(HEADER_LEN, |q| q.range().end);
+            (at, head.answer_end, message.ancount())
+        } else {
+            (head.found.at.into(), head.found.end, head.found.count)
+        };
+        if usize::from(end) > at + room {
+            return Err(Truncated);
+        }
+        Ok(message.records_from(at, [count, 0, 0]))
+    }
+
+    /// The SOA record that applies, which begins the authority section.
+    pub fn soa<'a>(&self, message: &Message<'a>) -> Records<'a> {
+        let count = u16::from(self.head().soa_ttl_s.is_some());
+        message.records_from(self.head().answer_end.into(), [0, count, 0])
+    }
+
     /// The records of the authority and the additional section.
     pub fn behind_answer<'a>(&self, message: &Message<'a>) -> Records<'a> {
         let counts = [0, message.nscount(), message.arcount()];
@@ -394,15 +421,10 @@ impl Stored {
         self.head().authority_end.into()
     }
 
-    /// Octets up to the end of the found addresses, if the question is for A in class IN. A
-    /// response with all of them, or with an AAAA record for each, is not shorter.
-    pub fn a_end(&self) -> usize {
-        self.head().found.end::<4>()
-    }
-
-    /// Octets up to the end of the found addresses, if the question is for AAAA in class IN.
-    pub fn aaaa_end(&self) -> usize {
-        self.head().found.end::<16>()
+    /// Octets up to the end of the records of the queried type. A response with all of them, or with an AAAA record for
+    /// each A record, is not shorter.
+    pub fn found_end(&self) -> usize {
+        self.head().found.end.into()
     }
 
     /// The kind of the response.

@@ -60,6 +60,7 @@ impl Stored {
         let end = offset(len).ok()?;
         let found = Run {
             at: offset(at).ok()?,
+            end,
             count: reply.ancount(),
             owner_len: offset(OWNER_LEN).ok()?,
         };

@@ -72,14 +72,11 @@ impl Selection {
         self.marks[id.index()] & mark != 0
     }
 
-    /// Whether a record of the authority section is kept: the SOA record of a negative response,
-    /// name servers of zones of the chain, and DNSSEC records of these zones. `soa` is the SOA
-    /// record that applies.
-    pub(super) fn keeps_authority(&self, entry: &Entry<'_>, soa: Option<&Entry<'_>>) -> bool {
+    /// Whether a record of the authority section is kept behind the SOA record that applies: name
+    /// servers of zones of the chain, and DNSSEC records of these zones.
+    pub(super) fn keeps_authority(&self, entry: &Entry<'_>) -> bool {
         match entry.kind() {
-            Rtype::SOA if entry.covered.is_none() => {
-                soa.is_some_and(|soa| soa.record.rdata_offset == entry.record.rdata_offset)
-            }
+            Rtype::SOA if entry.covered.is_none() => false,
             Rtype::SOA => self.has(entry.owner, ABOVE_END),
             Rtype::NS => self.has(entry.owner, ABOVE_CHAIN),
             rtype => is_proof(rtype) && self.has(entry.owner, IN_ZONE),

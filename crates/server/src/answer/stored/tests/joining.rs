@@ -95,9 +95,9 @@ fn combined_response_has_proofs_and_ttls_of_both() {
         [
             "an x.example.com 50 CNAME y.test",
             "an x.example.com 50 RRSIG CNAME",
+            "ns test 30 SOA 30",
             "ns w.example.com 50 NSEC z.example.com",
             "ns w.example.com 50 RRSIG NSEC",
-            "ns test 30 SOA 30",
         ]
     );
     assert_eq!((whole.kind(), whole.ttl_s()), (Kind::NoData, 30));
