@@ -5,7 +5,7 @@ use rustix::process::Signal;
 
 use super::ground::{Ground, kill, named, records, said};
 use super::plans::{SECOND, THREE, plan};
-use crate::accounts::{answers, assert_accounted, number};
+use crate::accounts::{answers, assert_accounted, is_disturbed, number};
 use crate::sources::{Noting, all};
 
 const LOCAL: &str = "local = \"2001:2:0:78::/120\"";
@@ -64,7 +64,9 @@ fn two_measurers_send_from_parts_of_one_prefix_also_after_a_crash() {
         if sent == number(&trial["result"], "queries_due") {
             most = most.max(sent);
         }
-        assert!(answers(&trial["result"], "valid") > 0, "{trial:#}");
+        // A disturbed trial may end before its first answer.
+        let is_answered = answers(&trial["result"], "valid") > 0;
+        assert!(is_answered || is_disturbed(&trial["result"]), "{trial:#}");
     }
     // Each Measurer uses its addresses in turn. On a busy machine the certificate may allow fewer queries than there are
     // addresses.
