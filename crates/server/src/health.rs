@@ -31,6 +31,8 @@ pub struct UpstreamState {
     pub down_since: Option<Nanos>,
     /// The last reason for which it failed a query, or was down.
     pub fault: Option<Fault>,
+    /// What it is queried without for a while.
+    pub lacks: Lacks,
 }
 
 impl UpstreamState {
@@ -59,6 +61,9 @@ impl UpstreamState {
             heard_at,
             down_since: first.and_then(|state| state.down_since),
             fault: first.and_then(|state| state.fault),
+            lacks: states
+                .iter()
+                .fold(Lacks::default(), |all, state| Lacks(all.0 | state.lacks.0)),
         }
     }
 }
@@ -88,6 +93,38 @@ pub enum Capability {
     Case,
     /// TLS.
     Tls,
+}
+
+impl Capability {
+    const ALL: [Self; 4] = [Self::Edns, Self::Cookies, Self::Case, Self::Tls];
+
+    /// The key that sets it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Edns => "edns",
+            Self::Cookies => "cookies",
+            Self::Case => "randomise-case",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// Capabilities that an upstream lacks, as bits by their number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacks(u8);
+
+impl Lacks {
+    /// These capabilities.
+    pub fn of(capabilities: impl IntoIterator<Item = Capability>) -> Self {
+        let bits = capabilities.into_iter().map(|one| 1 << one as u8);
+        Self(bits.fold(0, |all, bit| all | bit))
+    }
+
+    /// Each of them.
+    pub fn each(self) -> impl Iterator<Item = Capability> {
+        let all = Capability::ALL.into_iter();
+        all.filter(move |one| self.0 >> *one as u8 & 1 == 1)
+    }
 }
 
 impl fmt::Display for Capability {
@@ -135,6 +172,7 @@ struct Published {
     down_since: Moment,
     /// The number of its fault plus one; 0: none.
     fault: Counter,
+    lacks: Counter,
 }
 
 /// An optional time; 0 is `None`.
@@ -160,6 +198,7 @@ impl Published {
         self.down_since.set(state.down_since);
         self.fault
             .set(state.fault.map_or(0, |fault| fault as u64 + 1));
+        self.lacks.set(state.lacks.0.into());
     }
 
     fn get(&self) -> UpstreamState {
@@ -173,6 +212,7 @@ impl Published {
             heard_at: self.heard_at.get(),
             down_since: self.down_since.get(),
             fault: fault.checked_sub(1).map(|number| Fault::ALL[number]),
+            lacks: Lacks(u8::try_from(self.lacks.get()).unwrap_or_default()),
         }
     }
 }
@@ -441,6 +481,26 @@ mod tests {
         assert_eq!(all_back_up(&health), []);
         // The next outage is a new one.
         assert!(health.went_down(1, 30 * SECOND));
+    }
+
+    #[test]
+    fn what_any_worker_queries_without_is_lacking() {
+        let health = health();
+        for (worker, lacks) in [[Capability::Tls], [Capability::Cookies]]
+            .iter()
+            .enumerate()
+        {
+            let state = UpstreamState {
+                lacks: Lacks::of(*lacks),
+                ..heard(5)
+            };
+            health.publish(worker, 0, state);
+        }
+        let keys = |(_, state): (SocketAddr, UpstreamState)| {
+            state.lacks.each().map(Capability::key).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = health.states().map(keys).collect();
+        assert_eq!(all, [vec!["cookies", "tls"], vec![]]);
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl<R: Relay> Worker<R> {
         if now >= self.look_at {
             self.look_at = now + SLEEP_NS;
             self.count_lost()?;
-            self.publish();
+            self.publish(now);
             self.notes.next_second();
         }
         self.engine.on_timer(now, actions);
@@ -273,7 +273,7 @@ impl<R: Relay> Worker<R> {
                     }
                     self.engine.reload(&settings, now, actions);
                     self.health = health;
-                    self.publish();
+                    self.publish(now);
                 }
                 ToWorker::List(most, lines) => {
                     // Its reader may have given up.
@@ -341,7 +341,7 @@ impl<R: Relay> Worker<R> {
                     let message = actions.message(message);
                     self.notes.servfail(settings, *client, *why, message);
                 }
-                Action::Turn { server, turn } => self.tell(*server, *turn),
+                Action::Turn { server, turn } => self.tell(*server, *turn, now),
             }
         }
         Ok(())
@@ -363,10 +363,10 @@ impl<R: Relay> Worker<R> {
     }
 
     /// Publishes its view of the upstreams, logs those that are up again, and closes those of the operator.
-    fn publish(&mut self) {
+    fn publish(&mut self, now: Nanos) {
         self.engine.close_upstreams(self.health.closed());
         for server in 0..self.engine.settings().upstreams.len() {
-            if let Some(state) = self.engine.upstream(server) {
+            if let Some(state) = self.engine.upstream(server, now) {
                 self.health.publish(self.index, server, state);
             }
         }
@@ -377,12 +377,12 @@ impl<R: Relay> Worker<R> {
     }
 
     /// Publishes a change of an upstream, and logs it unless another worker has.
-    fn tell(&mut self, server: usize, turn: Turn) {
-        self.publish();
+    fn tell(&mut self, server: usize, turn: Turn, now: Nanos) {
+        self.publish(now);
         let address = plain(self.engine.settings().upstreams[server].address);
         match turn {
             Turn::Down(fault) => {
-                let state = self.engine.upstream(server);
+                let state = self.engine.upstream(server, now);
                 let since = state.and_then(|state| state.down_since);
                 if since.is_some_and(|since| self.health.went_down(server, since)) {
                     tracing::warn!("upstream {address} is down: {fault}");

@@ -174,6 +174,9 @@ pub struct UpstreamStatus {
     /// Smoothed share of names for which it had no answer of use, in millionths.
     #[serde(default)]
     pub failed_ppm: u32,
+    /// What it is queried without for a while: the keys `edns`, `cookies`, `randomise-case`, `tls`.
+    #[serde(default)]
+    pub without: Vec<String>,
 }
 
 impl UpstreamStatus {
@@ -193,6 +196,7 @@ impl UpstreamStatus {
             rtt_us: state.rtt_ns.map(|time| time / 1000),
             loss_ppm: state.loss_ppm,
             failed_ppm: state.failed_ppm,
+            without: state.lacks.each().map(|one| one.key().to_owned()).collect(),
         }
     }
 }
@@ -211,7 +215,11 @@ impl fmt::Display for UpstreamStatus {
         // In tenths of a per cent.
         let [loss, failed] = [self.loss_ppm, self.failed_ppm].map(|share| share / 1000);
         write!(f, " loss={}.{}%", loss / 10, loss % 10)?;
-        write!(f, " failed={}.{}%", failed / 10, failed % 10)
+        write!(f, " failed={}.{}%", failed / 10, failed % 10)?;
+        if !self.without.is_empty() {
+            write!(f, " without={}", self.without.join(","))?;
+        }
+        Ok(())
     }
 }
 
@@ -260,6 +268,7 @@ mod tests {
     use super::*;
     use crate::control::Answer;
     use crate::counts::Fault;
+    use crate::health::{Capability, Lacks};
 
     /// A slow upstream, one that is down, and one in unknown state.
     fn upstreams() -> Vec<UpstreamStatus> {
@@ -268,6 +277,7 @@ mod tests {
             loss_ppm: 62_500,
             failed_ppm: 15_625,
             fault: Some(Fault::Servfail),
+            lacks: Lacks::of([Capability::Tls, Capability::Edns]),
             ..UpstreamState::default()
         };
         let down = UpstreamState {
@@ -337,7 +347,7 @@ mod tests {
             config=/etc/dns64d/dns64d.toml
             listen=[::]:53 127.0.0.1:53
             workers=2
-            upstream=[2001:db8::1]:53 up rtt_ms=1.204 loss=6.2% failed=1.5%
+            upstream=[2001:db8::1]:53 up rtt_ms=1.204 loss=6.2% failed=1.5% without=edns,tls
             upstream=192.0.2.53:53 down since_s=12 reason=servfail
             upstream=192.0.2.54:5353 up loss=0.0% failed=0.0%
             forward=corp up=1/2 servers=192.0.2.53:53,192.0.2.54:5353 domains=corp.example.,10.in-addr.arpa.
@@ -362,9 +372,9 @@ mod tests {
             .iter()
             .map(|u| serde_json::to_string(u).unwrap() + "\n");
         expect![[r#"
-            {"address":"[2001:db8::1]:53","down_s":null,"reason":null,"rtt_us":1204,"loss_ppm":62500,"failed_ppm":15625}
-            {"address":"192.0.2.53:53","down_s":12,"reason":"servfail","rtt_us":1204,"loss_ppm":62500,"failed_ppm":15625}
-            {"address":"192.0.2.54:5353","down_s":null,"reason":null,"rtt_us":null,"loss_ppm":0,"failed_ppm":0}
+            {"address":"[2001:db8::1]:53","down_s":null,"reason":null,"rtt_us":1204,"loss_ppm":62500,"failed_ppm":15625,"without":["edns","tls"]}
+            {"address":"192.0.2.53:53","down_s":12,"reason":"servfail","rtt_us":1204,"loss_ppm":62500,"failed_ppm":15625,"without":["edns","tls"]}
+            {"address":"192.0.2.54:5353","down_s":null,"reason":null,"rtt_us":null,"loss_ppm":0,"failed_ppm":0,"without":[]}
         "#]]
         .assert_eq(&lines.collect::<String>());
     }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use dns64_transport::clock::{Nanos, SECOND};
 use siphasher::sip::SipHasher24;
 
-use crate::health::Capability;
+use crate::health::{Capability, Lacks};
 use crate::settings::{Features, Upstream};
 
 /// Time for which a capability or its absence is remembered, as in Unbound (`infra-host-ttl`).
@@ -231,6 +231,22 @@ impl Habits {
         }
     }
 
+    /// What it is queried without for a while, although it may have it.
+    pub(super) fn lacks(&self, now: Nanos) -> Lacks {
+        let absent = [
+            (self.no_edns.holds(now), Capability::Edns),
+            (self.no_cookies.holds(now), Capability::Cookies),
+            (self.no_case.holds(now), Capability::Case),
+            (self.tls.is_some() && !self.uses_tls(now), Capability::Tls),
+        ];
+        Lacks::of(
+            absent
+                .into_iter()
+                .filter(|(is_absent, _)| *is_absent)
+                .map(|(_, one)| one),
+        )
+    }
+
     /// It has no TLS session. Returns whether it is queried in clear text from now on, for a while.
     pub(super) fn lost_tls(&mut self, now: Nanos) -> bool {
         let may_fall_back = matches!(self.tls, Some(Tls::Opportunistic(_)));
@@ -417,7 +433,9 @@ mod tests {
         assert!(habits.form(now).exact_case);
         assert_eq!(habits.other_case(5, now), Some(Capability::Case));
         assert!(!habits.form(now).exact_case);
+        assert_eq!(habits.lacks(now), Lacks::of([Capability::Case]));
         assert!(habits.form(now + MEMORY_NS).exact_case);
+        assert_eq!(habits.lacks(now + MEMORY_NS), Lacks::default());
     }
 
     #[test]

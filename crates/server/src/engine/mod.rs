@@ -408,8 +408,8 @@ impl Engine {
     }
 
     /// The state of an upstream, by its number in the settings.
-    pub fn upstream(&self, server: usize) -> Option<UpstreamState> {
-        self.upstreams.state(server)
+    pub fn upstream(&self, server: usize, now: Nanos) -> Option<UpstreamState> {
+        self.upstreams.state(server, now)
     }
 
     /// Upstreams that the operator has closed, as bits by their number in the settings.

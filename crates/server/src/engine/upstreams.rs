@@ -151,7 +151,7 @@ impl Upstreams {
     }
 
     /// The state of an upstream.
-    pub(super) fn state(&self, server: usize) -> Option<UpstreamState> {
+    pub(super) fn state(&self, server: usize, now: Nanos) -> Option<UpstreamState> {
         let state = self.list.get(server)?;
         Some(UpstreamState {
             rtt_ns: state.rtt.smoothed_ns(),
@@ -164,6 +164,7 @@ impl Upstreams {
             },
             down_since: state.down_since,
             fault: state.fault,
+            lacks: state.habits.lacks(now),
         })
     }
 

@@ -298,6 +298,7 @@ mod tests {
             heard_at: Some(1),
             down_since: Some(2),
             fault: Some(Fault::Refused),
+            ..UpstreamState::default()
         };
         stats.workers[0].upstream_fault(0, Fault::Refused).add(3);
         in_force.health.publish(0, 0, state);

@@ -184,7 +184,7 @@ fn lossy_upstream_is_not_marked_down() {
     world.run(20 * SECOND);
     assert_right(&between(&world.told(), 0, 19 * SECOND));
     assert!(world.turns().is_empty());
-    let state = world.engine.upstream(0).unwrap();
+    let state = world.engine.upstream(0, 20 * SECOND).unwrap();
     assert!((30_000..200_000).contains(&state.loss_ppm), "{state:?}");
     let rtt_ns = state.rtt_ns.unwrap();
     assert!((19..22).contains(&(rtt_ns / MILLISECOND)), "{state:?}");

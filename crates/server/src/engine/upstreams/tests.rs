@@ -139,7 +139,7 @@ fn silent_upstream_is_probed_at_growing_intervals() {
     let mut pair = upstreams(2, Selection::Failover);
     let down = (0..TIMEOUTS_MAX).filter_map(|_| pair.unreachable(0, SECOND));
     assert_eq!(down.collect::<Vec<_>>(), [Turn::Down(Fault::NoAnswer)]);
-    assert_eq!(pair.state(0).unwrap().down_since, Some(SECOND));
+    assert_eq!(pair.state(0, SECOND).unwrap().down_since, Some(SECOND));
     assert_eq!(first(&mut pair), 1);
     assert_eq!(probe(&mut pair, SECOND + 1), None, "held for a second");
     assert_eq!(probe(&mut pair, 2 * SECOND), Some(0));
@@ -264,7 +264,11 @@ fn failing_upstream_is_probed_until_it_is_useful() {
         None,
         "held for two seconds"
     );
-    assert_eq!(pair.state(0).unwrap().heard_at, None, "nothing of use");
+    assert_eq!(
+        pair.state(0, SECOND).unwrap().heard_at,
+        None,
+        "nothing of use"
+    );
     let mut at = 4 * SECOND;
     let up = loop {
         assert_eq!(probe(&mut pair, at), Some(0));
@@ -299,7 +303,7 @@ fn loss_is_smoothed() {
             one.answered(0, None, 0);
         }
     }
-    let loss = one.state(0).unwrap().loss_ppm;
+    let loss = one.state(0, 0).unwrap().loss_ppm;
     assert!((200_000..300_000).contains(&loss), "{loss}");
 }
 
