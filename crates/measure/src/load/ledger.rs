@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::pace::Schedule;
 
 /// Outcome of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fate {
     /// Sent, without a response so far.
@@ -27,9 +27,22 @@ pub enum Fate {
     Unsent,
 }
 
+impl Fate {
+    const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Valid,
+        Self::Late,
+        Self::Wrong,
+        Self::Empty,
+        Self::Error,
+        Self::Truncated,
+        Self::Unsent,
+    ];
+}
+
 /// One query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Fields", into = "Fields")]
+#[serde(try_from = "Fields", into = "Fields")]
 pub struct Entry {
     /// From the time of sending that `lateness_ns` uses to the arrival of the first response; 0 while pending.
     pub rtt_ns: Nanos,
@@ -99,23 +112,27 @@ const UNSENT: Entry = Entry {
 /// The ledger of 60 s at 1 M/s must fit 1 GiB.
 const _: () = assert!(size_of::<Entry>() <= 16);
 
-/// The fields of an entry without their names, for a compact serialised form.
-type Fields = (Nanos, u32, Fate, bool);
+/// A compact serialised form: round-trip time, lateness, and twice the number of the outcome, plus one in a burst.
+type Fields = (Nanos, u32, u8);
 
-impl From<Fields> for Entry {
-    fn from((rtt_ns, lateness_ns, fate, in_burst): Fields) -> Self {
-        Self {
+impl TryFrom<Fields> for Entry {
+    type Error = String;
+
+    fn try_from((rtt_ns, lateness_ns, code): Fields) -> Result<Self, String> {
+        let fate = Fate::ALL.get(usize::from(code / 2));
+        Ok(Self {
             rtt_ns,
             lateness_ns,
-            fate,
-            in_burst,
-        }
+            fate: *fate.ok_or_else(|| format!("outcome {code} of a query is unknown"))?,
+            in_burst: code % 2 == 1,
+        })
     }
 }
 
 impl From<Entry> for Fields {
     fn from(it: Entry) -> Self {
-        (it.rtt_ns, it.lateness_ns, it.fate, it.in_burst)
+        let code = 2 * it.fate as u8 + u8::from(it.in_burst);
+        (it.rtt_ns, it.lateness_ns, code)
     }
 }
 
@@ -155,5 +172,38 @@ impl Ledger {
 
     pub(crate) fn get(&self, i: usize) -> Option<Entry> {
         self.0.get(i).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_serialised_as_numbers_and_read_back() {
+        let entries: Vec<_> = Fate::ALL
+            .iter()
+            .flat_map(|&fate| [false, true].map(|in_burst| (fate, in_burst)))
+            .map(|(fate, in_burst)| Entry {
+                rtt_ns: Nanos::MAX,
+                lateness_ns: u32::MAX,
+                fate,
+                in_burst,
+            })
+            .collect();
+        let text = serde_json::to_string(&entries).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Entry>>(&text).unwrap(), entries);
+        let valid = Entry {
+            rtt_ns: 81_234,
+            lateness_ns: 950,
+            ..entries[3]
+        };
+        assert_eq!(serde_json::to_string(&valid).unwrap(), "[81234,950,3]");
+        let unknown = serde_json::from_str::<Entry>("[81234,950,16]").unwrap_err();
+        assert!(
+            unknown
+                .to_string()
+                .starts_with("outcome 16 of a query is unknown")
+        );
     }
 }

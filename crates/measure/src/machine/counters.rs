@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_with::{As, Same};
 
 use super::Machine;
 use super::interface::{INTERFACES_MAX, output};
@@ -124,6 +125,7 @@ impl fmt::Display for Counter {
 /// All counters of a host at one moment, or their increase between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterReading {
+    #[serde(with = "As::<Vec<(Same, Same)>>")]
     counters: BTreeMap<Counter, u64>,
     /// Whether the queues were read.
     has_queues: bool,

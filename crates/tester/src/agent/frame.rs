@@ -7,15 +7,15 @@
 //! +----------------+-------------
 //! ```
 //!
-//! The length is big-endian and counts the message: a call or an answer of [`handshake`](super::handshake) in MessagePack.
+//! The length is big-endian and counts the message: a call or an answer of [`handshake`](super::handshake) in JSON.
 
 use std::io::{self, Read, Write};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest message in octets. Ledgers have at most 16 octets for each query, and there are 2^32 names.
-pub const MESSAGE_MAX: u64 = 1 << 37;
+/// Longest message in octets. Ledgers have at most 64 octets for each query, and there are 2^32 names.
+pub const MESSAGE_MAX: u64 = 1 << 38;
 
 /// Why no frame could be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -85,10 +85,10 @@ fn up_to(input: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// The message has no form in MessagePack.
+/// The message has no form in JSON.
 pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut octets = 0_u64.to_be_bytes().to_vec();
-    rmp_serde::encode::write_named(&mut octets, message).map_err(io::Error::other)?;
+    serde_json::to_writer(&mut octets, message)?;
     let length = (octets.len() - HEAD) as u64;
     octets[..HEAD].copy_from_slice(&length.to_be_bytes());
     Ok(octets)
@@ -99,8 +99,8 @@ pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
 /// # Errors
 ///
 /// It is of another type.
-pub fn decode<T: DeserializeOwned>(message: &[u8]) -> Result<T, rmp_serde::decode::Error> {
-    rmp_serde::from_slice(message)
+pub fn decode<T: DeserializeOwned>(message: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(message)
 }
 
 /// Writes the frame of a message and flushes.
@@ -142,9 +142,7 @@ mod tests {
     #[test]
     fn frame_consists_of_length_and_message() {
         // A text of two octets, and no message.
-        let octets = [
-            0, 0, 0, 0, 0, 0, 0, 3, 0xa2, b'h', b'i', 0, 0, 0, 0, 0, 0, 0, 0,
-        ];
+        let octets = b"\0\0\0\0\0\0\0\x04\"hi\"\0\0\0\0\0\0\0\0";
         let mut input = &octets[..];
         let message = read(&mut input).unwrap().unwrap();
         assert_eq!(decode::<String>(&message).unwrap(), "hi");
@@ -153,7 +151,7 @@ mod tests {
         assert_eq!(read(&mut input).unwrap(), None);
         let mut written = Vec::new();
         write(&mut written, &"hi").unwrap();
-        assert_eq!(written, octets[..11]);
+        assert_eq!(written, octets[..12]);
     }
 
     #[test]
@@ -161,7 +159,7 @@ mod tests {
         let text = error(&(MESSAGE_MAX + 1).to_be_bytes()).to_string();
         assert_eq!(
             text,
-            "invalid frame length 137438953473: must be at most 137438953472"
+            "invalid frame length 274877906945: must be at most 274877906944"
         );
         // Text at the place of a frame.
         let welcome = error(b"Welcome to gen1\n");

@@ -82,6 +82,16 @@ fn counters_are_found_by_layer_and_name() {
     assert_eq!(tbf.to_string(), "tbf drops");
 }
 
+/// From one host to another.
+#[test]
+fn reading_is_read_back_from_json() {
+    let text = serde_json::to_string(&read()).unwrap();
+    assert_eq!(
+        serde_json::from_str::<CounterReading>(&text).unwrap(),
+        read()
+    );
+}
+
 #[test]
 fn unparsable_text_has_no_counters() {
     let mut reading = CounterReading::default();
