@@ -157,7 +157,7 @@ struct Upstream {
     /// Start of the logged outage; 0: up.
     logged: AtomicU64,
     /// Bits of the capabilities whose absence is logged.
-    lacks: AtomicU64,
+    logged_lacks: AtomicU64,
     /// Since when the operator has closed it.
     closed_since: Moment,
 }
@@ -226,7 +226,7 @@ impl Health {
                 .map(|_| Published::default())
                 .collect(),
             logged: AtomicU64::new(0),
-            lacks: AtomicU64::new(0),
+            logged_lacks: AtomicU64::new(0),
             closed_since: Moment::default(),
         });
         Self {
@@ -274,7 +274,7 @@ impl Health {
     pub fn is_news(&self, server: usize, capability: Capability) -> bool {
         let bit = 1 << capability as u32;
         let upstream = self.upstreams.get(server);
-        upstream.is_some_and(|u| u.lacks.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+        upstream.is_some_and(|u| u.logged_lacks.fetch_or(bit, Ordering::Relaxed) & bit == 0)
     }
 
     /// The upstreams with a logged outage that is over according to the published states, and the duration of the

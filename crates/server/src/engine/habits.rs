@@ -239,12 +239,8 @@ impl Habits {
             (self.no_case.holds(now), Capability::Case),
             (self.tls.is_some() && !self.uses_tls(now), Capability::Tls),
         ];
-        Lacks::of(
-            absent
-                .into_iter()
-                .filter(|(is_absent, _)| *is_absent)
-                .map(|(_, one)| one),
-        )
+        let absent = absent.into_iter();
+        Lacks::of(absent.filter_map(|(is_absent, one)| is_absent.then_some(one)))
     }
 
     /// It has no TLS session. Returns whether it is queried in clear text from now on, for a while.
