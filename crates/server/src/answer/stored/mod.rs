@@ -329,7 +329,8 @@ impl Stored {
     }
 
     /// The records of the queried type, with the aliases before them and the signatures behind them if `whole`, for a
-    /// response with this room for them. Elsewhere none of them takes fewer octets.
+    /// response with this room for them. None takes fewer octets there, unless a name in it ends like the question of
+    /// that response.
     ///
     /// # Errors
     ///
