@@ -14,8 +14,8 @@ use std::io::{self, Read, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest message in octets. Ledgers have at most 64 octets for each query, and there are 2^32 names.
-pub const MESSAGE_MAX: u64 = 1 << 38;
+/// Longest message in octets. Ledgers have at most 128 octets for each query, and there are 2^32 names.
+pub const MESSAGE_MAX: u64 = 1 << 39;
 
 /// Why no frame could be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -159,7 +159,7 @@ mod tests {
         let text = error(&(MESSAGE_MAX + 1).to_be_bytes()).to_string();
         assert_eq!(
             text,
-            "invalid frame length 274877906945: must be at most 274877906944"
+            "invalid frame length 549755813889: must be at most 549755813888"
         );
         // Text at the place of a frame.
         let welcome = error(b"Welcome to gen1\n");

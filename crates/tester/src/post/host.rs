@@ -21,8 +21,8 @@ use crate::trial::part::Gathered;
 /// Timeout of requests that a host completes at once.
 pub const PROMPT_NS: Nanos = 20 * SECOND;
 
-/// Time to transfer the ledgers of a trial, for any connection to the controller: 40 octets for each of 10^8 queries
-/// take 32 s at 1 Gbit/s.
+/// Time to transfer the ledgers of a trial, for any connection to the controller: some 40 octets for each of 10^8
+/// queries take 32 s at 1 Gbit/s.
 pub const TRANSFER_NS: Nanos = 600 * SECOND;
 
 /// A host. When its last clone is dropped, everything that it started ends.
