@@ -51,7 +51,7 @@ fn search_continues_after_a_server_was_killed() {
             kill(&underway.servers);
             let run = Run::new(&underway.output());
             assert_found_by_trials(&run.json, run.code);
-            let trials = run.json["trials"].as_array().unwrap();
+            let trials = run.trials();
             let ended = trials.iter().position(|trial| {
                 let notes = trial["notes"].to_string();
                 notes.contains("the DUT ended during the trial")
@@ -142,5 +142,5 @@ fn open_queries_are_at_least_those_at_the_authority() {
     // Each query waits for two answers of the authority.
     let (open, rate_qps) = (number("open"), run.json["rate_qps"].as_u64().unwrap());
     assert!(open >= rate_qps / 5, "{:#}", run.json);
-    assert!(number("open_at_authority") > 0 && run.json["trials"].as_array().unwrap().len() > 1);
+    assert!(number("open_at_authority") > 0 && run.trials().len() > 1);
 }

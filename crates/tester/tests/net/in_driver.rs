@@ -335,7 +335,7 @@ fn self_test_with_an_authority_in_the_driver_accounts_for_each_query() {
     until("has the authority answered in time", || {
         let run =
             Run::of("selftest --lab netns --authority in-driver --self-tests 1 -Q 2k -l 300ms");
-        let trials = run.json["trials"].as_array().unwrap();
+        let trials = run.trials();
         trials.iter().for_each(assert_accounted);
         let passed = trials.iter().find(|trial| trial["outcome"] == "passed")?;
         let asked = passed["authority"]["aaaa"].as_u64();

@@ -79,6 +79,14 @@ impl Run {
             .unwrap_or_else(|| panic!("no {pointer} in {:#}", self.json))
     }
 
+    /// Returns the trials of a measurement, of which there is at least one.
+    pub(crate) fn trials(&self) -> &[Value] {
+        match self.json["trials"].as_array() {
+            Some(trials) if !trials.is_empty() => trials,
+            _ => panic!("no trials: {:#}", self.json),
+        }
+    }
+
     /// Returns whether the notes of the trial contain this text.
     pub(crate) fn notes(&self, what: &str) -> bool {
         self.json["notes"].to_string().contains(what)

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::ground::{Ground, read, records, said};
 use super::plans::{FIVE, SECOND, THREE, plan, three};
 use crate::accounts::{assert_accounted, number};
+use crate::busy::until;
 
 /// Largest error of a host's clock offset in a valid trial.
 const BOUND_MAX_NS: u64 = 1_000_000;
@@ -163,44 +164,61 @@ fn two_measurers_share_the_queries_of_each_trial() {
 #[ignore = "needs root and the DUT programs: run by .ci/run net"]
 fn two_authorities_share_the_queries_of_a_dut() {
     let ground = Ground::up();
-    let plan = plan("authorities", FIVE, "", "profile = \"unbound\"");
-    let plan = plan.replace("duration = \"600ms\"", "duration = \"2s\"");
-    let plan = plan.replace(
-        "start-rate = \"1k\"\nmax-rate = \"2k\"",
-        "start-rate = 200\nmax-rate = 400",
-    );
-    let directory = ground.campaign("authorities", &plan);
-    let hosts = ["auth", "auth2", "dut", "gen1", "gen2"];
-    for trial in assert_measured(&ground, &directory, &hosts) {
-        assert_shares(&trial);
-    }
-    let results = fs::read_to_string(directory.join("report/results.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let shares = results["hosts"]["shares"].as_array().map(Vec::len);
-    assert!(shares >= Some(4), "{results:#}");
+    let mut campaigns = 0;
+    // On a busy machine, a DUT whose first questions an authority answers late prefers the other one for minutes.
+    until("has a DUT asked both authorities", || {
+        campaigns += 1;
+        let name = format!("authorities-{campaigns}");
+        let plan = plan(&name, FIVE, "", "profile = \"unbound\"");
+        let plan = plan.replace("duration = \"600ms\"", "duration = \"2s\"");
+        let plan = plan.replace(
+            "start-rate = \"1k\"\nmax-rate = \"2k\"",
+            "start-rate = 200\nmax-rate = 400",
+        );
+        let directory = ground.campaign(&name, &plan);
+        let hosts = ["auth", "auth2", "dut", "gen1", "gen2"];
+        let trials = assert_measured(&ground, &directory, &hosts);
+        trials.iter().for_each(assert_shares);
+        let results = fs::read_to_string(directory.join("report/results.json")).unwrap();
+        let results: Value = serde_json::from_str(&results).unwrap();
+        let shares = results["hosts"]["shares"].as_array().map(Vec::len);
+        assert!(shares >= Some(4), "{results:#}");
+        let by_dut = |trial: &Value| trial.get("certified").is_some();
+        let both = |trial: &&Value| asked(trial).iter().all(|asked| *asked > 0);
+        trials
+            .iter()
+            .filter(|trial| by_dut(trial))
+            .find(both)
+            .map(drop)
+    });
 }
 
-/// Asserts that both authorities received queries, and that their sum is the reported total. In a self-test each
-/// Measurer sends half of the queries, for the names of its own authority.
+/// Queries that each authority received.
+fn asked(trial: &Value) -> Vec<u64> {
+    let shares = trial["authorities"].as_array().unwrap();
+    shares
+        .iter()
+        .map(|share| number(share, "questions"))
+        .collect()
+}
+
+/// Asserts that the sum of what the authorities received is the reported total. In a self-test each Measurer sends half
+/// of the queries, for the names of its own authority.
 fn assert_shares(trial: &Value) {
     let shares = trial["authorities"].as_array().unwrap();
     let hosts: Vec<_> = shares.iter().map(|share| &share["host"]).collect();
     assert_eq!(hosts, ["auth", "auth2"], "{trial:#}");
-    let asked: Vec<u64> = shares
-        .iter()
-        .map(|share| number(share, "questions"))
-        .collect();
+    let asked = asked(trial);
     let counts = &trial["authority"];
     let sum: u64 = ["aaaa", "a", "other"]
         .map(|of| number(counts, of))
         .iter()
         .sum();
     assert_eq!(asked.iter().sum::<u64>(), sum, "{trial:#}");
-    // A DUT that gets no response from an authority on a busy machine queries the other one.
-    if trial["outcome"] != "invalid" {
-        assert!(asked.iter().all(|asked| *asked > 0), "{trial:#}");
-    }
     if trial.get("certified").is_none() {
+        if trial["outcome"] == "passed" {
+            assert!(asked.iter().all(|asked| *asked > 0), "{trial:#}");
+        }
         let half = number(trial, "queries_due").div_ceil(2);
         assert!(asked.iter().all(|asked| *asked <= half), "{trial:#}");
     }
