@@ -1,6 +1,8 @@
 //! Generates pages from the definition of a command line: man pages and a page of the book. Part of both programs,
 //! which have no common crate for it.
 
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -153,7 +155,8 @@ fn word(arg: &Arg) -> String {
     word
 }
 
-/// The help of a command and of all below it as a page of Markdown.
+/// The help of a command and of all below it as a page of Markdown. An option of several commands is described under the
+/// first of them.
 pub(crate) fn markdown(command: Command, out: &mut impl Write) -> io::Result<()> {
     let mut command = command.term_width(WIDTH);
     command.build();
@@ -162,13 +165,42 @@ pub(crate) fn markdown(command: Command, out: &mut impl Write) -> io::Result<()>
         out,
         "# The command line of {name}\n\nPrinted by `{name} generate markdown`."
     )?;
-    chapter(&mut command, out)
+    chapter(command, &mut HashMap::new(), out)
 }
 
-/// The help of a command and of all its subcommands, each under its own heading. Hidden commands are omitted.
-fn chapter(command: &mut Command, out: &mut impl Write) -> io::Result<()> {
+/// The help of a command and of all its subcommands, each under its own heading, without hidden commands. `described` has
+/// the command under which an option is described.
+fn chapter(
+    command: Command,
+    described: &mut HashMap<String, String>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let name = name.to_owned();
+    let mut elsewhere: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut command = command.mut_args(|arg| {
+        let Some(flag) = arg.get_long().filter(|_| !arg.is_hide_set()) else {
+            return arg;
+        };
+        let meaning = (
+            arg.get_help(),
+            arg.get_long_help(),
+            arg.get_default_values(),
+        );
+        match described.entry(format!("{flag} {meaning:?}")) {
+            Entry::Vacant(new) => {
+                new.insert(name.clone());
+                arg
+            }
+            Entry::Occupied(first) => {
+                if flag != "help" {
+                    let same = elsewhere.entry(first.get().clone()).or_default();
+                    same.push(format!("`--{flag}`"));
+                }
+                arg.hide(true)
+            }
+        }
+    });
     let help = command.render_long_help().to_string();
     let lines: Vec<_> = help.lines().map(str::trim_end).collect();
     write!(
@@ -176,9 +208,12 @@ fn chapter(command: &mut Command, out: &mut impl Write) -> io::Result<()> {
         "\n## {name}\n\n```text\n{}\n```\n",
         lines.join("\n").trim_end()
     )?;
-    let shown = |command: &&mut Command| !command.is_hide_set() && command.get_name() != "help";
-    let mut subcommands = command.get_subcommands_mut().filter(shown);
-    subcommands.try_for_each(|subcommand| chapter(subcommand, out))
+    for (first, flags) in elsewhere {
+        writeln!(out, "\nAs for `{first}`: {}.", flags.join(", "))?;
+    }
+    let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
+    let mut subcommands = command.get_subcommands().filter(shown);
+    subcommands.try_for_each(|subcommand| chapter(subcommand.clone(), described, out))
 }
 
 /// Columns of the text, independent of the terminal.
