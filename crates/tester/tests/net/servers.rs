@@ -305,8 +305,8 @@ fn self_test_over_af_xdp_accounts_for_every_query() {
     let _turn = turn();
     until("has an authority answered in time", || {
         let run = Run::of("selftest --lab netns --self-tests 1 -Q 1k -l 300ms");
-        assert_eq!(run.text("/conditions/backend"), "xdp");
         let trials = run.trials();
+        assert_eq!(run.text("/conditions/backend"), "xdp");
         for trial in trials {
             assert_accounted(trial);
             assert_eq!(trial["backend"], "xdp (copy)", "{trial:#}");

@@ -144,7 +144,7 @@ fn each_address_asks(backend: &str, threads: usize) {
             let told: Value =
                 serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
             let conditions = &told["conditions"];
-            assert_eq!(conditions["local"], prefix);
+            assert_eq!(conditions["local"], prefix, "{told:#}");
             assert_eq!(conditions["source_addresses"], sources.count());
             assert_accounted(&told);
             all_answered(&told, 4000).then(|| assert_eq!(peers, all(prefix)))
@@ -181,7 +181,10 @@ fn link_local(backend: &str) {
         let text = fs::read(&json).unwrap();
         let told: Value =
             serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-        assert_eq!(told["conditions"]["server"], "[fe80::53%wire]:53");
+        assert_eq!(
+            told["conditions"]["server"], "[fe80::53%wire]:53",
+            "{told:#}"
+        );
         all_answered(&told, 30).then(|| assert_eq!(peers, ["fe80::1".parse().unwrap()].into()))
     });
 }

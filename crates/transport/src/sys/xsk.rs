@@ -16,6 +16,7 @@ use std::sync::Arc;
 use libc::{c_int, c_void};
 
 use super::length;
+use crate::clock::{Clock as _, MonotonicClock, Nanos, SECOND};
 use ring::{Mapping, Ring};
 
 /// Octets before a received frame that hold its arrival time; zero without a timestamp.
@@ -120,7 +121,7 @@ pub(crate) fn open(config: &Config) -> io::Result<(Arrivals, Departures)> {
     numbers(0..arrivals).for_each(|number| all.give(number));
     // Before a driver that does not copy takes its first frames: one that finds none may receive nothing until it is woken.
     all.fill.publish();
-    bind(&fd, config)?;
+    patiently(|| bind(&fd, config))?;
     let copying = Copying::of(get(&fd, libc::XDP_OPTIONS)?);
     let free = numbers(arrivals..arrivals + departures).collect();
     let departures = Departures {
@@ -134,6 +135,28 @@ pub(crate) fn open(config: &Config) -> io::Result<(Arrivals, Departures)> {
     };
     Ok((all, departures))
 }
+
+/// Repeats while the queue is still held by a process that has ended or by a link that was closed. The socket stays: each
+/// new one would register its memory, and the kernel's worker that releases the queue would first release that, too.
+fn patiently(bind: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let end = MonotonicClock.now() + RELEASE_NS;
+    let mut pause_ns = RETRY_NS;
+    loop {
+        match bind() {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && MonotonicClock.now() < end => {
+                MonotonicClock.sleep(pause_ns);
+                pause_ns = (2 * pause_ns).min(RETRY_MAX_NS);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Maximum time until the kernel releases a queue after its last user has ended: some 70 ms, but seconds on a busy
+/// machine (RCU, a worker thread of the kernel and the lock of all interfaces); 20 s were not always enough.
+const RELEASE_NS: Nanos = 60 * SECOND;
+const RETRY_NS: Nanos = 5_000_000;
+const RETRY_MAX_NS: Nanos = SECOND / 4;
 
 fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.

@@ -1,12 +1,10 @@
 //! AF_XDP sockets at the queues of an interface.
 
-use std::io;
 use std::sync::Arc;
 
 use super::netlink::Interface;
 use super::program::{Mode, XdpError};
 use super::steering::Steering;
-use crate::clock::{Clock, MonotonicClock, Nanos, SECOND};
 use crate::sys::xsk::{self, Arrivals, Config, Copying};
 
 /// Frames for receiving at all queues of a link together: 200 ms at 300 k/s. The sockets of a client hold twice as
@@ -21,11 +19,6 @@ const DEPARTURES: u32 = 2048;
 
 /// Octets that the kernel reserves before a received frame (`XDP_PACKET_HEADROOM`), with space for a VLAN tag.
 const HEADROOM_BYTES: usize = 256 + 4;
-
-/// Maximum time until the kernel releases a queue after its last user has ended: some 70 ms, but seconds on a busy
-/// machine (RCU, a worker thread of the kernel and the lock of all interfaces).
-const RELEASE_NS: Nanos = 20 * SECOND;
-const RETRY_NS: Nanos = 5_000_000;
 
 /// A socket at one queue of an interface, and the steering of datagrams to it.
 pub(super) struct Queue {
@@ -102,7 +95,7 @@ pub(super) fn of_part(
             departures: DEPARTURES,
             copies: steering.mode() == Mode::Generic,
         };
-        match patiently(|| xsk::open(&config)) {
+        match xsk::open(&config) {
             Ok((arrivals, departures)) => {
                 steering.register(queue, arrivals.fd())?;
                 queues.push(Queue {
@@ -118,19 +111,6 @@ pub(super) fn of_part(
         }
     }
     Ok(queues)
-}
-
-/// Retries while the queue is still held by a process that has ended or by a link that was closed.
-fn patiently<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
-    let end = MonotonicClock.now() + RELEASE_NS;
-    loop {
-        match open() {
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && MonotonicClock.now() < end => {
-                MonotonicClock.sleep(RETRY_NS);
-            }
-            result => return result,
-        }
-    }
 }
 
 /// Size of a frame: a power of two that holds the largest packet of the interface.
