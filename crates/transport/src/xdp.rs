@@ -13,7 +13,7 @@ mod queue;
 pub mod relay;
 mod steering;
 
-pub use crate::sys::xsk::Copying;
+pub use crate::sys::xsk::{Copying, RELEASE_NS};
 pub use interface::{Attachment, allow, may_answer};
 pub use link::{Options, XdpLink};
 pub use queue::Part;

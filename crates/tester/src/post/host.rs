@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dns64_transport::clock::{Nanos, SECOND};
+use dns64_transport::xdp::RELEASE_NS;
 
 use super::work::Post;
 use super::{HostQuery, NoAnswer, Reply, Request, Wanted};
@@ -20,6 +21,9 @@ use crate::trial::part::Gathered;
 
 /// Timeout of requests that a host completes at once.
 pub const PROMPT_NS: Nanos = 20 * SECOND;
+
+/// Timeout of the request that opens a Tester, which may wait for a queue of AF_XDP.
+pub const OPEN_NS: Nanos = PROMPT_NS + RELEASE_NS;
 
 /// Time to transfer the ledgers of a trial, for any connection to the controller: some 40 octets for each of 10^8
 /// queries take 32 s at 1 Gbit/s.

@@ -54,7 +54,7 @@ use crate::load::transport::Protocol;
 use crate::machine::Machine;
 use crate::machine::network::Network;
 use crate::namespace::{Prefixes, Share};
-use crate::post::host::{Host, PROMPT_NS, at_once};
+use crate::post::host::{Host, OPEN_NS, at_once};
 use crate::post::links::Links;
 use crate::post::{Request, TesterSpec};
 use crate::procedure::Trials;
@@ -390,7 +390,7 @@ impl Rig {
         let programs = programs.transpose()?;
         for host in hosts.all() {
             let spec = self.tester_spec(lab, hosts, &host, self_test)?;
-            host.ask(Request::Open(Box::new(spec)), PROMPT_NS)?;
+            host.ask(Request::Open(Box::new(spec)), OPEN_NS)?;
         }
         let senders = hosts.senders(self_test);
         let probers = senders.iter().zip(&site.measurers).enumerate();

@@ -19,7 +19,7 @@ use crate::machine::usage::Usage;
 use crate::machine::watch::Leg;
 use crate::namespace::{AskedName, Zone};
 use crate::post::clocks::Clocks;
-use crate::post::host::{Host, PROMPT_NS, TRANSFER_NS, at_once};
+use crate::post::host::{Host, OPEN_NS, PROMPT_NS, TRANSFER_NS, at_once};
 use crate::post::probe::{ProbeError, Prober};
 use crate::post::{Request, TesterSpec};
 use crate::trial::part::{Gathered, Part, ReusedLedgers, concluded};
@@ -105,7 +105,7 @@ impl Instruments {
             measurer: Some(measurer),
             ..TesterSpec::default()
         };
-        host.ask(Request::Open(Box::new(spec)), PROMPT_NS)?;
+        host.ask(Request::Open(Box::new(spec)), OPEN_NS)?;
         Ok(Self {
             hosts: vec![host],
             senders: vec![sender],

@@ -154,7 +154,7 @@ fn patiently(bind: impl Fn() -> io::Result<()>) -> io::Result<()> {
 
 /// Maximum time until the kernel releases a queue after its last user has ended: some 70 ms, but seconds on a busy
 /// machine (RCU, a worker thread of the kernel and the lock of all interfaces); 20 s were not always enough.
-const RELEASE_NS: Nanos = 60 * SECOND;
+pub const RELEASE_NS: Nanos = 60 * SECOND;
 const RETRY_NS: Nanos = 5_000_000;
 const RETRY_MAX_NS: Nanos = SECOND / 4;
 
