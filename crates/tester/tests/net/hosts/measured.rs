@@ -145,16 +145,16 @@ fn two_measurers_share_the_queries_of_each_trial() {
     for (number_of, trial) in &last {
         let path = format!("raw/point-0-run-1-trial-{number_of}.csv");
         assert_shared(&directory.join(path), &trial["result"]);
-        // Unbound queries AAAA and A of each name once, and retries only without a response.
+        // Unbound queries AAAA and A of each name once, and again if a busy machine delays a response.
         let (asked, sent) = (
             &trial["result"]["authority"],
             number(&trial["result"], "queries_sent"),
         );
         if trial["result"]["outcome"] == "passed" {
-            assert_eq!(
-                (number(asked, "aaaa"), number(asked, "a")),
-                (sent, sent),
-                "{asked:#}"
+            let each = ["aaaa", "a"].map(|rtype| number(asked, rtype));
+            assert!(
+                each.iter().all(|asked| (sent..2 * sent).contains(asked)),
+                "{sent}: {asked:#}"
             );
         }
     }
