@@ -248,14 +248,14 @@ fn results_and_lines_of_every_sample_match_their_schemas() {
     let samples = [SMALL, hosts::HOSTS, authority::DELAYS, authorities::ZONES];
     for (plan, lines) in samples.map(sample::campaign) {
         let results = serde_json::to_value(analyse(&plan, &lines, SEAL)).unwrap();
-        assert_eq!(schemas::fault(schemas::RESULTS, &results), None);
+        assert_eq!(schemas::fault(&schemas::RESULTS, &results), None);
         for line in &lines {
             let line = serde_json::to_value(line).unwrap();
-            assert_eq!(schemas::fault(schemas::LINE, &line), None);
+            assert_eq!(schemas::fault(&schemas::LINE, &line), None);
         }
         let mut wrong = results;
         wrong["points"][0]["summary"]["median"] = "fast".into();
-        assert!(schemas::fault(schemas::RESULTS, &wrong).is_some());
+        assert!(schemas::fault(&schemas::RESULTS, &wrong).is_some());
     }
 }
 
@@ -285,7 +285,7 @@ fn points_of_six_runs_have_a_pass_probability() {
     let estimated = estimated.filter(|point| point.pass_probability != too_few);
     assert_eq!([rows(&few), rows(&enough)], [0, estimated.count()]);
     let results = serde_json::to_value(&enough).unwrap();
-    assert_eq!(schemas::fault(schemas::RESULTS, &results), None);
+    assert_eq!(schemas::fault(&schemas::RESULTS, &results), None);
 }
 
 #[test]

@@ -1,21 +1,32 @@
 //! A validator for the published JSON Schemas (2020-12), for the laws that all output matches them. That they follow from the types:
 //! `tests/tidy/schemas.rs`.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::sample::{failed, faults};
 use crate::trial::result::{Outcome, TrialResult};
 
 /// The schemas as published.
-pub(crate) const LINE: &str = include_str!("../../../schema/journal.schema.json");
-pub(crate) const RESULTS: &str = include_str!("../../../schema/results.schema.json");
-pub(crate) const STATUS: &str = include_str!("../../../schema/status.schema.json");
-const TRIAL: &str = include_str!("../../../schema/trial.schema.json");
+pub(crate) static LINE: Schema =
+    LazyLock::new(|| read(include_str!("../../../schema/journal.schema.json")));
+pub(crate) static RESULTS: Schema =
+    LazyLock::new(|| read(include_str!("../../../schema/results.schema.json")));
+pub(crate) static STATUS: Schema =
+    LazyLock::new(|| read(include_str!("../../../schema/status.schema.json")));
+static TRIAL: Schema = LazyLock::new(|| read(include_str!("../../../schema/trial.schema.json")));
+
+/// A schema that is read once: without optimisation that takes longer than to check a line.
+type Schema = LazyLock<Value>;
+
+fn read(schema: &str) -> Value {
+    serde_json::from_str(schema).unwrap()
+}
 
 /// The first fault of a value against a schema, with its place; `None` if it is valid.
-pub(crate) fn fault(schema: &str, value: &Value) -> Option<String> {
-    let root: Value = serde_json::from_str(schema).unwrap();
-    fault_at(&root, &root, value, "")
+pub(crate) fn fault(schema: &Value, value: &Value) -> Option<String> {
+    fault_at(schema, schema, value, "")
 }
 
 fn fault_at(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
@@ -94,12 +105,11 @@ fn a_trial_with_any_fault_matches_its_schema() {
             ..failed()
         };
         let form = serde_json::to_value(&result).unwrap();
-        assert_eq!(fault(TRIAL, &form), None);
+        assert_eq!(fault(&TRIAL, &form), None);
     }
-    let schema: Value = serde_json::from_str(TRIAL).unwrap();
-    let variants = schema["$defs"]["TesterFault"]["oneOf"].as_array().unwrap();
+    let variants = TRIAL["$defs"]["TesterFault"]["oneOf"].as_array().unwrap();
     assert_eq!(variants.len(), faults().len(), "a variant has no sample");
     let mut form = serde_json::to_value(failed()).unwrap();
     form["fault"] = serde_json::json!({ "not_sent": { "queries": -1 } });
-    assert!(fault(TRIAL, &form).is_some());
+    assert!(fault(&TRIAL, &form).is_some());
 }

@@ -116,7 +116,7 @@ fn fault_of(status: &Status) -> Option<String> {
         now_unix_ms: NOW_UNIX_MS,
         status,
     };
-    schemas::fault(schemas::STATUS, &serde_json::to_value(picture).unwrap())
+    schemas::fault(&schemas::STATUS, &serde_json::to_value(picture).unwrap())
 }
 
 #[test]
