@@ -152,7 +152,7 @@ fn keep_ends(values: &mut Value) {
     }
 }
 
-/// `stack:262144` becomes `stack:1024`.
+/// `stack:262144` becomes `stack:64`.
 fn fewer_names(pattern: &str) -> String {
     let Some((kind, of)) = pattern.split_once(':') else {
         return pattern.to_owned();
@@ -162,7 +162,7 @@ fn fewer_names(pattern: &str) -> String {
         None => (of, String::new()),
     };
     let names: u64 = names.parse().unwrap();
-    format!("{kind}:{}{rest}", (names / PART).max(1))
+    format!("{kind}:{}{rest}", (names / NAMES_PART).max(1))
 }
 
 fn shorter_trial(length: &str) -> String {
@@ -172,6 +172,9 @@ fn shorter_trial(length: &str) -> String {
 
 /// Divisor of the duration of trials of 60 s.
 const PART: u64 = 256;
+
+/// Divisor of numbers of names, which are queried at the rate of the first trial beforehand.
+const NAMES_PART: u64 = 4096;
 
 const TRIAL: &str = "100ms";
 
