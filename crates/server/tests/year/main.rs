@@ -62,7 +62,7 @@ fn seed_repeats_exactly() {
 }
 
 #[test]
-#[ignore = "takes long without optimisation: run by .ci/run year"]
+#[ignore = "takes 13 s without optimisation: run by .ci/run year"]
 fn each_planted_fault_is_found_by_its_law() {
     for (fault, laws) in FAULTS {
         let mut world = World::new(1, Some(fault));
