@@ -241,7 +241,10 @@ impl<C: Client, S: StartedServer> Running<C, S> {
         }
         match self.answer_of_dut() {
             Probe::Answered => {}
-            Probe::Abandoned => return Err(RigError::Interrupted),
+            // By the user, for which [`Self::trial`] looks, or because a host is lost.
+            Probe::Abandoned => {
+                return Err(Blame::Machine.error("nothing can query the DUT").into());
+            }
             Probe::NotYet(why) | Probe::FellSilent(why) | Probe::NotAsked(why) => {
                 self.restart_dut()?;
                 notes.push(format!("the DUT was restarted: it did not answer ({why})"));

@@ -124,7 +124,7 @@ impl HostedServer {
             }
             self.relaunch()?;
         }
-        Err(Blame::Server.error(format!("the wait for {name} was cancelled")))
+        Err(Blame::Machine.error(format!("the wait for {name} was cancelled")))
     }
 
     fn answered(&mut self, silent_starts: u32) -> Result<(), LabError> {

@@ -16,8 +16,8 @@ use super::equipment::{Client, StartedServer};
 use super::running::{Asker, Running};
 use super::spec::Load;
 use crate::authority::counts::AuthorityCounts;
-use crate::lab::LabError;
 use crate::lab::server::Probe;
+use crate::lab::{Blame, LabError};
 use crate::load::pace::{Pacing, SelfCorrected};
 use crate::load::transport::Transport;
 use crate::namespace::AskedName;
@@ -42,6 +42,8 @@ struct World {
     /// Until this time the DUT has queues of a trial: it responds late and sends upstream queries.
     busy_until_ns: Cell<Nanos>,
     is_silent: Cell<bool>,
+    /// The host that sends the queries is lost.
+    is_host_lost: Cell<bool>,
     ended: RefCell<Option<String>>,
     authority_ended: RefCell<Option<String>>,
     /// The authority exits in each trial.
@@ -63,6 +65,7 @@ impl World {
             whole_limit_qps: Cell::new(None),
             busy_until_ns: Cell::new(0),
             is_silent: Cell::new(false),
+            is_host_lost: Cell::new(false),
             ended: RefCell::new(None),
             authority_ended: RefCell::new(None),
             ends_in_trial: Cell::new(false),
@@ -145,6 +148,9 @@ impl Client for Fake {
 
     fn responds(&self, asked: AskedName, wait_ns: Nanos) -> Result<(), ProbeError> {
         let world = &self.0;
+        if world.is_host_lost.get() {
+            return Err(Blame::Machine.error("host one: lost").into());
+        }
         let late = world.busy_until_ns.get().saturating_sub(world.now_ns.get());
         if world.is_silent.get() || world.ended.borrow().is_some() || late > wait_ns {
             world.pass(wait_ns);
@@ -575,4 +581,15 @@ fn interrupted_rig_has_no_result() {
     );
     assert!(matches!(rig.trial(1000), Err(RigError::Interrupted)));
     assert!(world.trials.borrow().is_empty());
+}
+
+#[test]
+fn lost_host_is_neither_an_interrupt_nor_a_fault_of_the_dut() {
+    let world = World::new();
+    let mut rig = running(&world, load(|_| {}));
+    world.is_host_lost.set(true);
+    let blame = rig.trial(1000).unwrap_err().blame();
+    assert_eq!(blame, Some(Blame::Machine));
+    assert!(world.trials.borrow().is_empty());
+    assert_eq!(world.restarts.get(), 0);
 }
