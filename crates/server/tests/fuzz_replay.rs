@@ -145,7 +145,7 @@ fn change(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut StdRng) {
     }
 }
 
-/// Defines two tests for each target, with the number of mutants, which take 30 s to 2 minutes on
+/// Defines two tests for each target, with the number of mutants, which take 15 s to a minute on
 /// two cores together.
 macro_rules! targets {
     ($($target:ident: $inputs:expr,)*) => {
@@ -167,12 +167,12 @@ macro_rules! targets {
 }
 
 targets! {
-    config: 10_000,
-    control: 100_000,
-    dialogue: 250_000,
-    engine: 60_000,
-    guard: 500_000,
-    http: 200_000,
-    message: 500_000,
-    response: 200_000,
+    config: 5_000,
+    control: 50_000,
+    dialogue: 100_000,
+    engine: 20_000,
+    guard: 200_000,
+    http: 75_000,
+    message: 200_000,
+    response: 75_000,
 }

@@ -5,7 +5,7 @@ use super::dut::{Dut, LOCALHOST};
 use super::program::{assert_outcome, measured, run, server};
 use super::script::Conduct;
 
-const TRIAL: &str = "-Q 200 -l 200ms -t 2s --pref64 64:ff9b::/96";
+const TRIAL: &str = "-Q 200 -l 200ms -t 500ms --pref64 64:ff9b::/96";
 
 #[test]
 fn rows_of_a_trial_are_written_and_plotted() {

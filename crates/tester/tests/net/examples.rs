@@ -42,9 +42,14 @@ fn copy_has_the_variants_and_points_of_its_example() {
         assert_eq!(copy.overload_milli, whole.overload_milli);
         assert_eq!(copy.soak.is_some(), whole.soak.is_some());
         assert_eq!(copy.uncertified, whole.uncertified);
+        // The ends of both lists.
         let checked = |plan: &Plan| {
             let check = plan.queue_check.as_ref();
-            check.map(|it| (it.durations_ns.len(), it.timeouts_ns.clone()))
+            check.map(|it| {
+                let timeouts_ns = &it.timeouts_ns;
+                let ends_ns = (timeouts_ns.first().copied(), timeouts_ns.last().copied());
+                (it.durations_ns.len().min(2), ends_ns)
+            })
         };
         assert_eq!(checked(&copy), checked(&whole));
         // Core counts of a larger machine are reduced to the same ones.

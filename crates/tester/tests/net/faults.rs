@@ -21,7 +21,7 @@ fn killed_server_fails_the_trial() {
     let _turn = turn();
     for name in ["dns64d", "unbound"] {
         let run = until("was a server killed before its trial was over", || {
-            let arguments = format!("trial --lab netns --dut {name} --uncertified -Q 1k -l 4s");
+            let arguments = format!("trial --lab netns --dut {name} --uncertified -Q 1k -l 2s");
             let underway = Underway::start(name, &arguments);
             kill(&underway.servers);
             let run = Run::new(&underway.output());
@@ -46,7 +46,7 @@ fn search_continues_after_a_server_was_killed() {
         || {
             let underway = Underway::start(
                 "unbound",
-                "search --lab netns --dut unbound --uncertified -l 2s -Q 1k --max-rate 2k --resolution 20%",
+                "search --lab netns --dut unbound --uncertified -l 1s -Q 1k --max-rate 2k --resolution 20%",
             );
             kill(&underway.servers);
             let run = Run::new(&underway.output());
@@ -73,7 +73,7 @@ fn killed_authority_makes_the_trial_invalid() {
         let underway = Underway::start(
             "unbound",
             "trial --lab netns --dut unbound --authority nsd --namespace 10.0.0.0/16 \
-             --uncertified -Q 1k -l 4s",
+             --uncertified -Q 1k -l 2s",
         );
         kill(&underway.processes("nsd"));
         let run = Run::new(&underway.output());

@@ -47,6 +47,7 @@ pub(crate) fn shortened(text: &str) -> Shortened {
     }
     if let Some(Value::Table(check)) = plan.get_mut("queue-check") {
         each(check, "durations", shorter_trial);
+        check.iter_mut().for_each(|(_, values)| keep_ends(values));
     }
     if let Some(Value::Table(soak)) = plan.get_mut("soak") {
         set(soak, "length", SOAK);

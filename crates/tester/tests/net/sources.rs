@@ -428,7 +428,7 @@ fn only_a_dut_with_losses_fails_from_each_kind_of_source() {
                     until("did the Tester lose nothing", || {
                         let run = Run::of(&format!(
                             "trial --lab netns {dut} --dut-set loss={loss} --aaaa-share 1 {with} {patience} -Q 1k -l 300ms \
-                             --uncertified"
+                             -t 400ms --uncertified"
                         ));
                         assert_accounted(&run.json);
                         let own = run.number("/tester_drops");
