@@ -80,20 +80,19 @@ const TRIALS_MAX: u64 = 1_000;
 impl Goal {
     /// Classifies a rate by all of its trials (RFC 9971 appendix A).
     pub fn bound(&self, trials: &[Tried]) -> Option<Bound> {
-        let sum = |is_short: bool, is_high: bool| {
-            let of_kind =
-                |t: &&Tried| (self.is_short(t), self.is_high_loss(t)) == (is_short, is_high);
-            let spans = trials.iter().filter(of_kind);
-            spans
-                .map(|trial| u128::from(trial.duration_ns))
-                .sum::<u128>()
-        };
+        // Times by length and loss.
+        let mut times = [[0; 2]; 2];
+        for trial in trials {
+            let kind = (self.is_short(trial), self.is_high_loss(trial));
+            times[usize::from(kind.0)][usize::from(kind.1)] += u128::from(trial.duration_ns);
+        }
+        let [[low, high], [short_low, short_high]] = times;
         let exceed = u128::from(self.exceed.below(MILLION));
         let subceed = u128::from(MILLION) - exceed;
         // Times in units of which the subceed ratio is a whole number.
-        let excess = (sum(true, true) * subceed).saturating_sub(sum(true, false) * exceed);
-        let high = sum(false, true) * subceed + excess;
-        let low = sum(false, false) * subceed;
+        let excess = (short_high * subceed).saturating_sub(short_low * exceed);
+        let high = high * subceed + excess;
+        let low = low * subceed;
         let whole = (high + low).max(u128::from(self.sum_ns) * subceed);
         let is_tolerated = |high: u128| high * u128::from(MILLION) <= whole * exceed;
         let (optimistic, pessimistic) = (is_tolerated(high), is_tolerated(whole - low));

@@ -158,7 +158,7 @@ fn self_test_over_connections_certifies_the_tester_for_them() {
         let subject = server(authority.address);
         let ran = measured(|| {
             run(&format!(
-                "selftest {subject} -Q 200 -l 1s -t 60s --transport {transport} --json -"
+                "selftest {subject} -Q 200 -l 300ms -t 60s --transport {transport} --json -"
             ))
         });
         assert_certified(&ran, 200);
