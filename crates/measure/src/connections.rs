@@ -265,3 +265,42 @@ impl Connection {
 fn is_for_later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn connection_beyond_the_limit_is_served_when_another_ends() {
+        let most = 2;
+        let echo = |input: &mut Vec<u8>, output: &mut Vec<u8>| match input.is_empty() {
+            true => Next::Wait,
+            false => {
+                output.append(input);
+                Next::Again
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let service = ConnectionService::start(listener, "echo", most, None, move || echo).unwrap();
+        let ask = || {
+            let mut stream = TcpStream::connect(service.address()).unwrap();
+            let timeout = Some(Duration::from_secs(10));
+            stream.set_read_timeout(timeout).unwrap();
+            stream.write_all(b"?").unwrap();
+            stream
+        };
+        let mut served: Vec<_> = (0..most).map(|_| ask()).collect();
+        for stream in &mut served {
+            stream.read_exact(&mut [0; 1]).unwrap();
+        }
+        let mut beyond = ask();
+        beyond.set_nonblocking(true).unwrap();
+        let error = beyond.read(&mut [0; 1]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        beyond.set_nonblocking(false).unwrap();
+        drop(served.pop());
+        beyond.read_exact(&mut [0; 1]).unwrap();
+    }
+}
