@@ -69,7 +69,7 @@ impl<'s> Dut<'s> {
 
 fn probe(suite: &Suite, interrupted: &AtomicBool) -> Probe {
     match suite.pref64(PROBE_NS) {
-        _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+        _ if interrupted.load(Ordering::Relaxed) => Probe::interrupted(),
         Ok(_) => Probe::Answered,
         Err(why) => Probe::NotYet(why.to_string()),
     }

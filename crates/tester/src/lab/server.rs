@@ -58,8 +58,15 @@ pub enum Probe {
     NotAsked(String),
     /// The server will not answer in this start, for this reason. It is restarted at once.
     FellSilent(String),
-    /// The wait was cancelled, or probes are no longer possible.
-    Abandoned,
+    /// Probes are no longer possible, for this reason: the user interrupted, or the host that sends them is lost.
+    Abandoned(String),
+}
+
+impl Probe {
+    /// The user interrupted the wait.
+    pub fn interrupted() -> Self {
+        Self::Abandoned("interrupted".to_owned())
+    }
 }
 
 /// A successful start of a server; silent starts before it are not included.

@@ -78,10 +78,12 @@ impl From<ProbeError> for Probe {
     fn from(error: ProbeError) -> Self {
         match error {
             // The host that sends the probe is no longer connected.
-            ProbeError::Lab(LabError {
-                blame: Blame::Machine,
-                ..
-            }) => Self::Abandoned,
+            ProbeError::Lab(
+                error @ LabError {
+                    blame: Blame::Machine,
+                    ..
+                },
+            ) => Self::Abandoned(error.to_string()),
             error if error.blame() == Blame::Machine => Self::NotAsked(error.to_string()),
             error => Self::NotYet(error.to_string()),
         }

@@ -131,7 +131,7 @@ impl<C: Client, S: StartedServer> Loopback<C, S> {
         let (client, interrupted) = (&self.client, &self.interrupted);
         let last = self.load.cidr.last();
         let mut probe = || match client.answers(last, PROBE_NS) {
-            _ if interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+            _ if interrupted.load(Ordering::Relaxed) => Probe::interrupted(),
             answer => answer.into(),
         };
         Ok(authority.restart(&mut probe)?)

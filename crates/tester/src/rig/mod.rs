@@ -427,7 +427,7 @@ impl Rig {
         // The last name exists, with or without an AAAA, and is loaded last.
         let last = zone.cidr.last();
         let probe = || match prober.answers(last, PROBE_NS) {
-            _ if self.interrupted.load(Ordering::Relaxed) => Probe::Abandoned,
+            _ if self.interrupted.load(Ordering::Relaxed) => Probe::interrupted(),
             answer => answer.into(),
         };
         let spec = ServerSpec {

@@ -83,7 +83,7 @@ impl<C: Client> Asker<C> {
     /// Sends one query and checks its answer.
     pub(super) fn probe(&mut self) -> Probe {
         if self.is_interrupted() {
-            return Probe::Abandoned;
+            return Probe::interrupted();
         }
         let (name, expected) = (self.names.probe(), self.expected());
         match self.client.aaaa(name, PROBE_NS) {
@@ -241,10 +241,8 @@ impl<C: Client, S: StartedServer> Running<C, S> {
         }
         match self.answer_of_dut() {
             Probe::Answered => {}
-            // By the user, for which [`Self::trial`] looks, or because a host is lost.
-            Probe::Abandoned => {
-                return Err(Blame::Machine.error("nothing can query the DUT").into());
-            }
+            // The caller recognises an interrupt by the user.
+            Probe::Abandoned(why) => return Err(Blame::Machine.error(why).into()),
             Probe::NotYet(why) | Probe::FellSilent(why) | Probe::NotAsked(why) => {
                 self.restart_dut()?;
                 notes.push(format!("the DUT was restarted: it did not answer ({why})"));

@@ -92,8 +92,10 @@ impl HostedServer {
     /// Waits until a launched server answers the probe.
     fn wait_ready(&mut self, mut probe: impl FnMut() -> Probe) -> Result<(), LabError> {
         let (name, limit_ns) = (&self.spec.profile.name, start_limit_ns(&self.spec));
-        for starts in 1.. {
-            let mut last = Probe::Abandoned;
+        let mut starts = 0;
+        loop {
+            starts += 1;
+            let mut last = Probe::NotYet("not asked".to_owned());
             wait_until(limit_ns, || {
                 last = probe();
                 let waits = matches!(last, Probe::NotYet(_) | Probe::NotAsked(_));
@@ -111,10 +113,9 @@ impl HostedServer {
             let last = match last {
                 Probe::Answered => return self.answered(starts - 1),
                 Probe::NotYet(why) | Probe::FellSilent(why) => why,
-                Probe::NotAsked(why) => {
+                Probe::NotAsked(why) | Probe::Abandoned(why) => {
                     return Err(Blame::Machine.error(format!("cannot query {name}: {why}")));
                 }
-                Probe::Abandoned => break,
             };
             if starts == STARTS_MAX {
                 let limit = Span(limit_ns);
@@ -124,7 +125,6 @@ impl HostedServer {
             }
             self.relaunch()?;
         }
-        Err(Blame::Machine.error(format!("the wait for {name} was cancelled")))
     }
 
     fn answered(&mut self, silent_starts: u32) -> Result<(), LabError> {

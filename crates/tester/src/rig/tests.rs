@@ -588,8 +588,9 @@ fn lost_host_is_neither_an_interrupt_nor_a_fault_of_the_dut() {
     let world = World::new();
     let mut rig = running(&world, load(|_| {}));
     world.is_host_lost.set(true);
-    let blame = rig.trial(1000).unwrap_err().blame();
-    assert_eq!(blame, Some(Blame::Machine));
+    let error = rig.trial(1000).unwrap_err();
+    assert_eq!(error.blame(), Some(Blame::Machine));
+    assert_eq!(error.to_string(), "host one: lost");
     assert!(world.trials.borrow().is_empty());
     assert_eq!(world.restarts.get(), 0);
 }

@@ -253,8 +253,9 @@ fn lost_host_is_named_in_error() {
     assert!(error.to_string().starts_with("host one: "), "{error}");
     assert!(host.link().unwrap().lost().is_some());
     // Waiting stops for a server that only this host could query.
+    let why = error.to_string();
     let probe = Probe::from(ProbeError::Lab(error));
-    assert_eq!(probe, Probe::Abandoned);
+    assert_eq!(probe, Probe::Abandoned(why));
 }
 
 #[test]
