@@ -80,13 +80,12 @@ const TRIALS_MAX: u64 = 1_000;
 impl Goal {
     /// Classifies a rate by all of its trials (RFC 9971 appendix A).
     pub fn bound(&self, trials: &[Tried]) -> Option<Bound> {
-        // Times by length and loss.
-        let mut times = [[0; 2]; 2];
+        let mut times_ns = [[0; 2]; 2];
         for trial in trials {
-            let kind = (self.is_short(trial), self.is_high_loss(trial));
-            times[usize::from(kind.0)][usize::from(kind.1)] += u128::from(trial.duration_ns);
+            let of_length = &mut times_ns[usize::from(self.is_short(trial))];
+            of_length[usize::from(self.is_high_loss(trial))] += u128::from(trial.duration_ns);
         }
-        let [[low, high], [short_low, short_high]] = times;
+        let [[low, high], [short_low, short_high]] = times_ns;
         let exceed = u128::from(self.exceed.below(MILLION));
         let subceed = u128::from(MILLION) - exceed;
         // Times in units of which the subceed ratio is a whole number.
