@@ -118,7 +118,7 @@ impl Way {
     /// Returns the result, and whether the disturbance happened.
     fn run(&self) -> (Run, bool) {
         // Queueing disciplines have no effect on AF_XDP.
-        let arguments = "trial --lab netns --dut unbound --uncertified -Q 1k -l 1500ms --cpus 0 --dut-cpus 1 \
+        let arguments = "trial --lab netns --dut unbound --uncertified -Q 1k -l 2s --cpus 0 --dut-cpus 1 \
                          --backend socket";
         let underway = Underway::start("unbound", &format!("{arguments} {}", self.arguments));
         let guard = (self.spoil)(&underway);
