@@ -1,11 +1,15 @@
 //! Conformance of servers that get no verdict, or not all.
 
-use std::net::{SocketAddr, UdpSocket};
-
-use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use super::dut::{ClosedPort, LOCALHOST};
 use super::program::run;
+
+/// Where an authority can listen: a free port of an address that no other test uses, so that none takes it first.
+fn unused(host: u8) -> SocketAddr {
+    let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 53, host), 0)).unwrap();
+    socket.local_addr().unwrap()
+}
 
 /// A server that forwards each query, or fails it. It ends with the test.
 fn server(upstream: Option<SocketAddr>) -> SocketAddr {
@@ -31,8 +35,7 @@ fn server(upstream: Option<SocketAddr>) -> SocketAddr {
 
 #[test]
 fn server_that_cannot_be_judged_is_an_error_of_the_environment() {
-    let free = UdpSocket::bind((LOCALHOST, 0)).and_then(|it| it.local_addr());
-    let listen = free.unwrap();
+    let listen = unused(1);
     let silent = ClosedPort::at(LOCALHOST);
     for (address, remedy) in [
         (silent.address, "is it running"),
@@ -81,13 +84,12 @@ fn mortal(upstream: SocketAddr, queries: usize) -> SocketAddr {
 
 #[test]
 fn verdicts_of_a_server_that_crashes_are_kept() {
-    let free = UdpSocket::bind((LOCALHOST, 0)).and_then(|it| it.local_addr());
-    let listen = free.unwrap();
+    let listen = unused(2);
     let address = mortal(listen, 40);
     let ran = run(&format!(
         "conform -s {address} --authority-listen {listen} --case rfc6147 --seed 1 --format json"
     ));
-    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let report = ran.json();
     let verdicts = |verdict: &str| report["must"][verdict].as_u64().unwrap();
     assert!(verdicts("passed") > 0, "{report}");
     assert!(verdicts("not_known") > 0, "{report}");
@@ -98,13 +100,12 @@ fn verdicts_of_a_server_that_crashes_are_kept() {
 
 #[test]
 fn server_that_ends_before_the_attacks_is_given_up_at_once() {
-    let free = UdpSocket::bind((LOCALHOST, 0)).and_then(|it| it.local_addr());
-    let listen = free.unwrap();
+    let listen = unused(3);
     let address = mortal(listen, 40);
     let ran = run(&format!(
         "conform -s {address} --authority-listen {listen} --case rfc8020 --seed 1 --attacks --format json"
     ));
-    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let report = ran.json();
     let attacks = &report["attacks"];
     assert!(attacks["questions"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(attacks["classes"].as_array().unwrap().len(), 0, "{report}");
