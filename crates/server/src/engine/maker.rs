@@ -8,6 +8,7 @@ use dns64_wire::codes::{Class, Rcode, Rtype};
 use dns64_wire::message::Message;
 use dns64_wire::name::NameBuf;
 
+use super::lookups::Lookups;
 use super::queries::Query;
 use super::resolve::{Known, Made, Part, Plan, Step};
 use crate::answer::asker::Asker;
@@ -256,15 +257,15 @@ impl Maker {
 
     /// Continues the procedure as far as known responses and the cache permit. A response is in the
     /// frame.
-    pub(super) fn advance(&mut self, query: &mut Query, now: Nanos) -> Step {
+    pub(super) fn advance(&mut self, query: &mut Query, lookups: &Lookups, now: Nanos) -> Step {
         loop {
             let step = self.step(query, now);
             let Step::Need(part) = step else {
                 return step;
             };
-            if !self.recall(query, part, now) {
+            if !self.recall(query, part, lookups, now) {
                 return match part {
-                    Part::First if query.accepts_silence => self.without_first(query, now),
+                    Part::First if query.accepts_silence => self.without_first(query, lookups, now),
                     Part::First | Part::Second => step,
                 };
             }
@@ -273,8 +274,8 @@ impl Maker {
 
     /// Builds a response without the AAAA response, which does not arrive (RFC 6147 section 5.1.3),
     /// if there are A records. The response is in the frame.
-    fn without_first(&mut self, query: &mut Query, now: Nanos) -> Step {
-        self.recall(query, Part::Second, now);
+    fn without_first(&mut self, query: &mut Query, lookups: &Lookups, now: Nanos) -> Step {
+        self.recall(query, Part::Second, lookups, now);
         let asked = Asked {
             name: query.plan.name(&query.asker),
             rtype: query.asker.rtype,
@@ -297,10 +298,16 @@ impl Maker {
 
     /// Looks up a part of a query in the cache, and follows aliases whose targets were queried
     /// separately or are special-use names. Returns whether it is complete. Overwrites the frame.
-    pub(super) fn recall(&mut self, query: &mut Query, part: Part, now: Nanos) -> bool {
+    pub(super) fn recall(
+        &mut self,
+        query: &mut Query,
+        part: Part,
+        lookups: &Lookups,
+        now: Nanos,
+    ) -> bool {
         while query.known[part as usize].is_none() {
             let own = self.recall_here(query, part, now);
-            let Some(learnt) = own.or_else(|| self.recall_link(query, part, now)) else {
+            let Some(learnt) = own.or_else(|| self.recall_link(query, part, lookups, now)) else {
                 return false;
             };
             query.learn(part, learnt, &self.policies[query.view], now);
@@ -309,7 +316,13 @@ impl Maker {
     }
 
     /// Looks up the current question of a query's part in the cache.
-    fn recall_link(&mut self, query: &Query, part: Part, now: Nanos) -> Option<Learnt> {
+    fn recall_link(
+        &mut self,
+        query: &Query,
+        part: Part,
+        lookups: &Lookups,
+        now: Nanos,
+    ) -> Option<Learnt> {
         let question = query.question(part);
         match self.find(&question, now) {
             Found::Fresh(learnt) => {
@@ -317,7 +330,15 @@ impl Maker {
                 if learnt.until_s == 0 {
                     self.ending.push(question.to_buf());
                 }
-                Some(learnt)
+                // A response to this question comes before what was said of its name, and may be on its way.
+                let may_be_replaced = || lookups.find(&question).is_some();
+                Some(match learnt.stored.denies_name() && may_be_replaced() {
+                    true => Learnt {
+                        until_s: 0,
+                        ..learnt
+                    },
+                    false => learnt,
+                })
             }
             Found::Stale(learnt, failed_lately) if query.accepts_stale || failed_lately => {
                 self.counts.cache_stale.tick();

@@ -273,7 +273,7 @@ impl Engine {
                     generation,
                 );
                 query.route(self.maker.policy(view));
-                match self.maker.advance(&mut query, now) {
+                match self.maker.advance(&mut query, &self.lookups, now) {
                     Step::Answer(len, made) => {
                         self.counts.at_once.tick();
                         self.counts.count_made(made);

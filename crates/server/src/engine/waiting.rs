@@ -114,7 +114,7 @@ impl Engine {
         let Some(query) = self.queries.get_mut(slot as usize) else {
             return;
         };
-        match self.maker.advance(query, now) {
+        match self.maker.advance(query, &self.lookups, now) {
             Step::Answer(len, made) => {
                 let why = Servfail::of(query);
                 self.counts.count_made(made);
@@ -124,7 +124,7 @@ impl Engine {
                 // A records that were queried ahead end with an alias.
                 let is_behind = query.follows(Part::Second)
                     && part == Part::First
-                    && !self.maker.recall(query, Part::Second, now);
+                    && !self.maker.recall(query, Part::Second, &self.lookups, now);
                 self.want(slot, part, now, actions);
                 if is_behind {
                     self.want(slot, Part::Second, now, actions);
@@ -159,7 +159,7 @@ impl Engine {
     /// Ends a query at its deadline, with a response from what is known.
     fn end(&mut self, slot: u32, now: Nanos, actions: &mut Actions) {
         let query = &mut self.queries[slot as usize];
-        let (len, why) = match self.maker.advance(query, now) {
+        let (len, why) = match self.maker.advance(query, &self.lookups, now) {
             Step::Answer(len, made) => {
                 let why = Servfail::of(query);
                 self.counts.count_made(made);
