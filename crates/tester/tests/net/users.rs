@@ -18,6 +18,14 @@ fn lab_can_be_inspected_from_its_hosts() {
     let up = output(command("lab up"));
     assert!(up.status.success());
     let look = output(command("lab exec dut -- ip -br addr"));
+    // The program takes the place of the command, so that signals reach it.
+    let mut held = command("lab exec dut -- sleep 60").spawn().unwrap();
+    let name = format!("/proc/{}/comm", held.id());
+    until("is the program there", || {
+        (std::fs::read_to_string(&name).unwrap() == "sleep\n").then_some(())
+    });
+    held.kill().unwrap();
+    held.wait().unwrap();
     // Nothing but `lab down` removes it, and whoever finds it leaves nothing.
     let directory = tempfile::tempdir().unwrap();
     let campaign = directory.path().join("campaign");

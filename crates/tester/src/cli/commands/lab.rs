@@ -1,5 +1,6 @@
 //! `dns64bench lab`
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::AtomicBool;
@@ -32,7 +33,7 @@ pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
     }
 }
 
-/// Runs a program on a host of the active lab, and returns its exit code.
+/// Becomes a program on a host of the active lab, which so gets the signals that this process is sent.
 fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
     let up = topology::leftovers(&Machine::here());
     let host = [Setup::ThreeDevice, Setup::TwoDevice]
@@ -41,9 +42,10 @@ fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
         .find(|host| matches!(host, Network::Netns(name) if up.contains(name)))
         .context("there is no lab; create one with `dns64bench lab up`")?;
     let mut program = host.command(Path::new(&command[0]), &CpuSet::unrestricted());
-    let status = program.args(&command[1..]).status();
-    let status = status.with_context(|| format!("cannot run {} on {host}", command[0]))?;
-    Ok(code_of(status))
+    let error = anyhow::Error::new(program.args(&command[1..]).exec());
+    Err(error
+        .context(format!("cannot run {} on {host}", command[0]))
+        .into())
 }
 
 /// Exit code of a program; that of an interrupt if a signal ended it.
