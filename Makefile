@@ -30,4 +30,4 @@ image:
 
 # Everything that has to pass before a change lands; without root, all of it that can run.
 test:
-	.ci/run fmt bpf+budget+net+systems+ansible+driver/tools+lint+docs+fuzz+rules/build+test
+	.ci/run fmt bpf+budget+net+systems+ansible+driver/tools+lint+docs+rules+fuzz/build+test
