@@ -33,7 +33,7 @@ pub(super) fn run(command: LabCommand) -> Result<u8, Failure> {
     }
 }
 
-/// Becomes a program on a host of the active lab, which so gets the signals that this process is sent.
+/// Replaces this process with a program on a host of the active lab, so that signals reach the program. Returns only errors.
 fn exec(role: Role, command: &[String]) -> Result<u8, Failure> {
     let up = topology::leftovers(&Machine::here());
     let host = [Setup::ThreeDevice, Setup::TwoDevice]
