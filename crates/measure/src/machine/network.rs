@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::Builder;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// The namespace does not exist, or this process may not join it.
+    /// The namespace does not exist, this process may not join it, or the thread cannot be started.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let Self::Netns(name) = self else {
             return Ok(work());
@@ -68,7 +69,7 @@ impl Network {
             "cannot open network namespace {name:?}; bring the lab up first"
         )))?;
         std::thread::scope(|scope| {
-            let joined = scope.spawn(|| {
+            let joined = Builder::new().spawn_scoped(scope, || {
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
                     .map_err(Blame::Machine.because(format!(
                         "cannot join network namespace {name:?}; this needs root or a user \
@@ -76,6 +77,8 @@ impl Network {
                     )))?;
                 Ok(work())
             });
+            // It cannot be started where memory is limited.
+            let joined = joined.map_err(Blame::Machine.because("cannot start a thread"))?;
             match joined.join() {
                 Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -122,13 +123,13 @@ fn ended(command: &mut Command, input: &[u8], limit: Nanos) -> Result<Ended, Lab
         // A write error is ignored: the exit status shows whether the program needed its input.
         let _ = stdin.write_all(input);
     }
-    let stdout = drain(child.stdout.take());
-    let stderr = drain(child.stderr.take());
-    match wait(&mut child, limit) {
+    let deadline = MonotonicClock.now() + limit;
+    let [stdout, stderr] = outputs(&mut child, deadline);
+    match wait(&mut child, deadline.saturating_sub(MonotonicClock.now())) {
         Some(status) => Ok(Ended {
             status,
-            stdout: stdout.join().unwrap_or_default(),
-            stderr: stderr.join().unwrap_or_default(),
+            stdout,
+            stderr,
         }),
         None => {
             kill(&mut child);
@@ -138,20 +139,67 @@ fn ended(command: &mut Command, input: &[u8], limit: Nanos) -> Result<Ended, Lab
     }
 }
 
-/// Reads on a thread of its own, so that a full pipe cannot block the program.
-fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(pipe) = pipe {
-            // Output before an error is kept.
-            let _ = pipe.take(OUTPUT_MAX).read_to_end(&mut bytes);
+/// Reads standard output and standard error to their ends or until `deadline`, together, so that neither pipe can block the
+/// program. Without threads, which cannot be started where memory is limited.
+fn outputs(child: &mut Child, deadline: Nanos) -> [String; 2] {
+    let pipes = [
+        child.stdout.take().map(OwnedFd::from),
+        child.stderr.take().map(OwnedFd::from),
+    ];
+    let mut pipes = pipes.map(|pipe| Output {
+        pipe: pipe.map(File::from),
+        read: Vec::new(),
+    });
+    loop {
+        let open = pipes.iter().filter_map(|it| it.pipe.as_ref());
+        let mut open: Vec<_> = open.map(|it| PollFd::new(it, PollFlags::IN)).collect();
+        let left_ns = deadline.saturating_sub(MonotonicClock.now());
+        if open.is_empty() || left_ns == 0 {
+            break;
         }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+        let left = Timespec::try_from(Duration::from_nanos(left_ns)).ok();
+        // After a signal the loop polls again.
+        let polled = poll(&mut open, left.as_ref()).is_ok();
+        let has_more = |it: PollFd<'_>| polled && !it.revents().is_empty();
+        let mut ready = open
+            .into_iter()
+            .map(has_more)
+            .collect::<Vec<_>>()
+            .into_iter();
+        for output in pipes.iter_mut().filter(|it| it.pipe.is_some()) {
+            if ready.next() == Some(true) {
+                output.read_more();
+            }
+        }
+    }
+    pipes.map(|it| String::from_utf8_lossy(&it.read).into_owned())
+}
+
+/// What a program has written to a pipe.
+struct Output {
+    /// `None` after its end.
+    pipe: Option<File>,
+    read: Vec<u8>,
+}
+
+impl Output {
+    /// Reads what is in the pipe; output before an error is kept.
+    fn read_more(&mut self) {
+        let mut octets = [0; 4096];
+        let read = self.pipe.as_mut().map(|pipe| pipe.read(&mut octets));
+        let Some(Ok(len @ 1..)) = read else {
+            self.pipe = None;
+            return;
+        };
+        self.read.extend_from_slice(&octets[..len]);
+        if self.read.len() >= OUTPUT_MAX {
+            self.pipe = None;
+        }
+    }
 }
 
 /// Longer output of a program is truncated: no command of the lab prints as much.
-const OUTPUT_MAX: u64 = 1 << 20;
+const OUTPUT_MAX: usize = 1 << 20;
 
 /// Waits until `child` ends, at most `limit`.
 pub fn wait(child: &mut Child, limit: Nanos) -> Option<ExitStatus> {
@@ -382,6 +430,27 @@ mod tests {
         );
         let end = run_with_input(&mut Command::new("true"), b"octets", SECOND * 10).unwrap();
         assert_eq!(end.status.code(), Some(0));
+    }
+
+    /// More than a pipe holds (64 KiB) in each, the second first; and more than is kept.
+    #[test]
+    fn output_of_any_length_blocks_no_program() {
+        let write = |octets: u32, to: &str| format!("head -c {octets} /dev/zero {to}");
+        for (first, second) in [(200_000, 300_000), (0, 200_000), (200_000, 0)] {
+            let script = format!("{}; {}; exit 3", write(first, ">&2"), write(second, ""));
+            let end = run(Command::new("sh").args(["-c", &script]), SECOND * 60).unwrap();
+            assert_eq!(end.status.code(), Some(3));
+            assert_eq!(
+                (end.stderr.len(), end.stdout.len()),
+                (first as usize, second as usize)
+            );
+        }
+        let end = run(
+            Command::new("sh").args(["-c", &write(1 << 22, "")]),
+            SECOND * 60,
+        )
+        .unwrap();
+        assert!((OUTPUT_MAX..OUTPUT_MAX + 4096).contains(&end.stdout.len()));
     }
 
     #[test]

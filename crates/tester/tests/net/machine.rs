@@ -121,7 +121,11 @@ impl Underway {
             "the machine is too busy for this test: no trial for minutes"
         );
         if ended {
-            let Output { status, stdout, stderr } = underway.output();
+            let Output {
+                status,
+                stdout,
+                stderr,
+            } = underway.output();
             let [stdout, stderr] = [&stdout, &stderr].map(|it| String::from_utf8_lossy(it));
             panic!("no trial of {arguments}: {status}, {stderr}{stdout}");
         }
