@@ -139,60 +139,51 @@ fn ended(command: &mut Command, input: &[u8], limit: Nanos) -> Result<Ended, Lab
     }
 }
 
-/// Reads standard output and standard error to their ends or until `deadline`, together, so that neither pipe can block the
-/// program. Without threads, which cannot be started where memory is limited.
+/// Reads standard output and standard error to their ends or until `deadline`, both at once, so that neither pipe can block
+/// the program. Without threads: where memory is limited, the system may refuse to start one.
 fn outputs(child: &mut Child, deadline: Nanos) -> [String; 2] {
-    let pipes = [
-        child.stdout.take().map(OwnedFd::from),
-        child.stderr.take().map(OwnedFd::from),
-    ];
-    let mut pipes = pipes.map(|pipe| Output {
+    let stdout = child.stdout.take().map(OwnedFd::from);
+    let stderr = child.stderr.take().map(OwnedFd::from);
+    let mut outputs = [stdout, stderr].map(|pipe| Piped {
         pipe: pipe.map(File::from),
-        read: Vec::new(),
+        octets: Vec::new(),
     });
     loop {
-        let open = pipes.iter().filter_map(|it| it.pipe.as_ref());
-        let mut open: Vec<_> = open.map(|it| PollFd::new(it, PollFlags::IN)).collect();
+        let pipes = outputs.iter().filter_map(|it| it.pipe.as_ref());
+        let mut open: Vec<_> = pipes.map(|it| PollFd::new(it, PollFlags::IN)).collect();
         let left_ns = deadline.saturating_sub(MonotonicClock.now());
         if open.is_empty() || left_ns == 0 {
             break;
         }
         let left = Timespec::try_from(Duration::from_nanos(left_ns)).ok();
-        // After a signal the loop polls again.
-        let polled = poll(&mut open, left.as_ref()).is_ok();
-        let has_more = |it: PollFd<'_>| polled && !it.revents().is_empty();
-        let mut ready = open
-            .into_iter()
-            .map(has_more)
-            .collect::<Vec<_>>()
-            .into_iter();
-        for output in pipes.iter_mut().filter(|it| it.pipe.is_some()) {
-            if ready.next() == Some(true) {
-                output.read_more();
-            }
+        if poll(&mut open, left.as_ref()).is_err() {
+            // A signal: the loop polls again.
+            continue;
+        }
+        let ready: Vec<_> = open.iter().map(|it| !it.revents().is_empty()).collect();
+        let open = outputs.iter_mut().filter(|it| it.pipe.is_some());
+        for (output, _) in open.zip(ready).filter(|(_, ready)| *ready) {
+            output.read();
         }
     }
-    pipes.map(|it| String::from_utf8_lossy(&it.read).into_owned())
+    outputs.map(|it| String::from_utf8_lossy(&it.octets).into_owned())
 }
 
-/// What a program has written to a pipe.
-struct Output {
-    /// `None` after its end.
+/// Output of a program through a pipe.
+struct Piped {
+    /// `None` once it has ended or is too long.
     pipe: Option<File>,
-    read: Vec<u8>,
+    octets: Vec<u8>,
 }
 
-impl Output {
-    /// Reads what is in the pipe; output before an error is kept.
-    fn read_more(&mut self) {
+impl Piped {
+    /// Reads once from a pipe that is ready; keeps the output before an error.
+    fn read(&mut self) {
         let mut octets = [0; 4096];
         let read = self.pipe.as_mut().map(|pipe| pipe.read(&mut octets));
-        let Some(Ok(len @ 1..)) = read else {
-            self.pipe = None;
-            return;
-        };
-        self.read.extend_from_slice(&octets[..len]);
-        if self.read.len() >= OUTPUT_MAX {
+        let len = read.and_then(Result::ok).unwrap_or_default();
+        self.octets.extend_from_slice(&octets[..len]);
+        if len == 0 || self.octets.len() >= OUTPUT_MAX {
             self.pipe = None;
         }
     }
@@ -432,7 +423,7 @@ mod tests {
         assert_eq!(end.status.code(), Some(0));
     }
 
-    /// More than a pipe holds (64 KiB) in each, the second first; and more than is kept.
+    /// More than a pipe holds (64 KiB, pipe(7)) in one or both, and more than is kept.
     #[test]
     fn output_of_any_length_blocks_no_program() {
         let write = |octets: u32, to: &str| format!("head -c {octets} /dev/zero {to}");
