@@ -16,7 +16,7 @@ use super::packets::{
 };
 use super::support::{PATIENCE, Server, stdout, value};
 use super::upstream::{Asked, Upstream};
-use super::victim::{ask, ask_name, assert_resolves, figure, socket, unless_paused, wait_until};
+use super::victim::{ask, ask_name, assert_resolves, figure, socket, unless_busy, wait_until};
 
 /// Number of the address in answers that must not be used.
 const LIE: u32 = 0x00ff_ffff;
@@ -27,7 +27,7 @@ type Answers = fn(&[u8]) -> Vec<u8>;
 /// Runs a test with each number of workers, with a new server for these upstreams.
 fn with_workers(upstreams: impl Fn() -> Vec<Upstream>, test: impl Fn(&[Upstream], &Server)) {
     for workers in [1, 2] {
-        unless_paused(|| {
+        unless_busy(|| {
             let upstreams = upstreams();
             let servers: Vec<_> = upstreams.iter().map(|u| u.address.to_string()).collect();
             let settings = format!(
@@ -378,7 +378,7 @@ fn useless_upstream_is_left_within_a_second() {
 #[test]
 fn forwarded_name_is_never_asked_of_the_public_servers() {
     for workers in [1, 2] {
-        unless_paused(|| {
+        unless_busy(|| {
             let refuse = |question: &[u8]| response(question, Rcode::REFUSED, &[]);
             let refusing = move |socket: &UdpSocket, question: &Asked| {
                 let _ = socket.send_to(&refuse(&question.message), question.from);

@@ -15,7 +15,7 @@ use super::tls;
 use super::upstream::Upstream;
 use super::victim::{
     assert_resolves, connect, figure, framed, largest_while_unread, read_message, resident,
-    unless_paused, wait_until,
+    unless_busy, wait_until,
 };
 
 /// A server with TLS, which also answers in clear text.
@@ -59,7 +59,7 @@ impl Victim {
 /// Unbound CVE-2026-50046: a full table of handshakes that hang or fail.
 #[test]
 fn hanging_and_failing_handshakes_leave_room_for_others() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let victim = Victim::start(&upstream, "connections = 40\nidle = \"2s\"");
         victim.assert_answers(1);
@@ -92,7 +92,7 @@ fn hanging_and_failing_handshakes_leave_room_for_others() {
 
 #[test]
 fn datagrams_are_answered_during_a_flood_of_handshakes() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let victim = Victim::start(&upstream, "connections-per-client = 10");
         let pid = victim.server.child.id();
@@ -125,7 +125,7 @@ fn datagrams_are_answered_during_a_flood_of_handshakes() {
 
 #[test]
 fn unread_encrypted_responses_are_bounded() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::large(3900);
         let victim = Victim::start(&upstream, "connections-per-client = 256");
         let pid = victim.server.child.id();

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 
 use super::support::{PATIENCE, Server, free_port, stdout, value};
 use super::upstream::Upstream;
-use super::victim::{assert_resolves, descriptors, resident, unless_paused, wait_until};
+use super::victim::{assert_resolves, descriptors, resident, unless_busy, wait_until};
 
 /// Connections that each of the two serves at a time (docs/dns64d.md), and requests in progress on the control socket.
 const SERVED: usize = 64;
@@ -58,7 +58,7 @@ fn hostile_peers<S: Write>(half: &[u8], whole: &[u8], connect: impl Fn(usize) ->
 
 #[test]
 fn hostile_readers_of_page_and_control_socket_are_bounded_and_delay_nobody() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let with_page = || {
             let page = free_port();

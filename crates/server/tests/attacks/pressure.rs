@@ -12,7 +12,7 @@ use super::packets::{addresses, asked, honest, name, number, query, rcode, synth
 use super::support::PATIENCE;
 use super::upstream::Upstream;
 use super::victim::{
-    ask, ask_name, assert_resolves, figure, resident, socket, start, unless_paused, wait_until,
+    ask, ask_name, assert_resolves, figure, resident, socket, start, unless_busy, wait_until,
 };
 
 /// An upstream that can be switched to silence.
@@ -30,7 +30,7 @@ fn moody(silent: &Arc<AtomicBool>) -> Upstream {
 
 #[test]
 fn cached_names_are_served_while_upstream_is_silent() {
-    unless_paused(|| {
+    unless_busy(|| {
         let silent = Arc::new(AtomicBool::new(false));
         let upstream = moody(&silent);
         let server = start(&upstream, "", "timeout = \"100ms\"\nattempts = 2");
@@ -88,7 +88,7 @@ const GROWTH_MAX: u64 = 12 << 20;
 
 #[test]
 fn flood_of_unanswered_names_is_bounded() {
-    unless_paused(|| {
+    unless_busy(|| {
         let silent = Arc::new(AtomicBool::new(false));
         let upstream = moody(&silent);
         let in_upstream = "timeout = \"1s\"\nattempts = 1";
@@ -149,7 +149,7 @@ fn flood_of_unanswered_names_is_bounded() {
 /// Responses that can be delayed for long allow a pulse of traffic (DNSBomb, CVE-2024-33655).
 #[test]
 fn delayed_responses_are_not_sent_in_a_pulse() {
-    unless_paused(|| {
+    unless_busy(|| {
         let mut held = Vec::new();
         let mut released = false;
         let upstream = Upstream::start(

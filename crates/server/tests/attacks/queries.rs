@@ -17,7 +17,7 @@ use super::support::PATIENCE;
 use super::upstream::Upstream;
 use super::victim::{
     ask, ask_name, assert_resolves, connect, descriptors, figure, framed, resident, socket, start,
-    unless_paused, wait_until,
+    unless_busy, wait_until,
 };
 
 /// Number of mutants in a round.
@@ -64,7 +64,7 @@ fn look_at_answers(socket: &UdpSocket) {
 
 #[test]
 fn forged_header_of_an_unlisted_proxy_is_not_read() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let more = "proxy-protocol = [\"127.0.0.2\"]\nallow = [\"192.0.2.7\"]";
         let server = start(&upstream, more, "");
@@ -91,7 +91,7 @@ fn forged_header_of_an_unlisted_proxy_is_not_read() {
 
 #[test]
 fn forty_thousand_mutants_leak_nothing() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         // Limits the number of concurrent queries, and with it the memory of the allocator,
         // independently of the machine.
@@ -125,7 +125,7 @@ fn forty_thousand_mutants_leak_nothing() {
 
 #[test]
 fn responses_get_no_response() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "", "");
         let socket = socket(server.dns, PATIENCE);
@@ -153,7 +153,7 @@ fn responses_get_no_response() {
 
 #[test]
 fn small_query_gets_a_bounded_response() {
-    unless_paused(|| {
+    unless_busy(|| {
         // 400 addresses: at least 6,400 octets.
         let large = |query: &[u8]| {
             let name = name(1);
@@ -185,7 +185,7 @@ fn small_query_gets_a_bounded_response() {
 
 #[test]
 fn equal_queries_share_one_upstream_query() {
-    unless_paused(|| {
+    unless_busy(|| {
         let mut held = Vec::new();
         let mut all_have_asked = false;
         let upstream = Upstream::start(
@@ -228,7 +228,7 @@ fn equal_queries_share_one_upstream_query() {
 
 #[test]
 fn upstream_queries_have_random_ports_and_ids() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "", "");
         for number in 0..500 {

@@ -16,7 +16,7 @@ use super::packets::{
 use super::upstream::Upstream;
 use super::victim::{
     ask_connection, ask_name, assert_resolves, assert_resolves_in_the_end, figure, start,
-    unless_paused,
+    unless_busy,
 };
 
 /// Number of the address in forged responses.
@@ -126,7 +126,7 @@ fn guessed_lies(question: &[u8], random: &mut StdRng) -> Vec<Vec<u8>> {
 
 #[test]
 fn forged_responses_do_not_replace_the_valid_one() {
-    unless_paused(|| {
+    unless_busy(|| {
         let mut random = StdRng::seed_from_u64(5);
         let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
         let neighbour = UdpSocket::bind("127.0.0.2:0").unwrap();
@@ -156,14 +156,13 @@ fn forged_responses_do_not_replace_the_valid_one() {
             let rejected = figure(&server, &format!("upstream_rejected.{reason}"));
             assert!(rejected >= 80, "{rejected} rejected as {reason}");
         }
-        assert_eq!(figure(&server, "upstream_failures.timeout"), 0);
         server.ends();
     });
 }
 
 #[test]
 fn mutated_responses_affect_no_other_name() {
-    unless_paused(|| {
+    unless_busy(|| {
         // A hostile upstream may give wrong responses to its own queries, but must not affect
         // others.
         let mut random = StdRng::seed_from_u64(6);
@@ -193,7 +192,7 @@ fn mutated_responses_affect_no_other_name() {
 
 #[test]
 fn records_of_other_names_are_not_cached() {
-    unless_paused(|| {
+    unless_busy(|| {
         let victim = || name(2);
         let poison = move |question: &[u8]| {
             let (name, _) = asked(question);
@@ -262,7 +261,7 @@ fn largest(question: &[u8], number: u32) -> Vec<u8> {
 
 #[test]
 fn largest_responses_are_forwarded_or_fail() {
-    unless_paused(|| {
+    unless_busy(|| {
         let octets = std::sync::Arc::new(AtomicU64::new(0));
         let sent = std::sync::Arc::clone(&octets);
         let upstream = Upstream::start(

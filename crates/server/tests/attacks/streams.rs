@@ -15,12 +15,12 @@ use super::packets::{
 use super::upstream::Upstream;
 use super::victim::{
     ask_connection, assert_resolves, connect, descriptors, figure, framed, largest_while_unread,
-    read_message, resident, start, unless_paused, wait_until,
+    read_message, resident, start, unless_busy, wait_until,
 };
 
 #[test]
 fn query_sent_octet_by_octet_is_answered() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "[tcp]\nidle = \"20s\"", "");
         let mut stream = connect(server.dns);
@@ -38,7 +38,7 @@ fn query_sent_octet_by_octet_is_answered() {
 
 #[test]
 fn idle_slow_reset_and_malformed_connections_leave_room_for_others() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "[tcp]\nconnections = 40\nidle = \"2s\"", "");
         let pid = server.child.id();
@@ -86,7 +86,7 @@ fn assert_closes(stream: &mut TcpStream) {
 
 #[test]
 fn responses_over_tcp_get_no_response_and_leak_nothing() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "[tcp]\npipeline = 2\nidle = \"5s\"", "");
         let mut stream = connect(server.dns);
@@ -111,7 +111,7 @@ fn responses_over_tcp_get_no_response_and_leak_nothing() {
 
 #[test]
 fn longest_messages_are_handled_like_others() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "", "");
         let pid = server.child.id();
@@ -148,7 +148,7 @@ fn longest_messages_are_handled_like_others() {
 
 #[test]
 fn pipeline_of_a_thousand_queries_is_answered_and_bounded() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::honest();
         let server = start(&upstream, "[tcp]\npipeline = 10", "");
         let mut stream = connect(server.dns);
@@ -173,7 +173,7 @@ fn pipeline_of_a_thousand_queries_is_answered_and_bounded() {
 
 #[test]
 fn unread_large_responses_are_bounded() {
-    unless_paused(|| {
+    unless_busy(|| {
         let upstream = Upstream::large(6000);
         let server = start(&upstream, "[tcp]\nconnections-per-client = 256", "");
         let pid = server.child.id();
@@ -196,7 +196,7 @@ fn unread_large_responses_are_bounded() {
 
 #[test]
 fn six_hundred_simultaneous_truncated_responses_are_all_retried() {
-    unless_paused(|| {
+    unless_busy(|| {
         let asked = Arc::new(AtomicU64::new(0));
         let all = Arc::clone(&asked);
         let upstream = Upstream::start(

@@ -211,19 +211,57 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// A machine that stalls for this long makes queries time out whose responses have arrived.
 const PAUSE_NS: Nanos = SECOND / 2;
 
-/// Runs a test that requires a running machine. If it fails and the machine stalled meanwhile, as a
-/// virtual one does while its host copies it, the test is repeated.
-pub(crate) fn unless_paused(test: impl Fn()) {
-    for _ in 0..4 {
+/// Time for which a test is repeated on a machine that is too busy for it.
+const BUSY_MAX_NS: Nanos = 300 * SECOND;
+
+/// Runs a test that requires a running machine. If it fails and the machine stalled meanwhile, as a virtual one does while
+/// its host copies it, or ran hardly anything but other processes, the test is repeated.
+pub(crate) fn unless_busy(test: impl Fn()) {
+    let give_up = MonotonicClock.now() + BUSY_MAX_NS;
+    loop {
+        let before = ProcessorTime::now();
         let (result, longest_ns) = watched(&test);
-        match result {
-            Ok(()) => return,
-            Err(panic) if longest_ns < PAUSE_NS => resume_unwind(panic),
-            // The panic has been printed.
-            Err(_) => {}
+        let Err(panic) = result else { return };
+        let was_busy = longest_ns >= PAUSE_NS || before.was_for_others();
+        if !was_busy || MonotonicClock.now() > give_up {
+            resume_unwind(panic);
+        }
+        // The panic has been printed.
+    }
+}
+
+/// Time of all processors since their start, and the part of it that others did not use, in ticks.
+struct ProcessorTime {
+    all: u64,
+    ours: u64,
+}
+
+impl ProcessorTime {
+    fn now() -> Self {
+        let [machine, process] =
+            ["/proc/stat", "/proc/self/stat"].map(|it| fs::read_to_string(it).unwrap());
+        // proc(5): "cpu", then user, nice, system, idle, iowait, irq, softirq and steal.
+        let machine = numbers(&machine, 1, 8);
+        // After the name, which can contain spaces: utime, stime, cutime and cstime are fields 14 to 17.
+        let process = numbers(process.rsplit_once(") ").unwrap().1, 11, 4);
+        Self {
+            all: machine.iter().sum(),
+            ours: machine[3] + machine[4] + process.iter().sum::<u64>(),
         }
     }
-    test();
+
+    /// Whether other processes, or the host, used three quarters of the processors since then.
+    fn was_for_others(&self) -> bool {
+        let now = Self::now();
+        // Counters of idle processors can decrease.
+        now.all.saturating_sub(self.all) > 4 * now.ours.saturating_sub(self.ours)
+    }
+}
+
+/// The numbers after the first words of a text.
+fn numbers(text: &str, skipped: usize, count: usize) -> Vec<u64> {
+    let words = text.split_ascii_whitespace().skip(skipped).take(count);
+    words.map(|word| word.parse().unwrap()).collect()
 }
 
 /// The result of a test, and the longest stall of the machine meanwhile.
