@@ -65,15 +65,15 @@ impl SearchSpec {
         }
     }
 
-    /// Returns why the Tester is not fit for this search: its self-tests lose where the search would have its trial at low load.
+    /// Returns why the Tester is not fit for this search: its self-tests fail where the search would have its trial at low load.
     pub fn unfit(&self) -> Option<String> {
         let low_qps = low_load_qps(self.start_qps);
         let certified_qps = self
             .ceiling_qps
             .filter(|&ceiling_qps| ceiling_qps < low_qps)?;
         Some(format!(
-            "the Tester loses at low load: its self-tests certify {} queries/s, which is below 5 % of the first rate, {}; run \
-             `dns64bench doctor`, or lower the start rate",
+            "the self-test of the Tester failed at low load: it certifies only {} queries/s, below 5 % of the first rate, {}; \
+             find the cause with `dns64bench doctor`, or lower the start rate",
             Thousands(certified_qps),
             Thousands(self.start_qps),
         ))

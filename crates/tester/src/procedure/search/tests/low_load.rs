@@ -70,7 +70,9 @@ fn low_load_is_within_the_bounds_of_the_search() {
     }
     let why = ceiling(Some(499)).unfit().unwrap();
     assert!(
-        why.starts_with("the Tester loses at low load: its self-tests certify 499 queries/s"),
+        why.starts_with(
+            "the self-test of the Tester failed at low load: it certifies only 499 queries/s"
+        ),
         "{why}"
     );
 }
