@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use dns64_transport::clock::SECOND;
 use dns64_transport::socket::Segmentation;
 use dns64_wire::codes::Rtype;
 
@@ -11,7 +12,7 @@ use super::evidence::{self, Own};
 use super::join::Join;
 use super::judge::judge;
 use super::path::Path;
-use super::place::{LossEvidence, LossFacts, LossKind, Losses, place};
+use super::place::{LossEvidence, LossFacts, LossKind, LossSpan, Losses, place};
 use super::policy::{self, Policy};
 use super::result::{
     Answers, AuthorityShare, Outcome, TimeSeries, Timing, TrialResult, TypeResult, WrongAnswer,
@@ -21,11 +22,13 @@ use super::timing::{Hanging, TimingSums};
 use super::{TrialSpec, connections, disturbance, service};
 use crate::load::generator::Finished;
 use crate::load::ledger::{Entry, Fate};
+use crate::load::pace::Schedule;
 use crate::load::query::Types;
 use crate::machine::Role;
 use crate::machine::counters::{Counter, Layer};
 use crate::machine::watch::{HostOf, Observed};
 use crate::namespace::{AskedName, Share};
+use crate::quantity::Span;
 
 /// Combines the shards, judges the trial, and returns the result.
 pub fn result(
@@ -168,6 +171,7 @@ impl Inputs<'_> {
         notes.extend(self.strangers());
         notes.extend(result.connections.iter().flat_map(connections::notes));
         notes.extend(result.policy.iter().map(ToString::to_string));
+        notes.extend(around.certified.and_then(|_| silence(result)));
         notes.extend(result.first_wrong.iter().map(ToString::to_string));
         let wrong = result.answers.wrong;
         let lack = format!("{wrong} answers lacked addresses, or CNAME records before them");
@@ -238,6 +242,21 @@ impl Inputs<'_> {
         }
         notes
     }
+}
+
+/// Says from when on the DUT answered nothing, for the last second or longer. Whether it had stopped, or meant it, its
+/// answers do not show: a limit whose window is longer than a second (BIND, `window`) counts what it drops.
+fn silence(result: &TrialResult) -> Option<String> {
+    let LossSpan { from_ns, until_ns } = result.losses.span?;
+    let before = Schedule::new(result.rate_qps, result.duration_ns).due_within(from_ns);
+    let answered = result.answers.answered();
+    let is_silent = answered > 0 && answered <= before && until_ns - from_ns >= SECOND;
+    is_silent.then(|| {
+        format!(
+            "no query was answered from {} on: the DUT stopped, or it has a rate limit",
+            Span(from_ns)
+        )
+    })
 }
 
 /// Returns the wrong answer to the earliest query among those that the shards received first.

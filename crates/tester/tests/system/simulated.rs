@@ -8,7 +8,7 @@ use dns64bench::load::ledger::Ledger;
 use dns64bench::trial::TrialSpec;
 use dns64bench::trial::fault::TesterFault;
 use dns64bench::trial::policy::Policy;
-use dns64bench::trial::result::{Answers, Outcome};
+use dns64bench::trial::result::{Answers, Outcome, TrialResult};
 use dns64bench::trial::summary::result;
 use dns64bench::trial::surroundings::{AuthorityReport, ShardReport, Surroundings};
 
@@ -76,7 +76,7 @@ fn each_fault_of_dut_is_counted_in_its_class() {
 
 #[test]
 fn policies_of_a_dut_are_recognised_and_its_capacity_is_none() {
-    let policy = |conduct| {
+    let trial = |conduct| {
         let around = Surroundings {
             certified: Some(true),
             ..Surroundings::default()
@@ -85,8 +85,9 @@ fn policies_of_a_dut_are_recognised_and_its_capacity_is_none() {
             duration_ns: 3 * SECOND,
             ..PLAIN
         };
-        trial.amid(around, conduct, 1).policy
+        trial.amid(around, conduct, 1)
     };
+    let policy = |conduct| trial(conduct).policy;
     let limit = Policy::PerSecond { answers: 1000 };
     assert_eq!(policy(Conduct::PerSecond(1000)), Some(limit));
     let refused = Policy::Refused { answers: 6000 };
@@ -105,7 +106,16 @@ fn policies_of_a_dut_are_recognised_and_its_capacity_is_none() {
         Conduct::DieAfter(2500),
         Conduct::Always(Fault::ServFail),
     ] {
-        assert_eq!(policy(conduct), None, "{conduct:?}");
+        let TrialResult { policy, notes, .. } = trial(conduct);
+        assert_eq!(policy, None, "{conduct:?}");
+        let silence =
+            "no query was answered from 1.25 s on: the DUT stopped, or it has a rate limit";
+        let is_silent = matches!(conduct, Conduct::DieAfter(_));
+        assert_eq!(
+            notes.contains(&silence.to_owned()),
+            is_silent,
+            "{conduct:?}: {notes:?}"
+        );
     }
 }
 
