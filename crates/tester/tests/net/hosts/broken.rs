@@ -252,20 +252,26 @@ fn killed_controller_leaves_nothing_and_is_resumed() {
 fn second_controller_learns_who_uses_the_hosts() {
     let ground = Ground::up();
     let first = Campaign::new(&ground, "first", &long("first"));
-    let underway = first.until(Trial);
     let plan = ground.plan("second", &three("second"));
-    let second = ground.run(&["run", plan.to_str().unwrap()]);
-    let said = said(&second);
-    assert_eq!(second.status.code(), Some(4), "{said}");
-    let holder = format!("PID {}, plan first", underway.pid());
-    assert!(
-        said.contains("in use by") && said.contains(&holder),
-        "{said}"
-    );
-    assert!(!ground.path("second").exists());
-    // It has not disturbed the first, which ends in an orderly way when interrupted.
-    process::signal(underway.pid(), Signal::INT);
-    assert_eq!(underway.end().status.code(), Some(130));
+    first.attempt("an interrupt", || {
+        let underway = first.until(Trial);
+        let second = ground.run(&["run", plan.to_str().unwrap()]);
+        let refusal = said(&second);
+        assert_eq!(second.status.code(), Some(4), "{refusal}");
+        let holder = format!("PID {}, plan first", underway.pid());
+        assert!(
+            refusal.contains("in use by") && refusal.contains(&holder),
+            "{refusal}"
+        );
+        assert!(!ground.path("second").exists());
+        // It has not disturbed the first, which ends in an orderly way when interrupted.
+        process::signal(underway.pid(), Signal::INT);
+        let output = underway.end();
+        match output.status.code() {
+            Some(130) => Ok(()),
+            _ => Err(output),
+        }
+    });
     ground.assert_nothing_left();
 }
 
