@@ -244,14 +244,16 @@ impl Inputs<'_> {
     }
 }
 
-/// Says from when on the DUT answered nothing, for the last second or longer. Whether it had stopped, or meant it, its
-/// answers do not show: a limit whose window is longer than a second (BIND, `window`) counts what it drops.
+/// Says from when on the DUT of a failed trial answered nothing, for the last second or longer. Whether it had stopped, or
+/// meant it, its answers do not show: a limit whose window is longer than a second (BIND, `window`) counts what it drops.
+/// If the trial is invalid, its fault can be the reason.
 fn silence(result: &TrialResult) -> Option<String> {
     let LossSpan { from_ns, until_ns } = result.losses.span?;
     let before = Schedule::new(result.rate_qps, result.duration_ns).due_within(from_ns);
     let answered = result.answers.answered();
+    let has_failed = matches!(result.outcome, Outcome::Failed { .. });
     let is_silent = answered > 0 && answered <= before && until_ns - from_ns >= SECOND;
-    is_silent.then(|| {
+    (has_failed && is_silent).then(|| {
         format!(
             "no query was answered from {} on: the DUT stopped, or it has a rate limit",
             Span(from_ns)

@@ -250,7 +250,8 @@ impl ProcessorTime {
         }
     }
 
-    /// Whether other processes, or the host, used three quarters of the processors since then.
+    /// Whether other processes, or the host, used three quarters of the processors since then: the attacks pass with a
+    /// tenth of two processors, and not with 3 %.
     fn was_for_others(&self) -> bool {
         let now = Self::now();
         // Counters of idle processors can decrease.

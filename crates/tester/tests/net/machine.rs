@@ -106,7 +106,7 @@ impl Underway {
         until("was a trial in progress", || Self::begin(server, arguments))
     }
 
-    /// Like `start`. `None` if the measurement ends before the test sees a trial: the machine was too busy for one of both.
+    /// Like `start`. `None` if the measurement ends before the test sees a trial: the machine was too busy for one of them.
     #[expect(clippy::print_stderr, reason = "for the log of a failed check")]
     fn begin(server: &str, arguments: &str) -> Option<Self> {
         let mut command = command(&format!("{arguments} --json -"));

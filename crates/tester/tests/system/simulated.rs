@@ -76,9 +76,10 @@ fn each_fault_of_dut_is_counted_in_its_class() {
 
 #[test]
 fn policies_of_a_dut_are_recognised_and_its_capacity_is_none() {
-    let trial = |conduct| {
+    let trial = |conduct, authority_exit: Option<&str>| {
         let around = Surroundings {
             certified: Some(true),
+            authority_exit: authority_exit.map(str::to_owned),
             ..Surroundings::default()
         };
         let trial = Trial {
@@ -87,7 +88,7 @@ fn policies_of_a_dut_are_recognised_and_its_capacity_is_none() {
         };
         trial.amid(around, conduct, 1)
     };
-    let policy = |conduct| trial(conduct).policy;
+    let policy = |conduct| trial(conduct, None).policy;
     let limit = Policy::PerSecond { answers: 1000 };
     assert_eq!(policy(Conduct::PerSecond(1000)), Some(limit));
     let refused = Policy::Refused { answers: 6000 };
@@ -97,6 +98,8 @@ fn policies_of_a_dut_are_recognised_and_its_capacity_is_none() {
         silent: 0,
     };
     assert_eq!(policy(Conduct::Always(Fault::Truncated)), Some(truncated));
+    let silence =
+        "no query was answered from 1.25 s on: the DUT stopped, or it has a rate limit".to_owned();
     for conduct in [
         Conduct::Good,
         Conduct::PerSecond(2000),
@@ -106,17 +109,19 @@ fn policies_of_a_dut_are_recognised_and_its_capacity_is_none() {
         Conduct::DieAfter(2500),
         Conduct::Always(Fault::ServFail),
     ] {
-        let TrialResult { policy, notes, .. } = trial(conduct);
+        let TrialResult { policy, notes, .. } = trial(conduct, None);
         assert_eq!(policy, None, "{conduct:?}");
-        let silence =
-            "no query was answered from 1.25 s on: the DUT stopped, or it has a rate limit";
         let is_silent = matches!(conduct, Conduct::DieAfter(_));
         assert_eq!(
-            notes.contains(&silence.to_owned()),
+            notes.contains(&silence),
             is_silent,
             "{conduct:?}: {notes:?}"
         );
     }
+    // What the fault of the Tester explains is not blamed on the DUT.
+    let invalid = trial(Conduct::DieAfter(2500), Some("signal: 9"));
+    assert!(matches!(invalid.outcome, Outcome::Invalid(_)));
+    assert!(!invalid.notes.contains(&silence), "{:?}", invalid.notes);
 }
 
 #[test]
